@@ -1,0 +1,113 @@
+# Each target does everything it needs on a machine with Linux, Python 3.11+, gcc, make and a package index.
+#
+#   make demo        a real stream through the log, with the writer killed on the way
+#   make test        the tests                     make test-long   those that take minutes
+#   make lint        all checks of style and types
+#   make build       the virtual environment and the kernel
+#   make bench       the benchmarks
+#   make clean       removes what was built        make distclean   and the virtual environment
+#
+# PYTHON names the interpreter to start from: make test PYTHON=python3.12
+
+ifndef PYTHON
+PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$python" && exit; done; echo python3)
+endif
+# Some interpreters were built by another compiler and would ask for it; an explicit CC still wins.
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+export CC
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+unexport PYTHONPATH
+unexport PYTHONHOME
+
+BIN := .venv/bin
+KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,c h pyx pxd))
+C_FILES := $(filter %.c %.h,$(KERNEL))
+# The stamps carry the checkout's path, because a virtual environment that was moved still points to where it was.
+HERE := $(shell pwd -P | cksum | cut -d ' ' -f 1)
+DEPENDENCIES := .venv/.dependencies-$(HERE)
+INSTALLED := .venv/.installed-$(HERE)
+BUILT := .venv/.built-$(HERE)
+
+.PHONY: help demo test test-long lint build bench clean distclean check FORCE
+.DELETE_ON_ERROR:
+
+help:
+	@sed -n '/^#   make/s/^#   //p' Makefile
+
+demo: build
+	@$(BIN)/python demo/demo.py
+
+test: build
+	@$(BIN)/python -m pytest
+
+test-long: build
+	@$(BIN)/python -m pytest -m long --timeout 1800
+
+bench: build
+	@$(BIN)/python -m bench
+
+lint: $(DEPENDENCIES)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m mypy --strict commitlog
+	@PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint commitlog
+	@$(if $(C_FILES),$(BIN)/clang-format --dry-run -Werror $(C_FILES))
+
+build: $(BUILT)
+
+$(BUILT): $(INSTALLED) $(KERNEL)
+	@echo "Building the kernel ..."
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@
+
+$(INSTALLED): $(DEPENDENCIES) pyproject.toml setup.py
+	@echo "Installing commitlog into .venv, editable ..."
+	@$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@touch $@
+
+$(DEPENDENCIES): constraints.txt
+	@$(MAKE) --no-print-directory check
+	@echo "Creating .venv with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv --clear .venv
+	@echo "Installing the pinned dependencies ..."
+	@$(BIN)/python -m pip install --quiet --requirement constraints.txt || { \
+		echo "make: pip could not install constraints.txt: see its message above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
+	@touch $@
+
+# An interpreter that was upgraded or removed leaves a virtual environment that cannot start.
+ifneq ($(shell $(BIN)/python -c 'print("usable")' 2>/dev/null),usable)
+$(DEPENDENCIES): FORCE
+endif
+
+check:
+	@missing=0; lacks() { echo "make: $$1" >&2; missing=1; }; \
+	[ "$$(uname -s)" = Linux ] || lacks "commitlog runs on Linux only: this is $$(uname -s); use a Linux machine"; \
+	case "$$(uname -m)" in x86_64|aarch64) ;; *) lacks "commitlog runs on x86_64 and aarch64 only: this is $$(uname -m)" ;; esac; \
+	if ! command -v $(PYTHON) >/dev/null; then \
+		lacks "$(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: apt install python3), or name one: make PYTHON=..."; \
+	elif ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then \
+		lacks "$$($(PYTHON) --version) is too old: install Python 3.11 or newer, or name one: make PYTHON=python3.11"; \
+	else \
+		$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+			lacks "$(PYTHON) cannot create virtual environments: install its venv package (Debian, Ubuntu: apt install python3-venv)"; \
+		[ -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || \
+			lacks "the headers of $(PYTHON) are missing: install them (Debian, Ubuntu: apt install python3-dev; Fedora: dnf install python3-devel)"; \
+	fi; \
+	if ! command -v $(firstword $(CC)) >/dev/null; then \
+		lacks "$(firstword $(CC)) is missing: install it (Debian, Ubuntu: apt install gcc libc6-dev; Fedora: dnf install gcc)"; \
+	elif ! echo '#include <stdlib.h>' | $(CC) -fsyntax-only -x c - 2>/dev/null; then \
+		lacks "the C library's headers are missing: install them (Debian, Ubuntu: apt install libc6-dev; Fedora: dnf install glibc-devel)"; \
+	fi; \
+	exit $$missing
+
+clean:
+	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -f .venv/.installed-* .venv/.built-* commitlog/_kernel/*.so
+	@find commitlog tests bench demo -type d -name __pycache__ -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean
+	@rm -rf .venv

@@ -1,0 +1,26 @@
+"""commitlog: an embeddable, durable append log. `open` a directory, `append` bytes, read them back with a `tailer`."""
+
+from __future__ import annotations
+
+import logging as _logging
+import sys as _sys
+
+from commitlog.errors import CommitLogError, UnsupportedPlatformError
+
+if _sys.platform != "linux":
+    raise UnsupportedPlatformError(f"commitlog runs on Linux only, not on {_sys.platform}")
+
+from commitlog._kernel.reader import Record
+from commitlog._kernel.writer import Claim
+from commitlog.log import CommitLog
+from commitlog.log import open_log as open
+from commitlog.options import Options
+from commitlog.pool import TransientStorePool
+from commitlog.stats import LogStats
+from commitlog.tail.batch import Batch
+from commitlog.tail.tailer import Tailer
+
+__version__ = "0.1.0"
+__all__ = ["Batch", "Claim", "CommitLog", "CommitLogError", "LogStats", "Options", "Record", "Tailer", "TransientStorePool", "open"]
+
+_logging.getLogger("commitlog").addHandler(_logging.NullHandler())

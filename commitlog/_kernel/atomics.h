@@ -1,0 +1,36 @@
+/* The few atomic operations the protocol uses, on plain integers inside mapped memory. */
+#ifndef CL_ATOMICS_H
+#define CL_ATOMICS_H
+
+#include "base.h"
+
+static inline uint64_t cl_load(const uint64_t *cell) { return __atomic_load_n(cell, __ATOMIC_ACQUIRE); }
+static inline uint64_t cl_load_relaxed(const uint64_t *cell) { return __atomic_load_n(cell, __ATOMIC_RELAXED); }
+static inline void cl_store(uint64_t *cell, uint64_t value) { __atomic_store_n(cell, value, __ATOMIC_RELEASE); }
+static inline uint64_t cl_add(uint64_t *cell, uint64_t amount) { return __atomic_fetch_add(cell, amount, __ATOMIC_SEQ_CST); }
+
+static inline uint32_t cl_load32(const uint32_t *cell) { return __atomic_load_n(cell, __ATOMIC_ACQUIRE); }
+static inline void cl_store32(uint32_t *cell, uint32_t value) { __atomic_store_n(cell, value, __ATOMIC_RELEASE); }
+static inline uint32_t cl_add32(uint32_t *cell, uint32_t amount) { return __atomic_fetch_add(cell, amount, __ATOMIC_SEQ_CST); }
+
+/* One compare-and-swap; on refusal *expected holds what stood there. */
+static inline bool cl_swap(uint64_t *cell, uint64_t *expected, uint64_t desired) {
+    return __atomic_compare_exchange_n(cell, expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* Watermarks only rise: of two racing values the larger one stays. */
+static inline void cl_raise(uint64_t *cell, uint64_t value) {
+    uint64_t seen = cl_load(cell);
+    while (seen < value && !cl_swap(cell, &seen, value)) {
+    }
+}
+
+static inline void cl_pause(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    __asm__ volatile("yield");
+#endif
+}
+
+#endif

@@ -1,0 +1,39 @@
+/* Result codes, small types and branch hints shared by every part of the kernel. */
+#ifndef CL_BASE_H
+#define CL_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CL_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define CL_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+/* Functions return 0 or one of these. Where the cause is a system call, errno is kept for the caller. */
+enum cl_code {
+    CL_OK = 0,
+    CL_E_SYSTEM = -1,      /* a system call failed: see errno */
+    CL_E_TOO_LARGE = -2,   /* the frame is larger than the log's largest frame */
+    CL_E_ROLL = -3,        /* the tail is at or past the segment's end: the caller must roll */
+    CL_E_ABSENT = -4,      /* there is no such segment file */
+    CL_E_TRUNCATED = -5,   /* the segment file is shorter than its header or its log says */
+    CL_E_HEADER = -6,      /* the segment header is not one, or fails its CRC */
+    CL_E_FOREIGN = -7,     /* the segment belongs to another log or another place */
+    CL_E_VERSION = -8,     /* written by a newer format */
+    CL_E_END = -9,         /* nothing (more) to read here at present */
+    CL_E_BUSY = -10,       /* a live writer's claim stands here: wait */
+    CL_E_DAMAGE = -11,     /* a frame that cannot be, or whose CRC does not match */
+    CL_E_ROLLED_BACK = -12, /* the claim was turned into a SKIP before it was published */
+    CL_E_FAILED = -13,     /* the log has failed: nothing more is acknowledged */
+    CL_E_TIMEOUT = -14,    /* the time limit passed */
+    CL_E_CLOSED = -15,     /* the handle is closed */
+    CL_E_INTERRUPTED = -16, /* a signal asks for the interpreter's attention */
+    CL_E_MEMORY = -17,     /* malloc failed */
+    CL_E_SLOTS = -18,      /* every writer slot is taken */
+    CL_E_OPEN_CLAIM = -19, /* a claim of this very handle stands in the way */
+    CL_E_FULL = -20,       /* the caller's output arrays are full */
+    CL_E_READ_ONLY = -21,  /* opened with mode "r" */
+    CL_E_FORKED = -22      /* a pooled log in the child of a fork */
+};
+
+#endif

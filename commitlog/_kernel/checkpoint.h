@@ -1,0 +1,31 @@
+/* The `checkpoint` file: a position known durable, and whether the log was closed cleanly.
+ *
+ * Two records a sector apart take turns, so that a torn write leaves the other one: the valid one with the higher
+ * count is in force. It may lag behind what is durable, and never leads. */
+#ifndef CL_CHECKPOINT_H
+#define CL_CHECKPOINT_H
+
+#include "log.h"
+
+#define CL_CHECKPOINT_MAGIC 0x3130504B434C4D43ull /* "CMLCKP01" */
+#define CL_CHECKPOINT_STRIDE 512u
+#define CL_CHECKPOINT_SIZE (2u * CL_CHECKPOINT_STRIDE)
+
+typedef struct {
+    uint64_t magic;
+    uint8_t log_uuid[16];
+    uint64_t count;
+    uint64_t position;
+    int64_t written_ns;
+    uint32_t clean; /* 1: closed by the last handle, nothing is in doubt */
+    uint32_t crc;
+} cl_checkpoint;
+
+_Static_assert(sizeof(cl_checkpoint) == 56, "a checkpoint record is 56 bytes");
+
+/* Reads the record in force from a checkpoint file's bytes. CL_E_ABSENT when there is none of this log. */
+int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *log_uuid, cl_checkpoint *out);
+/* Writes the next record through log->checkpoint_fd; `durable` also waits for the disk. */
+int cl_checkpoint_write(cl_log *log, uint64_t position, bool clean, bool durable);
+
+#endif

@@ -1,0 +1,18 @@
+from libc.stdint cimport int64_t
+
+from commitlog._kernel.cursors cimport Cursors
+from commitlog._kernel.kernel cimport cl_log
+
+
+cdef int64_t nanoseconds(double seconds) noexcept
+
+
+cdef class Core:
+    cdef cl_log log
+    cdef readonly Cursors cursors
+    cdef readonly str path
+    cdef bint ready
+    cdef dict memories  # segment number -> Memory, while a pool buffer is attached
+
+    cdef int check_ready(self) except -1
+    cdef object failed_with(self, int code, int cause, position)

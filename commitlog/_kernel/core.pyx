@@ -1,0 +1,409 @@
+"""One process's handle on a log: segments, commit and flush. What becomes of its policy is decided above."""
+
+import os
+
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from commitlog._kernel.cursors cimport Cursors
+from commitlog._kernel.failure import failure
+from commitlog._kernel.kernel cimport (
+    CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_READ_ONLY, CL_E_TIMEOUT, CL_OK,
+    CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint, cl_checkpoint_read, cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_flush,
+    cl_flush_loop, cl_futex_raise, cl_futex_wait, cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init,
+    cl_log_pass_commits, cl_load, cl_log_position, cl_log_stop, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment,
+    cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
+)
+from commitlog._kernel.memory cimport Memory
+from commitlog._kernel.segment cimport Segment
+
+CHECKPOINT_SIZE = CL_CHECKPOINT_SIZE
+GATE_CLOSED = -CL_E_CLOSED
+GATE_READ_ONLY = -CL_E_READ_ONLY
+GATE_FORKED = -CL_E_FORKED
+cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
+
+
+cdef int64_t nanoseconds(double seconds) noexcept:
+    """A duration for the kernel. What is longer than a century, or not a number, is a century."""
+    return 0 if seconds <= 0 else <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
+
+
+def read_checkpoint(bytes content, bytes log_uuid):
+    """The checkpoint in force in a file's bytes as (position, clean, count, written_ns), or None."""
+    cdef cl_checkpoint record
+    if len(log_uuid) != 16:
+        raise ValueError("a uuid is 16 bytes")
+    content = content.ljust(CL_CHECKPOINT_SIZE, b"\0")
+    if cl_checkpoint_read(<const uint8_t *><char *>content, <const uint8_t *><char *>log_uuid, &record) != CL_OK:
+        return None
+    return record.position, bool(record.clean), record.count, record.written_ns
+
+
+cdef class Core:
+    """The kernel's state of one open log. `setup` makes it usable; before, and after `gate`, every append is refused."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.log.gate = GATE_CLOSED
+        self.log.slot_fd = -1
+        self.log.checkpoint_fd = -1
+        self.memories = {}
+
+    def setup(self, str path, int dir_fd, bytes log_uuid, uint64_t segment_size, Cursors cursors not None, *, bint writable, bint pooled,
+              int64_t claim_timeout_ns, uint32_t copy_limit):
+        """Bind to an open directory and its cursors. The directory's descriptor stays the caller's.
+
+        Parameters
+        ----------
+        path : str
+            For messages.
+        dir_fd : int
+            The log's directory.
+        log_uuid : bytes
+            Sixteen of them.
+        segment_size : int
+            Bytes.
+        cursors : Cursors
+            The mapped file, or a private stand-in for a reader that has none.
+        writable, pooled : bool
+            Whether segments are mapped for writing; whether claims live in pool buffers of this process.
+        claim_timeout_ns : int
+            How long a live owner may leave a claim unpublished.
+        copy_limit : int
+            Commits up to this many bytes are copied through the mapping, larger ones written with `pwrite`.
+        """
+        cdef int code
+        if self.ready:
+            raise RuntimeError("set up twice")
+        if len(log_uuid) != 16 or not CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST or segment_size % CL_SEGMENT_HEADER:
+            raise ValueError("a uuid is 16 bytes, and a segment whole pages from 64 KiB to 1 GiB")
+        code = cl_log_init(&self.log, cursors.cells, dir_fd, <const uint8_t *><char *>log_uuid, segment_size, writable)
+        if code != CL_OK:
+            raise failure(code, errno, path=path)
+        self.path = path
+        self.cursors = cursors
+        self.ready = True
+        self.log.pooled = pooled
+        self.log.resolves = writable
+        self.log.claim_timeout_ns = claim_timeout_ns
+        self.log.copy_limit = copy_limit
+        self.log.gate = 0 if writable else GATE_READ_ONLY
+        if pooled and writable:
+            self.log.tail = &self.log.private_tail
+        elif cursors.shared and not pooled:
+            self.log.tail = &cursors.cells.tail.value
+
+    def __dealloc__(self):
+        if self.ready:
+            cl_log_clear(&self.log)
+
+    cdef int check_ready(self) except -1:
+        if not self.ready:
+            raise failure(CL_E_CLOSED, 0, path=self.path)
+        return 0
+
+    cdef object failed_with(self, int code, int cause, position):
+        if code == CL_E_FAILED:
+            cause = <int>self.cursors.cells.failed.value
+        elif code == CL_E_DAMAGE:
+            position = self.cursors.cells.committed.value  # where the walk over what was appended came to a stop
+        return failure(code, cause, path=self.path, position=position)
+
+    # --- slots and state -------------------------------------------------------------------------------------------
+
+    def attach_slot(self, int fd):
+        """Take a writer slot; `fd` is an open description of `cursors` of its own and stays open until `detach_slot`."""
+        cdef uint32_t slot = 0
+        cdef uint32_t generation = 0
+        self.check_ready()
+        cdef int code = cl_slot_attach(self.cursors.cells, fd, &slot, &generation)
+        if code != CL_OK:
+            raise failure(code, errno, path=self.path)
+        self.log.slot_fd = fd
+        self.log.slot = slot
+        self.log.owner = cl_owner(slot, generation)
+
+    def watch_slots(self, int fd):
+        """Use `fd` to ask which owners live, without a slot of one's own: for readers."""
+        self.log.slot_fd = fd
+
+    def detach_slot(self):
+        """Give the slot back."""
+        if self.log.slot_fd >= 0 and self.log.owner != 0:
+            cl_slot_detach(self.cursors.cells, self.log.slot_fd, self.log.slot)
+        self.log.owner = 0
+        self.log.slot_fd = -1
+
+    def after_fork(self):
+        """In the child: locks start anew, the slot stays the parent's, and appends are refused until `setup_writer` has been called
+        again (a pooled log's for good)."""
+        if self.log.gate == 0:
+            self.log.gate = GATE_FORKED
+        self.log.owner = 0
+        self.log.slot_fd = -1
+        cl_log_after_fork(&self.log)
+
+    @property
+    def slot(self):
+        return self.log.slot if self.log.owner != 0 else None
+
+    @property
+    def gate(self):
+        """0 while appends are let through, else the reason why not."""
+        return self.log.gate
+
+    @gate.setter
+    def gate(self, uint32_t value):
+        self.log.gate = value
+
+    @property
+    def pooled(self):
+        return bool(self.log.pooled)
+
+    @property
+    def segment_size(self):
+        """Bytes of each segment file, header included."""
+        return self.log.segment_size
+
+    # --- tail and watermarks ---------------------------------------------------------------------------------------
+
+    @property
+    def tail(self):
+        """The tail as (segment number, offset), or None where this handle cannot see it."""
+        if self.log.tail == NULL:
+            return None
+        cdef uint64_t place = cl_load(self.log.tail)
+        return cl_place_number(place), cl_place_offset(place)
+
+    @tail.setter
+    def tail(self, place):
+        number, offset = place
+        if self.log.tail == NULL:
+            raise ValueError("this handle has no tail")
+        cl_store(self.log.tail, cl_place(number, offset))
+
+    @property
+    def tail_position(self):
+        """Where the next record would be claimed. What lies below may not be published yet. In another process's pooled log, where
+        its committed records end."""
+        if self.log.tail == NULL:
+            return self.committed_position
+        return cl_log_upward(&self.log, cl_log_position(&self.log, cl_load(self.log.tail)))
+
+    @property
+    def appended_position(self):
+        """The end of the prefix in which every claim is published or rolled back."""
+        cdef uint64_t appended = 0
+        cdef int code
+        if self.log.tail == NULL:
+            return self.committed_position
+        if self.log.gate == GATE_CLOSED or not self.cursors.writable:
+            return cl_log_upward(&self.log, self.cursors.cells.appended.value)
+        if self.log.pooled:
+            # Pool buffers are taken back under the GIL: as long as it is held, they stay.
+            code = cl_log_appended(&self.log, &appended)
+        else:
+            with nogil:
+                code = cl_log_appended(&self.log, &appended)
+        if code != CL_OK:
+            raise self.failed_with(code, errno, None)
+        return cl_log_upward(&self.log, appended)
+
+    @property
+    def committed_position(self):
+        """The end of what is in the segments, where other processes see it. On a mapped log the same as appended."""
+        self.check_ready()
+        if not self.log.pooled and self.log.tail != NULL:
+            return self.appended_position
+        return cl_log_upward(&self.log, self.cursors.cells.committed.value)
+
+    @property
+    def flushed_position(self):
+        """The end of what survives a power cut."""
+        self.check_ready()
+        return cl_log_upward(&self.log, self.cursors.cells.flushed.value)
+
+    # --- segments --------------------------------------------------------------------------------------------------
+
+    def acquire(self, uint64_t number):
+        """The segment with that number, mapped; the caller releases it.
+
+        Raises
+        ------
+        PositionError
+            There is none.
+        CorruptSegmentError
+            The file is not what it should be.
+        """
+        cdef cl_segment *segment = NULL
+        cdef int code, cause
+        self.check_ready()
+        with nogil:
+            code = cl_table_acquire(&self.log.table, number, &segment)
+            cause = errno
+        path = os.path.join(self.path, f"{number * self.log.segment_size:020d}.seg")
+        if code != CL_OK:
+            raise failure(code, cause, path=path, position=number * self.log.segment_size)
+        return Segment.take(segment, path)
+
+    def forget(self, uint64_t number):
+        """Drop the handle's own reference to a segment; the next acquire opens the file anew. Returns how many others hold it."""
+        self.check_ready()
+        return cl_table_forget(&self.log.table, number)
+
+    def trim(self, uint64_t number, size_t keep):
+        """Unmap segments below `number` that nobody else holds, until `keep` are left."""
+        self.check_ready()
+        cl_table_trim(&self.log.table, number, keep)
+
+    def attach(self, Segment segment not None, Memory memory not None):
+        """Let claims of a segment live in a buffer, which is all zero, as large as the segment, and kept until `detach`."""
+        segment.check()
+        if memory.size < segment.segment.size:
+            raise ValueError("the buffer is smaller than the segment")
+        if segment.segment.bytes != segment.segment.map:
+            raise ValueError("the segment has a buffer")
+        memory.hold()
+        self.memories[segment.segment.number] = memory
+        segment.segment.drained = 0
+        segment.segment.bytes = memory.bytes
+
+    def detach(self, Segment segment not None):
+        """Take the buffer back: claims, if there should be more, live in the mapping from now on."""
+        segment.check()
+        with nogil:
+            cl_log_pass_commits(&self.log)
+        cdef Memory memory = self.memories.pop(segment.segment.number)
+        segment.segment.bytes = segment.segment.map
+        memory.release()
+
+    # --- commit and flush ------------------------------------------------------------------------------------------
+
+    def commit(self, uint64_t upto):
+        """Commit what is published; True when everything below `upto` now is.
+
+        Raises
+        ------
+        LogFailedError
+            The log has failed.
+        """
+        cdef int code, cause
+        self.check_ready()
+        with nogil:
+            code = cl_commit(&self.log, upto)
+            cause = errno
+        if code == CL_E_BUSY:
+            return False
+        if code != CL_OK:
+            raise self.failed_with(code, cause, None)
+        return True
+
+    def flush_to(self, uint64_t upto, double timeout):
+        """Wait, at most `timeout` seconds, until everything below `upto` is durable, leading a flush where nobody else does.
+
+        Raises
+        ------
+        SyncTimeoutError
+            The time passed. Nothing is lost by it: what was appended stays.
+        LogFailedError
+            The log has failed.
+        """
+        cdef int64_t deadline_ns = cl_clock_monotonic_ns() + nanoseconds(timeout)
+        cdef int64_t now_ns
+        cdef int64_t slice_ns
+        cdef int code, cause
+        self.check_ready()
+        while True:
+            now_ns = cl_clock_monotonic_ns()
+            slice_ns = min(now_ns + SLICE_NS, deadline_ns)
+            with nogil:
+                code = cl_flush(&self.log, upto, slice_ns)
+                cause = errno
+            if code == CL_OK:
+                return
+            if code != CL_E_TIMEOUT and code != CL_E_INTERRUPTED:
+                raise self.failed_with(code, cause, upto)
+            PyErr_CheckSignals()
+            if now_ns >= deadline_ns:
+                raise self.failed_with(CL_E_TIMEOUT, 0, upto)
+
+    def run_commit_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
+        """Commit until `stop`; the caller's thread, without the GIL."""
+        cdef cl_pace pace = cl_pace(interval_ns, thorough_ns, least_bytes)
+        cdef int code, cause
+        self.check_ready()
+        with nogil:
+            code = cl_commit_loop(&self.log, &pace)
+            cause = errno
+        if code != CL_OK:
+            raise self.failed_with(code, cause, None)
+
+    def run_flush_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
+        """Flush until `stop`; the caller's thread, without the GIL."""
+        cdef cl_pace pace = cl_pace(interval_ns, thorough_ns, least_bytes)
+        cdef int code, cause
+        self.check_ready()
+        with nogil:
+            code = cl_flush_loop(&self.log, &pace)
+            cause = errno
+        if code != CL_OK:
+            raise self.failed_with(code, cause, None)
+
+    def stop(self):
+        """End the loops, and wake whoever waits for an event."""
+        cl_log_stop(&self.log)
+
+    def restart(self):
+        """Let loops run again, after a fork."""
+        self.log.stopping = 0
+
+    @property
+    def stopping(self):
+        return self.log.stopping != 0
+
+    def wait_event(self, uint32_t seen, double timeout):
+        """Sleep until the event word differs from `seen` (a segment was entered or drained), or `timeout` seconds; the word."""
+        cdef int64_t timeout_ns = nanoseconds(timeout)
+        with nogil:
+            cl_futex_wait(&self.log.event, seen, timeout_ns)
+        return self.log.event
+
+    def raise_event(self):
+        cl_futex_raise(&self.log.event)
+
+    def fail(self, int cause):
+        """Fail the log for all its processes; the first cause stays."""
+        self.check_ready()
+        if not self.cursors.writable:
+            raise failure(CL_E_READ_ONLY, 0, path=self.path)
+        cl_log_fail(&self.log, cause)
+
+    @property
+    def failed(self):
+        """The errno that failed the log, or 0."""
+        self.check_ready()
+        return <int>self.cursors.cells.failed.value
+
+    # --- checkpoint ------------------------------------------------------------------------------------------------
+
+    def keep_checkpoint(self, int fd, uint64_t count, int64_t interval_ns):
+        """From now on flushes note their position through `fd`, at most once an interval; -1 ends that."""
+        self.log.checkpoint_fd = fd
+        self.log.checkpoint_count = count
+        self.log.checkpoint_interval_ns = interval_ns
+        self.log.checkpoint_written_ns = cl_clock_monotonic_ns()
+
+    def write_checkpoint(self, uint64_t position, bint clean):
+        """Write the checkpoint now, durably."""
+        cdef int code, cause
+        self.check_ready()
+        with nogil:
+            code = cl_checkpoint_write(&self.log, position, clean, True)
+            cause = errno
+        if code != CL_OK:
+            raise self.failed_with(code, cause, position)
+
+    def log_counters(self):
+        """What commit and flush have done through this handle, by name."""
+        return self.log.counters

@@ -1,0 +1,53 @@
+#define _GNU_SOURCE
+#include "cursors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "atomics.h"
+#include "futex.h"
+
+static struct flock slot_range(uint32_t slot, short kind) {
+    struct flock range = {.l_type = kind, .l_whence = SEEK_SET, .l_start = CL_SLOT_LOCK_AT + slot, .l_len = 1};
+    return range;
+}
+
+int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation) {
+    for (uint32_t index = 0; index < CL_CURSORS_SLOTS; index++) {
+        struct flock range = slot_range(index, F_WRLCK);
+        if (fcntl(fd, F_OFD_SETLK, &range) != 0) {
+            if (errno == EAGAIN || errno == EACCES) {
+                continue;
+            }
+            return CL_E_SYSTEM;
+        }
+        cl_slot *mine = &cursors->slots[index];
+        uint32_t next = (cl_load32(&mine->generation) + 1) & CL_OWNER_GENERATION_MASK;
+        next = next == 0 ? 1 : next;
+        /* The generation first: from here on the former owner's claims are dead, even one in its odd window. */
+        __atomic_store_n(&mine->generation, next, __ATOMIC_SEQ_CST);
+        mine->pid = (uint32_t)getpid();
+        mine->attached_ns = cl_clock_precise_ns();
+        mine->rolled_back = 0;
+        __atomic_store_n(&mine->counter, (cl_load(&mine->counter) | 1) + 1, __ATOMIC_SEQ_CST);
+        *slot = index;
+        *generation = next;
+        return CL_OK;
+    }
+    return CL_E_SLOTS;
+}
+
+void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot) {
+    cursors->slots[slot].pid = 0;
+    struct flock range = slot_range(slot, F_UNLCK);
+    fcntl(fd, F_OFD_SETLK, &range);
+}
+
+bool cl_slot_alive(int fd, uint32_t slot) {
+    struct flock range = slot_range(slot, F_WRLCK);
+    if (fcntl(fd, F_OFD_GETLK, &range) != 0) {
+        return true; /* not known to be dead: the claim timeout decides */
+    }
+    return range.l_type != F_UNLCK;
+}

@@ -1,0 +1,87 @@
+/* The `cursors` file: the shared live state of a log, mapped by every process that has it open.
+ *
+ * Each hot cell has a cache line of its own (two, because processors prefetch them in pairs), so that what
+ * readers poll never shares a line with what writers add to. */
+#ifndef CL_CURSORS_H
+#define CL_CURSORS_H
+
+#include "frame.h"
+
+#define CL_CURSORS_MAGIC 0x31305352554C4D43ull /* "CMLURS01" */
+#define CL_CURSORS_VERSION 1u
+#define CL_CURSORS_SIZE (64u << 10)
+#define CL_CURSORS_SLOTS 256u
+#define CL_CURSORS_LINE 128u
+
+enum cl_cursors_state { CL_STATE_NONE = 0, CL_STATE_RECOVERING = 1, CL_STATE_READY = 2 };
+enum cl_cursors_mode { CL_MODE_MAPPED = 1, CL_MODE_POOLED = 2 };
+
+/* A cell alone on its lines. */
+typedef struct {
+    uint64_t value;
+    uint8_t unused[CL_CURSORS_LINE - sizeof(uint64_t)];
+} cl_line;
+
+/* A writer's slot. The counter is odd while its owner stands between the add on the tail and the first swap. */
+typedef struct {
+    uint64_t counter;
+    uint32_t generation;
+    uint32_t pid;         /* for people only: the lock on the slot, not the pid, tells who lives */
+    int64_t attached_ns;
+    uint64_t rolled_back; /* claims of this owner that others turned into SKIP */
+    uint8_t unused[CL_CURSORS_LINE - 32];
+} cl_slot;
+
+typedef struct {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t size;
+    uint8_t log_uuid[16];
+    uint8_t boot_id[16];
+    uint64_t inode; /* its own: a copied directory must not pass for the live one */
+    uint64_t segment_size;
+    uint32_t mode;
+    uint32_t slot_count;
+    uint8_t unused[4096 - 72];
+
+    cl_line state;
+    cl_line tail;      /* segment number << 32 | offset; a pooled log keeps its tail to itself */
+    cl_line appended;  /* positions, exclusive ends */
+    cl_line committed;
+    cl_line flushed;
+    cl_line failed;    /* the errno that failed the log; 0 while all is well */
+    cl_line flusher;   /* owner word of the flush leader; 0 when nobody leads */
+    cl_line flush_signal;  /* futex: raised when a flush ended */
+    cl_line waiters;       /* wall-clock ns until which somebody may sleep on append_signal */
+    cl_line append_signal; /* futex: raised after a publish while there are waiters */
+    uint8_t more_cells[4096 - 10 * CL_CURSORS_LINE];
+
+    cl_slot slots[CL_CURSORS_SLOTS];
+    uint8_t readers[CL_CURSORS_SIZE - 8192 - CL_CURSORS_SLOTS * CL_CURSORS_LINE];
+} cl_cursors;
+
+_Static_assert(sizeof(cl_line) == CL_CURSORS_LINE, "a cell fills its line");
+_Static_assert(sizeof(cl_slot) == CL_CURSORS_LINE, "a slot fills its line");
+_Static_assert(offsetof(cl_cursors, state) == 4096, "cells start on the second page");
+_Static_assert(offsetof(cl_cursors, slots) == 8192, "slots start on the third page");
+_Static_assert(sizeof(cl_cursors) == CL_CURSORS_SIZE, "cursors is 64 KiB");
+_Static_assert(CL_CURSORS_SLOTS <= CL_OWNER_SLOT_MASK, "a slot's index fits the owner word");
+
+/* Slot locks are open-file-description locks on one byte each, past the file's end, so that the kernel says who is
+ * dead: across containers, and after a pid was given to somebody else. */
+#define CL_SLOT_LOCK_AT (1ll << 32)
+
+/* Takes a free slot through `fd`, an open description of its own. CL_E_SLOTS when all are taken. */
+int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation);
+void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot);
+
+/* Whether some other open description holds the slot's lock. Never ask about one's own slot. */
+bool cl_slot_alive(int fd, uint32_t slot);
+
+static inline uint32_t cl_owner(uint32_t slot, uint32_t generation) {
+    return (generation & CL_OWNER_GENERATION_MASK) << CL_OWNER_SLOT_BITS | slot;
+}
+static inline uint32_t cl_owner_slot(uint32_t owner) { return owner & CL_OWNER_SLOT_MASK; }
+static inline uint32_t cl_owner_generation(uint32_t owner) { return owner >> CL_OWNER_SLOT_BITS; }
+
+#endif

@@ -1,0 +1,135 @@
+"""The `cursors` file as an object: identity, state, watermarks and slots."""
+
+import mmap
+import os
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyObject_GetBuffer, PyBuffer_Release, Py_buffer
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from commitlog._kernel.kernel cimport (
+    CL_CURSORS_MAGIC, CL_CURSORS_SIZE, CL_CURSORS_SLOTS, CL_CURSORS_VERSION, CL_MODE_MAPPED, CL_MODE_POOLED, CL_STATE_NONE, CL_STATE_READY,
+    CL_STATE_RECOVERING, cl_cursors, cl_line, cl_load, cl_store,
+)
+
+SIZE = CL_CURSORS_SIZE
+SLOTS = CL_CURSORS_SLOTS
+STATE_NONE = CL_STATE_NONE
+STATE_RECOVERING = CL_STATE_RECOVERING
+STATE_READY = CL_STATE_READY
+MODE_MAPPED = CL_MODE_MAPPED
+MODE_POOLED = CL_MODE_POOLED
+
+
+cdef cl_line *_cell(Cursors cursors, str name) except NULL:
+    cdef cl_cursors *cells = cursors.cells
+    if name == "state":
+        return &cells.state
+    if name == "tail":
+        return &cells.tail
+    if name == "appended":
+        return &cells.appended
+    if name == "committed":
+        return &cells.committed
+    if name == "flushed":
+        return &cells.flushed
+    if name == "failed":
+        return &cells.failed
+    if name == "flusher":
+        return &cells.flusher
+    if name == "waiters":
+        return &cells.waiters
+    raise KeyError(name)
+
+
+cdef class Cursors:
+    """The shared cells of a log.
+
+    Parameters
+    ----------
+    fd : int
+        Descriptor of the `cursors` file, at least `SIZE` bytes long; -1 for a private stand-in, all zero.
+    writable : bool
+        Map it for writing.
+
+    Raises
+    ------
+    ValueError
+        The file is too short.
+    OSError
+        The file could not be mapped.
+    """
+
+    def __cinit__(self, int fd, bint writable):
+        cdef Py_buffer view
+        self.shared = fd >= 0
+        self.writable = writable or fd < 0
+        if fd < 0:
+            self.mapping = mmap.mmap(-1, CL_CURSORS_SIZE)
+        else:
+            if os.fstat(fd).st_size < CL_CURSORS_SIZE:
+                raise ValueError("the file is too short")
+            protection = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
+            self.mapping = mmap.mmap(fd, CL_CURSORS_SIZE, mmap.MAP_SHARED, protection)
+        PyObject_GetBuffer(self.mapping, &view, PyBUF_SIMPLE)
+        self.cells = <cl_cursors *>view.buf
+        # The mapping lives exactly as long as this object and is never closed before it, so no export is held.
+        PyBuffer_Release(&view)
+
+    def matches(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
+        """Whether the file is of this log, this boot, this place, and in a form that this release knows."""
+        cdef cl_cursors *cells = self.cells
+        return (
+            cells.magic == CL_CURSORS_MAGIC and cells.version == CL_CURSORS_VERSION and cells.size == CL_CURSORS_SIZE
+            and cells.slot_count == CL_CURSORS_SLOTS and (<bytes>(<char *>cells.log_uuid)[:16]) == log_uuid
+            and (<bytes>(<char *>cells.boot_id)[:16]) == boot_id and cells.inode == inode and cells.segment_size == segment_size
+        )
+
+    def rebuild(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
+        """Write a fresh identity over the whole file, in place, in the state RECOVERING. Slot generations go on counting."""
+        cdef cl_cursors *cells = self.cells
+        cdef uint32_t generations[256]
+        cdef uint32_t index
+        if len(log_uuid) != 16 or len(boot_id) != 16:
+            raise ValueError("log uuid and boot id are 16 bytes each")
+        cdef bint known = cells.magic == CL_CURSORS_MAGIC and cells.slot_count == CL_CURSORS_SLOTS
+        for index in range(CL_CURSORS_SLOTS):
+            generations[index] = cells.slots[index].generation if known else 0
+        cl_store(&cells.magic, 0)
+        memset(<char *>cells + 8, 0, CL_CURSORS_SIZE - 8)
+        for index in range(CL_CURSORS_SLOTS):
+            cells.slots[index].generation = generations[index]
+        cells.state.value = CL_STATE_RECOVERING
+        cells.version = CL_CURSORS_VERSION
+        cells.size = CL_CURSORS_SIZE
+        cells.slot_count = CL_CURSORS_SLOTS
+        memcpy(cells.log_uuid, <char *>log_uuid, 16)
+        memcpy(cells.boot_id, <char *>boot_id, 16)
+        cells.inode = inode
+        cells.segment_size = segment_size
+        cl_store(&cells.magic, CL_CURSORS_MAGIC)
+
+    @property
+    def mode(self):
+        """Mapped or pooled: how the present writers, or the last, have the log open."""
+        return self.cells.mode
+
+    @mode.setter
+    def mode(self, uint32_t value):
+        self.cells.mode = value
+
+    def __getitem__(self, str name):
+        return cl_load(&_cell(self, name).value)
+
+    def __setitem__(self, str name, uint64_t value):
+        # A release: whoever reads a state, or a watermark, also sees what was written before it.
+        cl_store(&_cell(self, name).value, value)
+
+    def slots(self):
+        """The slots that somebody took and did not give back: (index, pid, attached_ns, rolled_back)."""
+        cdef uint32_t index
+        taken = []
+        for index in range(CL_CURSORS_SLOTS):
+            if self.cells.slots[index].pid != 0:
+                taken.append((index, self.cells.slots[index].pid, self.cells.slots[index].attached_ns, self.cells.slots[index].rolled_back))
+        return taken

@@ -1,0 +1,313 @@
+#define _GNU_SOURCE
+#include "flush.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "checkpoint.h"
+#include "futex.h"
+
+#define CHUNK (1u << 20)            /* one commit write */
+#define KEEP_MAPPED 64u             /* segments kept mapped for readers after they are flushed */
+#define LEADER_POLL_NS 1000000ll    /* how often a follower looks whether its leader lives */
+#define CLAIM_POLL_NS 50000ll       /* how often a leader looks at a claim that holds it up */
+#define BUSY_INTERVAL_NS 10000000ll /* how often a loop does: below what one poll counts for in the claim timeout */
+
+/* Copies [from, to) of a pool buffer into its file. Its first cell goes last, through the mapping, in one store: the
+ * range appears to other processes whole or not at all. */
+static int copy_range(cl_log *log, cl_segment *segment, uint32_t from, uint32_t to) {
+    uint64_t first = cl_load((const uint64_t *)(segment->bytes + from));
+    uint32_t start = from + (uint32_t)sizeof first;
+    if (to - from <= log->copy_limit) {
+        memcpy(segment->map + start, segment->bytes + start, to - start);
+    } else {
+        while (start < to) {
+            ssize_t wrote = pwrite(segment->fd, segment->bytes + start, to - start, start);
+            if (wrote < 0 && errno == EINTR) {
+                continue;
+            }
+            if (wrote <= 0) {
+                return cl_log_fail(log, wrote < 0 ? errno : EIO);
+            }
+            start += (uint32_t)wrote;
+        }
+    }
+    cl_store((uint64_t *)(segment->map + from), first);
+    return CL_OK;
+}
+
+static void segment_done(cl_log *log, cl_segment *segment) {
+    if (segment->bytes != segment->map) {
+        cl_store32(&segment->drained, 1);
+        cl_futex_raise(&log->event);
+    }
+}
+
+/* Commits the next run of published frames in the segment at *position, at most about CHUNK of them and not far past `goal`. */
+static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t goal) {
+    uint64_t from = *position;
+    bool copies = segment->bytes != segment->map;
+    uint64_t limit = copies && goal - from > CHUNK ? from + CHUNK : goal;
+    int code = cl_walk(log, segment, position, limit, &log->watch);
+    if (*position > from) {
+        cl_raise(&log->cursors->appended.value, *position);
+        if (copies) {
+            int copied = copy_range(log, segment, (uint32_t)(from - segment->base), (uint32_t)(*position - segment->base));
+            if (copied != CL_OK) {
+                return copied;
+            }
+        }
+        log->counters.committed_bytes += *position - from;
+        cl_raise(&log->cursors->committed.value, *position);
+        if (copies) {
+            cl_log_wake_readers(log);
+        }
+    }
+    if (*position == segment->base + segment->size) {
+        segment_done(log, segment);
+    }
+    return code;
+}
+
+/* Up to where the tail stood at the start: appenders that are faster than this walk must not keep a flush from beginning. */
+static int commit_all(cl_log *log) {
+    cl_segment *segment = NULL;
+    uint64_t goal = log->tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(log->tail));
+    uint64_t position = cl_log_upward(log, cl_load(&log->cursors->committed.value));
+    int code = CL_OK;
+    while (code == CL_OK && position < goal && !cl_log_failed(log)) {
+        uint64_t number = position / log->segment_size;
+        if (segment == NULL || segment->number != number) {
+            cl_segment_release(segment);
+            segment = NULL;
+            code = cl_table_acquire(&log->table, number, &segment);
+        }
+        if (code == CL_OK) {
+            code = commit_chunk(log, segment, &position, goal);
+        }
+        position = cl_log_upward(log, position);
+    }
+    cl_segment_release(segment);
+    return code;
+}
+
+int cl_commit(cl_log *log, uint64_t upto) {
+    if (!log->resolves) {
+        return CL_E_READ_ONLY;
+    }
+    pthread_mutex_lock(&log->commit_mutex);
+    int64_t began_ns = cl_clock_monotonic_ns();
+    upto = cl_log_downward(log, upto);
+    int code = commit_all(log);
+    log->counters.commits++;
+    log->counters.commit_ns += (uint64_t)(cl_clock_monotonic_ns() - began_ns);
+    pthread_mutex_unlock(&log->commit_mutex);
+    if (cl_log_failed(log)) {
+        return CL_E_FAILED;
+    }
+    if (cl_load(&log->cursors->committed.value) >= upto || code == CL_E_END || code == CL_E_ABSENT) {
+        return CL_OK;
+    }
+    return code;
+}
+
+/* Leadership: one flush at a time for all processes. */
+static bool lead_try(cl_log *log) {
+    uint64_t nobody = 0;
+    return cl_swap(&log->cursors->flusher.value, &nobody, log->owner);
+}
+
+static void lead_end(cl_log *log) {
+    int cause = errno; /* of what the leader reports */
+    cl_store(&log->cursors->flusher.value, 0);
+    cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
+    errno = cause;
+}
+
+/* A leader that died is replaced by the first follower that finds out. */
+static void replace_dead_leader(cl_log *log) {
+    uint64_t leader = cl_load(&log->cursors->flusher.value);
+    uint32_t slot = cl_owner_slot((uint32_t)leader);
+    if (leader == 0 || leader == log->owner || slot >= CL_CURSORS_SLOTS) {
+        return;
+    }
+    bool current = cl_owner_generation((uint32_t)leader) == (cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK);
+    if ((!current || !cl_slot_alive(log->slot_fd, slot)) && cl_swap(&log->cursors->flusher.value, &leader, 0)) {
+        cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
+    }
+}
+
+static int flush_range(cl_log *log, uint64_t from, uint64_t to) {
+    while (from < to) {
+        cl_segment *segment;
+        int code = cl_table_acquire(&log->table, from / log->segment_size, &segment);
+        if (code != CL_OK) {
+            return code == CL_E_SYSTEM || code == CL_E_MEMORY ? code : cl_log_fail(log, EIO);
+        }
+        uint64_t end = segment->base + segment->size < to ? segment->base + segment->size : to;
+        code = cl_segment_flush(segment, from - segment->base, end - segment->base);
+        int cause = errno;
+        cl_segment_release(segment);
+        if (code != CL_OK) {
+            return cl_log_fail(log, cause);
+        }
+        cl_raise(&log->cursors->flushed.value, end);
+        from = end;
+    }
+    return CL_OK;
+}
+
+/* The leader's work: makes durable what was committed before it began. */
+static int flush_committed(cl_log *log) {
+    /* After a failure the system may take lost pages for clean: a flush that succeeds then says nothing. */
+    if (cl_log_failed(log)) {
+        return CL_E_FAILED;
+    }
+    int64_t began_ns = cl_clock_monotonic_ns();
+    uint64_t from = cl_load(&log->cursors->flushed.value);
+    uint64_t to = cl_load(&log->cursors->committed.value);
+    if (from >= to) {
+        return CL_OK;
+    }
+    int code = flush_range(log, from, to);
+    if (code != CL_OK) {
+        return code;
+    }
+    int64_t now_ns = cl_clock_monotonic_ns();
+    uint64_t took_ns = (uint64_t)(now_ns - began_ns);
+    log->counters.flushes++;
+    log->counters.flushed_bytes += to - from;
+    log->counters.flush_ns += took_ns;
+    log->counters.flush_longest_ns = took_ns > log->counters.flush_longest_ns ? took_ns : log->counters.flush_longest_ns;
+    cl_table_trim(&log->table, to / log->segment_size, KEEP_MAPPED);
+    if (log->checkpoint_fd >= 0 && now_ns - log->checkpoint_written_ns >= log->checkpoint_interval_ns) {
+        log->checkpoint_written_ns = now_ns;
+        code = cl_checkpoint_write(log, to, false, false);
+        return code == CL_E_SYSTEM ? cl_log_fail(log, errno) : code;
+    }
+    return CL_OK;
+}
+
+static int lead_once(cl_log *log, uint64_t upto) {
+    int commit_code = cl_load(&log->cursors->committed.value) < upto ? cl_commit(log, upto) : CL_OK;
+    if (commit_code == CL_E_FAILED) {
+        return commit_code;
+    }
+    int code = flush_committed(log);
+    return code == CL_OK ? commit_code : code;
+}
+
+static int follow_once(cl_log *log, uint32_t seen, int64_t remaining_ns) {
+    int code = cl_futex_wait((uint32_t *)&log->cursors->flush_signal.value, seen, remaining_ns < LEADER_POLL_NS ? remaining_ns : LEADER_POLL_NS);
+    if (code == CL_E_TIMEOUT) {
+        replace_dead_leader(log);
+        code = CL_OK;
+    }
+    return code;
+}
+
+int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
+    int code = CL_OK;
+    if (!log->resolves) {
+        return CL_E_READ_ONLY;
+    }
+    upto = cl_log_downward(log, upto);
+    while (cl_load(&log->cursors->flushed.value) < upto) {
+        int64_t remaining_ns = deadline_ns - cl_clock_monotonic_ns();
+        uint32_t seen = cl_load32((uint32_t *)&log->cursors->flush_signal.value);
+        if (remaining_ns <= 0) {
+            return CL_E_TIMEOUT;
+        }
+        if (lead_try(log)) {
+            code = lead_once(log, upto);
+            lead_end(log);
+            if (code == CL_E_BUSY || (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto)) {
+                cl_sleep_ns(CLAIM_POLL_NS);
+                code = CL_OK;
+            }
+        } else {
+            code = follow_once(log, seen, remaining_ns);
+        }
+        if (code != CL_OK) {
+            return code;
+        }
+    }
+    /* What was flushed before the log failed stays acknowledged; nothing later is. */
+    return cl_log_failed(log) ? CL_E_FAILED : CL_OK;
+}
+
+/* Sleeps one interval, or less when told to look. False when the loop is to end. */
+static bool loop_wait(cl_log *log, const uint32_t *signal, uint32_t seen, int64_t interval_ns) {
+    if (cl_load32(&log->stopping) == 0) {
+        cl_futex_wait(signal, seen, interval_ns);
+    }
+    return cl_load32(&log->stopping) == 0;
+}
+
+static uint64_t waiting_bytes(const cl_log *log, uint64_t reached) {
+    uint64_t tail = cl_log_position(log, cl_load(log->tail));
+    return tail > reached ? tail - reached : 0;
+}
+
+/* A claim that held the last round up is looked at again soon, so that its timeout runs at about the clock's own pace. */
+static int64_t loop_interval(const cl_pace *pace, int code) {
+    return code == CL_E_BUSY && pace->interval_ns > BUSY_INTERVAL_NS ? BUSY_INTERVAL_NS : pace->interval_ns;
+}
+
+static bool loop_due(const cl_pace *pace, int code, uint64_t waiting, int64_t since_ns) {
+    return waiting != 0 && (code == CL_E_BUSY || waiting >= pace->least_bytes || since_ns >= pace->thorough_ns);
+}
+
+int cl_commit_loop(cl_log *log, const cl_pace *pace) {
+    int64_t last_ns = cl_clock_monotonic_ns();
+    uint32_t seen = cl_load32(&log->commit_signal);
+    int code = CL_OK;
+    while (loop_wait(log, &log->commit_signal, seen, loop_interval(pace, code))) {
+        seen = cl_load32(&log->commit_signal);
+        int64_t now_ns = cl_clock_monotonic_ns();
+        uint64_t waiting = waiting_bytes(log, cl_load(&log->cursors->committed.value));
+        if (!loop_due(pace, code, waiting, now_ns - last_ns)) {
+            continue;
+        }
+        code = cl_commit(log, UINT64_MAX);
+        if (code == CL_E_FAILED || code == CL_E_DAMAGE || code == CL_E_SYSTEM) {
+            return code;
+        }
+        last_ns = now_ns;
+    }
+    return CL_OK;
+}
+
+int cl_flush_loop(cl_log *log, const cl_pace *pace) {
+    int64_t last_ns = cl_clock_monotonic_ns();
+    uint32_t seen = cl_load32(&log->flush_request);
+    int code = CL_OK;
+    while (loop_wait(log, &log->flush_request, seen, loop_interval(pace, code))) {
+        seen = cl_load32(&log->flush_request);
+        int64_t now_ns = cl_clock_monotonic_ns();
+        uint64_t flushed = cl_load(&log->cursors->flushed.value);
+        uint64_t waiting = log->pooled ? cl_load(&log->cursors->committed.value) - flushed : waiting_bytes(log, flushed);
+        if (!loop_due(pace, code, waiting, now_ns - last_ns)) {
+            continue;
+        }
+        last_ns = now_ns;
+        if (!lead_try(log)) {
+            replace_dead_leader(log);
+            continue; /* somebody is at it */
+        }
+        code = lead_once(log, log->pooled ? 0 : UINT64_MAX);
+        lead_end(log);
+        if (code == CL_E_FAILED || code == CL_E_DAMAGE || code == CL_E_SYSTEM) {
+            return code;
+        }
+    }
+    return CL_OK;
+}
+
+void cl_log_stop(cl_log *log) {
+    cl_store32(&log->stopping, 1);
+    cl_futex_raise(&log->commit_signal);
+    cl_futex_raise(&log->flush_request);
+    cl_futex_raise(&log->event);
+}

@@ -1,0 +1,51 @@
+#include "futex.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "atomics.h"
+
+#define NS_PER_SECOND 1000000000ll
+
+static int64_t read_clock(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * NS_PER_SECOND + now.tv_nsec;
+}
+
+int64_t cl_clock_monotonic_ns(void) { return read_clock(CLOCK_MONOTONIC); }
+int64_t cl_clock_coarse_ns(void) { return read_clock(CLOCK_REALTIME_COARSE); }
+int64_t cl_clock_precise_ns(void) { return read_clock(CLOCK_REALTIME); }
+
+static struct timespec as_timespec(int64_t duration_ns) {
+    struct timespec spec = {.tv_sec = duration_ns / NS_PER_SECOND, .tv_nsec = duration_ns % NS_PER_SECOND};
+    return spec;
+}
+
+void cl_sleep_ns(int64_t duration_ns) {
+    struct timespec spec = as_timespec(duration_ns > 0 ? duration_ns : 0);
+    nanosleep(&spec, NULL);
+}
+
+void cl_futex_raise(uint32_t *word) {
+    cl_add32(word, 1);
+    syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns) {
+    if (cl_load32(word) != seen) {
+        return CL_OK;
+    }
+    if (timeout_ns <= 0) {
+        return CL_E_TIMEOUT;
+    }
+    struct timespec spec = as_timespec(timeout_ns);
+    if (syscall(SYS_futex, word, FUTEX_WAIT, seen, &spec, NULL, 0) == 0 || errno == EAGAIN) {
+        return CL_OK;
+    }
+    return errno == EINTR ? CL_E_INTERRUPTED : CL_E_TIMEOUT;
+}

@@ -1,0 +1,19 @@
+/* A futex word: raised by whoever has news, waited on by whoever wants them. */
+#ifndef CL_FUTEX_H
+#define CL_FUTEX_H
+
+#include "base.h"
+
+/* Wakes every waiter on the word, after adding one to it. The word may lie in shared memory. */
+void cl_futex_raise(uint32_t *word);
+
+/* Sleeps until the word differs from `seen`, or timeout_ns passed (CL_E_TIMEOUT), or a signal handler ran
+ * (CL_E_INTERRUPTED). May return CL_OK without cause: the caller looks again. */
+int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns);
+
+int64_t cl_clock_monotonic_ns(void);
+int64_t cl_clock_coarse_ns(void);  /* wall clock at the kernel's tick, about 6 ns a call */
+int64_t cl_clock_precise_ns(void); /* wall clock, about 34 ns a call */
+void cl_sleep_ns(int64_t duration_ns);
+
+#endif

@@ -1,0 +1,275 @@
+# The C kernel's own headers, as the modules beside this file use them.
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+cdef extern from "base.h":
+    int CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK
+    int CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED, CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED
+
+cdef extern from "atomics.h":
+    uint64_t cl_load(const uint64_t *cell) nogil
+    void cl_store(uint64_t *cell, uint64_t value) nogil
+
+cdef extern from "frame.h":
+    enum:
+        CL_FORMAT_MAJOR, CL_FORMAT_MINOR
+        CL_FRAME_ALIGN, CL_FRAME_HEADER, CL_FRAME_EXTENDED, CL_FRAME_LIMIT, CL_FRAME_ADD_LIMIT
+        CL_SEGMENT_HEADER, CL_SEGMENT_SMALLEST, CL_SEGMENT_LARGEST
+        CL_HEADER_IDENTITY_AT, CL_HEADER_OPENED_AT, CL_HEADER_SEAL_AT
+    uint64_t CL_SEGMENT_MAGIC
+    uint32_t CL_KEYLEN_NONE
+    uint32_t CL_WORD_LENGTH, CL_WORD_CLAIMED, CL_WORD_SKIP, CL_WORD_EXT, CL_WORD_BATCH
+    ctypedef struct cl_header_identity:
+        uint64_t magic
+        uint16_t major
+        uint16_t minor
+        uint32_t header_size
+        uint8_t log_uuid[16]
+        uint64_t segment_id
+        uint64_t base
+        uint64_t size
+        int64_t created_ns
+        uint32_t crc
+    ctypedef struct cl_header_opened:
+        int64_t opened_ns
+        int64_t cycle
+        uint32_t crc
+    ctypedef struct cl_header_seal:
+        uint64_t end
+        uint64_t first_sequence
+        uint64_t record_count
+        int64_t first_timestamp_ns
+        int64_t last_timestamp_ns
+        int64_t largest_timestamp_ns
+        uint32_t crc
+        uint32_t sealed
+    uint32_t cl_frame_aligned(uint32_t length) nogil
+    uint32_t cl_frame_largest(uint64_t segment_size) nogil
+    uint64_t cl_cell(uint32_t word, uint32_t high) nogil
+    uint64_t cl_place(uint64_t number, uint32_t offset) nogil
+    uint64_t cl_place_number(uint64_t place) nogil
+    uint32_t cl_place_offset(uint64_t place) nogil
+
+cdef extern from "crc32c.h":
+    uint32_t cl_crc32c(uint32_t crc, const void *data, size_t length) nogil
+    uint32_t cl_crc32c_seed(uint64_t segment_id) nogil
+    const char *cl_crc32c_name() nogil
+
+cdef extern from "futex.h":
+    int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns) nogil
+    void cl_futex_raise(uint32_t *word) nogil
+    int64_t cl_clock_monotonic_ns() nogil
+
+cdef extern from "cursors.h":
+    enum:
+        CL_CURSORS_VERSION, CL_CURSORS_SIZE, CL_CURSORS_SLOTS
+        CL_STATE_NONE, CL_STATE_RECOVERING, CL_STATE_READY
+        CL_MODE_MAPPED, CL_MODE_POOLED
+    uint64_t CL_CURSORS_MAGIC
+    ctypedef struct cl_line:
+        uint64_t value
+    ctypedef struct cl_slot:
+        uint64_t counter
+        uint32_t generation
+        uint32_t pid
+        int64_t attached_ns
+        uint64_t rolled_back
+    ctypedef struct cl_cursors:
+        uint64_t magic
+        uint32_t version
+        uint32_t size
+        uint8_t log_uuid[16]
+        uint8_t boot_id[16]
+        uint64_t inode
+        uint64_t segment_size
+        uint32_t mode
+        uint32_t slot_count
+        cl_line state, tail, appended, committed, flushed, failed, flusher, flush_signal, waiters, append_signal
+        cl_slot slots[256]
+    int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation) nogil
+    void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot) nogil
+    bint cl_slot_alive(int fd, uint32_t slot) nogil
+    uint32_t cl_owner(uint32_t slot, uint32_t generation) nogil
+
+cdef extern from "segment.h":
+    ctypedef struct cl_segment:
+        uint64_t number
+        uint64_t base
+        uint64_t size
+        uint64_t id
+        uint32_t seed
+        int fd
+        uint8_t *map
+        uint8_t *bytes
+        uint32_t references
+        uint32_t drained
+        uint32_t users
+    ctypedef struct cl_table:
+        pass
+    int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size) nogil
+    uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle) nogil
+    int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bint writable, cl_segment **out) nogil
+    void cl_segment_hold(cl_segment *segment) nogil
+    void cl_segment_release(cl_segment *segment) nogil
+    int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) nogil
+    int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
+    int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out) nogil
+    uint32_t cl_table_forget(cl_table *table, uint64_t number) nogil
+    void cl_table_trim(cl_table *table, uint64_t number, size_t keep) nogil
+
+cdef extern from "log.h":
+    ctypedef struct cl_log_counters:
+        uint64_t commits, committed_bytes, commit_ns, flushes, flushed_bytes, flush_ns, flush_longest_ns, syncs, rolled_back
+    ctypedef struct cl_log:
+        cl_cursors *cursors
+        uint64_t *tail
+        uint64_t private_tail
+        int slot_fd
+        uint32_t slot
+        uint32_t owner
+        bint pooled
+        bint resolves
+        uint32_t gate
+        uint32_t stopping
+        uint64_t segment_size
+        int64_t claim_timeout_ns
+        cl_table table
+        uint32_t commit_signal
+        uint32_t flush_request
+        uint32_t event
+        uint32_t copy_limit
+        int checkpoint_fd
+        uint64_t checkpoint_count
+        int64_t checkpoint_written_ns
+        int64_t checkpoint_interval_ns
+        cl_log_counters counters
+    int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bint writable) nogil
+    void cl_log_clear(cl_log *log) nogil
+    void cl_log_after_fork(cl_log *log) nogil
+    int cl_log_fail(cl_log *log, int cause) nogil
+    uint64_t cl_log_position(const cl_log *log, uint64_t place) nogil
+    uint64_t cl_log_upward(const cl_log *log, uint64_t position) nogil
+    uint64_t cl_log_downward(const cl_log *log, uint64_t position) nogil
+    void cl_log_pass_commits(cl_log *log) nogil
+    int cl_log_appended(cl_log *log, uint64_t *appended) nogil
+    uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) nogil
+
+cdef extern from "checkpoint.h":
+    enum:
+        CL_CHECKPOINT_SIZE
+    ctypedef struct cl_checkpoint:
+        uint64_t count
+        uint64_t position
+        int64_t written_ns
+        uint32_t clean
+    int cl_checkpoint_read(const uint8_t *data, const uint8_t *log_uuid, cl_checkpoint *out) nogil
+    int cl_checkpoint_write(cl_log *log, uint64_t position, bint clean, bint durable) nogil
+
+cdef extern from "flush.h":
+    ctypedef struct cl_pace:
+        int64_t interval_ns
+        int64_t thorough_ns
+        uint64_t least_bytes
+    int cl_commit(cl_log *log, uint64_t upto) nogil
+    int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) nogil
+    int cl_commit_loop(cl_log *log, const cl_pace *pace) nogil
+    int cl_flush_loop(cl_log *log, const cl_pace *pace) nogil
+    void cl_log_stop(cl_log *log) nogil
+
+cdef extern from "writer.h":
+    ctypedef struct cl_writer_counters:
+        uint64_t appends, records, bytes, refused, rolls
+    ctypedef struct cl_writer:
+        cl_log *log
+        uint32_t largest
+        bint plain
+        bint roll_due
+        cl_writer_counters counters
+    ctypedef struct cl_claim:
+        cl_segment *segment
+        uint32_t offset
+        uint32_t length
+    ctypedef struct cl_record_input:
+        const void *value
+        const void *key
+        uint32_t value_length
+        uint32_t key_length
+        uint32_t type
+        int64_t timestamp_ns
+    ctypedef struct cl_rows:
+        const uint8_t *data
+        size_t count
+        size_t stride
+        uint32_t length
+        int64_t timestamp_ns
+    bint cl_input_extended(const cl_record_input *input) nogil
+    uint64_t cl_input_length(const cl_record_input *input) nogil
+    void cl_writer_init(cl_writer *writer, cl_log *log, bint plain, bint precise, uint32_t wake_bytes) nogil
+    void cl_writer_clear(cl_writer *writer) nogil
+    int64_t cl_writer_now(const cl_writer *writer) nogil
+    uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) nogil
+    int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) nogil
+    int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim) nogil
+    int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, uint32_t records) nogil
+    void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) nogil
+    int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) nogil
+    int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell, uint32_t records) nogil
+    int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions) nogil
+    int cl_writer_close_segment(cl_writer *writer) nogil
+    int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns) nogil
+    uint64_t cl_writer_rolls_from(const cl_writer *writer) nogil
+
+cdef extern from "reader.h":
+    ctypedef struct cl_record:
+        uint64_t position
+        int64_t timestamp_ns
+        const uint8_t *key
+        const uint8_t *value
+        uint32_t key_length
+        uint32_t value_length
+        uint32_t type
+        uint32_t head
+    ctypedef struct cl_reader:
+        cl_log *log
+        cl_segment *segment
+        uint64_t offset
+        bint from_buffer
+        bint flushed_only
+        uint64_t limit
+        uint64_t doubtful
+    ctypedef struct cl_batch:
+        int64_t *positions
+        int64_t *timestamps_ns
+        uint32_t *types
+        uint8_t *keyed
+        int64_t *value_ends
+        int64_t *key_ends
+        uint8_t *data
+        uint8_t *keys
+        size_t data_room, keys_room, most, count, data_size, keys_size
+    ctypedef enum cl_idle:
+        CL_IDLE_SPIN, CL_IDLE_YIELD, CL_IDLE_BACKOFF, CL_IDLE_BLOCK
+    void cl_reader_init(cl_reader *reader, cl_log *log) nogil
+    void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) nogil
+    int cl_reader_next(cl_reader *reader, cl_record *record) nogil
+    int cl_record_read(const cl_segment *segment, const uint8_t *data, uint64_t offset, cl_record *record, uint64_t *step) nogil
+    bint cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) nogil
+    int cl_reader_batch(cl_reader *reader, cl_batch *batch) nogil
+
+cdef extern from "scan.h":
+    ctypedef struct cl_scan:
+        uint64_t offset
+        int code
+        uint64_t records
+        uint64_t skipped
+        uint64_t end
+        int64_t first_timestamp_ns
+        int64_t last_timestamp_ns
+        int64_t largest_timestamp_ns
+    void cl_segment_scan(const cl_segment *segment, uint64_t start, uint64_t stop, cl_scan *scan) nogil
+    uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
+    uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) nogil
+    uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *data, uint64_t offset) nogil
+    uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t start, uint64_t stop) nogil
+    uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset) nogil
+    int cl_segment_seal(cl_segment *segment, uint64_t first_sequence) nogil
+    int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) nogil

@@ -1,0 +1,127 @@
+#define _GNU_SOURCE
+#include "log.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "crc32c.h"
+#include "futex.h"
+
+int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable) {
+    memset(log, 0, sizeof *log);
+    log->cursors = cursors;
+    log->slot_fd = -1;
+    log->checkpoint_fd = -1;
+    log->segment_size = segment_size;
+    log->claim_timeout_ns = 2000000000ll;
+    log->copy_limit = 64u << 10;
+    log->watch.position = UINT64_MAX;
+    if (pthread_mutex_init(&log->commit_mutex, NULL) != 0) {
+        return CL_E_MEMORY;
+    }
+    return cl_table_init(&log->table, dir_fd, log_uuid, segment_size, writable);
+}
+
+void cl_log_clear(cl_log *log) { cl_table_clear(&log->table); }
+
+void cl_log_after_fork(cl_log *log) {
+    /* Another thread of the parent may have held these when the child was made. */
+    pthread_mutex_init(&log->commit_mutex, NULL);
+    cl_table_after_fork(&log->table);
+}
+
+int cl_log_fail(cl_log *log, int cause) {
+    uint64_t none = 0;
+    cl_swap(&log->cursors->failed.value, &none, cause > 0 ? (uint64_t)cause : EIO);
+    return CL_E_FAILED;
+}
+
+bool cl_log_failed(const cl_log *log) { return cl_load(&log->cursors->failed.value) != 0; }
+
+void cl_log_wake_sleepers(cl_log *log, uint64_t until) {
+    if ((int64_t)until < cl_clock_coarse_ns()) {
+        cl_swap(&log->cursors->waiters.value, &until, 0); /* the last of them has left */
+        return;
+    }
+    cl_futex_raise((uint32_t *)&log->cursors->append_signal.value);
+}
+
+uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) {
+    uint32_t word = CL_WORD_SKIP | length;
+    return cl_cell(word, cl_frame_crc(segment->seed, offset, word, NULL, 0));
+}
+
+enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {
+    uint32_t word = cl_cell_word(cell);
+    uint32_t length = word & CL_WORD_LENGTH;
+    *step = cl_frame_aligned(length);
+    if (cell == 0) {
+        return CL_CELL_ZERO;
+    }
+    if (word & CL_WORD_SKIP) {
+        *step = length == 0 ? room : *step;
+        return (length != 0 && length < CL_FRAME_SMALLEST) || *step > room || (word & ~CL_WORD_LENGTH) != CL_WORD_SKIP ? CL_CELL_BAD : CL_CELL_SKIP;
+    }
+    uint32_t least = word & CL_WORD_EXT ? CL_FRAME_EXTENDED : CL_FRAME_HEADER;
+    if (length < least || *step > room || (word & CL_WORD_BATCH)) {
+        return CL_CELL_BAD;
+    }
+    return word & CL_WORD_CLAIMED ? CL_CELL_CLAIMED : CL_CELL_RECORD;
+}
+
+int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch) {
+    uint32_t offset = (uint32_t)(*position - segment->base);
+    offset = offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
+    uint64_t stop = limit - segment->base < segment->size ? limit - segment->base : segment->size;
+    int code = CL_OK;
+    while (offset < stop) {
+        uint64_t cell = cl_load((const uint64_t *)(segment->bytes + offset));
+        uint64_t step;
+        enum cl_cell_kind kind = cl_cell_read(cell, segment->size - offset, &step);
+        if (kind == CL_CELL_ZERO || kind == CL_CELL_CLAIMED) {
+            code = cl_resolve(log, segment, offset, watch, &step);
+            if (code != CL_OK) {
+                break;
+            }
+        } else if (kind == CL_CELL_BAD) {
+            code = CL_E_DAMAGE;
+            break;
+        }
+        offset += (uint32_t)step;
+    }
+    *position = segment->base + offset;
+    return code;
+}
+
+void cl_log_pass_commits(cl_log *log) {
+    pthread_mutex_lock(&log->commit_mutex);
+    pthread_mutex_unlock(&log->commit_mutex);
+}
+
+int cl_log_appended(cl_log *log, uint64_t *appended) {
+    cl_watch watch = {.position = UINT64_MAX};
+    /* Buffers are detached only after the commit mutex was free, so none goes away under this walk. */
+    if (log->pooled) {
+        pthread_mutex_lock(&log->commit_mutex);
+    }
+    uint64_t position = cl_load(&log->cursors->appended.value);
+    /* Only up to where the tail stands now: appenders that are faster than this walk must not keep it going. */
+    uint64_t goal = log->tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(log->tail));
+    int code = CL_OK;
+    while (code == CL_OK && position < goal) {
+        cl_segment *segment;
+        code = cl_table_acquire(&log->table, position / log->segment_size, &segment);
+        if (code != CL_OK) {
+            break;
+        }
+        code = cl_walk(log, segment, &position, goal, &watch);
+        cl_segment_release(segment);
+    }
+    cl_raise(&log->cursors->appended.value, position);
+    if (log->pooled) {
+        pthread_mutex_unlock(&log->commit_mutex);
+    }
+    *appended = cl_load(&log->cursors->appended.value);
+    /* Where the walk stopped for want of more is no failure. */
+    return code == CL_E_END || code == CL_E_BUSY || code == CL_E_ABSENT ? CL_OK : code;
+}

@@ -1,0 +1,124 @@
+/* One process's handle on one log: what writer, readers, commit and flush share. */
+#ifndef CL_LOG_H
+#define CL_LOG_H
+
+#include "atomics.h"
+#include "cursors.h"
+#include "segment.h"
+
+/* What an observer remembers about a cell that does not move, across calls. */
+typedef struct {
+    uint64_t position;
+    uint64_t cell;
+    uint64_t tail;      /* the place of the tail when the gap was first seen */
+    int64_t awake_ns;   /* how long this observer has been awake and polling it */
+    int64_t polled_ns;  /* when it polled last */
+    int64_t probed_ns;  /* when it last asked whether the owner lives */
+    uint32_t suspects;  /* slots that were odd when the gap was first seen and have not moved since */
+    uint16_t slot[CL_CURSORS_SLOTS];
+    uint32_t generation[CL_CURSORS_SLOTS];
+    uint64_t counter[CL_CURSORS_SLOTS];
+} cl_watch;
+
+typedef struct {
+    uint64_t commits;
+    uint64_t committed_bytes;
+    uint64_t commit_ns;
+    uint64_t flushes;
+    uint64_t flushed_bytes;
+    uint64_t flush_ns;
+    uint64_t flush_longest_ns;
+    uint64_t syncs;
+    uint64_t rolled_back; /* claims that this handle turned into SKIP */
+} cl_log_counters;
+
+typedef struct {
+    cl_cursors *cursors;
+    uint64_t *tail;         /* the log's tail, or NULL where this handle cannot see one: then a zero cell is the end */
+    uint64_t private_tail;  /* a pooled log's tail */
+    int slot_fd;            /* the open description that holds our slot's lock; -1: none */
+    uint32_t slot;
+    uint32_t owner;         /* slot and generation as they stand in a CLAIMED cell; 0: no slot */
+    bool pooled;            /* claims live in this process's buffers */
+    bool resolves;          /* may turn dead claims into SKIP */
+    uint32_t gate;          /* 0, or the negated cl_code with which appends are refused */
+    uint32_t stopping;      /* the loops end */
+    uint64_t segment_size;
+    int64_t claim_timeout_ns;
+    cl_table table;
+
+    pthread_mutex_t commit_mutex;
+    uint32_t commit_signal; /* futex: raised when enough waits to be committed, or at stop */
+    uint32_t flush_request; /* futex: raised when the flush loop should look, or at stop */
+    uint32_t event;         /* futex: raised when the allocation service has something to do */
+    uint32_t copy_limit;    /* largest commit that is copied through the mapping; larger ones use pwrite */
+    cl_watch watch;         /* of whoever walks under the commit mutex */
+
+    int checkpoint_fd;      /* -1: none is kept */
+    uint64_t checkpoint_count;
+    int64_t checkpoint_written_ns;
+    int64_t checkpoint_interval_ns;
+    cl_log_counters counters;
+} cl_log;
+
+int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable);
+void cl_log_clear(cl_log *log);
+void cl_log_after_fork(cl_log *log);
+/* Fails the log for all its processes: the first cause stays. Returns CL_E_FAILED. */
+int cl_log_fail(cl_log *log, int cause);
+bool cl_log_failed(const cl_log *log);
+
+/* Position of a place, never past the end of its segment. */
+static inline uint64_t cl_log_position(const cl_log *log, uint64_t place) {
+    uint64_t offset = cl_place_offset(place);
+    return cl_place_number(place) * log->segment_size + (offset < log->segment_size ? offset : log->segment_size);
+}
+
+/* Wakes those who sleep until something is published, if anybody does. */
+void cl_log_wake_sleepers(cl_log *log, uint64_t until);
+static inline void cl_log_wake_readers(cl_log *log) {
+    uint64_t until = cl_load(&log->cursors->waiters.value);
+    if (CL_UNLIKELY(until != 0)) {
+        cl_log_wake_sleepers(log, until);
+    }
+}
+
+/* Between the last frame of a segment and the first of the next lies a page of header: one end, two positions for it.
+ * Comparisons use the lower; people are shown the upper, where the next record goes. */
+static inline uint64_t cl_log_downward(const cl_log *log, uint64_t position) {
+    uint64_t offset = position % log->segment_size;
+    return offset <= CL_SEGMENT_HEADER ? position - offset : position;
+}
+static inline uint64_t cl_log_upward(const cl_log *log, uint64_t position) {
+    uint64_t offset = position % log->segment_size;
+    return offset < CL_SEGMENT_HEADER ? position - offset + CL_SEGMENT_HEADER : position;
+}
+
+/* Resolves the unpublished cell at `offset`, if it is dead. CL_OK: look again, after stepping over *pass bytes when
+ * that is not 0 (a handle that may not write steps over what is certainly dead). CL_E_END: nothing is claimed there.
+ * CL_E_BUSY: a live claim; its owner has until the claim timeout. */
+int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, uint64_t *pass);
+
+/* Turns the claim at `offset` into a SKIP of the same length, if it still stands as `cell`. */
+bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell);
+
+/* A SKIP's word and CRC as one cell; length 0 reaches to the end of the segment. */
+uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length);
+
+enum cl_cell_kind { CL_CELL_ZERO, CL_CELL_CLAIMED, CL_CELL_SKIP, CL_CELL_RECORD, CL_CELL_BAD };
+
+/* What stands in a cell, and how many bytes to step over it; says nothing about the CRC of a record's body. */
+enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step);
+
+/* Walks from `position` over published cells towards `limit`, resolving dead claims on its way if it may.
+ * *position is where it stopped; the code says why (CL_OK: at or past the limit, or at a segment's end). */
+int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch);
+
+/* Returns when no commit and no walk of a pooled log is under way that began before. */
+void cl_log_pass_commits(cl_log *log);
+
+/* Raises the appended watermark as far as it goes now, and returns it. On a pooled log only under the interpreter's lock:
+ * the walk leads through pool buffers, which are taken back under it. */
+int cl_log_appended(cl_log *log, uint64_t *appended);
+
+#endif

@@ -1,0 +1,237 @@
+#include "reader.h"
+
+#include <sched.h>
+#include <string.h>
+
+#include "crc32c.h"
+#include "futex.h"
+
+void cl_reader_init(cl_reader *reader, cl_log *log) {
+    memset(reader, 0, sizeof *reader);
+    reader->log = log;
+    reader->limit = UINT64_MAX;
+    reader->doubtful = UINT64_MAX;
+    reader->watch.position = UINT64_MAX;
+}
+
+void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) {
+    reader->segment = segment;
+    reader->offset = offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
+}
+
+/* What is committed stands in the file; what is not, in the pool buffer. A segment that was entered half full has nothing
+ * of its older half in the buffer. */
+static inline const uint8_t *reader_source(const cl_reader *reader) {
+    const cl_segment *segment = reader->segment;
+    if (CL_LIKELY(!reader->from_buffer) || segment->base + reader->offset < cl_load(&reader->log->cursors->committed.value)) {
+        return segment->map;
+    }
+    return segment->bytes;
+}
+
+static bool fill_record(const uint8_t *at, uint32_t word, cl_record *record) {
+    uint32_t length = word & CL_WORD_LENGTH;
+    uint32_t header = CL_FRAME_HEADER;
+    memcpy(&record->timestamp_ns, at + CL_FRAME_TIMESTAMP, sizeof record->timestamp_ns);
+    record->type = 0;
+    record->key = NULL;
+    record->key_length = 0;
+    if (word & CL_WORD_EXT) {
+        header = CL_FRAME_EXTENDED;
+        memcpy(&record->type, at + CL_FRAME_TYPE, sizeof record->type);
+        uint32_t key_length;
+        memcpy(&key_length, at + CL_FRAME_KEYLEN, sizeof key_length);
+        if (key_length != CL_KEYLEN_NONE) {
+            if (key_length > length - header) {
+                return false;
+            }
+            record->key = at + header;
+            record->key_length = key_length;
+        }
+    }
+    record->head = header + record->key_length;
+    record->value = at + record->head;
+    record->value_length = length - record->head;
+    return true;
+}
+
+static inline int check_record(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t cell, cl_record *record) {
+    const uint8_t *at = bytes + offset;
+    uint32_t word = cl_cell_word(cell);
+    uint32_t length = word & CL_WORD_LENGTH;
+    if (length > cl_frame_largest(segment->size)) {
+        return CL_E_DAMAGE; /* nobody may write such a frame, and its CRC would be long to compute */
+    }
+    if (cl_frame_crc(segment->seed, offset, word, at + CL_FRAME_TIMESTAMP, length - CL_FRAME_TIMESTAMP) != cl_cell_high(cell)) {
+        return CL_E_DAMAGE;
+    }
+    record->position = segment->base + offset;
+    return fill_record(at, word, record) ? CL_OK : CL_E_DAMAGE;
+}
+
+int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, cl_record *record, uint64_t *step) {
+    uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
+    switch (cl_cell_read(cell, segment->size - offset, step)) {
+    case CL_CELL_RECORD:
+        return check_record(segment, bytes, offset, cell, record);
+    case CL_CELL_SKIP:
+        return cl_frame_crc(segment->seed, offset, cl_cell_word(cell), NULL, 0) == cl_cell_high(cell) ? CL_E_ROLLED_BACK : CL_E_DAMAGE;
+    case CL_CELL_ZERO:
+        return CL_E_END;
+    case CL_CELL_CLAIMED:
+        return CL_E_BUSY;
+    default:
+        return CL_E_DAMAGE;
+    }
+}
+
+/* A claim or a gap in the reader's way. Claims are resolved where they live: another process's pooled log has none
+ * here, and its zero cell is the end. */
+static int unpublished(cl_reader *reader, int code, uint64_t *step) {
+    if (reader->log->pooled && !reader->from_buffer) {
+        return CL_E_END;
+    }
+    int resolved = cl_resolve(reader->log, reader->segment, (uint32_t)reader->offset, &reader->watch, step);
+    return resolved == CL_E_END && code == CL_E_BUSY ? CL_E_BUSY : resolved;
+}
+
+/* Above `doubtful` a bad frame is a torn tail. What a pooled log has not committed yet may be half copied: whoever stands
+ * there, told of the position by its appender, finds the end. */
+static bool is_doubtful(const cl_reader *reader) {
+    uint64_t position = reader->segment->base + reader->offset;
+    bool in_file_only = reader->log->pooled && !reader->from_buffer;
+    return position >= reader->doubtful || (in_file_only && position >= cl_load(&reader->log->cursors->committed.value));
+}
+
+int cl_reader_next(cl_reader *reader, cl_record *record) {
+    const cl_segment *segment = reader->segment;
+    uint64_t limit = reader->flushed_only ? cl_load(&reader->log->cursors->flushed.value) : reader->limit;
+    limit = limit < reader->limit ? limit : reader->limit;
+    for (;;) {
+        if (CL_UNLIKELY(reader->offset >= segment->size)) {
+            return CL_E_ROLL;
+        }
+        if (CL_UNLIKELY(segment->base + reader->offset >= limit)) {
+            return CL_E_END;
+        }
+        uint64_t step;
+        int code = cl_record_read(segment, reader_source(reader), reader->offset, record, &step);
+        if (CL_LIKELY(code == CL_OK)) {
+            reader->offset += step;
+            return CL_OK;
+        }
+        if (code == CL_E_END || code == CL_E_BUSY) {
+            code = unpublished(reader, code, &step);
+            if (code != CL_OK) {
+                return code;
+            }
+        } else if (code == CL_E_DAMAGE) {
+            if (is_doubtful(reader)) {
+                return CL_E_END;
+            }
+            /* It may have been committed between the two looks; what is below the watermark does not change any more. */
+            if (cl_record_read(segment, reader_source(reader), reader->offset, record, &step) == CL_E_DAMAGE) {
+                return CL_E_DAMAGE;
+            }
+            continue;
+        }
+        reader->offset += step; /* a SKIP, or what is certainly dead */
+    }
+}
+
+/* Whether the last look found a claim or a gap here: whoever resolves it has to come back soon. */
+static bool is_held_up(const cl_reader *reader) { return reader->watch.position == reader->segment->base + reader->offset; }
+
+/* Whether a look at the reader's place is worth while. The line that a writer is about to write is read here only. */
+static bool has_news(const cl_reader *reader) {
+    const cl_segment *segment = reader->segment;
+    if (reader->offset >= segment->size) {
+        return false; /* the next segment's file: the caller looks for it */
+    }
+    if (reader->flushed_only && cl_load(&reader->log->cursors->flushed.value) <= segment->base + reader->offset) {
+        return false;
+    }
+    if (reader->from_buffer) {
+        /* This runs without the interpreter's lock, under which buffers are taken back: only the tail can be looked at. */
+        const cl_log *log = reader->log;
+        return !is_held_up(reader) && log->tail != NULL && cl_log_position(log, cl_load(log->tail)) > segment->base + reader->offset;
+    }
+    uint64_t cell = cl_load((const uint64_t *)(segment->map + reader->offset));
+    return cell != 0 && !(cl_cell_word(cell) & CL_WORD_CLAIMED);
+}
+
+static void wait_blocked(cl_reader *reader, int64_t budget_ns) {
+    cl_cursors *cursors = reader->log->cursors;
+    uint32_t *signal = (uint32_t *)(reader->flushed_only ? &cursors->flush_signal.value : &cursors->append_signal.value);
+    uint32_t seen = cl_load32(signal);
+    if (!reader->flushed_only) {
+        cl_raise(&cursors->waiters.value, (uint64_t)(cl_clock_coarse_ns() + budget_ns + CL_WAITER_GRACE_NS));
+    }
+    /* The announcement comes before this look, a writer's publish before its look for waiters: one of them sees the other. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (!has_news(reader)) {
+        cl_futex_wait(signal, seen, budget_ns);
+    }
+}
+
+bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
+    int64_t nap_ns = CL_NAP_FIRST_NS;
+    if (is_held_up(reader) && budget_ns > CL_NAP_LONGEST_NS) {
+        budget_ns = CL_NAP_LONGEST_NS;
+    }
+    int64_t deadline_ns = cl_clock_monotonic_ns() + budget_ns;
+    if (idle == CL_IDLE_BLOCK && reader->from_buffer) {
+        idle = CL_IDLE_BACKOFF; /* a pooled log's writer wakes nobody before the commit */
+    }
+    if (idle == CL_IDLE_BLOCK && !has_news(reader)) {
+        wait_blocked(reader, budget_ns);
+        return has_news(reader);
+    }
+    for (uint32_t round = 0; !has_news(reader); round++) {
+        if (cl_clock_monotonic_ns() >= deadline_ns) {
+            return false;
+        }
+        if (idle == CL_IDLE_YIELD || (idle == CL_IDLE_BACKOFF && round >= CL_BACKOFF_SPINS && round < CL_BACKOFF_YIELDS)) {
+            sched_yield();
+        } else if (idle == CL_IDLE_SPIN || round < CL_BACKOFF_SPINS) {
+            for (int pause = 0; pause < 16; pause++) {
+                cl_pause();
+            }
+        } else {
+            cl_sleep_ns(nap_ns);
+            nap_ns = nap_ns * 2 < CL_NAP_LONGEST_NS ? nap_ns * 2 : CL_NAP_LONGEST_NS;
+        }
+    }
+    return true;
+}
+
+int cl_reader_batch(cl_reader *reader, cl_batch *batch) {
+    while (batch->count < batch->most) {
+        cl_record record;
+        uint64_t before = reader->offset;
+        int code = cl_reader_next(reader, &record);
+        if (code != CL_OK) {
+            return code;
+        }
+        if (batch->data_size + record.value_length > batch->data_room || batch->keys_size + record.key_length > batch->keys_room) {
+            reader->offset = before;
+            return CL_E_FULL;
+        }
+        size_t at = batch->count++;
+        batch->positions[at] = (int64_t)record.position;
+        batch->timestamps_ns[at] = record.timestamp_ns;
+        batch->types[at] = record.type;
+        batch->keyed[at] = record.key != NULL;
+        if (record.value_length != 0) {
+            memcpy(batch->data + batch->data_size, record.value, record.value_length);
+            batch->data_size += record.value_length;
+        }
+        if (record.key_length != 0) {
+            memcpy(batch->keys + batch->keys_size, record.key, record.key_length);
+            batch->keys_size += record.key_length;
+        }
+        batch->value_ends[at] = (int64_t)batch->data_size;
+        batch->key_ends[at] = (int64_t)batch->keys_size;
+    }
+    return CL_E_FULL;
+}

@@ -1,0 +1,74 @@
+/* Reading forward: one record at a time, each CRC checked before anything of it is believed. */
+#ifndef CL_READER_H
+#define CL_READER_H
+
+#include "log.h"
+
+typedef struct {
+    uint64_t position;
+    int64_t timestamp_ns;
+    const uint8_t *key; /* NULL: not keyed */
+    const uint8_t *value;
+    uint32_t key_length;
+    uint32_t value_length;
+    uint32_t type;
+    uint32_t head; /* bytes of the frame before its value */
+} cl_record;
+
+typedef struct {
+    cl_log *log;
+    cl_segment *segment; /* a reference is held by whoever gave it */
+    uint64_t offset;     /* of the next frame in it */
+    bool from_buffer;    /* reads where claims live (a pool buffer) instead of the file: only under the interpreter's lock */
+    bool flushed_only;
+    uint64_t limit;      /* positions from here on are not read */
+    uint64_t doubtful;   /* above this position a bad frame is a torn tail, not damage: a log not yet recovered */
+    cl_watch watch;
+} cl_reader;
+
+void cl_reader_init(cl_reader *reader, cl_log *log);
+void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset);
+
+/* The next record. Its pointers lead into the segment and last as long as the reader stands in it.
+ * CL_E_ROLL: the segment is at its end, the caller enters the next one. CL_E_END, CL_E_BUSY: nothing yet.
+ * CL_E_DAMAGE: what stands at the reader's offset cannot be. */
+int cl_reader_next(cl_reader *reader, cl_record *record);
+
+/* Whether a whole, valid record stands at `offset`, and what it is. */
+int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, cl_record *record, uint64_t *step);
+
+/* What a reader that has caught up does until there is more. */
+typedef enum { CL_IDLE_SPIN, CL_IDLE_YIELD, CL_IDLE_BACKOFF, CL_IDLE_BLOCK } cl_idle;
+#define CL_BACKOFF_SPINS 100u
+#define CL_BACKOFF_YIELDS 200u
+#define CL_NAP_FIRST_NS 10000ll
+#define CL_NAP_LONGEST_NS 1000000ll
+/* A waiter announces until when it may sleep, and not that it does: one that is killed leaves nothing behind. */
+#define CL_WAITER_GRACE_NS 20000000ll
+
+/* Waits, at most budget_ns, until a look is worth while. Never sleeps longer than the budget, and behind a claim or a gap
+ * about a millisecond: the reader itself is who resolves it. */
+bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns);
+
+/* Columns of a batch; each array has room for `most` records (offset arrays for one more). */
+typedef struct {
+    int64_t *positions;
+    int64_t *timestamps_ns;
+    uint32_t *types;
+    uint8_t *keyed;
+    int64_t *value_ends; /* [n] into data, after record n */
+    int64_t *key_ends;   /* [n] into keys */
+    uint8_t *data;
+    uint8_t *keys;
+    size_t data_room;
+    size_t keys_room;
+    size_t most;
+    size_t count;
+    size_t data_size;
+    size_t keys_size;
+} cl_batch;
+
+/* Reads on into the batch until it is full (CL_E_FULL) or nothing more comes (the code of cl_reader_next). */
+int cl_reader_batch(cl_reader *reader, cl_batch *batch);
+
+#endif

@@ -1,0 +1,404 @@
+"""Reading forward: what `Tailer` is made of, and the records it gives."""
+
+import numpy
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+cimport cython
+
+from commitlog._kernel.core cimport Core
+from commitlog._kernel.kernel cimport (
+    CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
+    CL_SEGMENT_HEADER, cl_batch, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader, cl_reader_batch, cl_reader_enter, cl_reader_init,
+    cl_reader_next, cl_reader_wait, cl_record, cl_segment_resume,
+)
+from commitlog._kernel.segment cimport Segment
+from commitlog.errors import CorruptRecordError, TailerInUseError
+
+IDLE = {"spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF, "block": CL_IDLE_BLOCK}
+cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
+cdef Py_ssize_t BATCH_BYTES = 16 << 20
+cdef uint32_t GATE_CLOSED = -CL_E_CLOSED
+
+
+@cython.freelist(64)
+cdef class Record:
+    """One record, copied out of the log.
+
+    Attributes
+    ----------
+    position : int
+        Its address in the log.
+    timestamp_ns : int
+        Nanoseconds since 1970, taken when it was claimed.
+    type : int
+        0 unless the appender gave one.
+    key : bytes or None
+        None: not keyed.
+    value : bytes
+        What was appended.
+    """
+
+    def view(self):
+        """The value without a copy: a read-only memoryview of the mapped segment, which stays mapped as long as the view lives.
+
+        Returns
+        -------
+        memoryview
+        """
+        return self.segment.view(self.value_offset, len(self.value))
+
+    def __eq__(self, other):
+        if not isinstance(other, Record):
+            return NotImplemented
+        cdef Record theirs = other
+        return (self.position == theirs.position and self.timestamp_ns == theirs.timestamp_ns and self.type == theirs.type
+                and self.key == theirs.key and self.value == theirs.value)
+
+    def __hash__(self):
+        return hash((self.position, self.timestamp_ns, self.value))
+
+    def __repr__(self):
+        return f"Record(position={self.position}, timestamp_ns={self.timestamp_ns}, type={self.type}, key={self.key!r}, value={self.value!r})"
+
+    def __reduce__(self):
+        return _record, (self.position, self.timestamp_ns, self.type, self.key, self.value)
+
+
+def _record(position, timestamp_ns, type, key, value):
+    cdef Record record = Record.__new__(Record)
+    record.position = position
+    record.timestamp_ns = timestamp_ns
+    record.type = type
+    record.key = key
+    record.value = value
+    return record
+
+
+cdef inline Record make_record(Segment segment, const cl_record *native):
+    cdef Record record = Record.__new__(Record)
+    record.position = native.position
+    record.timestamp_ns = native.timestamp_ns
+    record.type = native.type
+    record.key = None if native.key == NULL else PyBytes_FromStringAndSize(<const char *>native.key, native.key_length)
+    record.value = PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
+    record.segment = segment
+    record.value_offset = <uint32_t>(native.position - segment.segment.base) + <uint32_t>(native.key_length) + (
+        24 if native.type != 0 or native.key != NULL else 16)
+    return record
+
+
+cdef class Reader:
+    """A place in a log, and the way on from there. Subclasses say how a segment is found: `open_segment`."""
+
+    def __cinit__(self, *args, **kwargs):
+        memset(&self.reader, 0, sizeof(self.reader))
+
+    def setup(self, Core core, uint64_t position, *, bint from_buffer, bint flushed_only, uint64_t doubtful):
+        """Stand at `position`, where a record starts or the log ends."""
+        self.core = core
+        cl_reader_init(&self.reader, &core.log)
+        self.reader.from_buffer = from_buffer
+        self.reader.flushed_only = flushed_only
+        self.reader.doubtful = doubtful
+        self.pending = cl_log_upward(&core.log, position)
+
+    def open_segment(self, number):
+        """The `Segment` to go on in, or None when there is none yet."""
+        raise NotImplementedError
+
+    def pass_damage(self, error):
+        """Told of damage; the position to go on at, or None to raise `error`."""
+        raise NotImplementedError
+
+    @property
+    def position(self):
+        """Where the next record would be read."""
+        if self.core is None:
+            return None
+        if self.segment is None:
+            return self.pending
+        return cl_log_upward(&self.core.log, self.segment.segment.base + self.reader.offset)
+
+    def move_to(self, uint64_t position):
+        """Stand at another position."""
+        self.guard()
+        self.pending = cl_log_upward(&self.core.log, position)
+        self.segment = None
+        self.reader.segment = NULL
+
+    def drop_place(self):
+        """Let go of the segment; the place is remembered."""
+        if self.segment is not None:
+            self.pending = self.position
+            self.segment = None
+            self.reader.segment = NULL
+
+    cdef int guard(self) except -1:
+        if self.core is None or self.core.log.gate == GATE_CLOSED:
+            raise (self.core.failed_with(CL_E_CLOSED, 0, None) if self.core is not None else ValueError("not set up"))
+        if self.busy:
+            raise TailerInUseError("another thread is reading with this tailer: give each thread a tailer of its own", path=self.core.path)
+        return 0
+
+    cdef int enter(self) except? -100:
+        """Into the segment where the reader now stands; CL_E_END when it is not there yet."""
+        cdef uint64_t position = self.pending
+        cdef Segment segment
+        if self.segment is not None:
+            position = self.segment.segment.base + self.segment.segment.size
+        self.busy = True
+        try:
+            segment = self.open_segment(position // self.core.log.segment_size)
+        finally:
+            self.busy = False
+        if segment is None:
+            return CL_E_END
+        self.segment = segment
+        cl_reader_enter(&self.reader, segment.segment, position - segment.segment.base)
+        return CL_OK
+
+    cdef int next_record(self, cl_record *record) except? -100:
+        """CL_OK with a record, or CL_E_END when there is none at present."""
+        cdef int code = CL_E_ROLL
+        if self.busy or self.core is None or self.core.log.gate == GATE_CLOSED:
+            self.guard()
+        while True:
+            if self.segment is not None:
+                code = cl_reader_next(&self.reader, record)
+            if code == CL_OK:
+                return CL_OK
+            if code == CL_E_ROLL:
+                code = self.enter()
+                if code == CL_OK:
+                    code = CL_E_ROLL
+                    continue
+                return code
+            if code == CL_E_DAMAGE:
+                self.damaged()
+                code = CL_E_ROLL
+                continue
+            return CL_E_END
+
+    cdef object damaged(self):
+        cdef uint64_t position = self.segment.segment.base + self.reader.offset
+        cdef uint64_t resume
+        with nogil:
+            resume = cl_segment_resume(self.reader.segment, self.reader.offset)
+        resume = cl_log_upward(&self.core.log, resume + self.segment.segment.base)
+        error = CorruptRecordError(
+            f"damage: what stands here is not a whole frame, or its CRC does not match; the next whole frame is at {resume}. "
+            "Run `commitlog verify` on the log, and `commitlog repair` to step over the damage for good",
+            path=self.segment.path, position=position, resume_position=resume)
+        onward = self.pass_damage(error)
+        if onward is None:
+            raise error
+        self.move_to(onward)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef cl_record native
+        if self.next_record(&native) != CL_OK:
+            raise StopIteration
+        return make_record(self.segment, &native)
+
+    def values(self):
+        """The values alone, as bytes, from where it stands to the present end: the fastest loop.
+
+        Returns
+        -------
+        iterator of bytes
+        """
+        cdef ValueIterator iterator = ValueIterator.__new__(ValueIterator)
+        iterator.reader = self
+        return iterator
+
+    def read_now(self):
+        """The next record, or None."""
+        cdef cl_record native
+        if self.next_record(&native) != CL_OK:
+            return None
+        return make_record(self.segment, &native)
+
+    def wait(self, cl_idle idle, double timeout):
+        """Wait until a look is worth while, at most `timeout` seconds and one slice of 50 ms. True when there may be news."""
+        cdef int64_t budget_ns = min(<int64_t>(timeout * 1e9), SLICE_NS)
+        cdef bint news
+        self.guard()
+        if not self.core.cursors.writable and idle == CL_IDLE_BLOCK:
+            idle = CL_IDLE_BACKOFF
+        if self.segment is None or self.reader.offset >= self.segment.segment.size:
+            # The next segment's file is what is waited for: nobody announces it, so look at short intervals.
+            budget_ns = min(budget_ns, <int64_t>1_000_000)
+            self.busy = True
+            try:
+                with nogil:
+                    _nap(budget_ns)
+            finally:
+                self.busy = False
+            PyErr_CheckSignals()
+            return True
+        self.busy = True
+        try:
+            with nogil:
+                news = cl_reader_wait(&self.reader, idle, budget_ns)
+        finally:
+            self.busy = False
+        PyErr_CheckSignals()
+        return news
+
+    def batch(self, Py_ssize_t max_records, Py_ssize_t max_bytes=BATCH_BYTES):
+        """The next records as columns, up to the present end: (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets)."""
+        cdef cl_batch native
+        cdef int code = CL_E_ROLL
+        cdef bint to_buffer = self.reader.from_buffer
+        self.guard()
+        if self.segment is None and self.enter() != CL_OK:
+            max_records = 0
+            max_bytes = 0
+        columns = _Columns(max_records, self.room(max_bytes))
+        columns.fill(&native)
+        while max_records and native.count < native.most:
+            self.busy = True
+            try:
+                if to_buffer:
+                    code = cl_reader_batch(&self.reader, &native)
+                else:
+                    with nogil:
+                        code = cl_reader_batch(&self.reader, &native)
+            finally:
+                self.busy = False
+            if code == CL_E_ROLL:
+                if self.enter() != CL_OK:
+                    break
+            elif code == CL_E_FULL and native.count == 0:
+                # One record larger than the room there was: room for the largest there can be.
+                columns = _Columns(max_records, self.core.log.segment_size)
+                columns.fill(&native)
+            elif code == CL_E_DAMAGE and native.count == 0:
+                self.damaged()
+                if self.segment is None and self.enter() != CL_OK:
+                    break
+            else:
+                break
+        return columns.cut(&native)
+
+    cdef Py_ssize_t room(self, Py_ssize_t max_bytes):
+        """Bytes of data to make room for: what there is to read, as far as is known, and no more than `max_bytes`."""
+        cdef uint64_t end
+        if self.segment is None:
+            return 0
+        end = self.core.tail_position
+        return max(4096, min(max_bytes, <Py_ssize_t>end - <Py_ssize_t>self.position))
+
+
+cdef extern from "futex.h":
+    void cl_sleep_ns(int64_t duration_ns) nogil
+
+
+cdef void _nap(int64_t budget_ns) noexcept nogil:
+    cl_sleep_ns(budget_ns)
+
+
+cdef class _Columns:
+    """The arrays behind a batch while it is read."""
+    cdef object positions, timestamps_ns, types, keyed, offsets, key_offsets, data, keys
+
+    def __cinit__(self, Py_ssize_t most, Py_ssize_t room):
+        self.positions = numpy.empty(most, dtype=numpy.int64)
+        self.timestamps_ns = numpy.empty(most, dtype=numpy.int64)
+        self.types = numpy.empty(most, dtype=numpy.uint32)
+        self.keyed = numpy.empty(most, dtype=numpy.bool_)
+        self.offsets = numpy.empty(most + 1, dtype=numpy.int64)
+        self.key_offsets = numpy.empty(most + 1, dtype=numpy.int64)
+        self.data = numpy.empty(room, dtype=numpy.uint8)
+        self.keys = numpy.empty(room, dtype=numpy.uint8)
+
+    cdef void fill(self, cl_batch *native):
+        cdef int64_t[::1] numbers
+        cdef uint32_t[::1] types
+        cdef uint8_t[::1] octets
+        memset(native, 0, sizeof(cl_batch))
+        native.most = len(self.positions)
+        native.data_room = len(self.data)
+        native.keys_room = len(self.keys)
+        numbers = self.offsets
+        numbers[0] = 0
+        native.value_ends = &numbers[0] + 1
+        numbers = self.key_offsets
+        numbers[0] = 0
+        native.key_ends = &numbers[0] + 1
+        if native.most == 0:
+            return
+        numbers = self.positions
+        native.positions = &numbers[0]
+        numbers = self.timestamps_ns
+        native.timestamps_ns = &numbers[0]
+        types = self.types
+        native.types = &types[0]
+        octets = self.keyed.view(numpy.uint8)
+        native.keyed = &octets[0]
+        if native.data_room:
+            octets = self.data
+            native.data = &octets[0]
+            octets = self.keys
+            native.keys = &octets[0]
+
+    cdef tuple cut(self, const cl_batch *native):
+        cdef Py_ssize_t count = native.count
+        return (self.positions[:count], self.timestamps_ns[:count], self.types[:count], self.keyed[:count], self.data[:native.data_size],
+                self.offsets[:count + 1], self.keys[:native.keys_size], self.key_offsets[:count + 1])
+
+
+cdef class ValueIterator:
+    """Bytes objects and nothing around them."""
+    cdef Reader reader
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef cl_record native
+        if self.reader.next_record(&native) != CL_OK:
+            raise StopIteration
+        return PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
+
+
+cdef class FollowIterator:
+    """Records as they come, waiting in between. Ends when the time is up, or with the log."""
+    cdef Reader reader
+    cdef cl_idle idle
+    cdef double timeout
+    cdef bint endless
+
+    def __cinit__(self, Reader reader, cl_idle idle, timeout):
+        self.reader = reader
+        self.idle = idle
+        self.endless = timeout is None
+        self.timeout = 0.0 if timeout is None else timeout
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef cl_record native
+        cdef int64_t began_ns = 0
+        cdef double left = 3600.0
+        while True:
+            if self.reader.core.log.gate == GATE_CLOSED:
+                raise StopIteration
+            if self.reader.next_record(&native) == CL_OK:
+                return make_record(self.reader.segment, &native)
+            if not self.endless:
+                if began_ns == 0:
+                    began_ns = cl_clock_monotonic_ns()
+                left = self.timeout - (cl_clock_monotonic_ns() - began_ns) / 1e9
+                if left <= 0:
+                    raise StopIteration
+            self.reader.wait(self.idle, left)

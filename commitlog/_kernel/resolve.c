@@ -1,0 +1,169 @@
+/* Claims that will never be published, and how they are told from those that are only slow.
+ *
+ * DESIGN section 4, "Dead claims must never hold readers or the log up". Two kinds: a CLAIMED cell names its owner;
+ * a zero cell below the tail has no name on it, and belongs to some slot that is odd. */
+#include "log.h"
+
+#include "futex.h"
+
+#define PROBE_AFTER_NS 30000ll         /* a live owner publishes within nanoseconds: do not ask the kernel before this */
+#define PROBE_INTERVAL_NS 1000000ll
+#define POLL_CREDIT_NS 20000000ll      /* one poll counts for at most this, so that a frozen machine expires nobody */
+
+bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell) {
+    uint32_t length = cl_cell_word(cell) & CL_WORD_LENGTH;
+    return cl_swap((uint64_t *)(segment->bytes + offset), &cell, cl_skip_cell(segment, offset, length));
+}
+
+/* Notes which slots could own a gap below `tail`: those that are odd after the tail was read. */
+static void watch_gap(const cl_cursors *cursors, cl_watch *watch) {
+    watch->suspects = 0;
+    for (uint32_t slot = 0; slot < CL_CURSORS_SLOTS; slot++) {
+        uint64_t counter = __atomic_load_n(&cursors->slots[slot].counter, __ATOMIC_SEQ_CST);
+        if ((counter & 1) == 0) {
+            continue;
+        }
+        uint32_t at = watch->suspects++;
+        watch->slot[at] = (uint16_t)slot;
+        watch->counter[at] = counter;
+        watch->generation[at] = cl_load32(&cursors->slots[slot].generation);
+    }
+}
+
+static void watch_start(const cl_log *log, cl_watch *watch, uint64_t position, uint64_t cell, uint64_t tail, int64_t now_ns) {
+    watch->position = position;
+    watch->cell = cell;
+    watch->tail = tail;
+    watch->awake_ns = 0;
+    watch->polled_ns = now_ns;
+    watch->probed_ns = now_ns - PROBE_INTERVAL_NS;
+    watch->suspects = 0;
+    if (cell == 0) {
+        watch_gap(log->cursors, watch);
+    }
+}
+
+static void watch_poll(cl_watch *watch, int64_t now_ns) {
+    int64_t passed = now_ns - watch->polled_ns;
+    watch->awake_ns += passed < POLL_CREDIT_NS ? passed : POLL_CREDIT_NS;
+    watch->polled_ns = now_ns;
+}
+
+static bool probe_due(cl_watch *watch, int64_t now_ns) {
+    if (watch->awake_ns < PROBE_AFTER_NS || now_ns - watch->probed_ns < PROBE_INTERVAL_NS) {
+        return false;
+    }
+    watch->probed_ns = now_ns;
+    return true;
+}
+
+static bool owner_dead(const cl_log *log, uint32_t slot, uint32_t generation) {
+    if (slot >= CL_CURSORS_SLOTS) {
+        return false; /* no owner writes such a word: only the timeout ends it */
+    }
+    if ((cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK) != generation) {
+        return true;
+    }
+    bool own = log->owner != 0 && slot == log->slot;
+    return !own && log->slot_fd >= 0 && !cl_slot_alive(log->slot_fd, slot);
+}
+
+/* Drops the suspects that have moved on or died. */
+static void review_suspects(const cl_log *log, cl_watch *watch, bool probe) {
+    uint32_t kept = 0;
+    for (uint32_t at = 0; at < watch->suspects; at++) {
+        uint32_t slot = watch->slot[at];
+        uint64_t counter = __atomic_load_n(&log->cursors->slots[slot].counter, __ATOMIC_SEQ_CST);
+        if (counter != watch->counter[at] || (probe && owner_dead(log, slot, watch->generation[at] & CL_OWNER_GENERATION_MASK))) {
+            continue;
+        }
+        watch->slot[kept] = watch->slot[at];
+        watch->counter[kept] = watch->counter[at];
+        watch->generation[kept] = watch->generation[at];
+        kept++;
+    }
+    watch->suspects = kept;
+}
+
+/* Marks the gap cell by cell, ascending, up to the tail of the time when it was first seen, and stops at the first
+ * cell that is neither zero nor such a mark: a zombie that wakes inside finds its first swap refused. */
+static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint64_t tail) {
+    uint64_t stop = cl_place_number(tail) == segment->number ? cl_place_offset(tail) : segment->size;
+    stop = stop > segment->size ? segment->size : stop;
+    uint32_t start = offset;
+    for (; offset < stop; offset += CL_FRAME_SMALLEST) {
+        uint64_t *cell = (uint64_t *)(segment->bytes + offset);
+        uint64_t mark = cl_skip_cell(segment, offset, CL_FRAME_SMALLEST);
+        uint64_t seen = 0;
+        if (!log->resolves) {
+            seen = cl_load(cell);
+            if (seen != 0 && seen != mark) {
+                break;
+            }
+        } else if (!cl_swap(cell, &seen, mark) && seen != mark) {
+            break;
+        }
+    }
+    return offset - start;
+}
+
+static void count_rollback(cl_log *log, uint32_t slot) {
+    __atomic_fetch_add(&log->counters.rolled_back, 1, __ATOMIC_RELAXED);
+    if (slot < CL_CURSORS_SLOTS) {
+        cl_add(&log->cursors->slots[slot].rolled_back, 1);
+    }
+}
+
+static int resolve_gap(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, int64_t now_ns, uint64_t *pass) {
+    review_suspects(log, watch, probe_due(watch, now_ns));
+    if (watch->suspects != 0 && (!log->resolves || watch->awake_ns < log->claim_timeout_ns)) {
+        return CL_E_BUSY;
+    }
+    uint64_t marked = mark_gap(log, segment, offset, watch->tail);
+    if (log->resolves && marked != 0) {
+        count_rollback(log, CL_CURSORS_SLOTS);
+    }
+    *pass = log->resolves ? 0 : marked;
+    watch->position = UINT64_MAX;
+    return CL_OK;
+}
+
+static int resolve_claim(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, int64_t now_ns, uint64_t *pass) {
+    uint32_t owner = cl_cell_high(watch->cell);
+    uint32_t slot = cl_owner_slot(owner);
+    bool dead = probe_due(watch, now_ns) && owner_dead(log, slot, cl_owner_generation(owner));
+    if (!dead && (!log->resolves || watch->awake_ns < log->claim_timeout_ns)) {
+        return CL_E_BUSY;
+    }
+    if (!log->resolves) {
+        *pass = cl_frame_aligned(cl_cell_word(watch->cell) & CL_WORD_LENGTH);
+    } else if (cl_roll_back(segment, offset, watch->cell)) {
+        count_rollback(log, slot);
+    }
+    watch->position = UINT64_MAX;
+    return CL_OK;
+}
+
+int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, uint64_t *pass) {
+    *pass = 0;
+    if (log->tail == NULL) {
+        return CL_E_END;
+    }
+    uint64_t position = segment->base + offset;
+    uint64_t tail = __atomic_load_n(log->tail, __ATOMIC_SEQ_CST);
+    /* The tail is read before the cell: a zero cell below this tail was claimed, and is not yet written. */
+    uint64_t cell = __atomic_load_n((const uint64_t *)(segment->bytes + offset), __ATOMIC_SEQ_CST);
+    if (cell == 0 && position >= cl_log_position(log, tail)) {
+        return CL_E_END;
+    }
+    if (cell != 0 && !(cl_cell_word(cell) & CL_WORD_CLAIMED)) {
+        return CL_OK;
+    }
+    int64_t now_ns = cl_clock_monotonic_ns();
+    if (watch->position != position || watch->cell != cell) {
+        watch_start(log, watch, position, cell, tail, now_ns);
+    } else {
+        watch_poll(watch, now_ns);
+    }
+    return cell == 0 ? resolve_gap(log, segment, offset, watch, now_ns, pass) : resolve_claim(log, segment, offset, watch, now_ns, pass);
+}

@@ -1,0 +1,141 @@
+#include "scan.h"
+
+#include <string.h>
+
+#include "crc32c.h"
+
+static void scan_count(cl_scan *scan, const cl_record *record, uint64_t end) {
+    if (scan->records == 0) {
+        scan->first_timestamp_ns = record->timestamp_ns;
+        scan->largest_timestamp_ns = record->timestamp_ns;
+    }
+    scan->records++;
+    scan->end = end;
+    scan->last_timestamp_ns = record->timestamp_ns;
+    if (record->timestamp_ns > scan->largest_timestamp_ns) {
+        scan->largest_timestamp_ns = record->timestamp_ns;
+    }
+}
+
+void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan) {
+    memset(scan, 0, sizeof *scan);
+    uint64_t offset = from < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : from;
+    to = to < segment->size ? to : segment->size;
+    scan->end = offset;
+    while (offset < to) {
+        cl_record record;
+        uint64_t step;
+        int code = cl_record_read(segment, segment->map, offset, &record, &step);
+        if (code == CL_OK) {
+            scan_count(scan, &record, offset + step);
+        } else if (code == CL_E_ROLLED_BACK) {
+            scan->skipped += step;
+        } else {
+            scan->code = code;
+            break;
+        }
+        offset += step;
+    }
+    scan->offset = offset;
+}
+
+uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to) {
+    static const uint8_t zeros[4096];
+    while (from < to) {
+        uint64_t length = to - from < sizeof zeros ? to - from : sizeof zeros;
+        if (memcmp(segment->map + from, zeros, length) != 0) {
+            while (segment->map[from] == 0) {
+                from++;
+            }
+            return from;
+        }
+        from += length;
+    }
+    return to;
+}
+
+uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
+    cl_record record;
+    uint64_t step;
+    for (offset += CL_FRAME_ALIGN; offset < segment->size; offset += CL_FRAME_ALIGN) {
+        int code = cl_record_read(segment, segment->map, offset, &record, &step);
+        if (code == CL_OK || code == CL_E_ROLLED_BACK) {
+            return offset;
+        }
+    }
+    return segment->size;
+}
+
+static bool is_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t *step) {
+    cl_record record;
+    int code = cl_record_read(segment, bytes, offset, &record, step);
+    return code == CL_OK || code == CL_E_ROLLED_BACK;
+}
+
+uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset) {
+    uint64_t end = offset;
+    while (offset < segment->size) {
+        uint64_t step;
+        if (is_certain(segment, bytes, offset, &step)) {
+            offset += step;
+            end = offset;
+        } else {
+            offset += CL_FRAME_ALIGN;
+        }
+    }
+    return end;
+}
+
+uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to) {
+    uint64_t stop = cl_segment_nonzero(segment, from, to) & ~(uint64_t)(CL_FRAME_ALIGN - 1);
+    for (; from < stop; from += CL_FRAME_SMALLEST) {
+        cl_store((uint64_t *)(segment->map + from), cl_skip_cell(segment, (uint32_t)from, CL_FRAME_SMALLEST));
+    }
+    return from;
+}
+
+uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset) {
+    uint64_t claims = 0;
+    while (*offset < segment->size) {
+        cl_record record;
+        uint64_t step;
+        uint64_t cell = cl_load((const uint64_t *)(source + *offset));
+        int code = cl_record_read(segment, source, *offset, &record, &step);
+        if (code == CL_OK) {
+            memcpy(segment->map + *offset + sizeof cell, source + *offset + sizeof cell, step - sizeof cell);
+        } else if (code == CL_E_BUSY) {
+            cell = cl_skip_cell(segment, (uint32_t)*offset, (uint32_t)step);
+            claims++;
+        } else if (code != CL_E_ROLLED_BACK) {
+            break;
+        }
+        /* The cell goes last: readers that have the file mapped find the frame whole or not at all. */
+        cl_store((uint64_t *)(segment->map + *offset), cell);
+        *offset += step;
+    }
+    return claims;
+}
+
+int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) {
+    memcpy(seal, segment->map + CL_HEADER_SEAL_AT, sizeof *seal);
+    return seal->sealed == 1 && cl_header_seal_crc(segment->id, seal) == seal->crc ? CL_OK : CL_E_ABSENT;
+}
+
+int cl_segment_seal(cl_segment *segment, uint64_t first_sequence) {
+    cl_header_seal seal;
+    if (cl_segment_sealed(segment, &seal) == CL_OK) {
+        return CL_OK;
+    }
+    cl_scan scan;
+    cl_segment_scan(segment, 0, segment->size, &scan);
+    if (scan.code != CL_OK) {
+        return scan.code == CL_E_END ? CL_E_BUSY : scan.code;
+    }
+    seal = (cl_header_seal){.end = scan.end, .first_sequence = first_sequence, .record_count = scan.records,
+                            .first_timestamp_ns = scan.first_timestamp_ns, .last_timestamp_ns = scan.last_timestamp_ns,
+                            .largest_timestamp_ns = scan.largest_timestamp_ns, .sealed = 1};
+    seal.crc = cl_header_seal_crc(segment->id, &seal);
+    /* Every process that seals this segment writes the same bytes. */
+    memcpy(segment->map + CL_HEADER_SEAL_AT, &seal, sizeof seal);
+    return CL_OK;
+}

@@ -1,0 +1,44 @@
+/* Looking over whole segments: for recovery, verification, seals. */
+#ifndef CL_SCAN_H
+#define CL_SCAN_H
+
+#include "reader.h"
+
+typedef struct {
+    uint64_t offset; /* where the scan stopped */
+    int code;        /* CL_OK at `to` or the segment's end; CL_E_END zero cell, CL_E_BUSY claim, CL_E_DAMAGE */
+    uint64_t records;
+    uint64_t skipped; /* bytes in SKIP frames */
+    uint64_t end;     /* offset past the last record */
+    int64_t first_timestamp_ns;
+    int64_t last_timestamp_ns;
+    int64_t largest_timestamp_ns;
+} cl_scan;
+
+/* Checks every frame in [from, to) of what `segment` maps. */
+void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan);
+
+/* Offset of the first byte in [from, to) that is not zero, or `to`. */
+uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to);
+
+/* Where a certain frame (valid CRC) starts next after `offset`, or the segment's size. */
+uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset);
+
+/* Where the last certain frame at or behind `offset` ends, or `offset` when there is none. `bytes` is what stands where the
+ * file's bytes would: the mapping, or a buffer. */
+uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset);
+
+/* Turns zero cells from `from` on into SKIP frames of one cell each, up to `to` or to the first byte that is not zero.
+ * Returns where it stopped. For recovery, under the exclusive lock. */
+uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to);
+
+/* Copies the frames that go on at `*offset` of a buffer into the file: valid ones as they are, claims as SKIP frames of
+ * their length. *offset is where they end. Returns how many claims there were. For recovery, under the exclusive lock. */
+uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset);
+
+/* Writes the seal, once. CL_E_BUSY when the segment is not whole yet. */
+int cl_segment_seal(cl_segment *segment, uint64_t first_sequence);
+/* The seal, or CL_E_ABSENT when the segment has none that is valid. */
+int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal);
+
+#endif

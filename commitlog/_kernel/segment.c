@@ -1,0 +1,261 @@
+#define _GNU_SOURCE
+#include "segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "atomics.h"
+#include "crc32c.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* 4 KiB on x86-64, up to 64 KiB on aarch64: msync and madvise refuse what does not start on one. */
+static uint64_t page_start(uint64_t offset) {
+    static uint64_t size; /* every thread stores the same */
+    uint64_t page = __atomic_load_n(&size, __ATOMIC_RELAXED);
+    if (page == 0) {
+        long asked = sysconf(_SC_PAGESIZE);
+        page = asked > 0 ? (uint64_t)asked : 4096;
+        __atomic_store_n(&size, page, __ATOMIC_RELAXED);
+    }
+    return offset - offset % page;
+}
+
+void cl_segment_name(uint64_t base, char name[CL_SEGMENT_NAME_SIZE]) {
+    snprintf(name, CL_SEGMENT_NAME_SIZE, "%020llu.seg", (unsigned long long)base);
+}
+
+int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size) {
+    cl_header_identity header;
+    memcpy(&header, page, sizeof header);
+    if (header.magic != CL_SEGMENT_MAGIC) {
+        return CL_E_HEADER;
+    }
+    if (header.major > CL_FORMAT_MAJOR) {
+        return CL_E_VERSION;
+    }
+    if (cl_crc32c(0, &header, offsetof(cl_header_identity, crc)) != header.crc || header.header_size != CL_SEGMENT_HEADER) {
+        return CL_E_HEADER;
+    }
+    if ((log_uuid != NULL && memcmp(header.log_uuid, log_uuid, 16) != 0) || header.base != base || header.size != size) {
+        return CL_E_FOREIGN;
+    }
+    return CL_OK;
+}
+
+uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle) {
+    uint32_t crc = cl_crc32c(0, &segment_id, sizeof segment_id);
+    crc = cl_crc32c(crc, &opened_ns, sizeof opened_ns);
+    return cl_crc32c(crc, &cycle, sizeof cycle);
+}
+
+uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) {
+    uint32_t crc = cl_crc32c(0, &segment_id, sizeof segment_id);
+    return cl_crc32c(crc, seal, offsetof(cl_header_seal, crc));
+}
+
+/* Everything that a mapping could later trip over is checked before there is one. */
+static int check_file(int fd, uint64_t base, uint64_t size, const uint8_t *log_uuid, uint64_t *id) {
+    struct stat status;
+    if (fstat(fd, &status) != 0) {
+        return CL_E_SYSTEM;
+    }
+    if (!S_ISREG(status.st_mode)) {
+        return CL_E_HEADER;
+    }
+    uint8_t page[CL_SEGMENT_HEADER];
+    ssize_t got = pread(fd, page, sizeof page, 0);
+    if (got < 0) {
+        return CL_E_SYSTEM;
+    }
+    if (got < (ssize_t)sizeof page) {
+        return CL_E_TRUNCATED;
+    }
+    int code = cl_header_check(page, log_uuid, base, size);
+    if (code != CL_OK) {
+        return code;
+    }
+    if ((uint64_t)status.st_size < size) {
+        return CL_E_TRUNCATED;
+    }
+    memcpy(id, page + offsetof(cl_header_identity, segment_id), sizeof *id);
+    return CL_OK;
+}
+
+static cl_segment *map_file(int fd, uint64_t number, uint64_t size, uint64_t id, bool writable) {
+    void *map = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        return NULL;
+    }
+    cl_segment *segment = calloc(1, sizeof *segment);
+    if (segment == NULL) {
+        munmap(map, size);
+        errno = ENOMEM;
+        return NULL;
+    }
+    *segment = (cl_segment){.number = number, .base = number * size, .size = size, .id = id, .seed = cl_crc32c_seed(id), .fd = fd,
+                            .map = map, .bytes = map, .references = 1};
+    return segment;
+}
+
+int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bool writable, cl_segment **out) {
+    char name[CL_SEGMENT_NAME_SIZE];
+    if (number > UINT32_MAX) {
+        return CL_E_ABSENT; /* a place has no room for such a number, and its base could wrap into another segment's */
+    }
+    cl_segment_name(number * size, name);
+    int fd = openat(dir_fd, name, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0) {
+        return errno == ENOENT ? CL_E_ABSENT : CL_E_SYSTEM;
+    }
+    uint64_t id = 0;
+    int code = check_file(fd, number * size, size, log_uuid, &id);
+    if (code == CL_OK) {
+        *out = map_file(fd, number, size, id, writable);
+        code = *out == NULL ? CL_E_SYSTEM : CL_OK;
+    }
+    if (code != CL_OK) {
+        int cause = errno;
+        close(fd);
+        errno = cause;
+    }
+    return code;
+}
+
+void cl_segment_hold(cl_segment *segment) { cl_add32(&segment->references, 1); }
+
+void cl_segment_release(cl_segment *segment) {
+    if (segment == NULL || __atomic_sub_fetch(&segment->references, 1, __ATOMIC_ACQ_REL) != 0) {
+        return;
+    }
+    munmap(segment->map, segment->size);
+    close(segment->fd);
+    free(segment);
+}
+
+int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) {
+    start = page_start(start);
+    stop = stop > segment->size ? segment->size : stop;
+    if (start >= stop) {
+        return CL_OK;
+    }
+    if (madvise(segment->map + start, stop - start, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) {
+        return CL_OK; /* a kernel before 5.14 has no populate: the appender faults its pages itself */
+    }
+    return CL_E_SYSTEM;
+}
+
+int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) {
+    /* The header's opened part is written by a roll through the mapping and has no flush of its own. */
+    start = start <= CL_SEGMENT_HEADER ? 0 : page_start(start);
+    stop = stop < segment->size ? stop : segment->size;
+    return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? CL_E_SYSTEM : CL_OK;
+}
+
+int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable) {
+    *table = (cl_table){.dir_fd = dir_fd, .writable = writable, .segment_size = segment_size};
+    memcpy(table->log_uuid, log_uuid, sizeof table->log_uuid);
+    return pthread_mutex_init(&table->mutex, NULL) == 0 ? CL_OK : CL_E_MEMORY;
+}
+
+void cl_table_after_fork(cl_table *table) { pthread_mutex_init(&table->mutex, NULL); }
+
+void cl_table_clear(cl_table *table) {
+    for (size_t index = 0; index < table->count; index++) {
+        cl_segment_release(table->entries[index]);
+    }
+    free(table->entries);
+    table->entries = NULL;
+    table->count = table->room = 0;
+}
+
+/* The first entry whose number is not below `number`. */
+static size_t table_find(const cl_table *table, uint64_t number) {
+    size_t low = 0;
+    size_t high = table->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (table->entries[middle]->number < number) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static int table_insert(cl_table *table, size_t at, cl_segment *segment) {
+    if (table->count == table->room) {
+        size_t room = table->room == 0 ? 16 : table->room * 2;
+        cl_segment **entries = realloc(table->entries, room * sizeof *entries);
+        if (entries == NULL) {
+            return CL_E_MEMORY;
+        }
+        table->entries = entries;
+        table->room = room;
+    }
+    memmove(&table->entries[at + 1], &table->entries[at], (table->count - at) * sizeof *table->entries);
+    table->entries[at] = segment;
+    table->count++;
+    return CL_OK;
+}
+
+static void table_remove(cl_table *table, size_t at) {
+    table->count--;
+    memmove(&table->entries[at], &table->entries[at + 1], (table->count - at) * sizeof *table->entries);
+}
+
+int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out) {
+    int code = CL_OK;
+    pthread_mutex_lock(&table->mutex);
+    size_t at = table_find(table, number);
+    if (at < table->count && table->entries[at]->number == number) {
+        *out = table->entries[at];
+    } else {
+        code = cl_segment_open(table->dir_fd, number, table->segment_size, table->log_uuid, table->writable, out);
+        if (code == CL_OK && (code = table_insert(table, at, *out)) != CL_OK) {
+            cl_segment_release(*out);
+        }
+    }
+    if (code == CL_OK) {
+        cl_segment_hold(*out);
+    }
+    pthread_mutex_unlock(&table->mutex);
+    return code;
+}
+
+uint32_t cl_table_forget(cl_table *table, uint64_t number) {
+    cl_segment *segment = NULL;
+    pthread_mutex_lock(&table->mutex);
+    size_t at = table_find(table, number);
+    if (at < table->count && table->entries[at]->number == number) {
+        segment = table->entries[at];
+        table_remove(table, at);
+    }
+    uint32_t others = segment == NULL ? 0 : cl_load32(&segment->references) - 1;
+    pthread_mutex_unlock(&table->mutex);
+    cl_segment_release(segment);
+    return others;
+}
+
+void cl_table_trim(cl_table *table, uint64_t number, size_t keep) {
+    pthread_mutex_lock(&table->mutex);
+    for (size_t at = 0; at < table->count && table->count > keep && table->entries[at]->number < number;) {
+        cl_segment *segment = table->entries[at];
+        if (cl_load32(&segment->references) > 1) {
+            at++;
+            continue;
+        }
+        table_remove(table, at);
+        cl_segment_release(segment);
+    }
+    pthread_mutex_unlock(&table->mutex);
+}

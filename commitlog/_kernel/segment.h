@@ -1,0 +1,63 @@
+/* An open segment, and the table of those that a handle has open. */
+#ifndef CL_SEGMENT_H
+#define CL_SEGMENT_H
+
+#include <pthread.h>
+
+#include "frame.h"
+
+typedef struct {
+    uint64_t number;
+    uint64_t base;
+    uint64_t size;
+    uint64_t id;
+    uint32_t seed;  /* CRC register after the id: see cl_frame_crc */
+    int fd;
+    uint8_t *map;   /* the file */
+    uint8_t *bytes; /* where claims live: the pool buffer while one is attached, else the mapping */
+    uint32_t references;
+    uint32_t drained; /* 1: its buffer is committed whole and can go back to the pool */
+    uint32_t users;   /* open claims whose views lead into the buffer: it stays while there are any */
+} cl_segment;
+
+typedef struct {
+    int dir_fd;
+    bool writable;
+    uint8_t log_uuid[16];
+    uint64_t segment_size;
+    pthread_mutex_t mutex;
+    cl_segment **entries; /* sorted by number; the table holds one reference to each */
+    size_t count;
+    size_t room;
+} cl_table;
+
+#define CL_SEGMENT_NAME_SIZE 25 /* twenty digits, ".seg", zero byte */
+
+void cl_segment_name(uint64_t base, char name[CL_SEGMENT_NAME_SIZE]);
+
+/* Checks a header page against what the caller expects to find there; log_uuid NULL accepts any log. */
+int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size);
+uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle);
+uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal);
+
+/* Opens and maps segment `number`, with one reference for the caller. */
+int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bool writable, cl_segment **out);
+void cl_segment_hold(cl_segment *segment);
+void cl_segment_release(cl_segment *segment); /* the last release unmaps and closes */
+
+/* Faults the file's pages in, so that no appender has to. */
+int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop);
+/* Makes [start, stop) of the file durable. */
+int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop);
+
+int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable);
+void cl_table_clear(cl_table *table);
+void cl_table_after_fork(cl_table *table);
+/* The segment with one more reference, opened if the table does not have it. */
+int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out);
+/* Forgets a segment: the next acquire opens the file anew. Returns the references that others still hold. */
+uint32_t cl_table_forget(cl_table *table, uint64_t number);
+/* Forgets segments below `number` that only the table holds, oldest first, until `keep` entries are left. */
+void cl_table_trim(cl_table *table, uint64_t number, size_t keep);
+
+#endif

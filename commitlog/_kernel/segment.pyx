@@ -1,0 +1,474 @@
+"""One open segment, and what is done to segment files outside the hot path."""
+
+import os
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.errno cimport errno
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from commitlog._kernel.failure import failure
+from commitlog._kernel.kernel cimport (
+    CL_E_ABSENT, CL_E_BUSY, CL_FORMAT_MAJOR, CL_FORMAT_MINOR, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_HEADER_OPENED_AT, CL_OK,
+    CL_HEADER_SEAL_AT, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_MAGIC, CL_SEGMENT_SMALLEST, cl_crc32c, cl_crc32c_seed,
+    cl_frame_largest, cl_header_check,
+    cl_header_identity, cl_header_opened, cl_header_opened_crc, cl_header_seal, cl_record, cl_record_read, cl_scan, cl_segment,
+    cl_segment_certain_end, cl_segment_flush, cl_segment_hold, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open,
+    cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal, cl_segment_sealed,
+    cl_segment_take_over, cl_skip_cell,
+)
+from commitlog._kernel.memory cimport Memory
+
+HEADER_SIZE = CL_SEGMENT_HEADER
+SMALLEST = CL_SEGMENT_SMALLEST
+LARGEST = CL_SEGMENT_LARGEST
+FORMAT = (CL_FORMAT_MAJOR, CL_FORMAT_MINOR)
+FRAME_HEADER = CL_FRAME_HEADER
+FRAME_EXTENDED = CL_FRAME_EXTENDED
+OPENED_AT = CL_HEADER_OPENED_AT
+SEAL_AT = CL_HEADER_SEAL_AT
+SEAL_SIZE = sizeof(cl_header_seal)
+
+cdef extern from "stdio.h":
+    int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsigned int flags) nogil
+    enum:
+        RENAME_NOREPLACE
+
+
+def rename_noreplace(int dir_fd, str old, str new):
+    """Rename inside a directory unless the new name exists; False then.
+
+    Raises
+    ------
+    OSError
+        The rename failed for another reason.
+    """
+    cdef bytes old_name = os.fsencode(old)
+    cdef bytes new_name = os.fsencode(new)
+    cdef const char *old_bytes = old_name
+    cdef const char *new_bytes = new_name
+    cdef int result, cause
+    with nogil:
+        result = renameat2(dir_fd, old_bytes, dir_fd, new_bytes, RENAME_NOREPLACE)
+        cause = errno
+    if result == 0:
+        return True
+    if cause == 17:  # EEXIST
+        return False
+    raise OSError(cause, os.strerror(cause), new)
+
+
+def largest_frame(uint64_t segment_size):
+    """The largest frame of a log with such segments, header and padding included, bytes."""
+    return cl_frame_largest(segment_size)
+
+
+def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t size, int64_t created_ns, int64_t opened_ns=0):
+    """A new segment's first page. `opened_ns` above 0 also fills the opened part, as for a log's very first segment."""
+    cdef cl_header_identity identity
+    cdef cl_header_opened opened
+    if len(log_uuid) != 16:
+        raise ValueError("a uuid is 16 bytes")
+    memset(&identity, 0, sizeof(identity))
+    identity.magic = CL_SEGMENT_MAGIC
+    identity.major = CL_FORMAT_MAJOR
+    identity.minor = CL_FORMAT_MINOR
+    identity.header_size = CL_SEGMENT_HEADER
+    memcpy(identity.log_uuid, <char *>log_uuid, 16)
+    identity.segment_id = segment_id
+    identity.base = base
+    identity.size = size
+    identity.created_ns = created_ns
+    identity.crc = cl_crc32c(0, &identity, 64)
+    memset(&opened, 0, sizeof(opened))
+    if opened_ns > 0:
+        opened.opened_ns = opened_ns
+        opened.crc = cl_header_opened_crc(segment_id, opened_ns, 0)
+    page = bytearray(CL_SEGMENT_HEADER)
+    page[:sizeof(identity)] = (<char *>&identity)[:sizeof(identity)]
+    page[CL_HEADER_OPENED_AT:CL_HEADER_OPENED_AT + sizeof(opened)] = (<char *>&opened)[:sizeof(opened)]
+    return bytes(page)
+
+
+def check_header(bytes page, log_uuid, uint64_t base, uint64_t size):
+    """The kernel code for a header page: 0 when it is what it should be. `log_uuid` None accepts any log."""
+    cdef bytes uuid = log_uuid if log_uuid is not None else b""
+    if len(page) < CL_SEGMENT_HEADER:
+        raise ValueError("a header is one page")
+    return cl_header_check(<char *>page, <const uint8_t *><char *>uuid if len(uuid) == 16 else NULL, base, size)
+
+
+def header_fields(bytes page):
+    """What a header page says, sound or not: (log_uuid, segment_id, base, size, created_ns)."""
+    cdef cl_header_identity identity
+    if len(page) < CL_SEGMENT_HEADER:
+        raise ValueError("a header is one page")
+    memcpy(&identity, <char *>page, sizeof(identity))
+    return (<char *>identity.log_uuid)[:16], identity.segment_id, identity.base, identity.size, identity.created_ns
+
+
+def header_crc(bytes page):
+    """The CRC that the identity part carries."""
+    cdef cl_header_identity identity
+    memcpy(&identity, <char *>page, sizeof(identity))
+    return identity.crc
+
+
+def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
+    """Whether a frame with a CRC of that segment id stands in the bytes of a segment file."""
+    cdef cl_segment segment
+    memset(&segment, 0, sizeof(segment))
+    segment.id = segment_id
+    segment.seed = cl_crc32c_seed(segment_id)
+    segment.size = content.shape[0] - content.shape[0] % 8
+    if segment.size <= CL_SEGMENT_HEADER:
+        return False
+    segment.map = segment.bytes = <uint8_t *>&content[0]
+    cdef uint64_t end
+    with nogil:
+        end = cl_segment_certain_end(&segment, segment.map, CL_SEGMENT_HEADER)
+    return end > CL_SEGMENT_HEADER
+
+
+cdef class Segment:
+    """A mapped segment. Holds one reference to the mapping until it is released or dropped."""
+
+    @staticmethod
+    cdef Segment take(cl_segment *segment, str path):
+        cdef Segment self = Segment.__new__(Segment)
+        self.segment = segment
+        self.path = path
+        return self
+
+    @staticmethod
+    def open(int dir_fd, str directory, uint64_t number, uint64_t size, log_uuid, bint writable):
+        """Open and map a segment file after checking everything that a mapping could trip over.
+
+        Raises
+        ------
+        PositionError
+            There is no such file.
+        CorruptSegmentError
+            Too short, a damaged header, or another log's.
+        UnsupportedVersionError
+            Written by a newer format.
+        """
+        cdef cl_segment *segment = NULL
+        cdef bytes uuid = log_uuid if log_uuid is not None else b""
+        cdef const uint8_t *expected = <const uint8_t *><char *>uuid if len(uuid) == 16 else NULL
+        cdef int code, cause
+        with nogil:
+            code = cl_segment_open(dir_fd, number, size, expected, writable, &segment)
+            cause = errno
+        path = os.path.join(directory, f"{number * size:020d}.seg")
+        if code != CL_OK:
+            raise failure(code, cause, path=path, position=number * size)
+        return Segment.take(segment, path)
+
+    def share(self, keeper=None):
+        """Another object with a reference of its own, which nobody releases but its own end. Views of it are held through
+        `keeper.hold(number, who)`."""
+        self.check()
+        cl_segment_hold(self.segment)
+        cdef Segment twin = Segment.take(self.segment, self.path)
+        twin.keeper = keeper
+        return twin
+
+    cdef int check(self) except -1:
+        if self.segment == NULL:
+            raise ValueError("the segment was released")
+        return 0
+
+    def release(self):
+        """Give the reference back. The mapping goes with the last one."""
+        cdef cl_segment *segment = self.segment
+        self.segment = NULL
+        if segment != NULL:
+            cl_segment_release(segment)
+
+    def __dealloc__(self):
+        if self.segment != NULL:
+            cl_segment_release(self.segment)
+            self.segment = NULL
+
+    @property
+    def number(self):
+        self.check()
+        return self.segment.number
+
+    @property
+    def base(self):
+        self.check()
+        return self.segment.base
+
+    @property
+    def size(self):
+        self.check()
+        return self.segment.size
+
+    @property
+    def id(self):
+        self.check()
+        return self.segment.id
+
+    @property
+    def references(self):
+        """How many hold the mapping, this object included."""
+        self.check()
+        return self.segment.references
+
+    @property
+    def buffered(self):
+        """Whether claims live in a pool buffer."""
+        self.check()
+        return self.segment.bytes != self.segment.map
+
+    @property
+    def drained(self):
+        """Whether its buffer is committed whole and no claim's view leads into it."""
+        self.check()
+        return self.segment.drained != 0 and self.segment.users == 0
+
+    def prefault(self, uint64_t start, uint64_t stop):
+        """Fault pages [start, stop) in for writing."""
+        cdef int code, cause
+        self.check()
+        cl_segment_hold(self.segment)
+        cdef cl_segment *segment = self.segment
+        with nogil:
+            code = cl_segment_prefault(segment, start, stop)
+            cause = errno
+        cl_segment_release(segment)
+        if code != CL_OK:
+            raise failure(code, cause, path=self.path)
+
+    def flush(self, uint64_t start, uint64_t stop):
+        """Make [start, stop) durable."""
+        cdef int code, cause
+        self.check()
+        cl_segment_hold(self.segment)
+        cdef cl_segment *segment = self.segment
+        with nogil:
+            code = cl_segment_flush(segment, start, stop)
+            cause = errno
+        cl_segment_release(segment)
+        if code != CL_OK:
+            raise failure(code, cause, path=self.path)
+
+    def rewrite(self, uint64_t start, uint64_t stop):
+        """Dirty pages [start, stop) again, so that the next flush writes them even where an earlier one failed and the system
+        took them for clean."""
+        cdef uint64_t offset
+        cdef volatile uint8_t *at
+        self.check()
+        if stop > self.segment.size:
+            stop = self.segment.size
+        start -= start % 4096
+        for offset in range(start, stop, 4096):
+            at = self.segment.map + offset
+            at[0] = at[0]
+
+    def scan(self, uint64_t start=0, uint64_t stop=0xFFFFFFFFFFFFFFFF):
+        """Check every frame in [start, stop): a `ScanResult`-shaped tuple
+        (offset, code, records, skipped, end, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns)."""
+        cdef cl_scan scan
+        self.check()
+        cl_segment_hold(self.segment)
+        cdef cl_segment *segment = self.segment
+        with nogil:
+            cl_segment_scan(segment, start, stop, &scan)
+        cl_segment_release(segment)
+        return (scan.offset, scan.code, scan.records, scan.skipped, scan.end, scan.first_timestamp_ns, scan.last_timestamp_ns,
+                scan.largest_timestamp_ns)
+
+    def resume(self, uint64_t offset):
+        """The offset of the next frame that certainly is one after `offset`, or the segment's size."""
+        cdef uint64_t found
+        self.check()
+        cl_segment_hold(self.segment)
+        cdef cl_segment *segment = self.segment
+        with nogil:
+            found = cl_segment_resume(segment, offset)
+        cl_segment_release(segment)
+        return found
+
+    def certain_end(self, uint64_t offset, Memory memory=None):
+        """The end of the last frame at or behind `offset` that certainly is one, in the file or in a buffer as large; `offset` when
+        there is none."""
+        cdef uint64_t found
+        self.check()
+        cdef const uint8_t *data = self.segment.map
+        if memory is not None:
+            if memory.size < self.segment.size:
+                raise ValueError("the buffer is smaller than the segment")
+            memory.hold()
+            data = memory.bytes
+        cl_segment_hold(self.segment)
+        cdef cl_segment *segment = self.segment
+        with nogil:
+            found = cl_segment_certain_end(segment, data, offset)
+        cl_segment_release(segment)
+        if memory is not None:
+            memory.release()
+        return found
+
+    def mark_gap(self, uint64_t start, uint64_t stop):
+        """Turn zero cells from `start` on into SKIP frames, up to `stop` or the first cell that is not zero; where that is. For recovery,
+        under the exclusive lock."""
+        cdef uint64_t end
+        self.check()
+        if start % 8 != 0 or stop % 8 != 0 or start < CL_SEGMENT_HEADER or stop > self.segment.size:
+            raise ValueError("not a range of frames")
+        cl_segment_hold(self.segment)
+        cdef cl_segment *segment = self.segment
+        with nogil:
+            end = cl_segment_mark_gap(segment, start, stop)
+        cl_segment_release(segment)
+        return end
+
+    def take_over(self, Memory memory not None, uint64_t offset):
+        """Copy the frames that go on at `offset` of a dead pool's buffer into the file, claims as SKIP frames: (where they end, how many
+        claims). For recovery, under the exclusive lock."""
+        cdef uint64_t claims
+        self.check()
+        if memory.size < self.segment.size or offset % 8 != 0 or offset < CL_SEGMENT_HEADER:
+            raise ValueError("the buffer is smaller than the segment, or no frame begins there")
+        memory.hold()
+        cl_segment_hold(self.segment)
+        cdef cl_segment *segment = self.segment
+        with nogil:
+            claims = cl_segment_take_over(segment, memory.bytes, &offset)
+        cl_segment_release(segment)
+        memory.release()
+        return offset, claims
+
+    def nonzero(self, uint64_t start, uint64_t stop):
+        """The offset of the first byte in [start, stop) that is not zero, or `stop`."""
+        cdef uint64_t found
+        self.check()
+        cl_segment_hold(self.segment)
+        cdef cl_segment *segment = self.segment
+        with nogil:
+            found = cl_segment_nonzero(segment, start, stop if stop < segment.size else segment.size)
+        cl_segment_release(segment)
+        return found
+
+    def step(self, uint64_t offset):
+        """What stands at `offset`: (code, bytes to step over). The code is 0 for a record, `ROLLED_BACK` for a SKIP, `BUSY` for a
+        claim, `END` for a zero cell, `DAMAGE` else."""
+        cdef cl_record record
+        cdef uint64_t step = 0
+        self.check()
+        if offset >= self.segment.size or offset % 8 != 0:
+            raise ValueError("not an offset of a frame")
+        code = cl_record_read(self.segment, self.segment.map, offset, &record, &step)
+        return code, step
+
+    def skip(self, uint64_t offset, uint64_t length):
+        """Write a SKIP frame over `length` bytes; 0 reaches to the segment's end. For repair and recovery, under the exclusive lock."""
+        cdef uint64_t cell
+        self.check()
+        if offset % 8 != 0 or length % 8 != 0 or offset < CL_SEGMENT_HEADER or offset + length > self.segment.size or length >= 1 << 28:
+            raise ValueError("not a range of frames")
+        cell = cl_skip_cell(self.segment, <uint32_t>offset, <uint32_t>length)
+        memcpy(self.segment.map + offset, &cell, 8)
+
+    def write(self, uint64_t offset, data):
+        """Copy bytes into the mapping. For recovery, under the exclusive lock."""
+        cdef const uint8_t[::1] source = data
+        self.check()
+        if offset < CL_SEGMENT_HEADER or offset + source.shape[0] > self.segment.size:
+            raise ValueError("outside the segment's frames")
+        if source.shape[0]:
+            memcpy(self.segment.map + offset, &source[0], source.shape[0])
+
+    def read(self, uint64_t offset, uint64_t length):
+        """A copy of some bytes of the file."""
+        self.check()
+        if offset + length > self.segment.size:
+            raise ValueError("outside the segment")
+        return (<char *>self.segment.map + offset)[:length]
+
+    def seal(self, uint64_t first_sequence):
+        """Write the seal of a segment that is full; False when it is not.
+
+        Raises
+        ------
+        CorruptRecordError
+            A frame in it is damaged.
+        """
+        cdef int code
+        self.check()
+        cl_segment_hold(self.segment)
+        cdef cl_segment *segment = self.segment
+        with nogil:
+            code = cl_segment_seal(segment, first_sequence)
+        cl_segment_release(segment)
+        if code == CL_E_BUSY:
+            return False
+        if code != CL_OK:
+            raise failure(code, 0, path=self.path, position=self.segment.base)
+        return True
+
+    def sealed(self):
+        """The seal as (end, first_sequence, record_count, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns), or None."""
+        cdef cl_header_seal seal
+        self.check()
+        if cl_segment_sealed(self.segment, &seal) != CL_OK:
+            return None
+        return seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns, seal.last_timestamp_ns, seal.largest_timestamp_ns
+
+    @property
+    def opened_ns(self):
+        """When a roll reached this segment, wall-clock nanoseconds; 0: none has."""
+        cdef cl_header_opened opened
+        self.check()
+        memcpy(&opened, self.segment.map + CL_HEADER_OPENED_AT, sizeof(opened))
+        if opened.opened_ns <= 0 or cl_header_opened_crc(self.segment.id, opened.opened_ns, opened.cycle) != opened.crc:
+            return 0
+        return opened.opened_ns
+
+    def view(self, uint64_t offset, uint64_t length):
+        """A read-only memoryview of the mapping, which lasts as long as the view does, and counts as a hold until then.
+
+        Raises
+        ------
+        PositionError
+            The segment is being deleted.
+        """
+        self.check()
+        if offset + length > self.segment.size:
+            raise ValueError("outside the segment")
+        held = None
+        if self.keeper is not None:
+            held = self.keeper.hold(self.segment.number, f"a view of the bytes at {self.segment.base + offset}")
+            if held is None:
+                raise failure(CL_E_ABSENT, 0, path=self.path, position=self.segment.base + offset)
+        return memoryview(SegmentView(self, offset, length, held))
+
+
+cdef class SegmentView:
+    """The exporter behind a view: one more reference to the mapping, and a hold with a name where there is a keeper."""
+    cdef cl_segment *segment
+    cdef uint64_t offset
+    cdef Py_ssize_t length
+    cdef object held  # (file, token)
+
+    def __cinit__(self, Segment segment, uint64_t offset, Py_ssize_t length, held):
+        cl_segment_hold(segment.segment)
+        self.segment = segment.segment
+        self.offset = offset
+        self.length = length
+        self.held = held
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.segment.map + self.offset, self.length, 1, flags)
+
+    def __del__(self):
+        if self.held is not None:
+            file, token = self.held
+            file.release(token)
+
+    def __dealloc__(self):
+        if self.segment != NULL:
+            cl_segment_release(self.segment)

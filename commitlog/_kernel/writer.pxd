@@ -1,0 +1,18 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from commitlog._kernel.core cimport Core
+from commitlog._kernel.kernel cimport cl_record_input, cl_writer
+
+
+cdef class Writer(Core):
+    cdef cl_writer writer
+    cdef bint sync_default
+    cdef double sync_timeout
+    cdef dict claims  # position -> thread, of open claims
+
+    cdef int advance(self) except -1
+    cdef int settle(self, end, sync) except -1
+    cdef int check_own_claims(self, uint64_t below) except -1
+    cdef int overcome(self, int code, const cl_record_input *record) except -1
+    cdef object too_large(self, size)
+    cdef int append_batches(self, cl_record_input *records, Py_ssize_t count, int64_t stamp, int64_t *positions) except -1

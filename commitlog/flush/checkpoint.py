@@ -1,0 +1,53 @@
+"""The `checkpoint` file: how far the log is known durable, and whether it was closed cleanly."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from commitlog._kernel.core import CHECKPOINT_SIZE, read_checkpoint
+
+NAME = "checkpoint"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The record in force.
+
+    Attributes
+    ----------
+    position : int
+        Everything below is durable. May lag behind what is; never leads.
+    clean : bool
+        The last handle closed the log: nothing is in doubt, and `position` is its end.
+    count : int
+        Of records written so far.
+    """
+
+    position: int
+    clean: bool
+    count: int
+
+
+def read(dir_fd: int, log_uuid: bytes) -> Checkpoint | None:
+    """The checkpoint in force, or None where there is none of this log."""
+    try:
+        fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return None
+    try:
+        content = os.pread(fd, CHECKPOINT_SIZE, 0)
+    finally:
+        os.close(fd)
+    found = read_checkpoint(content, log_uuid)
+    return None if found is None else Checkpoint(position=found[0], clean=found[1], count=found[2])
+
+
+def open_for_writing(dir_fd: int) -> int:
+    """A descriptor of the file, created at its full size where there is none."""
+    fd = os.open(NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666, dir_fd=dir_fd)
+    if os.fstat(fd).st_size < CHECKPOINT_SIZE:
+        os.posix_fallocate(fd, 0, CHECKPOINT_SIZE)
+        os.fsync(fd)
+        os.fsync(dir_fd)
+    return fd

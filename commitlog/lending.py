@@ -1,0 +1,81 @@
+"""How a log borrows from a pool: the one place where segments and pool meet."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from typing import cast
+
+from commitlog.pool.buffer import PoolBuffer
+from commitlog.pool.transient_store_pool import TransientStorePool
+from commitlog.segment.allocation_service import LentBuffer
+from commitlog.segment.mapped_file import MappedFile
+from commitlog.shared.lock_file import Holder, LockFile
+
+
+class PoolLender:
+    """Lends a pool's buffers to one log, and keeps the log's `lock` file true about those that outlive a kill.
+
+    Parameters
+    ----------
+    pool : TransientStorePool
+        Where the buffers come from.
+    owner : str
+        The log, in messages about who has a buffer.
+    log_uuid : bytes
+        Sixteen of them.
+    lock_file : LockFile
+        Held exclusively.
+    holder : Holder
+        What the file says of this process so far.
+    """
+
+    def __init__(self, pool: TransientStorePool, owner: str, log_uuid: bytes, lock_file: LockFile, holder: Holder) -> None:
+        self._pool = pool
+        self._owner = owner
+        self._log_uuid = log_uuid
+        self._lock_file = lock_file
+        self._lock = threading.Lock()
+        self._holder = dataclasses.replace(holder, pool_names=tuple(pool.shm_names))
+        self._lock_file.write(self._holder)
+        self._unsubscribe = pool.on_grow(self._grown)
+
+    def _note(self, pool_names: tuple[str, ...], lent_names: tuple[str, ...]) -> None:
+        self._holder = dataclasses.replace(self._holder, pool_names=pool_names, lent_names=lent_names)
+        self._lock_file.write(self._holder)
+
+    def _grown(self, name: str | None) -> None:
+        if name is not None:
+            with self._lock:
+                self._note((*self._holder.pool_names, name), self._holder.lent_names)
+
+    def try_lend(self) -> PoolBuffer | None:
+        """A free buffer, if there is one now."""
+        return self._pool.try_borrow(self._owner)
+
+    def lend(self) -> PoolBuffer | None:
+        """A buffer by the pool's policy."""
+        return self._pool.borrow(self._owner)
+
+    def bind(self, buffer: LentBuffer, file: MappedFile) -> None:
+        """Write the buffer's name down, then into its header which segment it holds, before the first claim in it."""
+        lent = cast(PoolBuffer, buffer)
+        if lent.name is not None:
+            with self._lock:
+                self._note(self._holder.pool_names, (*self._holder.lent_names, lent.name))
+        lent.bind(self._log_uuid, file.base, file.segment.id)
+
+    def give_back(self, buffer: LentBuffer) -> None:
+        """Return a buffer; what it held is in the segment."""
+        lent = cast(PoolBuffer, buffer)
+        lent.unbind()
+        if lent.name is not None:
+            with self._lock:
+                self._note(self._holder.pool_names, tuple(name for name in self._holder.lent_names if name != lent.name))
+        self._pool.return_buffer(lent)
+
+    def end(self) -> None:
+        """The log is closed, every buffer is back: nothing is left to recover."""
+        self._unsubscribe()
+        with self._lock:
+            self._note((), ())

@@ -1,0 +1,309 @@
+"""How a log is opened: path, lock, identity, recovery. What comes out is everything `CommitLog` wires together."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import time
+from dataclasses import dataclass
+
+from commitlog._kernel import cursors as kernel
+from commitlog._kernel.cursors import Cursors
+from commitlog.errors import (
+    InvalidOptionError,
+    LogExistsError,
+    LogLockedError,
+    LogNotFoundError,
+    NotALogError,
+    OpenTimeoutError,
+    ReadOnlyError,
+)
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.options import Options
+from commitlog.pool import shm
+from commitlog.recovery import Recovered, recover
+from commitlog.segment.directory import LogDirectory, check_file_system
+from commitlog.shared import cursors_file, identity as identities
+from commitlog.shared.cursors_file import CursorsFile, boot_id
+from commitlog.shared.identity import Identity
+from commitlog.shared.lock_file import NAME as LOCK_NAME
+from commitlog.shared.lock_file import POLL_INTERVAL_S, Holder, LockFile, new_holder, process_name
+
+_logger = logging.getLogger("commitlog")
+_NEVER_DOUBTFUL = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A log that is locked, recovered and ready to be wired."""
+
+    directory: LogDirectory
+    identity: Identity
+    cursors: Cursors
+    pooled: bool
+    exclusive: bool = False
+    lock_file: LockFile | None = None
+    holder: Holder = Holder()
+    tail: tuple[int, int] = (0, 0)
+    end: int = 0
+    checkpoint_count: int = 0
+    doubtful: int = _NEVER_DOUBTFUL
+
+    def close(self) -> None:
+        """Let go of all of it."""
+        if self.lock_file is not None:
+            self.lock_file.close()
+        self.directory.close()
+
+
+def check_mode(mode: str) -> None:
+    """Refuse a mode that is none."""
+    if mode not in ("a", "x", "r"):
+        raise InvalidOptionError(f"mode must be 'a' (append), 'x' (create) or 'r' (read), not {mode!r}")
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def open_for_reading(path: str) -> Opened:
+    """Open without changing anything."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise LogNotFoundError("there is no log here: mode 'r' does not create one", path=path) from None
+    except NotADirectoryError:
+        raise NotALogError("this is a file: a log is a directory", path=path) from None
+    try:
+        identity = identities.read(fd, path)
+    finally:
+        os.close(fd)
+    if identity is None:
+        raise NotALogError(f"this directory has no {identities.NAME}: it is not a log, or has lost its identity", path=path)
+    directory = LogDirectory(path, identity.segment_size, identity.uuid)
+    file = cursors_file.open_for_reading(directory.fd, identity)
+    if file.usable:
+        return Opened(directory, identity, file.cells, pooled=file.cells.mode == kernel.MODE_POOLED)
+    return _stand_in(directory, identity, file)
+
+
+def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) -> Opened:
+    """No live state: what the files say on their own. Above the checkpoint a bad frame is then the end, and not damage."""
+    checkpoint = checkpoints.read(directory.fd, identity.uuid)
+    durable = checkpoint.position if checkpoint is not None else 0
+    end = durable if checkpoint is not None and checkpoint.clean else directory.scan_end(durable)
+    for name, value in (("appended", end), ("committed", end), ("flushed", durable)):
+        file.cells[name] = value
+    clean = checkpoint is not None and checkpoint.clean
+    return Opened(directory, identity, file.cells, pooled=True, doubtful=_NEVER_DOUBTFUL if clean else durable)
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def open_for_writing(path: str, mode: str, options: Options) -> Opened:
+    """Lock, create or recover."""
+    fd = _open_directory(path, mode)
+    try:
+        check_file_system(path)
+        _refuse_foreign(fd, path)
+        lock_file = _open_lock(fd, path)
+        try:
+            return _open_locked(fd, path, mode, options, lock_file)
+        except BaseException:
+            lock_file.close()
+            raise
+    finally:
+        os.close(fd)
+
+
+def _open_directory(path: str, mode: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        pass
+    except NotADirectoryError:
+        raise NotALogError("this is a file: a log is a directory", path=path) from None
+    except PermissionError as error:
+        raise ReadOnlyError("the directory cannot be opened", path=path, errno=error.errno) from error
+    try:
+        os.makedirs(path, exist_ok=True)
+    except PermissionError as error:
+        raise ReadOnlyError("the directory cannot be created here", path=path, errno=error.errno) from error
+    except (FileExistsError, NotADirectoryError):
+        raise NotALogError("a part of this path is a file: a log is a directory", path=path) from None
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            raise ReadOnlyError("the file system is read-only", path=path, errno=error.errno) from error
+        raise
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    _sync_parent(path)
+    return fd
+
+
+def _sync_parent(path: str) -> None:
+    fd = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _refuse_foreign(fd: int, path: str) -> None:
+    """A directory without `log.json` must be empty but for what creating a log leaves when it is killed."""
+    names = set(os.listdir(fd))
+    if identities.NAME in names:
+        return
+    others = sorted(name for name in names if name != LOCK_NAME and not name.startswith(f".{identities.NAME}."))
+    if others:
+        raise NotALogError(
+            f"this directory has no {identities.NAME} and holds something else ({others[0]}): choose an empty or a new one; "
+            "where it was a log, `commitlog repair` rebuilds its identity",
+            path=path,
+        )
+
+
+def _open_lock(fd: int, path: str) -> LockFile:
+    try:
+        return LockFile(fd)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise ReadOnlyError("no permission to write here: open with mode 'r', or fix the permissions", path=path, errno=error.errno) from error
+        raise
+
+
+def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:
+    deadline = time.monotonic() + options.open_timeout
+    while True:
+        if lock_file.acquire("exclusive"):
+            return _open_exclusively(fd, path, mode, options, lock_file)
+        opened = _try_to_join(fd, path, mode, options, lock_file)
+        if opened is not None:
+            return opened
+        if time.monotonic() >= deadline:
+            raise OpenTimeoutError(
+                f"another process has been opening or recovering this log for {options.open_timeout:g} s: try again, or look for a "
+                "stopped process",
+                path=path,
+            )
+        time.sleep(POLL_INTERVAL_S)
+
+
+def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened | None:
+    """Others have the log open: join them, if both sides are mapped. None: they are not ready yet."""
+    if not lock_file.acquire("shared"):
+        holder = lock_file.read()
+        if holder.pid and process_name(holder.pid) != "unknown" and holder.boot_id == boot_id().hex():
+            raise LogLockedError(
+                f"a pooled log has one writer, and this one is held by {holder.describe()}: close it there, or read with mode 'r'",
+                path=path,
+                holder=holder.describe(),
+            )
+        return None
+    identity = identities.read(fd, path)
+    if identity is not None and mode == "x":
+        raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
+    if identity is not None:
+        _check_options(identity, options, path)
+        directory = LogDirectory(path, identity.segment_size, identity.uuid)
+        file = cursors_file.open_writable(directory.fd, identity)
+        if file.usable and file.cells.mode == kernel.MODE_MAPPED:
+            if options.pool is not None:
+                names = ", ".join(_writer_name(pid) for _, pid, _, _ in file.cells.slots()) or "another process"
+                directory.close()
+                raise LogLockedError(
+                    f"with a pool this process would be the only writer, but the log is open in {names}: close it there, or open without "
+                    "a pool",
+                    path=path,
+                    holder=names,
+                )
+            return Opened(directory, identity, file.cells, pooled=False, lock_file=lock_file, tail=_shared_tail(file.cells))
+        directory.close()
+    lock_file.release()
+    return None
+
+
+def _writer_name(pid: int) -> str:
+    return "this very process" if pid == os.getpid() else f"process {pid} ({process_name(pid)})"
+
+
+def _shared_tail(cells: Cursors) -> tuple[int, int]:
+    place = cells["tail"]
+    return place >> 32, place & 0xFFFFFFFF
+
+
+def _open_exclusively(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:
+    identity = identities.read(fd, path)
+    if identity is not None and mode == "x":
+        raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
+    if identity is None:
+        identity = Identity.new(options.new_segment_size, options.timestamps)
+        identities.write(fd, identity)
+    _check_options(identity, options, path)
+    directory = LogDirectory(path, identity.segment_size, identity.uuid)
+    try:
+        return _recover(directory, identity, options, lock_file)
+    except BaseException:
+        directory.close()
+        raise
+
+
+def _check_options(identity: Identity, options: Options, path: str) -> None:
+    """What `log.json` fixed cannot be changed by opening."""
+    wanted = options.segment_size if options.segment_size is not None else (options.pool.buffer_size if options.pool is not None else None)
+    if wanted is not None and wanted != identity.segment_size:
+        name = "segment_size" if options.segment_size is not None else "pool.buffer_size"
+        raise InvalidOptionError(f"{name} is {wanted}, but the log was created with segments of {identity.segment_size} bytes", path=path)
+    if options.timestamps != "coarse" and options.timestamps != identity.timestamps:
+        raise InvalidOptionError(f"timestamps is {options.timestamps!r}, but the log was created with {identity.timestamps!r}", path=path)
+
+
+def _recover(directory: LogDirectory, identity: Identity, options: Options, lock_file: LockFile) -> Opened:
+    inode = os.fstat(directory.fd).st_ino
+    boot = boot_id()
+    before = lock_file.read()
+    same_place = before.boot_id == boot.hex() and before.inode == inode
+    file = cursors_file.open_writable(directory.fd, identity)
+    if not file.usable:
+        file.cells.rebuild(identity.uuid, boot, file.inode, identity.segment_size)
+    checkpoint = checkpoints.read(directory.fd, identity.uuid)
+    recovered = recover(
+        directory,
+        file.cells,
+        cursors_usable=file.usable,
+        checkpoint=checkpoint,
+        shm_names=before.lent_names if same_place else (),
+    )
+    _report(directory.path, recovered)
+    if same_place:
+        for name in shm.find_buffers(before.pool_names, identity.uuid).free:
+            shm.discard(name)
+    pooled = options.pool is not None
+    file.cells.mode = kernel.MODE_POOLED if pooled else kernel.MODE_MAPPED
+    holder = new_holder(boot, inode) if pooled else Holder()
+    lock_file.write(holder)
+    return Opened(
+        directory,
+        identity,
+        file.cells,
+        pooled=pooled,
+        exclusive=True,
+        lock_file=lock_file,
+        holder=holder,
+        tail=recovered.tail,
+        end=recovered.end,
+        checkpoint_count=checkpoint.count if checkpoint is not None else 0,
+    )
+
+
+def _report(path: str, recovered: Recovered) -> None:
+    if recovered.case in ("kept", "cut"):
+        _logger.info(
+            "recovered %s (%s): it ends at %d, %d claims rolled back, %d buffers taken over",
+            path,
+            recovered.case,
+            recovered.end,
+            recovered.rolled_back,
+            len(recovered.from_shm),
+        )
+

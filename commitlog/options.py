@@ -1,0 +1,380 @@
+"""What a log can be told when it is opened: sizes, durations, choices, and which of them contradict each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import operator
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Real
+from typing import Generic, Literal, Protocol, Self, SupportsIndex, TypedDict, TypeVar, Unpack, get_args, overload
+
+from commitlog.errors import InvalidOptionError
+
+__all__ = ["BufferSource", "Duration", "Flush", "OptionOverrides", "Options", "Size", "Timestamps", "parse_duration", "parse_size"]
+
+Size = SupportsIndex | str
+Duration = float | str
+Flush = Literal["sync", "async", "none"]
+Timestamps = Literal["coarse", "precise"]
+
+PAGE_SIZE = 4096
+KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
+SIZE_LARGEST = (1 << 63) - 1
+SIZE_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+SIZE_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z]*)\s*")
+SEGMENT_SIZE_SMALLEST = 64 * KIB
+SEGMENT_SIZE_LARGEST = GIB
+SEGMENT_SIZE_DEFAULT = 64 * MIB
+ALLOCATE_AHEAD_MOST = 8
+
+MILLISECOND_S = 0.001
+DURATION_LARGEST_S = 366 * 86400.0
+# Both characters that are printed as "µ" fold to U+03BC.
+DURATION_UNITS = {
+    "": Fraction(1),
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "\u03bcs": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+}
+DURATION_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z\u00b5\u03bc]*)\s*")
+
+
+def parse_size(value: Size, name: str) -> int:
+    """Read a size.
+
+    Parameters
+    ----------
+    value : int or str
+        Bytes, or a number with a unit: `"64KiB"`, `"1.5GiB"`, `"1MB"` (10**6). The case of the unit does not matter.
+    name : str
+        The option's name, for the error.
+
+    Returns
+    -------
+    int
+        Bytes, from 0 to 2**63 - 1.
+
+    Raises
+    ------
+    InvalidOptionError
+        For anything else: booleans, floats, negative numbers, unknown units, parts of a byte.
+    """
+    size = _size_of(value)
+    if size is None or not 0 <= size <= SIZE_LARGEST:
+        raise InvalidOptionError(f"{name} must be a size, such as 65536 or '64MiB', not {value!r}")
+    return size
+
+
+def _size_of(value: object) -> int | None:
+    if isinstance(value, str):
+        match = SIZE_FORM.fullmatch(value)
+        unit = SIZE_UNITS.get(match[2].casefold()) if match else None
+        size = Fraction(match[1]) * unit if match and unit else None
+        return int(size) if size is not None and size.denominator == 1 else None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    return operator.index(value)
+
+
+def parse_duration(value: Duration, name: str) -> float:
+    """Read a duration.
+
+    Parameters
+    ----------
+    value : float, int or str
+        Seconds, or a number with a unit (`ns`, `us`, `ms`, `s`, `min`, `h`): `"500ms"`, `"1.5 min"`.
+    name : str
+        The option's name, for the error.
+
+    Returns
+    -------
+    float
+        Seconds, from 0 to 366 days.
+
+    Raises
+    ------
+    InvalidOptionError
+        For anything else: booleans, negative numbers, NaN, infinities, unknown units, more than 366 days.
+    """
+    duration_s = _seconds_of(value)
+    if not 0 <= duration_s <= DURATION_LARGEST_S:
+        raise InvalidOptionError(
+            f"{name} must be a duration of up to 366 days, in seconds or with a unit, such as 0.5 or '500ms', not {value!r}"
+        )
+    return duration_s
+
+
+def _seconds_of(value: object) -> float:
+    """The seconds, or NaN, which no bound admits."""
+    if isinstance(value, str):
+        match = DURATION_FORM.fullmatch(value)
+        unit = DURATION_UNITS.get(match[2].casefold()) if match else None
+        return float(Fraction(match[1]) * unit) if match and unit else math.nan
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
+Stored = TypeVar("Stored")
+Given = TypeVar("Given")
+
+
+class _Option(Generic[Stored, Given]):
+    """A field that takes what a caller may give, checks it, and keeps it in one form."""
+
+    def __init__(self, default: Given, read: Callable[[Given, str], Stored]) -> None:
+        self.default = default
+        self.read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Given: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Stored: ...
+    def __get__(self, instance: object | None, owner: type) -> Stored | Given:
+        if instance is None:
+            return self.default
+        stored: Stored = instance.__dict__[self.name]
+        return stored
+
+    def __set__(self, instance: object, value: Given) -> None:
+        instance.__dict__[self.name] = self.read(value, self.name)
+
+
+def _sized(smallest: int, largest: int, multiple: int = 1) -> Callable[[Size, str], int]:
+    def read(value: Size, name: str) -> int:
+        size = parse_size(value, name)
+        if not smallest <= size <= largest or size % multiple:
+            whole = f", a multiple of {multiple}" if multiple > 1 else ""
+            raise InvalidOptionError(f"{name} must be from {smallest} to {largest} bytes{whole}, not {value!r}")
+        return size
+
+    return read
+
+
+def _lasting(smallest_s: float) -> Callable[[Duration, str], float]:
+    def read(value: Duration, name: str) -> float:
+        duration_s = parse_duration(value, name)
+        if duration_s < smallest_s:
+            raise InvalidOptionError(f"{name} must be at least {smallest_s:g} seconds, not {value!r}")
+        return duration_s
+
+    return read
+
+
+def _counted(largest: int) -> Callable[[SupportsIndex, str], int]:
+    def read(value: SupportsIndex, name: str) -> int:
+        count = None if isinstance(value, str) else _size_of(value)
+        if count is None or not 0 <= count <= largest:
+            raise InvalidOptionError(f"{name} must be a whole number from 0 to {largest}, not {value!r}")
+        return count
+
+    return read
+
+
+def _chosen(choices: Iterable[str]) -> Callable[[Given, str], Given]:
+    known = tuple(choices)
+
+    def read(value: Given, name: str) -> Given:
+        if not isinstance(value, str) or value not in known:
+            raise InvalidOptionError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}{_did_you_mean(value, known)}")
+        return value
+
+    return read
+
+
+def _switch(value: bool, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOptionError(f"{name} must be True or False, not {value!r}")
+    return value
+
+
+def _did_you_mean(value: object, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(str(value), list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+class BufferSource(Protocol):
+    """What the options need to know of a pool."""
+
+    @property
+    def buffer_size(self) -> int:
+        """Bytes in each buffer, and so in each segment."""
+
+
+_read_segment_size = _sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)
+
+
+def _segment_size(value: Size | None, name: str) -> int | None:
+    return None if value is None else _read_segment_size(value, name)
+
+
+def _pool(value: BufferSource | None, name: str) -> BufferSource | None:
+    if value is None:
+        return None
+    buffer_size = getattr(value, "buffer_size", None)
+    if not isinstance(buffer_size, int):
+        raise InvalidOptionError(f"{name} must be a TransientStorePool or None, not {type(value).__name__}")
+    _read_segment_size(buffer_size, f"{name}.buffer_size")
+    return value
+
+
+class OptionOverrides(TypedDict, total=False):
+    """The keywords that `open` takes beside an `Options`: its fields, each as `Options` describes it."""
+
+    segment_size: Size | None
+    pool: BufferSource | None
+    flush: Flush
+    sync_timeout: Duration
+    flush_interval: Duration
+    flush_least_pages: SupportsIndex
+    flush_thorough_interval: Duration
+    commit_interval: Duration
+    commit_least_pages: SupportsIndex
+    commit_thorough_interval: Duration
+    checkpoint_interval: Duration
+    claim_timeout: Duration
+    timestamps: Timestamps
+    allocate_ahead: SupportsIndex
+    prefault: bool
+    prefault_distance: Size
+    open_timeout: Duration
+    close_timeout: Duration
+
+
+_PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
+_interval = _lasting(MILLISECOND_S)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a log is written and read. Sizes are bytes or `"64MiB"`, durations seconds or `"500ms"`; both are kept as numbers.
+
+    Parameters
+    ----------
+    segment_size : int, str or None
+        Bytes in a segment, 64 KiB to 1 GiB, a multiple of 4096; None means the pool's `buffer_size`, else 64 MiB. Fixed when the log is
+        created. Smaller segments roll more often and bound the largest record (an eighth of a segment); larger ones are deleted later.
+    pool : TransientStorePool or None
+        The buffers that appends land in. With a pool, appends are steadier and faster, one process alone writes, and what is not yet
+        committed is lost when the process dies (not with `backing="shm"`). Without one, any number of processes append to the mapped file.
+    flush : {"async", "sync", "none"}
+        "sync": an append returns when its record is durable. "async": a service flushes behind the appends; an OS crash loses what it had
+        not reached, up to `flush_thorough_interval`. "none": only `flush()` and closing make anything durable; an OS crash may lose all
+        that the kernel had not written of its own accord.
+    sync_timeout : float or str
+        Seconds (at least 0.001) that a sync append waits before `SyncTimeoutError`. Shorter loses nothing: the record stays in the log.
+    flush_interval : float or str
+        Seconds (at least 0.001) between the flush service's rounds. Longer: fewer flushes, and more is lost in an OS crash.
+    flush_least_pages : int
+        A round flushes only when that many 4 KiB pages are waiting, 0 to 262144. More: a slow trickle waits for the thorough round.
+    flush_thorough_interval : float or str
+        Seconds (at least 0.001) after which a round flushes whatever waits. It bounds what an OS crash loses from a slow trickle.
+    commit_interval : float or str
+        Pooled logs: seconds (at least 0.001) between the commit service's rounds. Longer: more is lost when the process dies (anonymous
+        buffers), and other processes see records later.
+    commit_least_pages : int
+        Pooled logs: a round commits only when that many 4 KiB pages are waiting, 0 to 262144. More: as with a longer interval.
+    commit_thorough_interval : float or str
+        Pooled logs: seconds (at least 0.001) after which a round commits whatever waits. It bounds what a slow trickle loses when the
+        process dies.
+    checkpoint_interval : float or str
+        Seconds (at least 0.001) between writes of the checkpoint. Longer: recovery after a crash scans more; no record is lost by it.
+    claim_timeout : float or str
+        Seconds (at least 0.001) after which a live writer's open claim is rolled back so that readers go on. Shorter: a slow writer loses
+        its claim and must append again. Longer: one stuck writer holds readers and sync appends up for longer.
+    timestamps : {"coarse", "precise"}
+        "coarse" is the kernel's tick (1 to 10 ms apart, 6 ns to read), "precise" its clock (34 ns to read). Coarse loses the time between
+        neighbouring records, not their order. Fixed when the log is created.
+    allocate_ahead : int
+        Segments created ahead of need, 0 to 8. Fewer take less disk; with 0 the appender that rolls waits for the file system.
+    prefault : bool
+        Whether pages are brought into memory ahead of the appends. Off, less memory is touched and the slowest appends take milliseconds.
+    prefault_distance : int or str
+        Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB. Shorter takes less memory; a burst may overtake it.
+    open_timeout : float or str
+        Seconds that opening waits for another process that opens or recovers the log, before `OpenTimeoutError`. 0 does not wait.
+    close_timeout : float or str
+        Seconds (at least 0.001) that closing may take to commit and flush everything, before `CloseTimeoutError`. Nothing is dropped then.
+
+    Raises
+    ------
+    InvalidOptionError
+        When a value is not one of these, or when two options contradict each other; the message names them.
+    """
+
+    segment_size: _Option[int | None, Size | None] = _Option(None, _segment_size)
+    pool: _Option[BufferSource | None, BufferSource | None] = _Option(None, _pool)
+    flush: _Option[Flush, Flush] = _Option("async", _chosen(get_args(Flush)))
+    sync_timeout: _Option[float, Duration] = _Option(5.0, _interval)
+    flush_interval: _Option[float, Duration] = _Option(0.5, _interval)
+    flush_least_pages: _Option[int, SupportsIndex] = _Option(4, _counted(_PAGES_MOST))
+    flush_thorough_interval: _Option[float, Duration] = _Option(10.0, _interval)
+    commit_interval: _Option[float, Duration] = _Option(0.2, _interval)
+    commit_least_pages: _Option[int, SupportsIndex] = _Option(4, _counted(_PAGES_MOST))
+    commit_thorough_interval: _Option[float, Duration] = _Option(0.2, _interval)
+    checkpoint_interval: _Option[float, Duration] = _Option(1.0, _interval)
+    claim_timeout: _Option[float, Duration] = _Option(2.0, _interval)
+    timestamps: _Option[Timestamps, Timestamps] = _Option("coarse", _chosen(get_args(Timestamps)))
+    allocate_ahead: _Option[int, SupportsIndex] = _Option(1, _counted(ALLOCATE_AHEAD_MOST))
+    prefault: _Option[bool, bool] = _Option(True, _switch)
+    prefault_distance: _Option[int, Size] = _Option("64MiB", _sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST))
+    open_timeout: _Option[float, Duration] = _Option(10.0, _lasting(0.0))
+    close_timeout: _Option[float, Duration] = _Option(60.0, _interval)
+
+    def __post_init__(self) -> None:
+        if self.pool is not None and self.segment_size not in (None, self.pool.buffer_size):
+            raise InvalidOptionError(
+                f"segment_size ({self.segment_size}) and pool.buffer_size ({self.pool.buffer_size}) contradict each other:"
+                " a buffer holds exactly one segment; leave segment_size out, or use a pool of that buffer_size"
+            )
+
+    @property
+    def new_segment_size(self) -> int:
+        """Bytes in a segment of a log that is created with these options."""
+        if self.segment_size is not None:
+            return self.segment_size
+        return SEGMENT_SIZE_DEFAULT if self.pool is None else self.pool.buffer_size
+
+    @classmethod
+    def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:
+        """The given options (None: the defaults) with some of them overridden.
+
+        Raises
+        ------
+        InvalidOptionError
+            When `options` is something else, a name is unknown, or the outcome is not valid.
+        """
+        if options is None:
+            options = cls()
+        if not isinstance(options, Options):
+            raise InvalidOptionError(f"options must be a commitlog.Options or None, not {type(options).__name__}")
+        return options.replace(**overrides)
+
+    def replace(self, **overrides: Unpack[OptionOverrides]) -> Self:
+        """A copy with some options overridden.
+
+        Raises
+        ------
+        InvalidOptionError
+            When a name is unknown, or the outcome is not valid.
+        """
+        known = [field.name for field in dataclasses.fields(self)]
+        for name in overrides:
+            if name not in known:
+                raise InvalidOptionError(f"there is no option {name!r}{_did_you_mean(name, known) or '; there are: ' + ', '.join(known)}")
+        return dataclasses.replace(self, **overrides)

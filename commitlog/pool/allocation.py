@@ -1,0 +1,97 @@
+"""Making the buffers of a pool: checked against the free memory, allocated, pre-faulted and locked."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import resource
+import threading
+import warnings
+
+from commitlog.errors import MemoryLockError, PoolMemoryError
+from commitlog.pool.anonymous import AnonymousBuffer
+from commitlog.pool.buffer import BufferState, PoolBuffer
+from commitlog.pool.free_memory import describe_size, require_free_memory
+from commitlog.pool.pool_options import PoolOptions
+from commitlog.pool.shm import ShmBuffer
+from commitlog.pool.shm_header import HEADER_SIZE
+
+_logger = logging.getLogger("commitlog.pool")
+
+
+def allocate_buffers(options: PoolOptions, count: int) -> list[PoolBuffer]:
+    """Make `count` zeroed buffers, ready for stores that cause no page fault; all of them or none.
+
+    Raises
+    ------
+    PoolMemoryError
+        They do not fit the free memory.
+    MemoryLockError
+        Under ``lock_memory="require"``, they cannot be locked into RAM.
+    """
+    shared = options.backing == "shm"
+    each = options.buffer_size + (HEADER_SIZE if shared else 0)
+    require_free_memory(count * each, f"a pool of {count} buffers of {describe_size(options.buffer_size)} each", shared=shared)
+    made: list[PoolBuffer] = []
+    try:
+        for _ in range(count):
+            made.append(ShmBuffer.allocate(options.buffer_size) if shared else AnonymousBuffer.allocate(options.buffer_size))
+            _populate(made[-1])
+        _lock(made, options)
+    except BaseException:
+        destroy_buffers(made)
+        raise
+    return made
+
+
+def destroy_buffers(buffers: list[PoolBuffer]) -> None:
+    """Release all of them, whatever one or another raises."""
+    with contextlib.ExitStack() as stack:
+        for buffer in buffers:
+            stack.callback(buffer.destroy)
+
+
+def release_unclosed(buffers: list[PoolBuffer], closed: threading.Event, process: int) -> None:
+    """Close a pool that was dropped, or that the interpreter's end finds open; lent buffers are released when they are returned."""
+    if process != os.getpid():
+        return
+    closed.set()
+    warnings.warn("a TransientStorePool was not closed; use it in a with statement, or call close()", ResourceWarning, stacklevel=2)
+    destroy_buffers([buffer for buffer in buffers if buffer.state is BufferState.FREE])
+
+
+def _populate(buffer: PoolBuffer) -> None:
+    try:
+        buffer.memory.populate()
+    except OSError as error:
+        if error.errno not in (errno.ENOMEM, errno.EFAULT):
+            raise
+        raise PoolMemoryError(
+            f"memory ran out while a pool buffer of {buffer.size} bytes was pre-faulted ({error}); ask for fewer or smaller buffers",
+            wanted=buffer.size,
+        ) from error
+
+
+def _lock(buffers: list[PoolBuffer], options: PoolOptions) -> None:
+    if options.lock_memory == "off":
+        return
+    for number, buffer in enumerate(buffers):
+        try:
+            buffer.memory.lock()
+            buffer.locked = True
+        except OSError as error:
+            refused = (
+                f"only {number} of {len(buffers)} pool buffers could be locked into RAM ({os.strerror(error.errno or 0)}): "
+                f"they need {describe_size(len(buffers) * options.buffer_size)}, RLIMIT_MEMLOCK is {_memlock_limit()}"
+            )
+            if options.lock_memory == "require":
+                raise MemoryLockError(f"{refused}; raise that limit or use lock_memory='try'", errno=error.errno) from error
+            _logger.warning("%s; the others may be swapped out, which stalls appends", refused)
+            return
+
+
+def _memlock_limit() -> str:
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    return "without limit" if limit == resource.RLIM_INFINITY else describe_size(limit)

@@ -1,0 +1,60 @@
+"""What a pool has done so far."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStats:
+    """A snapshot of a `TransientStorePool`.
+
+    Attributes
+    ----------
+    buffers : int
+        How many there are, lent ones included.
+    available : int
+        How many are free now.
+    locked : int
+        How many are locked into RAM.
+    borrows, returns : int
+        Buffers lent and taken back.
+    waits : int
+        Borrows that had to wait, whether or not they got a buffer.
+    wait_seconds : float
+        Time spent in those waits.
+    exhausted : int
+        Borrows that found no free buffer, under any policy; `try_borrow` does not count.
+    grown : int
+        Buffers added under ``on_exhausted="grow"``.
+    low_water_warnings : int
+        Times that a borrow left too few buffers.
+    """
+
+    buffers: int
+    available: int
+    locked: int
+    borrows: int
+    returns: int
+    waits: int
+    wait_seconds: float
+    exhausted: int
+    grown: int
+    low_water_warnings: int
+
+
+@dataclass(slots=True)
+class PoolCounters:
+    """The running totals behind `PoolStats`; changed under the pool's lock."""
+
+    borrows: int = 0
+    returns: int = 0
+    waits: int = 0
+    wait_seconds: float = 0.0
+    exhausted: int = 0
+    grown: int = 0
+    low_water_warnings: int = 0
+
+    def snapshot(self, *, buffers: int, available: int, locked: int) -> PoolStats:
+        """Freeze the totals together with what there is now."""
+        return PoolStats(buffers=buffers, available=available, locked=locked, **asdict(self))

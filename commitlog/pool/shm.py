@@ -1,0 +1,280 @@
+"""Buffers in POSIX shared memory: what was appended survives a kill of the process and is recovered by the next open.
+
+Each buffer is one shared-memory object of a random name and mode 0600: a header page, then the buffer's bytes. While its
+pool lives, the pool holds a life lock on it. `find_buffers` and `discard` are for the process that comes after a dead one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import posix_ipc
+
+from commitlog._kernel.memory import Memory
+from commitlog.errors import PoolBufferError, PoolMemoryError
+from commitlog.pool.buffer import BufferState, PoolBuffer
+from commitlog.life_lock import LifeLock, is_held
+from commitlog.pool.shm_header import HEADER_SIZE, UUID_SIZE, Binding, ShmHeader
+
+_NAME = re.compile(r"/commitlog-[0-9a-f]{32}")
+
+
+class ShmBuffer(PoolBuffer):
+    """A buffer that outlives its process."""
+
+    backing: ClassVar[str] = "shm"
+
+    __slots__ = ("header", "_life_lock", "_process")
+
+    def __init__(self, name: str, header: ShmHeader, memory: Memory, life_lock: LifeLock) -> None:
+        super().__init__(memory, name)
+        self.header = header
+        self._life_lock = life_lock
+        self._process = os.getpid()
+
+    @classmethod
+    def allocate(cls, size: int) -> ShmBuffer:
+        """Create a zeroed buffer under a new name, with all of its blocks, not yet populated.
+
+        Raises
+        ------
+        PoolMemoryError
+            The shared-memory file system has no room for it.
+        """
+        name = f"/commitlog-{secrets.token_hex(16)}"
+        descriptor = _open(name, posix_ipc.O_CREX)
+        try:
+            os.fchmod(descriptor, 0o600)  # Whatever the umask took away.
+            os.posix_fallocate(descriptor, 0, HEADER_SIZE + size)
+            header = ShmHeader(Memory(HEADER_SIZE, descriptor))
+            header.write_identity(size)
+            memory = Memory(size, descriptor, HEADER_SIZE)
+            # The lock has an open description of its own: see life_lock.
+            return cls(name, header, memory, LifeLock(lambda: _open(name)))
+        except BaseException as error:
+            _unlink(name)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.ENOMEM):
+                raise PoolMemoryError(
+                    f"shared memory has no room for a pool buffer of {size} bytes ({error}); ask for fewer or smaller buffers",
+                    wanted=size,
+                ) from error
+            raise
+        finally:
+            os.close(descriptor)
+
+    @property
+    def bound(self) -> bool:
+        """Whether its header says that it holds records of a log."""
+        return self.state is not BufferState.GONE and self.header.in_use
+
+    def bind(self, log_uuid: bytes, base: int, segment_id: int) -> None:
+        """Record which segment of which log it holds; see `PoolBuffer.bind`."""
+        if self.state is not BufferState.BORROWED or self._process != os.getpid():
+            raise PoolBufferError(f"buffer {self.index} is not borrowed by this process; borrow it before binding it")
+        if self.header.in_use:
+            raise PoolBufferError(f"buffer {self.index} is bound to a segment already; unbind it when that one is committed")
+        if len(log_uuid) != UUID_SIZE or not 0 <= base < 2**63 or not 0 <= segment_id < 2**64:
+            raise PoolBufferError(
+                f"a binding is a log's 16 uuid bytes, a base position and a 64-bit segment id, not {log_uuid!r}, {base}, {segment_id}"
+            )
+        self.header.bind(Binding(log_uuid, base, segment_id))
+
+    def unbind(self) -> None:
+        """Clear the header's state: nothing is left to recover."""
+        if self.state is not BufferState.GONE and self._process == os.getpid():
+            self.header.unbind()
+
+    def destroy(self) -> None:
+        """Unlink the name, drop the life lock and release the memory."""
+        if self.name is not None:
+            _unlink(self.name)
+        self._life_lock.close()
+        super().destroy()
+        self.header.close()
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverableBuffer:
+    """A dead pool's buffer with records of the log that asked.
+
+    Attributes
+    ----------
+    name : str
+        Give it to `discard` once everything in it is in the segment and flushed.
+    base, segment_id : int
+        The segment it stands for.
+    size : int
+        Bytes.
+    memory : Memory
+        The buffer's bytes as the dead process left them.
+    header : ShmHeader
+        The page in front of them.
+    """
+
+    name: str
+    base: int
+    segment_id: int
+    size: int
+    memory: Memory = field(repr=False)
+    header: ShmHeader = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ShmSurvey:
+    """What became of the buffers whose names a log had recorded.
+
+    Attributes
+    ----------
+    recoverable : tuple of RecoverableBuffer
+        Of a dead pool, with records of this log, by ascending base.
+    missing : tuple of str
+        No such object: never existed here, or somebody removed it.
+    live : tuple of str
+        The pool that owns them lives.
+    live_in_use : tuple of str
+        Those of the live ones that hold records of this log at this moment.
+    free : tuple of str
+        Of a dead pool, with nothing in them: may be discarded.
+    foreign : tuple of str
+        Of a dead pool, with another log's records: that log's to recover, not to be discarded.
+    unusable : tuple of (str, str)
+        Name and fault of what cannot be a buffer of this boot.
+    """
+
+    recoverable: tuple[RecoverableBuffer, ...]
+    missing: tuple[str, ...]
+    live: tuple[str, ...]
+    live_in_use: tuple[str, ...]
+    free: tuple[str, ...]
+    foreign: tuple[str, ...]
+    unusable: tuple[tuple[str, str], ...]
+
+
+def find_buffers(names: Iterable[str], log_uuid: bytes) -> ShmSurvey:
+    """Look at each recorded buffer, trusting nothing, changing nothing.
+
+    Parameters
+    ----------
+    names : iterable of str
+        As recorded; a name given twice counts once.
+    log_uuid : bytes
+        The log's 16 bytes.
+
+    Raises
+    ------
+    PoolBufferError
+        A buffer exists but this user may not open it: going on without it would lose what it holds.
+    """
+    survey = _Survey(log_uuid)
+    for name in dict.fromkeys(names):
+        survey.add(name)
+    return survey.result()
+
+
+def discard(name: str) -> None:
+    """Clear a dead pool's buffer and remove its name; fine when it is gone already.
+
+    Raises
+    ------
+    PoolBufferError
+        Not a buffer's name, or its pool lives.
+    """
+    if not _NAME.fullmatch(name):
+        raise PoolBufferError(f"{name!r} is not the name of a shared-memory buffer; give one of those that find_buffers listed")
+    descriptor = _open_existing(name)
+    if descriptor is None:
+        return
+    try:
+        if is_held(descriptor):
+            raise PoolBufferError(f"shared-memory buffer {name} belongs to a pool that lives; close that pool instead")
+        if os.fstat(descriptor).st_size >= HEADER_SIZE:
+            header = ShmHeader(Memory(HEADER_SIZE, descriptor))
+            header.unbind()
+            header.close()
+        _unlink(name)
+    finally:
+        os.close(descriptor)
+
+
+class _Survey:
+    """Sorts names into a `ShmSurvey`."""
+
+    def __init__(self, log_uuid: bytes) -> None:
+        self._log_uuid = log_uuid
+        self._recoverable: list[RecoverableBuffer] = []
+        self._unusable: list[tuple[str, str]] = []
+        self._names: dict[str, list[str]] = {kind: [] for kind in ("missing", "live", "live_in_use", "free", "foreign")}
+
+    def add(self, name: str) -> None:
+        if not _NAME.fullmatch(name):
+            self._unusable.append((name, "it is not a buffer's name"))
+            return
+        descriptor = _open_existing(name)
+        if descriptor is None:
+            self._names["missing"].append(name)
+            return
+        try:
+            self._examine(name, descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _examine(self, name: str, descriptor: int) -> None:
+        live = is_held(descriptor)
+        if live:
+            self._names["live"].append(name)
+        size = os.fstat(descriptor).st_size - HEADER_SIZE
+        if size < 1:
+            self._unusable.append((name, "it is too small for a header and bytes"))
+            return
+        header = ShmHeader(Memory(HEADER_SIZE, descriptor))
+        fault = header.identity_fault(size)
+        binding = header.binding() if fault is None and header.in_use else None
+        ours = binding is not None and binding.log_uuid == self._log_uuid
+        if ours and not live and binding is not None:
+            memory = Memory(size, descriptor, HEADER_SIZE)
+            self._recoverable.append(RecoverableBuffer(name, binding.base, binding.segment_id, size, memory, header))
+            return
+        header.close()
+        if fault is not None:
+            self._unusable.append((name, fault))
+        elif live and ours:
+            self._names["live_in_use"].append(name)
+        elif not live:
+            self._names["free" if binding is None else "foreign"].append(name)
+
+    def result(self) -> ShmSurvey:
+        names = {kind: tuple(listed) for kind, listed in self._names.items()}
+        recoverable = tuple(sorted(self._recoverable, key=lambda buffer: buffer.base))
+        return ShmSurvey(recoverable=recoverable, unusable=tuple(self._unusable), **names)
+
+
+def _open(name: str, flags: int = 0) -> int:
+    """Open a shared-memory object for reading and writing; the descriptor is closed on exec."""
+    descriptor = int(posix_ipc.SharedMemory(name, flags, mode=0o600).fd)
+    os.set_inheritable(descriptor, False)
+    return descriptor
+
+
+def _open_existing(name: str) -> int | None:
+    try:
+        return _open(name)
+    except posix_ipc.ExistentialError:
+        return None
+    except posix_ipc.PermissionsError as error:
+        raise PoolBufferError(
+            f"shared-memory buffer {name} may hold records that are not in the log yet, but this user may not open it; "
+            f"open the log as the user who wrote it"
+        ) from error
+
+
+def _unlink(name: str) -> None:
+    try:
+        posix_ipc.unlink_shared_memory(name)
+    except posix_ipc.ExistentialError:
+        return

@@ -1,0 +1,400 @@
+"""The TransientStorePool: buffers allocated once, lent to segments, zeroed when they come back."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from commitlog.errors import ForkedError, PoolBufferError, PoolClosedError, PoolExhaustedError, PoolMemoryError
+from commitlog.options import parse_duration
+from commitlog.pool.allocation import allocate_buffers, destroy_buffers, release_unclosed
+from commitlog.pool.buffer import BufferState, PoolBuffer, describe_lent
+from commitlog.pool.low_water import LowWaterMark
+from commitlog.pool.pool_options import Backing, LockMemory, OnExhausted, check_pool_options
+from commitlog.pool.pool_stats import PoolCounters, PoolStats
+from commitlog.pool.waiting import WaitingLine
+
+_logger = logging.getLogger("commitlog.pool")
+
+
+class TransientStorePool:
+    """Off-heap buffers, each as large as a segment, that appends land in before they are committed to the segment's file.
+
+    All buffers are allocated and pre-faulted here, so that no append waits for a page. One pool may serve several logs; no log closes it.
+
+    Parameters
+    ----------
+    buffers : int
+        How many, from 1.
+    buffer_size : int or str
+        Bytes, or text like ``"64MiB"``: a multiple of 4 KiB from 64 KiB to 1 GiB. Becomes the segment size of logs created with the pool.
+    backing : {"anonymous", "shm"}
+        Anonymous memory dies with the process, and with it whatever was appended but not committed. Shared memory survives a kill of
+        the process (not of the machine) and is recovered by the next open of the log.
+    lock_memory : {"try", "require", "off"}
+        Lock the buffers into RAM. ``"try"`` warns when the limit does not allow it: appends may then stall while pages are swapped in.
+        ``"require"`` raises instead; ``"off"`` does not ask.
+    on_exhausted : {"wait", "raise", "grow", "mapped"}
+        What a borrow does when no buffer is free: wait up to `wait_timeout`; raise at once; add a buffer while there are fewer than
+        `max_buffers`, then wait; or go without, so that the segment is written through its mapping, with a mapped log's page faults.
+    max_buffers : int, optional
+        The bound of ``"grow"``; twice `buffers` by default.
+    wait_timeout : float or str
+        Seconds, or text like ``"500ms"``.
+    low_water : float
+        Warn when a borrow leaves less than this share of the buffers free; 0 never warns. Where the first buffer lent already
+        leaves less (a pool of one), there is nothing to warn of.
+
+    Raises
+    ------
+    InvalidOptionError
+        An option is out of its range or contradicts another.
+    PoolMemoryError
+        The pool is larger than the free memory; nothing was allocated.
+    MemoryLockError
+        ``lock_memory="require"``, and the limit does not allow it.
+    """
+
+    def __init__(
+        self,
+        *,
+        buffers: int = 5,
+        buffer_size: int | str = "64MiB",
+        backing: Backing = "anonymous",
+        lock_memory: LockMemory = "try",
+        on_exhausted: OnExhausted = "wait",
+        max_buffers: int | None = None,
+        wait_timeout: float | str = 5.0,
+        low_water: float = 0.4,
+    ) -> None:
+        self._options = check_pool_options(
+            buffers=buffers,
+            buffer_size=buffer_size,
+            backing=backing,
+            lock_memory=lock_memory,
+            on_exhausted=on_exhausted,
+            max_buffers=max_buffers,
+            wait_timeout=wait_timeout,
+            low_water=low_water,
+        )
+        self._process = os.getpid()
+        # Reentrant, because a collector run inside may drop a log, and that returns its buffers.
+        self._lock = threading.RLock()
+        self._line = WaitingLine(self._lock)
+        self._counters = PoolCounters()
+        self._grow_listeners: list[Callable[[str], None]] = []
+        self._growing = 0
+        self._low_water = LowWaterMark(self._options.low_water)
+        self._closed = threading.Event()
+        self._all = allocate_buffers(self._options, self._options.buffers)
+        for index, buffer in enumerate(self._all):
+            buffer.index = index
+        self._free = self._all[::-1]
+        self._finalizer = weakref.finalize(self, release_unclosed, self._all, self._closed, self._process)
+
+    # Lending.
+
+    def borrow(self, owner: str, timeout: float | str | None = None) -> PoolBuffer | None:
+        """Lend a zeroed buffer; when none is free, do as `on_exhausted` says.
+
+        Parameters
+        ----------
+        owner : str
+            Who asks, for messages that name who holds the buffers.
+        timeout : float or str, optional
+            Seconds (or text) to wait at most, instead of `wait_timeout`.
+
+        Returns
+        -------
+        PoolBuffer or None
+            None only under ``on_exhausted="mapped"``.
+
+        Raises
+        ------
+        PoolExhaustedError
+            No buffer came free in time.
+        PoolClosedError
+            The pool is closed, or was closed during the wait.
+        ForkedError
+            The pool belongs to the parent process.
+        """
+        seconds = self._options.wait_timeout if timeout is None else parse_duration(timeout, "timeout")
+        buffer = self._borrow_free(owner, exhaustible=True)
+        if buffer is not None or self._options.on_exhausted == "mapped":
+            return buffer
+        if self._options.on_exhausted == "raise":
+            raise PoolExhaustedError(self._exhausted_message("no buffer is free"))
+        if self._options.on_exhausted == "grow":
+            buffer = self._grow(owner)
+        return buffer if buffer is not None else self._wait(owner, seconds)
+
+    def try_borrow(self, owner: str) -> PoolBuffer | None:
+        """Lend a buffer if one is free, else None at once; for borrowing ahead of need.
+
+        Raises
+        ------
+        PoolClosedError, ForkedError
+            As for `borrow`.
+        """
+        return self._borrow_free(owner, exhaustible=False)
+
+    def return_buffer(self, buffer: PoolBuffer) -> None:
+        """Take a buffer back. Its binding is cleared and it is zeroed, in this thread, before it can be borrowed again.
+
+        After ``close(force=True)``, returning a buffer that was out releases its memory.
+
+        Raises
+        ------
+        PoolBufferError
+            It is another pool's, is not borrowed (returned twice), or a view of it is still open. Nothing has changed.
+        PoolClosedError, ForkedError
+            As for `borrow`.
+        """
+        self._check_process()
+        with self._lock:
+            self._check_returnable(buffer)
+            buffer.state = BufferState.RETURNING
+        try:
+            buffer.unbind()
+            buffer.memory.zero(0, buffer.size)
+        except BaseException:
+            buffer.state = BufferState.BORROWED
+            raise
+        with self._lock:
+            self._counters.returns += 1
+            if not self._closed.is_set():
+                self._make_free(buffer)
+                return
+        buffer.destroy()
+
+    # What there is.
+
+    @property
+    def buffers(self) -> int:
+        """How many buffers there are, lent ones included."""
+        return len(self._all)
+
+    @property
+    def available(self) -> int:
+        """How many are free now."""
+        return len(self._free)
+
+    @property
+    def borrowed(self) -> int:
+        """How many are lent or just being zeroed."""
+        self._check_process()
+        return len(self._out())
+
+    @property
+    def locked(self) -> int:
+        """How many are locked into RAM."""
+        return sum(buffer.locked for buffer in self._all)
+
+    @property
+    def buffer_size(self) -> int:
+        """Bytes of each buffer."""
+        return self._options.buffer_size
+
+    @property
+    def backing(self) -> Backing:
+        """What the buffers are made of: ``"anonymous"`` or ``"shm"``."""
+        return self._options.backing
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` has been called."""
+        return self._closed.is_set()
+
+    @property
+    def shm_names(self) -> tuple[str, ...]:
+        """The shared-memory names of all buffers, for a log to record; empty for anonymous ones."""
+        return tuple(buffer.name for buffer in list(self._all) if buffer.name is not None and buffer.state is not BufferState.GONE)
+
+    def on_grow(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Have `listener` called with the name of each shared-memory buffer that is added, before anybody can borrow it.
+
+        Where the listener raises, the buffer is dropped and the borrower gets the exception.
+
+        Returns
+        -------
+        callable
+            Ends the subscription; may be called again.
+        """
+        self._check_process()
+        with self._lock:
+            self._grow_listeners.append(listener)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                if listener in self._grow_listeners:
+                    self._grow_listeners.remove(listener)
+
+        return unsubscribe
+
+    def stats(self) -> PoolStats:
+        """Count what there is and what has happened so far."""
+        self._check_process()
+        with self._lock:
+            return self._counters.snapshot(buffers=self.buffers, available=self.available, locked=self.locked)
+
+    # The end.
+
+    def close(self, force: bool = False) -> None:
+        """Release all buffers and unlink their names. May be called again; in a forked child it does nothing.
+
+        Parameters
+        ----------
+        force : bool
+            Close although buffers are out: borrowers keep them until they return them. What is appended but not committed is lost
+            with the process, except in shared memory, which the next open of the log recovers.
+
+        Raises
+        ------
+        PoolBufferError
+            Buffers are out and `force` is not given; the message names the borrowers. The pool is still open.
+        """
+        if self._process != os.getpid():
+            return
+        with self._lock:
+            if self._closed.is_set():
+                return
+            out = self._out()
+            if out and not force:
+                raise PoolBufferError(f"the pool still has buffers out: {describe_lent(out)}; close the logs that use it first")
+            self._closed.set()
+            self._finalizer.detach()
+            free = list(self._free)
+            self._free.clear()
+            self._line.dissolve()
+        destroy_buffers(free)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{self.available} of {self.buffers} free"
+        return f"<TransientStorePool: {self.buffer_size} bytes a buffer, {self.backing}, {state}>"
+
+    # The parts.
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise ForkedError("this pool belongs to the parent process; only the parent may use it: create a pool after the fork")
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise PoolClosedError("the pool is closed; create another, or close it only after its logs")
+
+    def _check_returnable(self, buffer: PoolBuffer) -> None:
+        if not isinstance(buffer, PoolBuffer):
+            raise PoolBufferError(f"only a buffer that this pool lent can be returned, not {type(buffer).__name__}")
+        if not 0 <= buffer.index < len(self._all) or self._all[buffer.index] is not buffer:
+            raise PoolBufferError(f"{buffer!r} belongs to another pool; return it there")
+        if buffer.state is not BufferState.BORROWED:
+            self._check_open()
+            raise PoolBufferError(f"buffer {buffer.index} is not borrowed ({buffer.state.value}); return each buffer once")
+        if buffer.memory.holds:
+            raise PoolBufferError(f"buffer {buffer.index} still has {buffer.memory.holds} views or users; release them, then return it")
+
+    def _out(self) -> list[PoolBuffer]:
+        return [buffer for buffer in list(self._all) if buffer.state in (BufferState.BORROWED, BufferState.RETURNING)]
+
+    def _borrow_free(self, owner: str, *, exhaustible: bool) -> PoolBuffer | None:
+        self._check_process()
+        with self._lock:
+            self._check_open()
+            # Whoever waits is served before a buffer becomes free, so a free one is nobody's due.
+            if not self._free:
+                self._counters.exhausted += exhaustible
+                return None
+            buffer = self._free.pop()
+            buffer.lend(owner)
+            self._counters.borrows += 1
+            available, total = self.available, self.buffers
+            low = self._low_water.lent(available, total)
+            self._counters.low_water_warnings += low
+        if low:
+            _logger.warning("the pool runs low: %d of %d buffers are free; return them sooner, or give it more", available, total)
+        return buffer
+
+    def _make_free(self, buffer: PoolBuffer) -> None:
+        """Hand a zeroed buffer to the first in line, else put it on top of the free ones. Under the lock."""
+        if self._line.serve(buffer):
+            self._counters.borrows += 1
+            return
+        buffer.state = BufferState.FREE
+        buffer.owner = None
+        self._free.append(buffer)
+        self._low_water.came_back(self.available, self.buffers)
+
+    def _take_back(self, buffer: PoolBuffer) -> None:
+        """Undo a loan that the borrower never learnt of."""
+        self._counters.borrows -= 1
+        self._make_free(buffer)
+
+    def _wait(self, owner: str, seconds: float) -> PoolBuffer:
+        started = time.monotonic()
+        with self._lock:
+            self._check_open()
+            if self._free:
+                # One came back since this borrower found none.
+                buffer = self._borrow_free(owner, exhaustible=False)
+            else:
+                self._counters.waits += 1
+                try:
+                    buffer = self._line.wait(owner, seconds, self._take_back)
+                finally:
+                    self._counters.wait_seconds += time.monotonic() - started
+            if buffer is None:
+                self._check_open()
+        if buffer is None:
+            raise PoolExhaustedError(self._exhausted_message(f"no buffer came free within {seconds:g} s"))
+        return buffer
+
+    def _exhausted_message(self, what: str) -> str:
+        return (
+            f"{what}; borrowed are {describe_lent(self._out())}. Commit faster, give the pool more buffers or a longer wait_timeout, "
+            f"or choose on_exhausted='grow' or 'mapped'"
+        )
+
+    def _grow(self, owner: str) -> PoolBuffer | None:
+        """Add a buffer and lend it; None when the bound or the memory does not allow one."""
+        with self._lock:
+            self._check_open()
+            if self.buffers + self._growing >= self._options.max_buffers:
+                return None
+            self._growing += 1
+            listeners = list(self._grow_listeners)
+        made: list[PoolBuffer] = []
+        try:
+            made = allocate_buffers(self._options, 1)
+            if made[0].name is not None:
+                for listener in listeners:
+                    listener(made[0].name)
+            with self._lock:
+                self._check_open()
+                return self._adopt(made.pop(), owner)
+        except PoolMemoryError as error:
+            _logger.warning("the pool cannot grow beyond %d buffers, so the borrower waits: %s", self.buffers, error)
+            return None
+        finally:
+            with self._lock:
+                self._growing -= 1
+            destroy_buffers(made)
+
+    def _adopt(self, buffer: PoolBuffer, owner: str) -> PoolBuffer:
+        buffer.index = len(self._all)
+        buffer.lend(owner)
+        self._all.append(buffer)
+        self._counters.borrows += 1
+        self._counters.grown += 1
+        return buffer

@@ -1,0 +1,71 @@
+"""Borrowers that wait for a buffer, served in the order they came."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from commitlog.pool.buffer import PoolBuffer
+
+
+class Waiter:
+    """One borrower in the line."""
+
+    __slots__ = ("owner", "buffer", "condition")
+
+    def __init__(self, owner: str, lock: threading.RLock) -> None:
+        self.owner = owner
+        self.buffer: PoolBuffer | None = None
+        self.condition = threading.Condition(lock)
+
+
+class WaitingLine:
+    """The line before an empty pool. Everything here is called with the pool's lock held."""
+
+    __slots__ = ("_lock", "_waiters")
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+        self._waiters: deque[Waiter] = deque()
+
+    def wait(self, owner: str, seconds: float, take_back: Callable[[PoolBuffer], None]) -> PoolBuffer | None:
+        """Stand in line until a buffer is handed over, the line is dissolved, or the time has passed.
+
+        `take_back` gets the buffer that was handed over to a waiter whom an exception (Ctrl-C) then took out of the line.
+        """
+        waiter = Waiter(owner, self._lock)
+        self._waiters.append(waiter)
+        deadline = time.monotonic() + seconds
+        try:
+            while waiter.buffer is None and waiter in self._waiters:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                waiter.condition.wait(left)
+        except BaseException:
+            if waiter.buffer is not None:
+                take_back(waiter.buffer)
+            raise
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+        return waiter.buffer
+
+    def serve(self, buffer: PoolBuffer) -> bool:
+        """Lend the buffer to the first in line; False when nobody waits."""
+        if not self._waiters:
+            return False
+        waiter = self._waiters.popleft()
+        buffer.lend(waiter.owner)
+        waiter.buffer = buffer
+        waiter.condition.notify()
+        return True
+
+    def dissolve(self) -> None:
+        """Send everybody away without a buffer."""
+        waiters = list(self._waiters)
+        self._waiters.clear()
+        for waiter in waiters:
+            waiter.condition.notify()

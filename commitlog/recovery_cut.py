@@ -1,0 +1,258 @@
+"""What is taken out of a log: saved to `<segment>.cut`, zeroed, removed.
+
+The order makes it safe to be killed anywhere: what is certain is saved durably before anything goes, segments go from the last one down,
+so that no hole ever stands in the numbering, and zeros come last. Run again, a cut finds less to do and ends at the same place.
+
+A `.cut` file has the layout of its segment: the header, a hole in place of what was kept, and the bytes at the offsets where they stood,
+so that their CRCs still fit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from commitlog._kernel import segment as kernel
+from commitlog._kernel.segment import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
+from commitlog.errors import CorruptSegmentError, IOFailureError
+from commitlog.recovery_walk import Place, passed
+from commitlog.segment.directory import LogDirectory, segment_name
+
+_logger = logging.getLogger("commitlog.recovery")
+_CHUNK = 1 << 20
+_COPIES_LIMIT = 10_000  # of one segment: whoever has as many has another problem
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What follows the end of a log and has to go.
+
+    Attributes
+    ----------
+    place : Place
+        The end; everything from here on goes.
+    dirty : bool
+        Whether something stands behind it in its own segment, a seal included.
+    later : tuple of int
+        Numbers of later segments with something in them.
+    blank : tuple of int
+        Numbers of later segments without.
+    """
+
+    place: Place
+    dirty: bool
+    later: tuple[int, ...]
+    blank: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a cut took out: positions, and the first file in which frames were saved."""
+
+    cut_range: tuple[int, int] | None
+    saved_as: str | None
+
+
+def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Place) -> Cut | None:
+    """What stands behind `end`, or None when nothing does.
+
+    Raises
+    ------
+    CorruptSegmentError
+        The segment that should follow is missing, and later ones hold records.
+    """
+    known = set(numbers)
+    if end.offset >= directory.segment_size and end.number + 1 in known:
+        # The next segment may have been entered by readers: it is emptied in its place.
+        end = Place(end.number + 1, HEADER_SIZE)
+    above = sorted(number for number in known if number > end.number)
+    later = tuple(number for number in above if not is_untouched(directory, number))
+    dirty = end.offset < directory.segment_size and _is_dirty(directory, end)
+    if later and end.offset >= directory.segment_size:
+        missing = directory.segment_path(end.number + 1)
+        raise CorruptSegmentError(
+            "this segment is missing, and later ones hold records: restore it from a copy, or run `commitlog repair` on the log",
+            path=missing,
+            position=(end.number + 1) * directory.segment_size,
+        )
+    contiguous = all(number == end.number + 1 + index for index, number in enumerate(above))
+    if not dirty and not later and contiguous:
+        return None
+    return Cut(end, dirty, later, tuple(number for number in above if number not in later))
+
+
+def is_untouched(directory: LogDirectory, number: int) -> bool:
+    """Whether a segment is as it was created: no frame, not opened, no seal. A damaged one is not."""
+    try:
+        segment = directory.open_segment(number, writable=False)
+    except CorruptSegmentError:
+        return False
+    try:
+        return segment.nonzero(kernel.OPENED_AT, segment.size) == segment.size
+    finally:
+        segment.release()
+
+
+def _is_dirty(directory: LogDirectory, end: Place) -> bool:
+    segment = directory.open_segment(end.number, writable=False)
+    try:
+        sealed = segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) < SEAL_AT + SEAL_SIZE
+        return sealed or segment.nonzero(end.offset, segment.size) < segment.size
+    finally:
+        segment.release()
+
+
+def take_out(directory: LogDirectory, cut: Cut) -> Taken:
+    """Save, remove and zero, durably, in this order."""
+    saved: list[str] = []
+    stop = _save(directory, cut.place, saved) if cut.dirty else cut.place.offset
+    cut_range = None
+    for number in cut.later:
+        _save(directory, Place(number, HEADER_SIZE), saved)
+        cut_range = (cut.place.position(directory.segment_size), (number + 1) * directory.segment_size)
+    passed("frames saved")
+    for number in sorted(cut.later + cut.blank, reverse=True):
+        directory.remove_segment(number)
+        _remove_index(directory, number)
+        passed("segment removed")
+    if cut.dirty:
+        stop = max(stop, _zero(directory, cut.place))
+        _remove_index(directory, cut.place.number)
+        if cut_range is None and stop > cut.place.offset:
+            cut_range = (cut.place.position(directory.segment_size), cut.place.number * directory.segment_size + stop)
+    directory.sync()
+    passed("rest zeroed")
+    if cut_range is not None:
+        kept = f"; frames among them were saved to {', '.join(saved)}" if saved else "; no whole frame was among them"
+        _logger.warning("%s: positions %d to %d were cut off as a torn tail%s", directory.path, *cut_range, kept)
+    return Taken(cut_range, saved[0] if saved else None)
+
+
+def _save(directory: LogDirectory, start: Place, saved: list[str]) -> int:
+    """Save what stands from `start` to the end of the last certain frame of its segment; that end, or the start when there is none."""
+    try:
+        segment = directory.open_segment(start.number, writable=False)
+    except CorruptSegmentError as error:
+        name = segment_name(start.number * directory.segment_size)
+        _logger.error("%s; its file is put aside whole", error)
+        saved.append(_put_aside(directory, name))
+        return directory.segment_size
+    try:
+        end = segment.certain_end(start.offset)
+        if end > start.offset:
+            path = _existing_copy(directory, segment, start.offset, end) or _write_copy(directory, segment, start.offset, end)
+            _logger.warning(
+                "%s: frames from position %d to %d were saved to %s", segment.path, segment.base + start.offset, segment.base + end, path
+            )
+            saved.append(path)
+        return end
+    finally:
+        segment.release()
+
+
+def _copy_names(name: str) -> Iterable[str]:
+    yield f"{name}.cut"
+    for count in range(1, _COPIES_LIMIT):
+        yield f"{name}.cut.{count}"
+
+
+def _put_aside(directory: LogDirectory, name: str) -> str:
+    for copy in _copy_names(name):
+        if kernel.rename_noreplace(directory.fd, name, copy):
+            directory.sync()
+            return os.path.join(directory.path, copy)
+    raise _too_many(directory, name)
+
+
+def _too_many(directory: LogDirectory, name: str) -> IOFailureError:
+    return IOFailureError(
+        f"there are {_COPIES_LIMIT} saved copies of this segment: move some of them away", path=os.path.join(directory.path, name)
+    )
+
+
+def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str | None:
+    """A copy that an earlier recovery, killed after it, has made of the same bytes."""
+    for name in _copy_names(os.path.basename(segment.path)):
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+        except FileNotFoundError:
+            return None
+        try:
+            spans = [(0, SEAL_AT), *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK))]
+            if all(os.pread(fd, stop - at, at) == segment.read(at, stop - at) for at, stop in spans):
+                return os.path.join(directory.path, name)
+        finally:
+            os.close(fd)
+    return None
+
+
+def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str:
+    """Write the header and [start, end) to a new file beside the segment, durably."""
+    name = os.path.basename(segment.path)
+    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory.fd)
+    try:
+        os.pwrite(fd, segment.read(0, HEADER_SIZE), 0)
+        for at in range(start, end, _CHUNK):
+            write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
+        os.fsync(fd)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=directory.fd)
+        raise IOFailureError(
+            f"cannot save the frames that have to be cut off: {error.strerror}; make room and open the log again",
+            path=segment.path,
+            errno=error.errno,
+        ) from error
+    finally:
+        os.close(fd)
+    for copy in _copy_names(name):
+        if kernel.rename_noreplace(directory.fd, temporary, copy):
+            directory.sync()
+            return os.path.join(directory.path, copy)
+    raise _too_many(directory, name)
+
+
+def write_whole(fd: int, data: bytes, offset: int) -> None:
+    """Write all of `data`, however many calls it takes."""
+    view = memoryview(data)
+    while view:
+        wrote = os.pwrite(fd, view, offset)
+        view, offset = view[wrote:], offset + wrote
+
+
+def _zero(directory: LogDirectory, start: Place) -> int:
+    """Zero a segment from `start` on, and its seal, durably; the offset behind the last byte that was not zero.
+
+    Zeros are written, and no hole is made: the range keeps its blocks. They go from the end downwards, so that a run after a kill finds a
+    part of what the first one has saved.
+    """
+    last = 0
+    name = segment_name(start.number * directory.segment_size)
+    segment = directory.open_segment(start.number, writable=False)
+    fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    try:
+        write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
+        for stop in range(segment.size, start.offset, -_CHUNK):
+            at = max(stop - _CHUNK, start.offset)
+            if segment.nonzero(at, stop) == stop:
+                continue
+            last = last or at + len(segment.read(at, stop - at).rstrip(b"\0"))
+            write_whole(fd, bytes(stop - at), at)
+            passed("chunk zeroed")
+        os.fsync(fd)
+    except OSError as error:
+        raise IOFailureError(f"cannot zero the torn tail: {error.strerror}", path=segment.path, errno=error.errno) from error
+    finally:
+        os.close(fd)
+        segment.release()
+    return max(-(-last // 8) * 8, start.offset)
+
+
+def _remove_index(directory: LogDirectory, number: int) -> None:
+    """Remove the index of a segment that is no longer what it was built from."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{number * directory.segment_size:020d}.idx", dir_fd=directory.fd)

@@ -1,0 +1,214 @@
+"""How far a log is whole: walks over the frames above a position, and what they do to claims that nobody will publish any more.
+
+Three walks, for the three things that can be known. `walk_valid` knows nothing but the files, and stops at the first frame that is
+neither valid nor a mark. `walk_claimed` knows the tail, and so that every cell below it was claimed. `walk_buffers` has the buffers of a
+dead pool, in which the files go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from commitlog._kernel.failure import BUSY, END
+from commitlog._kernel.segment import HEADER_SIZE, Segment
+from commitlog.pool.shm import RecoverableBuffer
+from commitlog.segment.directory import LogDirectory
+
+_logger = logging.getLogger("commitlog.recovery")
+
+
+def passed(step: str) -> None:
+    """Told of each step by which recovery changes a log. Tests replace it to stop or die there."""
+
+
+class Place(NamedTuple):
+    """Where a frame begins or ends: segment number and offset in it."""
+
+    number: int
+    offset: int
+
+    def position(self, segment_size: int) -> int:
+        return self.number * segment_size + self.offset
+
+
+@dataclass
+class Walk:
+    """Where a walk ended, and what it did on its way.
+
+    Attributes
+    ----------
+    end : Place
+        Everything below is whole.
+    rolled_back : int
+        Claims turned into SKIP.
+    damaged : bool
+        What stopped the walk is a frame that cannot be, below the tail of a log whose memory was never lost.
+    recovered, stranded : list of str
+        Buffers whose frames are in the log now; buffers that could not be joined to it.
+    """
+
+    end: Place
+    rolled_back: int = 0
+    damaged: bool = False
+    recovered: list[str] = field(default_factory=list)
+    stranded: list[str] = field(default_factory=list)
+
+
+def walk_valid(directory: LogDirectory, numbers: set[int], start: Place) -> Walk:
+    """Walk over valid frames and marks, changing nothing, to the first thing that is neither."""
+    number, offset = start
+    while True:
+        segment = directory.open_segment(number, writable=False)
+        try:
+            offset, code = segment.scan(offset)[:2]
+        finally:
+            segment.release()
+        if code != 0 or number + 1 not in numbers:
+            return Walk(Place(number, offset))
+        number, offset = number + 1, HEADER_SIZE
+
+
+def walk_claimed(directory: LogDirectory, start: Place, tail: Place) -> Walk:
+    """Walk to the tail of a mapped log. Whatever is claimed below it and not published becomes SKIP: its owner is dead."""
+    walk = Walk(start)
+    while walk.end.number <= tail.number and not walk.damaged:
+        segment = directory.open_segment(walk.end.number, writable=True)
+        limit = tail.offset if walk.end.number == tail.number else segment.size
+        try:
+            _resolve(walk, segment, limit)
+        finally:
+            segment.release()
+        if walk.end.number == tail.number:
+            break
+        if not walk.damaged:
+            walk.end = Place(walk.end.number + 1, HEADER_SIZE)
+    return walk
+
+
+def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
+    """Walk one segment up to `limit`, marking gaps and claims."""
+    offset = walk.end.offset
+    while True:
+        offset, code = segment.scan(offset, limit)[:2]
+        if code == END:
+            stop = segment.mark_gap(offset, limit)
+            _logger.info(
+                "%s: a claim without a name at position %d, %d bytes, was rolled back", segment.path, segment.base + offset, stop - offset
+            )
+        elif code == BUSY and offset + segment.step(offset)[1] <= limit:
+            _roll_back(segment, offset)
+        else:
+            walk.damaged = code != 0
+            walk.end = Place(segment.number, offset)
+            return
+        walk.rolled_back += 1
+        passed("claim rolled back")
+
+
+def _roll_back(segment: Segment, offset: int) -> None:
+    """Turn the claim at `offset` into a SKIP of its length."""
+    length = segment.step(offset)[1]
+    segment.skip(offset, length)
+    _logger.info("%s: the claim at position %d, %d bytes, was rolled back", segment.path, segment.base + offset, length)
+
+
+def walk_buffers(directory: LogDirectory, numbers: set[int], start: Place, buffers: Sequence[RecoverableBuffer]) -> Walk:
+    """Walk to the end of a pooled log, out of the files into the buffers of its dead pool: what they hold goes into the files.
+
+    Parameters
+    ----------
+    numbers : set of int
+        Of the segments; those that had to be created for a buffer are added.
+    buffers : sequence of RecoverableBuffer
+        By ascending base.
+    """
+    walk = Walk(start)
+    waiting: dict[int, RecoverableBuffer] = {}
+    for buffer in buffers:
+        number, rest = divmod(buffer.base, directory.segment_size)
+        if number < start.number:
+            walk.recovered.append(buffer.name)  # it was committed and flushed whole, and only not given back yet
+        elif rest or number in waiting:
+            _logger.error("%s: the buffer %s in shared memory fits nowhere; it was left there", directory.path, buffer.name)
+            walk.stranded.append(buffer.name)
+        else:
+            waiting[number] = buffer
+    while True:
+        number = walk.end.number
+        _walk_one(walk, directory, numbers, waiting.pop(number, None))
+        if walk.end.offset < directory.segment_size or (number + 1 not in numbers and number + 1 not in waiting):
+            break
+        walk.end = Place(number + 1, HEADER_SIZE)
+    for number, buffer in sorted(waiting.items()):
+        _take_aside(walk, directory, numbers, number, buffer)
+    return walk
+
+
+def _walk_one(walk: Walk, directory: LogDirectory, numbers: set[int], buffer: RecoverableBuffer | None) -> None:
+    """Walk over one segment, and on in its buffer if it has one. Without one, claims that stand in the file were this segment's own."""
+    number, offset = walk.end
+    segment = _segment_of(directory, numbers, number, buffer)
+    try:
+        fits = buffer is not None and _fits(walk, segment, buffer)
+        while True:
+            offset, code = segment.scan(offset)[:2]
+            if code != BUSY or fits:
+                break
+            _roll_back(segment, offset)
+            walk.rolled_back += 1
+        if fits and buffer is not None:
+            before = offset
+            offset, claims = segment.take_over(buffer.memory, offset)
+            walk.rolled_back += claims
+            walk.recovered.append(buffer.name)
+            _logger.info("%s: %d bytes recovered from shared memory %s", segment.path, offset - before, buffer.name)
+            _keep_the_rest(segment, buffer, offset)
+            passed("buffer taken over")
+        walk.end = Place(number, offset)
+    finally:
+        segment.release()
+
+
+def _segment_of(directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer | None) -> Segment:
+    """The segment, created if it is a buffer's and missing."""
+    if number not in numbers and buffer is not None:
+        directory.create_segment(number, segment_id=buffer.segment_id)
+        numbers.add(number)
+        passed("segment created")
+    return directory.open_segment(number, writable=True)
+
+
+def _fits(walk: Walk, segment: Segment, buffer: RecoverableBuffer) -> bool:
+    """Whether a buffer is this very segment's: of its id, and as large."""
+    if buffer.segment_id == segment.id and buffer.size >= segment.size:
+        return True
+    _logger.error("%s: the buffer %s in shared memory is of another segment with this name; it was left there", segment.path, buffer.name)
+    walk.stranded.append(buffer.name)
+    return False
+
+
+def _keep_the_rest(segment: Segment, buffer: RecoverableBuffer, end: int) -> None:
+    """Frames behind a broken one in a buffer cannot be joined. They go into the file for the cut to find and save.
+
+    The cell at `end` stays as it is: for whoever reads the file, the log ends there.
+    """
+    last = segment.certain_end(end, buffer.memory) if end < segment.size else end
+    if last > end:
+        _logger.error("%s: the buffer %s is damaged at position %d", segment.path, buffer.name, segment.base + end)
+        with memoryview(buffer.memory) as view:
+            segment.write(end + 8, view[end + 8 : last])
+
+
+def _take_aside(walk: Walk, directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer) -> None:
+    """A buffer above the end of what can be joined: its frames go into its segment's file, for the cut to find and save."""
+    segment = _segment_of(directory, numbers, number, buffer)
+    try:
+        if _fits(walk, segment, buffer):
+            _logger.error("%s: the log ends before the records that the buffer %s holds", segment.path, buffer.name)
+            segment.take_over(buffer.memory, HEADER_SIZE)
+            walk.recovered.append(buffer.name)
+    finally:
+        segment.release()

@@ -1,0 +1,65 @@
+"""The open logs of this process: told of forks, and drained at exit when nobody closed them."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import threading
+import warnings
+from typing import Protocol
+
+from commitlog.errors import CommitLogError
+
+
+class OpenLog(Protocol):
+    """What the registry asks of a log."""
+
+    path: str
+
+    def close(self) -> None: ...
+
+    def forked(self) -> None: ...
+
+
+class Registry:
+    """A set of open logs. It keeps them alive: a log that is dropped unclosed is still drained at exit."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._logs: set[OpenLog] = set()
+        self._at_exit = False
+        os.register_at_fork(before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._forked)
+
+    def add(self, log: OpenLog) -> None:
+        """A log was opened."""
+        with self._lock:
+            self._logs.add(log)
+            if not self._at_exit:
+                # Registered late, so that it runs before whatever a pool registered when it was made.
+                self._at_exit = True
+                atexit.register(self.drain)
+
+    def discard(self, log: OpenLog) -> None:
+        """A log was closed."""
+        with self._lock:
+            self._logs.discard(log)
+
+    def drain(self) -> None:
+        """Close every log that is still open, with a warning each."""
+        with self._lock:
+            logs = list(self._logs)
+        for log in logs:
+            warnings.warn(f"the log {log.path} was never closed; it is drained at exit", ResourceWarning, stacklevel=1)
+            with contextlib.suppress(CommitLogError):
+                log.close()
+
+    def _forked(self) -> None:
+        try:
+            for log in list(self._logs):
+                log.forked()
+        finally:
+            self._lock.release()
+
+
+registry = Registry()

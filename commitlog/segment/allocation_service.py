@@ -1,0 +1,199 @@
+"""AllocationService: has the next segments and their pages ready before an appender needs them, and takes drained buffers back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Protocol
+
+from commitlog._kernel.core import Core
+from commitlog._kernel.memory import Memory
+from commitlog.errors import CommitLogError
+from commitlog.options import Options
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.mapped_file import MappedFile
+from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.segment.seals import Sealer
+from commitlog.service import Service
+
+_logger = logging.getLogger("commitlog.segment")
+
+_PREFAULT_STEP = 4 << 20  # one madvise: the thread looks at the tail again after each
+_ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
+_RETRY_S = 1.0  # after a failed allocation, which the appender would report itself if it came first
+
+
+class LentBuffer(Protocol):
+    """What a segment needs to know of a pool's buffer."""
+
+    @property
+    def memory(self) -> Memory: ...
+
+
+class BufferLender(Protocol):
+    """Where buffers come from; the log's wiring stands behind it, so that segments need not know the pool."""
+
+    def try_lend(self) -> LentBuffer | None:
+        """A free buffer, if there is one now."""
+
+    def lend(self) -> LentBuffer | None:
+        """A buffer by the pool's policy: waits, raises, or gives None where the segment goes without one."""
+
+    def bind(self, buffer: LentBuffer, file: MappedFile) -> None:
+        """Note durably which segment the buffer holds from now on, before the first claim in it."""
+
+    def give_back(self, buffer: LentBuffer) -> None:
+        """The buffer is committed whole, or was never used."""
+
+
+class AllocationService(Service):
+    """Brings segments. The appender that rolls finds the next one in place; where it was faster, it does the same work itself.
+
+    The model is RocketMQ's AllocateMappedFileService, which makes the needed file and its successor.
+    """
+
+    def __init__(self, core: Core, directory: LogDirectory, queue: MappedFileQueue, options: Options, lender: BufferLender | None) -> None:
+        super().__init__(f"commitlog allocate {core.path}")
+        self._core = core
+        self._directory = directory
+        self._queue = queue
+        self._options = options
+        self._lender = lender
+        self._lock = threading.RLock()
+        self._synced_below = 0
+        self._attached: dict[int, tuple[MappedFile, LentBuffer]] = {}
+        self._sealer = Sealer(directory, queue)
+        self._prefaulted = 0
+        self._retry_at = 0.0
+
+    # --- what the appender calls -----------------------------------------------------------------------------------
+
+    def bring(self, number: int) -> None:
+        """Make segment `number` ready for claims: its file in place and durable, its buffer attached.
+
+        Raises
+        ------
+        DiskFullError, PoolExhaustedError, IOFailureError
+            It could not be; the tail stays where it is.
+        """
+        self._place(number)
+        if self._lender is not None:
+            self._attach(number)
+
+    def _place(self, number: int) -> None:
+        with self._lock:
+            if number < self._synced_below:
+                return
+            if self._directory.has(number):
+                # Somebody else's rename: whoever moves the tail has synced the directory itself.
+                self._directory.sync()
+            else:
+                self._directory.create_segment(number)
+            self._synced_below = number + 1
+
+    def _attach(self, number: int) -> None:
+        assert self._lender is not None
+        file = self._queue.get(number)
+        with self._lock:
+            if number in self._attached or file.segment.buffered:
+                return
+        self.give_back_drained()
+        buffer = self._lender.try_lend()
+        if buffer is None:
+            # Every buffer is out. Perhaps all that keeps ours is that nobody has committed it yet.
+            self._core.commit(self._core.tail_position)
+            self.give_back_drained()
+            buffer = self._lender.lend()
+        if buffer is None:
+            return
+        with self._lock:
+            if number in self._attached:
+                self._lender.give_back(buffer)
+                return
+            self._lender.bind(buffer, file)
+            self._core.attach(file.segment, buffer.memory)
+            self._attached[number] = (file, buffer)
+
+    def give_back_drained(self) -> None:
+        """Return the buffers whose segments are committed whole."""
+        with self._lock:
+            drained = [number for number, (file, _) in self._attached.items() if file.segment.drained]
+            pairs = [self._attached.pop(number) for number in drained]
+            for file, _ in pairs:
+                self._core.detach(file.segment)
+        for _, buffer in pairs:
+            assert self._lender is not None
+            self._lender.give_back(buffer)
+
+    # --- the thread ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        seen = 0
+        while not self._core.stopping:
+            self._round()
+            seen = self._core.wait_event(seen, 0.0 if self._behind() else _ROUND_S)
+
+    def _round(self) -> None:
+        try:
+            if self._lender is not None:
+                self.give_back_drained()
+            tail = self._core.tail
+            assert tail is not None
+            number = tail[0]
+            if time.monotonic() >= self._retry_at and not self._core.failed:
+                self._allocate_ahead(number)
+            self._prefault(number)
+            if number > self._sealer.reached:
+                self.sealed_below()
+        except CommitLogError as error:
+            self._retry_at = time.monotonic() + _RETRY_S
+            _logger.warning("allocating ahead of need failed, the next append that needs it will say: %s", error)
+
+    def _allocate_ahead(self, number: int) -> None:
+        for ahead in range(1, self._options.allocate_ahead + 1):
+            self._place(number + ahead)
+
+    def _wanted_prefault(self) -> int:
+        """The position up to which pages should be there: never past what is allocated, never where a pool buffer takes the faults."""
+        if self._lender is not None or not self._options.prefault:
+            return 0
+        position: int = self._core.tail_position
+        allocated = max(self._synced_below, position // self._core.segment_size + 1) * self._core.segment_size
+        return min(position + self._options.prefault_distance, allocated)
+
+    def _behind(self) -> bool:
+        return self._prefaulted < self._wanted_prefault()
+
+    def _prefault(self, number: int) -> None:
+        wanted = self._wanted_prefault()
+        start = max(self._prefaulted, number * self._core.segment_size)
+        if start >= wanted:
+            return
+        held = self._queue.hold(start // self._core.segment_size, "prefault")
+        stop = min(wanted, start + _PREFAULT_STEP, (start // self._core.segment_size + 1) * self._core.segment_size)
+        if held is not None:
+            file, token = held
+            try:
+                file.segment.prefault(start - file.base, stop - file.base)
+            finally:
+                file.release(token)
+        self._prefaulted = stop
+
+    def sealed_below(self) -> int:
+        """Seal what can be sealed, and say below which segment number everything is."""
+        with self._lock:
+            self._sealer.seal_below(self._core.appended_position // self._core.segment_size)
+            return max(0, self._sealer.reached)
+
+    # --- the end ---------------------------------------------------------------------------------------------------
+
+    def give_back_all(self) -> None:
+        """Return every buffer, committed whole or not: after the log is drained, or has failed."""
+        with self._lock:
+            pairs, self._attached = list(self._attached.values()), {}
+            for file, _ in pairs:
+                self._core.detach(file.segment)
+        for _, buffer in pairs:
+            assert self._lender is not None
+            self._lender.give_back(buffer)

@@ -1,0 +1,195 @@
+"""A log's directory: which segments are in it, and how a new one gets there whole."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import time
+
+from commitlog._kernel import segment as kernel
+from commitlog._kernel.segment import Segment
+from commitlog.errors import DiskFullError, IOFailureError, UnsupportedFileSystemError
+
+_NAME = re.compile(r"^([0-9]{20})\.seg$")
+_TEMPORARY = re.compile(r"^\.[0-9]{20}\.seg\.[0-9a-f]{16}\.tmp$")
+# File systems whose mappings or locks do not hold between machines: NFS, CIFS, SMB2, FUSE, 9P, Ceph, AFS, Lustre, GFS2, OCFS2.
+_REMOTE = {
+    0x6969: "NFS",
+    0xFF534D42: "CIFS",
+    0xFE534D42: "SMB2",
+    0x517B: "SMB",
+    0x65735546: "FUSE",
+    0x01021997: "9P",
+    0x00C36400: "Ceph",
+    0x5346414F: "AFS",
+    0x0BD00BD0: "Lustre",
+    0x01161970: "GFS2",
+    0x7461636F: "OCFS2",
+}
+
+
+def segment_name(base: int) -> str:
+    """The file name of the segment that starts at position `base`."""
+    return f"{base:020d}.seg"
+
+
+def passed(step: str) -> None:
+    """Told of each step by which a segment file comes into being. Tests replace it to stop or die there."""
+
+
+class LogDirectory:
+    """An open directory of segments.
+
+    Parameters
+    ----------
+    path : str
+        The directory.
+    segment_size : int
+        Bytes of each segment file.
+    log_uuid : bytes
+        Sixteen of them.
+    """
+
+    def __init__(self, path: str, segment_size: int, log_uuid: bytes) -> None:
+        self.path = path
+        self.segment_size = segment_size
+        self.log_uuid = log_uuid
+        self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Close the descriptor; idempotent."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def segment_path(self, number: int) -> str:
+        return os.path.join(self.path, segment_name(number * self.segment_size))
+
+    def segment_numbers(self) -> list[int]:
+        """The numbers of all segment files, ascending. Files whose base is no multiple of the segment size are not counted."""
+        numbers = []
+        for name in os.listdir(self.fd):
+            match = _NAME.match(name)
+            if match and int(match[1]) % self.segment_size == 0:
+                numbers.append(int(match[1]) // self.segment_size)
+        return sorted(numbers)
+
+    def has(self, number: int) -> bool:
+        try:
+            os.stat(segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def open_segment(self, number: int, *, writable: bool) -> Segment:
+        """Open and map a segment outside a kernel handle's table: for recovery and verification."""
+        return Segment.open(self.fd, self.path, number, self.segment_size, self.log_uuid, writable)
+
+    def create_segment(self, number: int, *, opened_ns: int = 0, segment_id: int | None = None) -> bool:
+        """Create a segment complete under a temporary name, then put it in place; False when another one got there first.
+
+        `segment_id` is for recovery, which has frames that carry it; a new segment gets a random one.
+
+        Raises
+        ------
+        DiskFullError
+            There is no room. Nothing is left behind.
+        """
+        base = number * self.segment_size
+        temporary = f".{segment_name(base)}.{os.urandom(8).hex()}.tmp"
+        if segment_id is None:
+            segment_id = int.from_bytes(os.urandom(8), "little")
+        page = kernel.header_page(self.log_uuid, segment_id, base, self.segment_size, time.time_ns(), opened_ns)
+        try:
+            self._write_whole(temporary, page)
+            placed = kernel.rename_noreplace(self.fd, temporary, segment_name(base))
+            passed("renamed")
+        except OSError as error:
+            self._unlink(temporary)
+            path = self.segment_path(number)
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFullError(
+                    f"no room for a segment of {self.segment_size} bytes: free space and append again", path=path, errno=error.errno
+                ) from error
+            raise IOFailureError(f"cannot create a segment: {error.strerror}", path=path, errno=error.errno) from error
+        if not placed:
+            self._unlink(temporary)
+        self.sync()
+        passed("directory synced")
+        return placed
+
+    def _write_whole(self, name: str, page: bytes) -> None:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=self.fd)
+        try:
+            passed("created")
+            # A sparse file would turn a full disk into SIGBUS in the middle of an append.
+            os.posix_fallocate(fd, 0, self.segment_size)
+            passed("allocated")
+            os.pwrite(fd, page, 0)
+            passed("written")
+            os.fsync(fd)
+            passed("synced")
+        finally:
+            os.close(fd)
+
+    def _unlink(self, name: str) -> None:
+        try:
+            os.unlink(name, dir_fd=self.fd)
+        except FileNotFoundError:
+            pass
+
+    def remove_segment(self, number: int) -> None:
+        """Remove a segment file; that it is gone already is success."""
+        self._unlink(segment_name(number * self.segment_size))
+
+    def scan_end(self, position: int) -> int:
+        """Where whole frames end, looking from a position that is known to be good: the first frame that is not one."""
+        number = position // self.segment_size
+        offset = position % self.segment_size
+        while self.has(number):
+            segment = self.open_segment(number, writable=False)
+            stopped, code = segment.scan(offset)[:2]
+            segment.release()
+            if code != 0:
+                return number * self.segment_size + int(stopped)
+            number, offset = number + 1, 0
+        return number * self.segment_size + offset
+
+    def sweep(self) -> None:
+        """Remove what creations that died half-way have left. Only under the exclusive lock."""
+        for name in os.listdir(self.fd):
+            if _TEMPORARY.match(name) or re.match(r"^\.log\.json\.[0-9a-f]{16}\.tmp$", name):
+                self._unlink(name)
+
+    def sync(self) -> None:
+        """Make the directory's entries durable."""
+        os.fsync(self.fd)
+
+
+def check_file_system(path: str) -> None:
+    """Refuse file systems on which a mapped log cannot be written.
+
+    Raises
+    ------
+    UnsupportedFileSystemError
+        A network or FUSE file system. Logs on it can be read.
+    """
+    kind = _REMOTE.get(file_system_type(path))
+    if kind is not None:
+        raise UnsupportedFileSystemError(
+            f"{kind} is a network or FUSE file system: its mappings and locks do not keep a log whole. Put the log on a local disk; "
+            "reading with mode 'r' works here",
+            path=path,
+        )
+
+
+def file_system_type(path: str) -> int:
+    """The `f_type` of `statfs`, as in linux/magic.h."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = (ctypes.c_long * 32)()
+    if libc.statfs(os.fsencode(path), ctypes.byref(buffer)) != 0:
+        cause = ctypes.get_errno()
+        raise IOFailureError(f"cannot ask for the file system's type: {os.strerror(cause)}", path=path, errno=cause)
+    return int(buffer[0]) & 0xFFFFFFFF

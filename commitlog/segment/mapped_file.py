@@ -1,0 +1,122 @@
+"""MappedFile: one segment in this process, its watermarks, and who holds it."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+from commitlog._kernel.core import Core
+from commitlog._kernel.segment import Segment
+from commitlog.errors import SegmentHeldError
+
+
+class MappedFile:
+    """A mapped segment with a reference count that has names on it.
+
+    It is born available. `hold` counts somebody in, `release` out; after `shutdown` nobody new gets in, and when the last
+    holder has left the mapping goes. The model is RocketMQ's ReferenceResource, which after its interval unmaps under the
+    holder's feet; here a hung holder is named in an error instead, and keeps its bytes.
+
+    Parameters
+    ----------
+    core : Core
+        The handle whose table the segment is in.
+    segment : Segment
+        Its mapping; this object releases it.
+    """
+
+    def __init__(self, core: Core, segment: Segment) -> None:
+        self._core = core
+        self.segment = segment
+        self.number: int = segment.number
+        self.base: int = segment.base
+        self.size: int = segment.size
+        self.path: str = segment.path
+        self._state = threading.Condition()
+        self._tokens = itertools.count(1)
+        self._holders: dict[int, tuple[str, float]] = {}
+        self._available = True
+
+    @property
+    def available(self) -> bool:
+        """Whether it can still be held."""
+        return self._available
+
+    @property
+    def holders(self) -> list[tuple[str, float]]:
+        """Who holds it, and since when (seconds since 1970)."""
+        with self._state:
+            return list(self._holders.values())
+
+    def hold(self, who: str) -> int | None:
+        """Count a holder in.
+
+        Returns
+        -------
+        int or None
+            A token for `release`; None when the segment is being shut down.
+        """
+        with self._state:
+            if not self._available:
+                return None
+            token = next(self._tokens)
+            self._holders[token] = (who, time.time())
+            return token
+
+    def release(self, token: int) -> None:
+        """Count a holder out. A token that was given back before is no error."""
+        with self._state:
+            self._holders.pop(token, None)
+            if not self._holders:
+                self._state.notify_all()
+
+    def shutdown(self, force_after: float) -> None:
+        """Let nobody new in, wait for the holders to leave, and unmap.
+
+        Parameters
+        ----------
+        force_after : float
+            Seconds to wait for them.
+
+        Raises
+        ------
+        SegmentHeldError
+            Somebody still holds it, named with the time since when. The segment is available again.
+        """
+        with self._state:
+            self._available = False
+            if not self._state.wait_for(lambda: not self._holders, timeout=force_after):
+                self._available = True
+                names = ", ".join(f"{who} for {time.time() - since:.1f} s" for who, since in self._holders.values())
+                raise SegmentHeldError(
+                    f"the segment is still held after {force_after:g} s, by {names}: close those, then try again",
+                    path=self.path,
+                    position=self.base,
+                    holders=list(self._holders.values()),
+                )
+        self._core.forget(self.number)
+        self.segment.release()
+
+    def _clip(self, position: int) -> int:
+        return max(0, min(position - self.base, self.size))
+
+    @property
+    def appended(self) -> int:
+        """Offset up to which every claim in this segment is published or rolled back."""
+        return self._clip(self._core.appended_position)
+
+    @property
+    def committed(self) -> int:
+        """Offset up to which the file has it."""
+        return self._clip(self._core.committed_position)
+
+    @property
+    def flushed(self) -> int:
+        """Offset up to which it survives a power cut."""
+        return self._clip(self._core.flushed_position)
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more will be appended to it."""
+        return self.appended >= self.size

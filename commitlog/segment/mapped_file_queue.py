@@ -1,0 +1,121 @@
+"""MappedFileQueue: a log's segments in their order, found by position in one step."""
+
+from __future__ import annotations
+
+import threading
+
+from commitlog._kernel.core import Core
+from commitlog.errors import PositionError
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.mapped_file import MappedFile
+
+_IDLE_KEPT = 16  # segments that stay mapped for the next reader after the last one has left
+
+
+class MappedFileQueue:
+    """The segments of one open log.
+
+    Segments are numbered from 0 by their base; the number of a position is one division away, and no lookup walks a list.
+
+    Parameters
+    ----------
+    core : Core
+        The kernel's handle.
+    directory : LogDirectory
+        Where the files are.
+    """
+
+    def __init__(self, core: Core, directory: LogDirectory) -> None:
+        self._core = core
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._files: dict[int, MappedFile] = {}
+
+    def get(self, number: int) -> MappedFile:
+        """The segment with that number, mapped if it is not yet.
+
+        Raises
+        ------
+        PositionError
+            There is no such segment.
+        CorruptSegmentError
+            The file is not what it should be.
+        """
+        with self._lock:
+            file = self._files.get(number)
+            if file is None:
+                file = MappedFile(self._core, self._core.acquire(number))
+                self._files[number] = file
+                self._drop_idle(number)
+            return file
+
+    def _drop_idle(self, newest: int) -> None:
+        idle = [file for number, file in self._files.items() if number != newest and not file.holders and not file.segment.buffered]
+        for file in idle[: max(0, len(idle) - _IDLE_KEPT)]:
+            del self._files[file.number]
+            file.segment.release()
+
+    def find(self, position: int) -> MappedFile:
+        """The segment that a position lies in."""
+        return self.get(position // self._core.segment_size)
+
+    def hold(self, number: int, who: str) -> tuple[MappedFile, int] | None:
+        """The segment with a hold on it and the token to release it with; None when there is no such segment (any more)."""
+        with self._lock:
+            file = self._files.get(number)
+        if file is None:
+            try:
+                file = self.get(number)
+            except PositionError:
+                return None
+        token = file.hold(who)
+        return None if token is None else (file, token)
+
+    def numbers(self) -> list[int]:
+        """All segments that there are now, ascending, those ahead of need included."""
+        return self._directory.segment_numbers()
+
+    @property
+    def first_number(self) -> int:
+        """The oldest segment's number."""
+        numbers = self.numbers()
+        return numbers[0] if numbers else 0
+
+    def delete(self, number: int, force_after: float) -> None:
+        """Remove a segment once nobody holds it.
+
+        Raises
+        ------
+        SegmentHeldError
+            Somebody still does after `force_after` seconds; the segment stays.
+        """
+        file = self.get(number)
+        file.shutdown(force_after)
+        with self._lock:
+            self._files.pop(number, None)
+        self._directory.remove_segment(number)
+
+    def delete_before(self, number: int, force_after: float) -> list[int]:
+        """Remove the segments below `number`, oldest first, and stop at the first that is held: holes never arise."""
+        removed = []
+        try:
+            for candidate in self.numbers():
+                if candidate >= number:
+                    break
+                self.delete(candidate, force_after)
+                removed.append(candidate)
+        finally:
+            if removed:
+                self._directory.sync()
+        return removed
+
+    def forked(self) -> None:
+        """In the child of a fork: another thread of the parent may have held the lock."""
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Release every mapping that is held here."""
+        with self._lock:
+            for file in self._files.values():
+                file.segment.release()
+            self._files.clear()

@@ -1,0 +1,68 @@
+"""Seals: what a finished segment says of itself, so that nobody has to read it through to know."""
+
+from __future__ import annotations
+
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.mapped_file_queue import MappedFileQueue
+
+
+class Sealer:
+    """Seals segments in ascending order, each exactly when `appended` has passed it.
+
+    A seal holds the sequence of its first record, so it needs its predecessor's; the very first segment of a log starts at 0.
+    """
+
+    def __init__(self, directory: LogDirectory, queue: MappedFileQueue) -> None:
+        self._directory = directory
+        self._queue = queue
+        self._next: int | None = None
+        self._sequence = 0
+
+    @property
+    def reached(self) -> int:
+        """The number below which every segment is sealed, as far as is known."""
+        return -1 if self._next is None else self._next
+
+    def seal_below(self, number: int) -> None:
+        """Seal every segment below `number` that is not sealed yet."""
+        if self._next is None:
+            self._next, self._sequence = self._find_start(number)
+        while self._next < number:
+            if not self._seal(self._next):
+                return
+            self._next += 1
+
+    def _find_start(self, number: int) -> tuple[int, int]:
+        """The first unsealed segment below `number`, and the sequence of its first record."""
+        candidate = number
+        while candidate > 0 and self._directory.has(candidate - 1):
+            candidate -= 1
+            seal = self._seal_of(candidate)
+            if seal is not None:
+                return candidate + 1, seal[1] + seal[2]
+        return candidate, 0
+
+    def _seal_of(self, number: int) -> tuple[int, int, int, int, int, int] | None:
+        held = self._queue.hold(number, "seal")
+        if held is None:
+            return None
+        file, token = held
+        try:
+            return file.segment.sealed()
+        finally:
+            file.release(token)
+
+    def _seal(self, number: int) -> bool:
+        held = self._queue.hold(number, "seal")
+        if held is None:
+            return False
+        file, token = held
+        try:
+            if not file.segment.seal(self._sequence):
+                return False
+            seal = file.segment.sealed()
+            assert seal is not None
+            self._sequence = seal[1] + seal[2]
+            return True
+        finally:
+            file.release(token)

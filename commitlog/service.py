@@ -1,0 +1,55 @@
+"""A background thread of an open log: started, asked to end, waited for, and never silent about a failure."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from commitlog.errors import CommitLogError
+
+_logger = logging.getLogger("commitlog")
+
+
+class Service:
+    """One named thread around `run`.
+
+    Parameters
+    ----------
+    name : str
+        What the thread is called in a debugger, log path included.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.error: CommitLogError | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self) -> None:
+        """What the thread does until it is told to end; overridden by each service."""
+        raise NotImplementedError(f"{type(self).__name__} has no run()")
+
+    def start(self) -> None:
+        """Start the thread. It is a daemon: a log that was never closed is drained at exit by `log.py`, not by its threads."""
+        self._thread = threading.Thread(target=self._guarded_run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def _guarded_run(self) -> None:
+        try:
+            self.run()
+        except CommitLogError as error:
+            self.error = error
+            _logger.error("%s ended: %s", self.name, error)
+        except Exception:
+            _logger.exception("%s ended by an unexpected error", self.name)
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait for the thread's end; False when it is still running after `timeout_s` seconds."""
+        if self._thread is None or self._thread is threading.current_thread():
+            return True
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    @property
+    def running(self) -> bool:
+        """Whether the thread lives."""
+        return self._thread is not None and self._thread.is_alive()

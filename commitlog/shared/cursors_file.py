@@ -1,0 +1,83 @@
+"""The `cursors` file: found, checked, mapped."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+
+from commitlog._kernel import cursors as kernel
+from commitlog._kernel.cursors import Cursors
+from commitlog.life_lock import LifeLock
+from commitlog.shared.identity import Identity
+
+NAME = "cursors"
+
+
+def boot_id() -> bytes:
+    """This boot of this machine, sixteen bytes: what lived only in memory did not outlive it."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return uuid.UUID(file.read().strip()).bytes
+
+
+@dataclass(frozen=True)
+class CursorsFile:
+    """A mapped `cursors` file and what it is worth.
+
+    Attributes
+    ----------
+    cells : Cursors
+        The mapping; a private stand-in where the file could not be used by a reader.
+    usable : bool
+        It is of this log, this boot and this place, and was READY.
+    inode : int
+        Its own.
+    """
+
+    cells: Cursors
+    usable: bool
+    inode: int
+
+
+def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
+    matches = cells.matches(identity.uuid, boot_id(), inode, identity.segment_size)
+    return bool(matches and cells["state"] == kernel.STATE_READY)
+
+
+def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
+    """Map the file for writing, created or brought to its size where need be; it never shrinks."""
+    fd = os.open(NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666, dir_fd=dir_fd)
+    try:
+        if os.fstat(fd).st_size < kernel.SIZE:
+            os.posix_fallocate(fd, 0, kernel.SIZE)
+        inode = os.fstat(fd).st_ino
+        cells = Cursors(fd, True)
+    finally:
+        os.close(fd)
+    return CursorsFile(cells=cells, usable=_check(cells, identity, inode), inode=inode)
+
+
+def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
+    """Map the file for a reader, who may write its own cell where it has the permission. An unusable file gives a stand-in."""
+    for flags, writable in ((os.O_RDWR, True), (os.O_RDONLY, False)):
+        try:
+            fd = os.open(NAME, flags | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+        except OSError:
+            continue
+        try:
+            inode = os.fstat(fd).st_ino
+            cells = Cursors(fd, writable)
+        except (ValueError, OSError):
+            continue
+        finally:
+            os.close(fd)
+        if _check(cells, identity, inode):
+            return CursorsFile(cells=cells, usable=True, inode=inode)
+        break
+    return CursorsFile(cells=Cursors(-1, True), usable=False, inode=0)
+
+
+def open_slot_lock(dir_fd: int, *, writable: bool = True) -> LifeLock:
+    """A description of the file for slot locks alone. It is never mapped: a mapping would keep the lock in forked children."""
+    flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW
+    return LifeLock(lambda: os.open(NAME, flags, dir_fd=dir_fd), kind=None)

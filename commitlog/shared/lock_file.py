@@ -1,0 +1,104 @@
+"""The `lock` file: held from open to close by every writable handle, shared by mapped ones, exclusively by a pooled one."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+
+import psutil
+
+from commitlog.life_lock import Kind, LifeLock
+
+NAME = "lock"
+_SIZE = 1 << 16
+POLL_INTERVAL_S = 0.005
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What the last pooled handle wrote into the file about itself."""
+
+    pid: int = 0
+    name: str = ""
+    since_ns: int = 0
+    boot_id: str = ""
+    inode: int = 0
+    pool_names: tuple[str, ...] = field(default=())
+    lent_names: tuple[str, ...] = field(default=())
+
+    def describe(self) -> str:
+        """Who it is, for a message."""
+        if self.pid == 0:
+            return "another process"
+        if self.pid == os.getpid():
+            return "this very process"
+        return f"process {self.pid} ({self.name or process_name(self.pid)})"
+
+
+def process_name(pid: int) -> str:
+    """A process's name, as far as it can be known."""
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.Error:
+        return "unknown"
+
+
+class LockFile:
+    """An open `lock` file.
+
+    Parameters
+    ----------
+    dir_fd : int
+        The log's directory.
+    """
+
+    def __init__(self, dir_fd: int) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._lock = LifeLock(lambda: os.open(NAME, flags, 0o666, dir_fd=dir_fd), kind=None)
+
+    def acquire(self, kind: Kind, timeout_s: float = 0.0) -> bool:
+        """Take the lock or change its kind, polling for at most `timeout_s` seconds."""
+        deadline = time.monotonic() + timeout_s
+        while not self._lock.acquire(kind):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_INTERVAL_S)
+        return True
+
+    def release(self) -> None:
+        """Unlock and keep the file open."""
+        self._lock.release()
+
+    def read(self) -> Holder:
+        """What the file says; an empty `Holder` where it says nothing that can be understood."""
+        try:
+            content = json.loads(os.pread(self._lock.descriptor, _SIZE, 0).decode())
+            return Holder(
+                pid=int(content["pid"]),
+                name=str(content["name"]),
+                since_ns=int(content["since_ns"]),
+                boot_id=str(content["boot_id"]),
+                inode=int(content["inode"]),
+                pool_names=tuple(str(name) for name in content["pool_names"]),
+                lent_names=tuple(str(name) for name in content["lent_names"]),
+            )
+        except (ValueError, KeyError, TypeError):
+            return Holder()
+
+    def write(self, holder: Holder) -> None:
+        """Write who holds the log, in one call, so that a kill leaves the old text or the new. Only under the exclusive lock."""
+        text = json.dumps(holder.__dict__)
+        size = os.fstat(self._lock.descriptor).st_size
+        os.pwrite(self._lock.descriptor, text.encode().ljust(size), 0)
+
+    def close(self) -> None:
+        """Let go."""
+        self._lock.close()
+
+
+def new_holder(boot_id: bytes, inode: int) -> Holder:
+    """This process, as it will be written."""
+    pid = os.getpid()
+    return Holder(pid=pid, name=process_name(pid), since_ns=time.time_ns(), boot_id=boot_id.hex(), inode=inode)

@@ -1,0 +1,88 @@
+"""Many records as NumPy columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Columns of equal length, one row a record, in log order.
+
+    Attributes
+    ----------
+    positions, timestamps_ns : numpy.ndarray of int64, shape (n,)
+    types : numpy.ndarray of uint32, shape (n,)
+    keyed : numpy.ndarray of bool, shape (n,)
+        False where a record has no key; an empty key is one.
+    data : numpy.ndarray of uint8
+        All values, one after the other.
+    offsets : numpy.ndarray of int64, shape (n + 1,)
+        Value i is ``data[offsets[i]:offsets[i + 1]]``.
+    keys, key_offsets : numpy.ndarray
+        The same for keys.
+    """
+
+    positions: npt.NDArray[np.int64]
+    timestamps_ns: npt.NDArray[np.int64]
+    types: npt.NDArray[np.uint32]
+    keyed: npt.NDArray[np.bool_]
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+    keys: npt.NDArray[np.uint8]
+    key_offsets: npt.NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def value(self, index: int) -> bytes:
+        """One value, copied."""
+        return self._slice(self.data, self.offsets, index)
+
+    def key(self, index: int) -> bytes | None:
+        """One key, copied; None where the record has none."""
+        return self._slice(self.keys, self.key_offsets, index) if self.keyed[index] else None
+
+    def _slice(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], index: int) -> bytes:
+        row = range(len(self))[index]
+        return data[offsets[row] : offsets[row + 1]].tobytes()
+
+    def values(self) -> list[bytes]:
+        """All values as a list of bytes."""
+        blob = self.data.tobytes()
+        edges = self.offsets.tolist()
+        return [blob[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+
+    def to_arrow(self) -> pyarrow.RecordBatch:
+        """The batch as Arrow columns position, timestamp_ns, type, key, value, sharing the values' memory.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
+        """
+        try:
+            import pyarrow as pa
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("Batch.to_arrow needs pyarrow: pip install 'commitlog-engine[arrow]'") from error
+
+        def binary(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], valid: Any) -> Any:
+            buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+            return pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
+
+        key_mask = pa.py_buffer(np.packbits(self.keyed, bitorder="little"))
+        columns = {
+            "position": pa.array(self.positions),
+            "timestamp_ns": pa.array(self.timestamps_ns),
+            "type": pa.array(self.types),
+            "key": binary(self.key_offsets, self.keys, key_mask),
+            "value": binary(self.offsets, self.data, None),
+        }
+        return pa.record_batch(columns)

@@ -1,0 +1,130 @@
+"""Builds the kernel: the plain C files once, into a static library, and one extension module for each `.pyx` beside them.
+
+Everything that can be said declaratively stands in `pyproject.toml`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, setup
+from setuptools.command.build_clib import build_clib
+from setuptools.command.build_ext import build_ext
+
+MACHINES = ("x86_64", "aarch64")
+KERNEL = Path("commitlog/_kernel")
+GENERATED = Path("build/cython")  # the kernel's `memory.c` and the C of `memory.pyx` would meet in one folder
+PROFILE_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread"]
+WARNING_FLAGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
+# `-iquote` and not `-I`, so that the kernel's memory.h is never taken for the C library's <memory.h>.
+KERNEL_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wshadow", "-Wstrict-prototypes", "-iquote", str(KERNEL)]
+# What Cython generates is not ours to tidy: unused helpers and sign comparisons are its own.
+MODULE_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wno-unused-function", "-Wno-sign-compare", "-iquote", str(KERNEL)]
+DIRECTIVES = {
+    "language_level": "3str",
+    "binding": False,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "embedsignature": True,
+}
+
+
+def refuse_other_platforms() -> None:
+    """Stop with one clear line where commitlog cannot run."""
+    machine = platform.machine()
+    if sys.platform != "linux" or machine not in MACHINES:
+        raise SystemExit(f"commitlog runs on Linux only ({' and '.join(MACHINES)}): it cannot be built on {sys.platform} {machine}.")
+
+
+def kernel_files(*suffixes: str) -> list[str]:
+    return sorted(str(path) for suffix in suffixes for path in KERNEL.glob(f"*{suffix}"))
+
+
+def is_stale(product: str | Path, sources: list[str]) -> bool:
+    """Whether `product` is missing or older than one of `sources`."""
+    product = Path(product)
+    return not product.exists() or product.stat().st_mtime_ns < max(Path(source).stat().st_mtime_ns for source in sources)
+
+
+class BuildKernelLibrary(build_clib):
+    """Compiles what has changed, several files at a time, and archives it anew."""
+
+    def build_libraries(self, libraries: list[tuple[str, dict[str, Any]]]) -> None:
+        for name, build_info in libraries:
+            archive = Path(self.build_clib, self.compiler.library_filename(name))
+            objects = self._compile_stale(build_info)
+            if self.force or not archive.exists() or is_stale(archive, objects):
+                archive.unlink(missing_ok=True)  # `ar` would keep the members whose sources are gone
+                self.compiler.create_static_lib(objects, name, output_dir=self.build_clib, debug=self.debug)
+
+    def _compile_stale(self, build_info: dict[str, Any]) -> list[str]:
+        sources = build_info["sources"]
+        objects = self.compiler.object_filenames(sources, output_dir=self.build_temp)
+        work = [
+            source
+            for source, product in zip(sources, objects, strict=True)
+            if self.force or is_stale(product, [source, *build_info["depends"]])
+        ]
+        with ThreadPoolExecutor(os.cpu_count()) as executor:
+            list(executor.map(lambda source: self._compile(source, build_info["cflags"]), work))
+        return objects
+
+    def _compile(self, source: str, flags: list[str]) -> None:
+        self.compiler.compile([source], output_dir=self.build_temp, debug=self.debug, extra_postargs=flags)
+
+
+class BuildKernelModules(build_ext):
+    """Builds the static library first (setuptools does not, for `--inplace`) and the modules several at a time."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def run(self) -> None:
+        if self.distribution.libraries:
+            library = self.get_finalized_command("build_clib")
+            library.force = library.force or self.force
+            self.run_command("build_clib")
+        super().run()
+
+
+def kernel_libraries() -> list[tuple[str, dict[str, Any]]]:
+    sources = kernel_files(".c")
+    if not sources:
+        return []
+    return [("clkernel", {"sources": sources, "depends": [*kernel_files(".h"), "setup.py"], "cflags": KERNEL_FLAGS})]
+
+
+def kernel_modules() -> list[Extension]:
+    sources = kernel_files(".pyx")
+    if not sources:
+        return []
+    # Imported here: `setup.py --version` and a source distribution without modules need no Cython.
+    from Cython.Build import cythonize
+
+    modules = [
+        Extension(".".join([*KERNEL.parts, Path(source).stem]), [source], extra_compile_args=MODULE_FLAGS, extra_link_args=["-pthread"])
+        for source in sources
+    ]
+    modules = cythonize(modules, build_dir=str(GENERATED), compiler_directives=DIRECTIVES, nthreads=0, quiet=True)
+    for module in modules:
+        # The archive is linked into every module, so each depends on every C file. Said only now, since Cython copies what it is told of
+        # beforehand into GENERATED, where the kernel's C files would be mistaken for its own.
+        module.depends = [*kernel_files(".c", ".h", ".pxd"), "setup.py"]
+    return modules
+
+
+if __name__ == "__main__":
+    refuse_other_platforms()
+    os.chdir(Path(__file__).resolve().parent)
+    setup(
+        libraries=kernel_libraries(),
+        ext_modules=kernel_modules(),
+        cmdclass={"build_clib": BuildKernelLibrary, "build_ext": BuildKernelModules},
+    )

@@ -1,0 +1,107 @@
+"""Pre-faulting and locking of a pool's buffers, under a limit that the kernel really enforces."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog.pool import TransientStorePool
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Root may lock beyond its limit, so the script gives up that one capability; without it, taking it away changes nothing.
+LIMITED = """
+import ctypes, errno, json, logging, resource, struct
+libc = ctypes.CDLL(None, use_errno=True)
+header = struct.pack("<Ii", 0x20080522, 0)
+capabilities = ctypes.create_string_buffer(24)
+assert libc.capget(header, capabilities) == 0
+words = list(struct.unpack("<6I", capabilities.raw))
+words[0] &= ~(1 << 14)  # CAP_IPC_LOCK, effective
+assert libc.capset(header, struct.pack("<6I", *words)) == 0
+resource.setrlimit(resource.RLIMIT_MEMLOCK, ({limit}, {limit}))
+
+from commitlog.errors import MemoryLockError
+from commitlog.pool import TransientStorePool
+messages = []
+class Keep(logging.Handler):
+    def emit(self, record):
+        messages.append((record.name, record.levelname, record.getMessage()))
+logging.getLogger("commitlog.pool").addHandler(Keep())
+result = dict(messages=messages, error=None)
+try:
+    with TransientStorePool(buffers={buffers}, buffer_size=65536, backing={backing!r}, lock_memory={policy!r}) as pool:
+        result.update(locked=pool.locked, stats=pool.stats().locked, buffers=[buffer.locked for buffer in pool._all])
+except MemoryLockError as error:
+    result.update(error=str(error), errno=error.errno)
+print(json.dumps(result))
+"""
+
+
+def under_limit(limit: int, policy: str, backing: str = "anonymous", buffers: int = 5) -> dict[str, Any]:
+    script = LIMITED.format(limit=limit, policy=policy, backing=backing, buffers=buffers)
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("backing", ["anonymous", "shm"])
+@pytest.mark.parametrize("limit", [0, 2 * 65536])
+def test_require_fails_with_the_limit_that_caused_it(limit: int, backing: str) -> None:
+    result = under_limit(limit, "require", backing)
+    assert f"RLIMIT_MEMLOCK is {limit} bytes" in result["error"]
+    assert f"only {limit // 65536} of 5 pool buffers" in result["error"]
+    assert "they need 327680 bytes" in result["error"]
+    assert result["errno"] in (1, 11, 12)
+
+
+def test_try_warns_with_the_limit_and_counts_what_is_locked() -> None:
+    result = under_limit(2 * 65536, "try")
+    ((name, level, message),) = result["messages"]
+    assert (name, level) == ("commitlog.pool", "WARNING")
+    assert "RLIMIT_MEMLOCK is 131072 bytes" in message
+    assert "only 2 of 5 pool buffers" in message
+    assert (result["locked"], result["stats"], result["buffers"]) == (2, 2, [True, True, False, False, False])
+
+
+def test_off_locks_nothing_and_says_nothing() -> None:
+    result = under_limit(0, "off")
+    assert (result["messages"], result["error"], result["locked"]) == ([], None, 0)
+
+
+@pytest.mark.parametrize("policy", ["try", "require"])
+def test_within_the_limit_every_buffer_is_locked_in_silence(policy: str) -> None:
+    allowed = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    buffers = 5 if allowed == resource.RLIM_INFINITY else min(5, allowed // 65536)
+    result = under_limit(65536 * buffers, policy, buffers=buffers)
+    assert (result["messages"], result["error"], result["locked"]) == ([], None, buffers)
+
+
+def test_closing_gives_the_locked_memory_back() -> None:
+    def locked() -> int:
+        return int(Path("/proc/self/status").read_text().split("VmLck:")[1].split()[0])
+
+    before = locked()
+    with TransientStorePool(buffers=1, buffer_size=65536) as pool:
+        assert locked() == before + 64 * pool.locked == before + 64
+    assert locked() == before
+
+
+@pytest.mark.parametrize("backing", ["anonymous", "shm"])
+def test_the_first_stores_into_a_buffer_cause_no_page_faults(backing: Any) -> None:
+    with TransientStorePool(buffers=1, buffer_size="16MiB", backing=backing, lock_memory="off") as pool:
+        buffer = pool.borrow("a test")
+        assert buffer is not None
+        with memoryview(buffer.memory) as view:
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+            for at in range(0, buffer.size, 4096):
+                view[at] = 1
+            assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before <= 8
+        pool.return_buffer(buffer)

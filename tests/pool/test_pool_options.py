@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from commitlog.errors import InvalidOptionError
+from commitlog.pool import TransientStorePool
+from commitlog.pool.pool_options import PoolOptions, check_pool_options
+
+DEFAULTS: dict[str, Any] = {
+    "buffers": 5,
+    "buffer_size": "64MiB",
+    "backing": "anonymous",
+    "lock_memory": "try",
+    "on_exhausted": "wait",
+    "max_buffers": None,
+    "wait_timeout": 5.0,
+    "low_water": 0.4,
+}
+
+
+def checked(**options: Any) -> PoolOptions:
+    return check_pool_options(**(DEFAULTS | options))
+
+
+def test_sizes_and_durations_come_out_in_bytes_and_seconds() -> None:
+    options = checked(buffer_size="128KiB", wait_timeout="500ms")
+    assert (options.buffer_size, options.wait_timeout) == (131072, 0.5)
+
+
+@pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 4096, "1GiB"])
+def test_buffer_sizes_at_the_bounds_are_taken(size: Any) -> None:
+    assert checked(buffer_size=size).buffer_size % 4096 == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *[("buffer_size", size) for size in (0, -1, 65535, 65536 + 2048, (1 << 30) + 4096, "2GiB", "much", None, 1.5, True)],
+        *[("buffers", count) for count in (0, -1, 65537, 1.0, "5", None, True)],
+        *[("backing", kind) for kind in ("file", "", None, ["shm"])],
+        *[("lock_memory", choice) for choice in ("yes", True, None)],
+        *[("on_exhausted", choice) for choice in ("fail", None)],
+        *[("wait_timeout", time) for time in (-1, "soon", float("nan"), None, True)],
+        *[("low_water", share) for share in (-0.1, 1, 1.5, float("nan"), "0.4", None, True)],
+    ],
+)
+def test_a_wrong_option_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=name):
+        checked(**{name: value})
+    with pytest.raises(InvalidOptionError, match=name):
+        TransientStorePool(**{"lock_memory": "off", name: value})
+
+
+def test_the_bound_of_growing_is_given_or_twice_the_buffers() -> None:
+    assert checked(on_exhausted="grow").max_buffers == 10
+    assert checked(on_exhausted="grow", max_buffers=5).max_buffers == 5
+    assert checked().max_buffers == 5
+    for most in (0, True, "6"):
+        with pytest.raises(InvalidOptionError, match="max_buffers"):
+            checked(on_exhausted="grow", max_buffers=most)

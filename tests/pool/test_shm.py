@@ -1,0 +1,340 @@
+"""Shared-memory buffers, and their recovery after a real kill of the process that had them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import posix_ipc
+import pytest
+
+from commitlog.errors import PoolBufferError, PoolMemoryError
+from commitlog.pool import TransientStorePool
+from commitlog.pool.buffer import PoolBuffer
+from commitlog.pool.shm import ShmBuffer, ShmSurvey, discard, find_buffers
+from commitlog.pool.shm_header import HEADER_SIZE
+
+BUFFER_SIZE = 64 << 10
+ORDERS = b"orders-log-uuid!"
+OTHERS = b"others-log-uuid!"
+
+OWNER = """
+import json, os, sys
+from commitlog.pool import TransientStorePool
+pool = TransientStorePool(buffers=5, buffer_size=65536, backing="shm", lock_memory="off")
+later, first, others, unbound = (pool.borrow("killed") for _ in range(4))
+later.bind(b"orders-log-uuid!", 3 * 65536, 2**64 - 1)
+first.bind(b"orders-log-uuid!", 65536, 7)
+others.bind(b"others-log-uuid!", 0, 9)
+memoryview(later.memory)[:5] = b"later"
+memoryview(first.memory)[-5:] = b"first"
+memoryview(others.memory)[:6] = b"others"
+{extra}
+print(json.dumps({{"names": pool.shm_names, "pid": os.getpid()}}), flush=True)
+sys.stdin.read()
+"""
+
+
+def path_of(name: str) -> Path:
+    return Path("/dev/shm" + name)
+
+
+def lent(pool: TransientStorePool) -> ShmBuffer:
+    buffer = pool.borrow("a test")
+    assert isinstance(buffer, ShmBuffer)
+    return buffer
+
+
+@pytest.fixture
+def pool() -> Iterator[TransientStorePool]:
+    pool = TransientStorePool(buffers=2, buffer_size=BUFFER_SIZE, backing="shm")
+    yield pool
+    for buffer in pool._out():
+        pool.return_buffer(buffer)
+    pool.close()
+
+
+@pytest.fixture
+def dead_names(pool_owner: Callable[[str], Any]) -> Iterator[list[str]]:
+    """The names of a pool whose process was killed: two buffers of orders, one of others, one lent but not bound, one never lent."""
+    owner = pool_owner(OWNER.format(extra=""))
+    names = owner.said["names"]
+    live = find_buffers(names, ORDERS)
+    assert (live.live, live.live_in_use, live.recoverable) == (tuple(names), tuple(names[:2]), ())
+    owner.kill()
+    yield names
+    for name in names:
+        path_of(name).unlink(missing_ok=True)
+
+
+def nothing(**but: Any) -> dict[str, Any]:
+    return dict.fromkeys(ShmSurvey.__dataclass_fields__, ()) | but
+
+
+def as_dict(survey: ShmSurvey) -> dict[str, Any]:
+    return {name: getattr(survey, name) for name in ShmSurvey.__dataclass_fields__}
+
+
+def test_names_are_random_and_open_to_the_owner_alone(pool: TransientStorePool) -> None:
+    assert len(set(pool.shm_names)) == 2
+    for name in pool.shm_names:
+        status = path_of(name).stat()
+        assert (status.st_mode & 0o777, status.st_uid) == (0o600, os.geteuid())
+        assert status.st_size == HEADER_SIZE + BUFFER_SIZE
+        assert status.st_blocks * 512 >= status.st_size, "a block that is not there is a bus error later"
+
+
+def test_the_umask_does_not_lock_the_owner_out() -> None:
+    previous = os.umask(0o777)
+    try:
+        buffer = ShmBuffer.allocate(BUFFER_SIZE)
+    finally:
+        os.umask(previous)
+    assert buffer.name is not None
+    mode = path_of(buffer.name).stat().st_mode
+    buffer.destroy()
+    assert mode & 0o777 == 0o600
+    assert not path_of(buffer.name).exists()
+
+
+def test_close_unlinks_the_names() -> None:
+    pool = TransientStorePool(buffers=2, buffer_size=BUFFER_SIZE, backing="shm")
+    names = pool.shm_names
+    assert all(path_of(name).exists() for name in names)
+    pool.close()
+    assert not any(path_of(name).exists() for name in names)
+    assert as_dict(find_buffers(names, ORDERS)) == nothing(missing=names)
+
+
+def test_an_exit_without_close_unlinks_what_is_free_and_what_is_still_returned(pool_owner: Callable[[str], Any]) -> None:
+    """A log that drains at exit may return its buffers after the pool has been cleaned up."""
+    owner = pool_owner("""
+import atexit, json, sys
+atexit.register(lambda: pool.return_buffer(late))  # runs last
+from commitlog.pool import TransientStorePool
+pool = TransientStorePool(buffers=3, buffer_size=65536, backing="shm", lock_memory="off")
+late = pool.borrow("drained at exit")
+print(json.dumps(pool.shm_names), flush=True)
+sys.stdin.read()
+""")
+    assert find_buffers(owner.said, ORDERS).live == tuple(owner.said)
+    _, errors = owner.process.communicate()
+    assert (owner.process.returncode, "ResourceWarning" in errors) == (0, False), errors
+    assert find_buffers(owner.said, ORDERS).missing == tuple(owner.said)
+
+
+def test_content_of_a_killed_process_is_found_in_base_order(dead_names: list[str]) -> None:
+    survey = find_buffers([*dead_names, dead_names[0]], ORDERS)
+    assert [(found.name, found.base, found.segment_id, found.size) for found in survey.recoverable] == [
+        (dead_names[1], 65536, 7, BUFFER_SIZE),
+        (dead_names[0], 3 * 65536, 2**64 - 1, BUFFER_SIZE),
+    ]
+    assert [bytes(found.memory) for found in survey.recoverable] == [
+        bytes(BUFFER_SIZE - 5) + b"first",
+        b"later" + bytes(BUFFER_SIZE - 5),
+    ]
+    assert (survey.foreign, survey.free) == ((dead_names[2],), (dead_names[3], dead_names[4]))
+    assert (survey.missing, survey.live, survey.live_in_use, survey.unusable) == ((), (), (), ())
+    # Looking changes nothing: whoever is killed during recovery finds the same again.
+    assert [found.name for found in find_buffers(dead_names, ORDERS).recoverable] == [dead_names[1], dead_names[0]]
+    assert [bytes(found.memory)[:6] for found in find_buffers(dead_names, OTHERS).recoverable] == [b"others"]
+
+
+def test_discarded_buffers_are_gone_and_discarding_again_is_fine(dead_names: list[str]) -> None:
+    for name in dead_names:
+        discard(name)
+        discard(name)
+    assert as_dict(find_buffers(dead_names, ORDERS)) == nothing(missing=tuple(dead_names))
+
+
+def test_a_dead_pool_is_dead_even_while_a_child_that_it_forked_lives(pool_owner: Callable[[str], Any]) -> None:
+    """The child has inherited the mappings and, until it closed them, the descriptors: neither may pass for the pool's life."""
+    owner = pool_owner(
+        OWNER.format(
+            extra="""
+reader, writer = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(writer, b"!")
+    memoryview(later.memory)[0]
+    os.read(0, 1)
+    os._exit(0)
+os.read(reader, 1)
+"""
+        )
+    )
+    names = owner.said["names"]
+    try:
+        children = Path(f"/proc/{owner.said['pid']}/task/{owner.said['pid']}/children").read_text().split()
+        assert len(find_buffers(names, ORDERS).live) == 5
+        owner.kill()
+        assert [Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z" for child in children] == [True]
+        survey = find_buffers(names, ORDERS)
+        assert (survey.live, len(survey.recoverable)) == ((), 2)
+    finally:
+        for name in names:
+            path_of(name).unlink(missing_ok=True)
+
+
+def test_a_live_pool_is_listed_as_live_and_not_discarded(pool: TransientStorePool) -> None:
+    buffer = lent(pool)
+    buffer.bind(ORDERS, 0, 1)
+    assert buffer.name is not None
+    assert as_dict(find_buffers(pool.shm_names, ORDERS)) == nothing(live=pool.shm_names, live_in_use=(buffer.name,))
+    assert find_buffers(pool.shm_names, OTHERS).live_in_use == ()
+    with pytest.raises(PoolBufferError, match="belongs to a pool that lives"):
+        discard(buffer.name)
+    assert buffer.bound
+    assert path_of(buffer.name).exists()
+
+
+def test_a_binding_lasts_until_unbind_or_return(pool: TransientStorePool) -> None:
+    buffer = lent(pool)
+    assert not buffer.bound
+    for _ in range(2):
+        buffer.bind(ORDERS, 65536, 5)
+        assert buffer.bound
+        assert (buffer.header.binding().log_uuid, buffer.header.binding().base, buffer.header.binding().segment_id) == (ORDERS, 65536, 5)
+        with pytest.raises(PoolBufferError, match="bound to a segment already"):
+            buffer.bind(ORDERS, 131072, 6)
+        buffer.unbind()
+        assert not buffer.bound
+    buffer.bind(ORDERS, 65536, 5)
+    pool.return_buffer(buffer)
+    assert not buffer.bound
+    with pytest.raises(PoolBufferError, match="is not borrowed"):
+        buffer.bind(ORDERS, 65536, 5)
+
+
+@pytest.mark.parametrize(("log_uuid", "base", "segment_id"), [(b"short", 0, 0), (ORDERS, -1, 0), (ORDERS, 2**63, 0), (ORDERS, 0, 2**64)])
+def test_a_wrong_binding_is_refused(pool: TransientStorePool, log_uuid: bytes, base: int, segment_id: int) -> None:
+    buffer = lent(pool)
+    with pytest.raises(PoolBufferError, match="16 uuid bytes"):
+        buffer.bind(log_uuid, base, segment_id)
+    assert not buffer.bound
+
+
+def test_the_binding_is_complete_before_the_state_says_so(pool: TransientStorePool) -> None:
+    """Stops between the stores of bind, as a kill would, and looks at what recovery would see."""
+    seen = []
+
+    class Watched:
+        def __setitem__(self, at: int, value: int) -> None:
+            seen.append((value, buffer.header.binding().log_uuid, bytes(view[128:136])))
+            words[at] = value
+
+        def __getitem__(self, at: int) -> int:
+            return words[at]
+
+        def release(self) -> None:
+            words.release()
+
+    buffer = lent(pool)
+    words, view = buffer.header._words, buffer.header._view
+    view[128:136] = b"leftover"
+    buffer.header._words = Watched()  # type: ignore[assignment]
+    buffer.bind(ORDERS, 0, 1)
+    buffer.header._words = words
+    assert seen == [(1, ORDERS, bytes(8))]
+
+
+def test_binding_an_anonymous_buffer_does_nothing() -> None:
+    with TransientStorePool(buffers=1, buffer_size=BUFFER_SIZE) as pool:
+        buffer = pool.borrow("a test")
+        assert isinstance(buffer, PoolBuffer)
+        buffer.bind(ORDERS, 0, 1)
+        buffer.unbind()
+        assert (buffer.bound, buffer.name, pool.shm_names) == (False, None, ())
+        pool.return_buffer(buffer)
+
+
+def test_a_bound_buffer_of_a_forcibly_closed_pool_stays_recoverable_until_it_is_returned() -> None:
+    pool = TransientStorePool(buffers=2, buffer_size=BUFFER_SIZE, backing="shm")
+    buffer = lent(pool)
+    buffer.bind(ORDERS, 0, 1)
+    assert buffer.name is not None
+    pool.close(force=True)
+    assert pool.shm_names == (buffer.name,)
+    assert find_buffers([buffer.name], ORDERS).live_in_use == (buffer.name,)
+    pool.return_buffer(buffer)
+    assert find_buffers([buffer.name], ORDERS).missing == (buffer.name,)
+
+
+def overwrite(offset: int, data: bytes) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with path.open("r+b") as file:
+            file.seek(offset)
+            file.write(data)
+
+    return change
+
+
+def cut(size: int) -> Callable[[Path], None]:
+    return lambda path: os.truncate(path, size)
+
+
+@pytest.mark.parametrize(
+    ("harm", "fault"),
+    [
+        (overwrite(0, b"X"), "no buffer header"),
+        (overwrite(8, b"\2"), "version 2"),
+        (overwrite(12, struct.pack("<I", 8192)), "8192 bytes"),
+        (overwrite(16, bytes(16)), "another boot"),
+        (overwrite(32, struct.pack("<Q", 2**63)), "its header says 9223372036854775808 bytes"),
+        (overwrite(64, b"\2"), "neither free nor in use"),
+        (cut(0), "too small"),
+        (cut(HEADER_SIZE), "too small"),
+        (cut(HEADER_SIZE + BUFFER_SIZE - 1), f"its file has {BUFFER_SIZE - 1}"),
+    ],
+)
+def test_a_damaged_buffer_is_listed_with_its_fault_and_can_be_discarded(
+    dead_names: list[str], harm: Callable[[Path], None], fault: str
+) -> None:
+    harm(path_of(dead_names[0]))
+    survey = find_buffers(dead_names, ORDERS)
+    ((name, said),) = survey.unusable
+    assert name == dead_names[0]
+    assert fault in said
+    assert [found.name for found in survey.recoverable] == [dead_names[1]]
+    discard(name)
+    assert not path_of(name).exists()
+
+
+NOT_NAMES = ["", "/commitlog-", "/commitlog-" + "g" * 32, "/../etc/passwd", "commitlog-" + "0" * 32, "/commitlog-" + "0" * 32 + "\n"]
+
+
+@pytest.mark.parametrize("name", NOT_NAMES)
+def test_what_is_no_buffers_name_is_never_opened(name: str) -> None:
+    assert find_buffers([name], ORDERS).unusable == ((name, "it is not a buffer's name"),)
+    with pytest.raises(PoolBufferError, match="not the name"):
+        discard(name)
+
+
+def test_a_buffer_that_may_not_be_opened_is_an_error_and_not_a_loss(dead_names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root may open everything, so the refusal is played."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise posix_ipc.PermissionsError("no permission")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(posix_ipc, "SharedMemory", refuse)
+        with pytest.raises(PoolBufferError, match="as the user who wrote it"):
+            find_buffers(dead_names, ORDERS)
+
+
+def test_a_full_shared_memory_file_system_is_an_error_and_leaves_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+
+    def refuse(descriptor: int, offset: int, size: int) -> None:
+        names.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(PoolMemoryError, match=f"no room for a pool buffer of {BUFFER_SIZE} bytes"):
+        ShmBuffer.allocate(BUFFER_SIZE)
+    assert len(names) == 1
+    assert not Path(names[0]).exists()

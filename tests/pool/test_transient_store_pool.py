@@ -1,0 +1,304 @@
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from commitlog.errors import ForkedError, PoolBufferError, PoolClosedError, PoolMemoryError
+from commitlog.pool import TransientStorePool, allocation
+from commitlog.pool.buffer import BufferState, PoolBuffer
+
+BUFFER_SIZE = 64 << 10
+BACKINGS = ["anonymous", "shm"]
+
+
+@pytest.fixture(params=BACKINGS)
+def backing(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+def small_pool(**options: Any) -> TransientStorePool:
+    return TransientStorePool(**{"buffers": 2, "buffer_size": BUFFER_SIZE, **options})
+
+
+def borrow(pool: TransientStorePool, owner: str = "a test") -> PoolBuffer:
+    buffer = pool.borrow(owner)
+    assert buffer is not None
+    return buffer
+
+
+def fill(buffer: PoolBuffer, byte: bytes = b"\xff") -> None:
+    with memoryview(buffer.memory) as view:
+        view[:] = byte * buffer.size
+
+
+def contents(buffer: PoolBuffer) -> bytes:
+    return bytes(buffer.memory)
+
+
+def test_defaults_are_those_of_the_design() -> None:
+    with TransientStorePool(lock_memory="off") as pool:
+        assert (pool.buffers, pool.available, pool.borrowed) == (5, 5, 0)
+        assert (pool.buffer_size, pool.backing, pool.locked) == (64 << 20, "anonymous", 0)
+
+
+def test_a_borrowed_buffer_is_zero_writable_and_of_the_asked_size(backing: Any) -> None:
+    with small_pool(backing=backing, buffer_size="68KiB") as pool:
+        buffer = borrow(pool, "orders")
+        assert (buffer.size, buffer.memory.size, buffer.backing, buffer.owner) == (68 << 10, 68 << 10, backing, "orders")
+        assert buffer.state is BufferState.BORROWED
+        assert contents(buffer) == bytes(68 << 10)
+        fill(buffer)
+        assert (pool.available, pool.borrowed) == (1, 1)
+        pool.return_buffer(buffer)
+        assert (pool.available, pool.borrowed) == (2, 0)
+
+
+def test_a_returned_buffer_is_reused_first_and_zeroed(backing: Any) -> None:
+    with small_pool(buffers=3, backing=backing) as pool:
+        first, second = borrow(pool), borrow(pool)
+        assert [first.index, second.index] == [0, 1]
+        fill(first)
+        fill(second)
+        pool.return_buffer(second)
+        pool.return_buffer(first)
+        again = borrow(pool)
+        assert again is first
+        assert contents(again) == bytes(BUFFER_SIZE)
+        pool.return_buffer(again)
+
+
+def test_the_binding_is_cleared_before_the_bytes_are_zeroed() -> None:
+    """Otherwise a kill in between would have recovery take half-zeroed records for a torn tail."""
+
+    class Watched:
+        holds = 0
+
+        def zero(self, start: int, stop: int) -> None:
+            seen.append((buffer.bound, buffer.state, pool.available, start, stop))
+            memory.zero(start, stop)
+
+    seen: list[tuple[object, ...]] = []
+    with small_pool(backing="shm") as pool:
+        buffer = borrow(pool)
+        buffer.bind(b"u" * 16, 0, 1)
+        assert buffer.bound
+        memory = buffer.memory
+        buffer.memory = Watched()  # type: ignore[assignment]
+        pool.return_buffer(buffer)
+        buffer.memory = memory
+    assert seen == [(False, BufferState.RETURNING, 1, 0, BUFFER_SIZE)]
+
+
+def test_a_buffer_returned_twice_is_refused(backing: Any) -> None:
+    with small_pool(backing=backing) as pool:
+        buffer = borrow(pool)
+        pool.return_buffer(buffer)
+        with pytest.raises(PoolBufferError, match=r"buffer 0 is not borrowed \(free\)"):
+            pool.return_buffer(buffer)
+        assert (pool.available, pool.stats().returns) == (2, 1)
+
+
+def test_a_foreign_buffer_is_refused_by_this_pool_and_taken_by_its_own(backing: Any) -> None:
+    with small_pool(backing=backing) as pool, small_pool(backing=backing) as other:
+        mine, foreign = borrow(pool), borrow(other)
+        fill(foreign)
+        with pytest.raises(PoolBufferError, match="belongs to another pool"):
+            pool.return_buffer(foreign)
+        assert contents(foreign) == b"\xff" * BUFFER_SIZE
+        with pytest.raises(PoolBufferError, match="not bytes"):
+            pool.return_buffer(b"buffer")  # type: ignore[arg-type]
+        pool.return_buffer(mine)
+        other.return_buffer(foreign)
+
+
+def test_a_buffer_with_an_open_view_is_refused_and_keeps_its_bytes() -> None:
+    with small_pool() as pool:
+        buffer = borrow(pool)
+        fill(buffer)
+        with memoryview(buffer.memory), pytest.raises(PoolBufferError, match="1 views or users"):
+            pool.return_buffer(buffer)
+        assert contents(buffer) == b"\xff" * BUFFER_SIZE
+        pool.return_buffer(buffer)
+
+
+@pytest.mark.parametrize("buffers", [1, 2, 5])
+def test_pools_of_one_two_and_five_never_lend_a_buffer_to_two_threads_under_load(buffers: int, backing: Any) -> None:
+    threads, rounds = 6, 60
+    faults: list[str] = []
+    inside = [0] * buffers
+
+    def work(number: int) -> None:
+        mark = bytes([number + 1])
+        for _ in range(rounds):
+            buffer = borrow(pool, f"thread {number}")
+            inside[buffer.index] += 1
+            if contents(buffer).strip(b"\0") or inside[buffer.index] != 1:
+                faults.append(f"buffer {buffer.index} was not zero or not alone")
+            fill(buffer, mark)
+            if contents(buffer) != mark * BUFFER_SIZE:
+                faults.append(f"buffer {buffer.index} was written by another thread")
+            inside[buffer.index] -= 1
+            pool.return_buffer(buffer)
+
+    with small_pool(buffers=buffers, backing=backing, wait_timeout="60s", low_water=0) as pool:
+        workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        stats = pool.stats()
+    assert faults == []
+    assert (stats.available, stats.borrows, stats.returns) == (buffers, threads * rounds, threads * rounds)
+
+
+def test_try_borrow_never_waits_and_counts_no_exhaustion() -> None:
+    with small_pool(buffers=1, wait_timeout="60s") as pool:
+        buffer = pool.try_borrow("ahead of need")
+        assert buffer is not None
+        assert pool.try_borrow("ahead of need") is None
+        assert (pool.stats().exhausted, pool.stats().waits, pool.stats().borrows) == (0, 0, 1)
+        pool.return_buffer(buffer)
+
+
+def test_low_water_is_warned_of_once_until_the_pool_has_recovered(caplog: pytest.LogCaptureFixture) -> None:
+    with small_pool(buffers=5, lock_memory="off") as pool, caplog.at_level(logging.WARNING, "commitlog.pool"):
+        lent = [borrow(pool) for _ in range(3)]
+        assert caplog.messages == []
+        lent += [borrow(pool), borrow(pool)]
+        assert len(caplog.messages) == 1
+        assert "1 of 5 buffers are free" in caplog.messages[0]
+        pool.return_buffer(lent.pop())
+        lent.append(borrow(pool))
+        assert len(caplog.messages) == 1
+        pool.return_buffer(lent.pop())
+        pool.return_buffer(lent.pop())
+        lent += [borrow(pool), borrow(pool)]
+        assert len(caplog.messages) == pool.stats().low_water_warnings == 2
+        for buffer in lent:
+            pool.return_buffer(buffer)
+
+
+def test_stats_are_a_frozen_snapshot() -> None:
+    with small_pool() as pool:
+        before = pool.stats()
+        pool.return_buffer(borrow(pool))
+        assert (before.borrows, before.returns) == (0, 0)
+        assert (pool.stats().borrows, pool.stats().returns) == (1, 1)
+        with pytest.raises(AttributeError):
+            before.borrows = 5  # type: ignore[misc]
+
+
+def test_close_is_refused_by_name_while_buffers_are_out_and_is_idempotent(backing: Any) -> None:
+    pool = small_pool(backing=backing)
+    buffer = borrow(pool, "orders")
+    with pytest.raises(PoolBufferError, match=r"buffer 0 by 'orders' for \d"):
+        pool.close()
+    pool.return_buffer(buffer)
+    pool.close()
+    pool.close()
+    assert (pool.closed, pool.available, pool.shm_names) == (True, 0, ())
+    for call in (lambda: pool.borrow("x"), lambda: pool.try_borrow("x"), lambda: pool.return_buffer(buffer)):
+        with pytest.raises(PoolClosedError, match="create another"):
+            call()
+
+
+def test_a_forced_close_leaves_lent_buffers_to_their_borrowers_until_they_return_them(backing: Any) -> None:
+    pool = small_pool(backing=backing)
+    buffer = borrow(pool)
+    pool.close(force=True)
+    fill(buffer)
+    assert contents(buffer) == b"\xff" * BUFFER_SIZE
+    pool.return_buffer(buffer)
+    assert (buffer.state, buffer.memory.closed) == (BufferState.GONE, True)
+    with pytest.raises(PoolClosedError):
+        pool.return_buffer(buffer)
+
+
+def test_a_dropped_pool_warns_and_releases_its_memory_and_names(backing: Any) -> None:
+    pools = [small_pool(backing=backing)]
+    memory, names = pools[0]._all[0].memory, pools[0].shm_names
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        pools.clear()
+    assert memory.closed
+    assert not any(os.path.exists(f"/dev/shm{name}") for name in names)
+
+
+def test_a_forked_child_may_not_use_the_pool_and_harms_nothing(in_child: Callable[[Callable[[], Any]], Any], backing: Any) -> None:
+    with small_pool(backing=backing) as pool:
+        buffer = borrow(pool)
+        fill(buffer)
+
+        def misuse() -> int:
+            calls: list[Callable[[], Any]] = [
+                lambda: pool.borrow("child"),
+                lambda: pool.try_borrow("child"),
+                lambda: pool.return_buffer(buffer),
+                pool.stats,
+                lambda: pool.borrowed,
+            ]
+            refused = 0
+            for call in calls:
+                with pytest.raises(ForkedError, match="only the parent"):
+                    call()
+                refused += 1
+            pool.close(force=True)
+            return refused
+
+        assert in_child(misuse) == 5
+        assert contents(buffer) == b"\xff" * BUFFER_SIZE
+        pool.return_buffer(buffer)
+        assert pool.available == 2
+
+
+def test_a_child_forked_while_another_thread_has_the_lock_is_refused_and_not_deadlocked(
+    in_child: Callable[[Callable[[], Any]], Any],
+) -> None:
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with pool._lock:
+            held.set()
+            release.wait(30)
+
+    def misuse() -> bool:
+        with pytest.raises(ForkedError):
+            pool.borrow("child")
+        pool.close()
+        return True
+
+    with small_pool() as pool:
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert held.wait(30)
+        assert in_child(misuse)
+        release.set()
+        holder.join()
+
+
+def test_opening_and_closing_pools_leaks_no_descriptor(backing: Any) -> None:
+    before = sorted(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        small_pool(backing=backing).close()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_pool_that_fails_halfway_leaves_nothing_behind(backing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[PoolBuffer] = []
+
+    def populate_two(buffer: PoolBuffer) -> None:
+        made.append(buffer)
+        if len(made) == 2:
+            raise PoolMemoryError("no more")
+
+    monkeypatch.setattr(allocation, "_populate", populate_two)
+    before = sorted(os.listdir("/proc/self/fd"))
+    with pytest.raises(PoolMemoryError, match="no more"):
+        small_pool(buffers=3, backing=backing)
+    assert [buffer.memory.closed for buffer in made] == [True, True]
+    assert not any(os.path.exists(f"/dev/shm{buffer.name}") for buffer in made)
+    assert sorted(os.listdir("/proc/self/fd")) == before

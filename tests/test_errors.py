@@ -1,0 +1,186 @@
+"""The error classes: one root, a fitting builtin for each leaf, and nothing lost by pickling."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import inspect
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog import errors
+from commitlog.errors import CommitLogError
+
+BUILTINS: dict[str, type[Exception]] = {
+    "ClaimError": RuntimeError,
+    "CloseTimeoutError": TimeoutError,
+    "ClosedError": ValueError,
+    "CorruptRecordError": ValueError,
+    "CorruptSegmentError": ValueError,
+    "DiskFullError": OSError,
+    "ExportedBufferError": BufferError,
+    "ForkedError": RuntimeError,
+    "IOFailureError": OSError,
+    "InvalidOptionError": ValueError,
+    "LogExistsError": FileExistsError,
+    "LogFailedError": OSError,
+    "LogLockedError": BlockingIOError,
+    "LogNotFoundError": FileNotFoundError,
+    "MemoryLockError": OSError,
+    "NotALogError": ValueError,
+    "OpenTimeoutError": TimeoutError,
+    "PoolBufferError": ValueError,
+    "PoolClosedError": ValueError,
+    "PoolExhaustedError": TimeoutError,
+    "PoolMemoryError": MemoryError,
+    "PositionError": LookupError,
+    "ReadOnlyError": PermissionError,
+    "RecordTooLargeError": ValueError,
+    "RecordTypeError": TypeError,
+    "RolledBackError": RuntimeError,
+    "SegmentHeldError": TimeoutError,
+    "SlotsExhaustedError": OSError,
+    "SyncTimeoutError": TimeoutError,
+    "TailerInUseError": RuntimeError,
+    "UnsupportedFileSystemError": OSError,
+    "UnsupportedPlatformError": OSError,
+    "UnsupportedVersionError": ValueError,
+}
+EXTRAS: dict[str, dict[str, Any]] = {
+    "CorruptRecordError": {"resume_position": 8192},
+    "LogFailedError": {"errno": errno.ENODEV},
+    "LogLockedError": {"holder": "process 17 (writer)"},
+    "PoolMemoryError": {"wanted": 5 << 30, "available": 1 << 30},
+    "PositionError": {"first_position": 65536},
+    "RecordTooLargeError": {"size": 9000, "limit": 8192},
+    "SegmentHeldError": {"holders": [("tailer of process 17", 1_700_000_000.25)]},
+}
+ERRNOS = {
+    "CloseTimeoutError": errno.ETIMEDOUT,
+    "DiskFullError": errno.ENOSPC,
+    "IOFailureError": errno.EIO,
+    "LogExistsError": errno.EEXIST,
+    "LogFailedError": errno.EIO,
+    "LogLockedError": errno.EAGAIN,
+    "LogNotFoundError": errno.ENOENT,
+    "MemoryLockError": errno.ENOMEM,
+    "OpenTimeoutError": errno.ETIMEDOUT,
+    "PoolExhaustedError": errno.ETIMEDOUT,
+    "ReadOnlyError": errno.EACCES,
+    "SegmentHeldError": errno.EBUSY,
+    "SlotsExhaustedError": errno.EUSERS,
+    "SyncTimeoutError": errno.ETIMEDOUT,
+    "UnsupportedFileSystemError": errno.EOPNOTSUPP,
+    "UnsupportedPlatformError": errno.ENOSYS,
+}
+
+
+def leaf(name: str) -> Any:
+    return getattr(errors, name)
+
+
+def test_the_list_of_leaves_is_complete() -> None:
+    public = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, CommitLogError) and not name.startswith("_")
+    }
+    assert public == {*BUILTINS, "CommitLogError"} == set(errors.__all__)
+    system = {name for name in BUILTINS if issubclass(leaf(name), OSError)}
+    assert system == set(ERRNOS)
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_every_leaf_is_a_commitlog_error_and_its_builtin(name: str) -> None:
+    error = leaf(name)("it went wrong")
+    assert isinstance(error, CommitLogError)
+    assert isinstance(error, BUILTINS[name])
+    with pytest.raises(BUILTINS[name], match="it went wrong"):
+        raise error
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_every_leaf_says_when_it_is_raised(name: str) -> None:
+    documentation = leaf(name).__dict__["__doc__"]
+    assert documentation
+    assert len(documentation) > 60
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_str_shows_message_path_and_position(name: str) -> None:
+    assert str(leaf(name)("it went wrong")).startswith("it went wrong")
+    assert "(" not in str(leaf(name)("it went wrong")).replace("flush()", "")
+    assert "(path /logs/a)" in str(leaf(name)("it went wrong", path="/logs/a"))
+    assert "(position 0)" in str(leaf(name)("it went wrong", position=0))
+    error = leaf(name)("it went wrong", path=Path("/logs/a"), position=4096)
+    assert str(error).startswith("it went wrong (path /logs/a, position 4096)")
+    assert (error.message, error.path, error.position) == ("it went wrong", "/logs/a", 4096)
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_pickling_keeps_every_attribute(name: str, protocol: int) -> None:
+    error = leaf(name)("it went wrong", path="/logs/a", position=4096, **EXTRAS.get(name, {}))
+    error.add_note("while the disk was full")
+    again = pickle.loads(pickle.dumps(error, protocol))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
+    assert again.args == error.args
+    assert again.__dict__ == error.__dict__
+    assert again.__notes__ == ["while the disk was full"]
+    for attribute, value in EXTRAS.get(name, {}).items():
+        assert getattr(again, attribute) == value
+    if isinstance(error, OSError):
+        assert (again.errno, again.strerror, again.filename) == (error.errno, error.strerror, error.filename)
+
+
+@pytest.mark.parametrize("name", sorted(BUILTINS))
+def test_copying_keeps_every_attribute(name: str) -> None:
+    error = leaf(name)("it went wrong", path="/logs/a", position=4096, **EXTRAS.get(name, {}))
+    for again in (copy.copy(error), copy.deepcopy(error)):
+        assert str(again) == str(error)
+        assert again.__dict__ == error.__dict__
+
+
+@pytest.mark.parametrize("name", sorted(ERRNOS))
+def test_an_os_error_has_errno_strerror_and_filename(name: str) -> None:
+    error = leaf(name)("it went wrong", path=Path("/logs/a"))
+    assert isinstance(error, OSError)
+    assert (error.errno, error.strerror, error.filename) == (ERRNOS[name], "it went wrong", "/logs/a")
+    cause = leaf(name)("it went wrong", errno=errno.EROFS)
+    assert isinstance(cause, OSError)
+    assert (cause.errno, cause.filename) == (errno.EROFS, None)
+
+
+@pytest.mark.parametrize("name", sorted(EXTRAS))
+def test_the_extra_attributes_may_be_unknown(name: str) -> None:
+    error = leaf(name)("it went wrong")
+    for attribute in EXTRAS[name]:
+        assert hasattr(error, attribute)
+
+
+def test_holders_are_kept_as_a_list() -> None:
+    held = errors.SegmentHeldError("still held", holders=iter([("a view", 1.0), ("a tailer", 2.0)]))
+    assert held.holders == [("a view", 1.0), ("a tailer", 2.0)]
+
+
+def test_a_sync_timeout_says_that_the_record_stays_and_where() -> None:
+    text = str(errors.SyncTimeoutError("not durable within 5 s", path="/logs/a", position=4096))
+    assert "stays in the log at position 4096" in text
+    assert "may yet become durable" in text
+    assert "flush()" in text
+
+
+def test_a_subclass_with_a_constructor_of_its_own_can_be_pickled() -> None:
+    again = pickle.loads(pickle.dumps(OwnError(7)))
+    assert isinstance(again, OwnError)
+    assert (again.number, str(again)) == (7, "number 7 (position 7)")
+
+
+class OwnError(errors.PositionError):
+    def __init__(self, number: int) -> None:
+        super().__init__(f"number {number}", position=number)
+        self.number = number

@@ -1,0 +1,300 @@
+"""The options: what each takes, what is refused and by which name, and what contradicts what."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pickle
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, get_type_hints
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from commitlog.errors import InvalidOptionError
+from commitlog.options import BufferSource, OptionOverrides, Options, parse_duration, parse_size
+
+MIB = 1 << 20
+DURATIONS = {field.name for field in dataclasses.fields(Options) if field.name.endswith(("_timeout", "_interval"))}
+NO_SIZES = (True, False, np.True_, -1, 1.0, 1.5, 1 << 63, math.inf, None, b"64", [64], Decimal(64))
+NO_SIZE_TEXTS = (
+    "-1",
+    "1.",
+    "1e3",
+    "0x10",
+    "1_000",
+    "",
+    "MiB",
+    "64 M",
+    "64Ki",
+    "64 bytes",
+    "1.0001KiB",
+    "8388608TiB",
+    "\uff11KiB",
+    "9" * 5000,
+)
+NO_DURATIONS = (True, math.nan, math.inf, -math.inf, -1, -0.001, 10**400, 366 * 86400 + 1, None, b"5", [5])
+NO_DURATION_TEXTS = ("-1s", "1.s", "nan", "inf", "1e400", "", "ms", "5 seconds", "367h1", "9000h", "\u0663s", "9" * 5000)
+
+
+@dataclass
+class Pool:
+    buffer_size: Any
+
+
+def kept(name: str, value: Any) -> Any:
+    """What the option is kept as when it is given `value`, which may be of any type."""
+    return getattr(Options.of(None, **{name: value}), name)
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        (0, 0),
+        (65536, 65536),
+        (np.int64(4096), 4096),
+        ("0", 0),
+        ("4096", 4096),
+        ("17B", 17),
+        ("64KiB", 65536),
+        ("64MiB", 64 * MIB),
+        ("1GiB", 1 << 30),
+        ("1TiB", 1 << 40),
+        ("1kB", 1000),
+        ("1MB", 1_000_000),
+        ("2GB", 2 * 10**9),
+        ("1TB", 10**12),
+        ("1.5KiB", 1536),
+        (" 64 mib ", 64 * MIB),
+        ((1 << 63) - 1, (1 << 63) - 1),
+    ],
+)
+def test_a_size_is_read(value: Any, size: int) -> None:
+    assert parse_size(value, "segment_size") == size
+    assert type(parse_size(value, "segment_size")) is int
+
+
+@pytest.mark.parametrize("value", [*NO_SIZES, *NO_SIZE_TEXTS])
+def test_what_is_no_size_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="^buffer_size must be a size"):
+        parse_size(value, "buffer_size")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (0, 0.0),
+        (2, 2.0),
+        (0.25, 0.25),
+        (np.float32(0.5), 0.5),
+        (Fraction(1, 4), 0.25),
+        ("5", 5.0),
+        ("0.5", 0.5),
+        ("100ns", 1e-7),
+        ("10us", 1e-5),
+        ("10\u00b5s", 1e-5),
+        ("10\u03bcs", 1e-5),
+        ("500ms", 0.5),
+        ("2s", 2.0),
+        ("1min", 60.0),
+        ("1.5 min", 90.0),
+        (" 2 H ", 7200.0),
+        (366 * 86400, 366 * 86400.0),
+    ],
+)
+def test_a_duration_is_read(value: Any, seconds: float) -> None:
+    assert parse_duration(value, "sync_timeout") == seconds
+    assert type(parse_duration(value, "sync_timeout")) is float
+
+
+@pytest.mark.parametrize("value", [*NO_DURATIONS, *NO_DURATION_TEXTS])
+def test_what_is_no_duration_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="^flush_interval must be a duration"):
+        parse_duration(value, "flush_interval")
+
+
+@given(st.integers(0, (1 << 63) - 1))
+def test_a_size_survives_being_written_as_text(size: int) -> None:
+    assert parse_size(str(size), "s") == parse_size(f"{size} B", "s") == size
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_a_size_or_refused(text: str) -> None:
+    for parse in (parse_size, parse_duration):
+        try:
+            assert parse(text, "some_option") >= 0
+        except InvalidOptionError as error:
+            assert str(error).startswith("some_option ")  # noqa: PT017 - what else it raises is what the test is about
+
+
+def test_the_defaults_are_as_documented() -> None:
+    assert dataclasses.asdict(Options()) == {
+        "segment_size": None,
+        "pool": None,
+        "flush": "async",
+        "sync_timeout": 5.0,
+        "flush_interval": 0.5,
+        "flush_least_pages": 4,
+        "flush_thorough_interval": 10.0,
+        "commit_interval": 0.2,
+        "commit_least_pages": 4,
+        "commit_thorough_interval": 0.2,
+        "checkpoint_interval": 1.0,
+        "claim_timeout": 2.0,
+        "timestamps": "coarse",
+        "allocate_ahead": 1,
+        "prefault": True,
+        "prefault_distance": 64 * MIB,
+        "open_timeout": 10.0,
+        "close_timeout": 60.0,
+    }
+
+
+def test_every_option_is_documented_and_can_be_overridden() -> None:
+    names = [field.name for field in dataclasses.fields(Options)]
+    assert list(get_type_hints(OptionOverrides)) == names
+    documentation = Options.__doc__ or ""
+    for name in names:
+        assert f"\n    {name} : " in documentation
+
+
+def test_values_are_kept_in_one_form() -> None:
+    options = Options(segment_size="1MiB", sync_timeout="250ms", prefault_distance="8MiB", flush_least_pages=np.int32(7), close_timeout=3)
+    assert (options.segment_size, options.sync_timeout, options.prefault_distance) == (MIB, 0.25, 8 * MIB)
+    assert (options.flush_least_pages, options.close_timeout) == (7, 3.0)
+    assert type(options.flush_least_pages) is int
+    assert type(options.close_timeout) is float
+    assert options == Options(segment_size=MIB, sync_timeout=0.25, prefault_distance=8 * MIB, flush_least_pages=7, close_timeout=3.0)
+    assert hash(options) == hash(options.replace())
+
+
+def test_options_are_frozen_and_keyword_only() -> None:
+    options = Options()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        options.flush = "sync"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Options("1MiB")  # type: ignore[call-arg]
+    assert options == Options()
+
+
+def test_options_can_be_pickled() -> None:
+    options = Options(segment_size="1MiB", flush="sync")
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+@pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 4096, 1 << 30])
+def test_segment_sizes_within_the_bounds_are_taken(size: int) -> None:
+    assert Options(segment_size=size).segment_size == size
+
+
+@pytest.mark.parametrize("size", [0, 4096, (64 << 10) - 4096, (64 << 10) + 1, (64 << 10) + 2048, (1 << 30) + 4096, "2GiB", "64KB"])
+def test_segment_sizes_out_of_bounds_are_refused(size: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=r"^segment_size must be from 65536 to 1073741824 bytes, a multiple of 4096, not"):
+        Options(segment_size=size)
+
+
+@pytest.mark.parametrize("name", sorted(DURATIONS))
+def test_every_duration_refuses_nonsense_by_name(name: str) -> None:
+    for value in (-1, math.nan, "soon", True, None):
+        with pytest.raises(InvalidOptionError, match=f"^{name} must be"):
+            kept(name, value)
+    assert kept(name, "1500ms") == 1.5
+
+
+@pytest.mark.parametrize("name", sorted(DURATIONS - {"open_timeout"}))
+def test_durations_that_would_spin_are_refused(name: str) -> None:
+    assert kept(name, "1ms") == 0.001
+    for value in (0, "999us"):
+        with pytest.raises(InvalidOptionError, match=f"^{name} must be at least 0.001 seconds"):
+            kept(name, value)
+
+
+def test_opening_may_be_told_not_to_wait() -> None:
+    assert Options(open_timeout=0).open_timeout == 0.0
+
+
+@pytest.mark.parametrize(("name", "most"), [("flush_least_pages", 262144), ("commit_least_pages", 262144), ("allocate_ahead", 8)])
+def test_counts_are_bounded_whole_numbers(name: str, most: int) -> None:
+    for value in (0, most):
+        assert kept(name, value) == value
+    for refused in (-1, most + 1, 1.0, "4", True, None):
+        with pytest.raises(InvalidOptionError, match=f"^{name} must be a whole number from 0 to {most}, not"):
+            kept(name, refused)
+
+
+@pytest.mark.parametrize(("name", "choices"), [("flush", ("sync", "async", "none")), ("timestamps", ("coarse", "precise"))])
+def test_choices_are_closed(name: str, choices: tuple[str, ...]) -> None:
+    for choice in choices:
+        assert kept(name, choice) == choice
+    for refused in ("", "SYNC", None, True, 3, b"sync", [choices[0]]):
+        with pytest.raises(InvalidOptionError, match=f"^{name} must be one of 'sync', |^{name} must be one of 'coarse', "):
+            kept(name, refused)
+
+
+def test_a_mistyped_choice_is_answered_with_the_nearest() -> None:
+    with pytest.raises(InvalidOptionError, match=r"not 'asynch' \(did you mean 'async'\?\)"):
+        kept("flush", "asynch")
+
+
+def test_switches_take_booleans_only() -> None:
+    assert Options(prefault=False).prefault is False
+    for refused in (0, 1, "yes", None):
+        with pytest.raises(InvalidOptionError, match="^prefault must be True or False"):
+            kept("prefault", refused)
+
+
+@pytest.mark.parametrize("distance", [0, 4095, "9GiB"])
+def test_prefault_distances_out_of_bounds_are_refused(distance: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="^prefault_distance must be from 4096 to"):
+        Options(prefault_distance=distance)
+
+
+def test_the_segment_size_of_a_new_log_is_its_own_or_the_pools_or_the_default() -> None:
+    assert Options().new_segment_size == 64 * MIB
+    assert Options(pool=Pool(MIB)).new_segment_size == MIB
+    assert Options(segment_size="2MiB").new_segment_size == 2 * MIB
+    assert Options(segment_size="1MiB", pool=Pool(MIB)).new_segment_size == MIB
+
+
+def test_a_segment_size_that_is_not_the_pools_is_refused_with_both_names() -> None:
+    with pytest.raises(InvalidOptionError, match=r"segment_size \(2097152\) and pool\.buffer_size \(1048576\) contradict"):
+        Options(segment_size="2MiB", pool=Pool(MIB))
+    with pytest.raises(InvalidOptionError, match="contradict"):
+        Options.of(Options(segment_size="2MiB"), pool=Pool(MIB))
+
+
+@pytest.mark.parametrize("pool", [5, "pool", Pool("1MiB"), Pool(None), object()])
+def test_what_is_no_pool_is_refused(pool: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="^pool must be a TransientStorePool or None"):
+        Options(pool=pool)
+
+
+def test_a_pool_whose_buffers_cannot_be_segments_is_refused() -> None:
+    pool: BufferSource = Pool(4096)
+    with pytest.raises(InvalidOptionError, match=r"^pool\.buffer_size must be from 65536"):
+        Options(pool=pool)
+
+
+def test_of_takes_options_none_and_overrides() -> None:
+    base = Options(flush="sync", sync_timeout=1)
+    assert Options.of(None) == Options()
+    assert Options.of(base) == base
+    assert Options.of(base, sync_timeout="2s") == Options(flush="sync", sync_timeout=2)
+    assert base.sync_timeout == 1.0
+
+
+@pytest.mark.parametrize("options", [{}, "sync", Options, 1])
+def test_of_refuses_what_is_no_options(options: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=r"^options must be a commitlog\.Options or None"):
+        Options.of(options)
+
+
+def test_unknown_options_are_refused_by_name_with_the_nearest() -> None:
+    with pytest.raises(InvalidOptionError, match=r"there is no option 'segmentsize' \(did you mean 'segment_size'\?\)"):
+        kept("segmentsize", 1)
+    with pytest.raises(InvalidOptionError, match=r"there is no option 'zzz'; there are: segment_size, pool, .*close_timeout"):
+        kept("zzz", 1)
