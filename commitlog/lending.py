@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import threading
 from typing import cast
 
+from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.segment.allocation_service import LentBuffer
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.shared.lock_file import Holder, LockFile
+
+_logger = logging.getLogger("commitlog")
 
 
 class PoolLender:
@@ -36,6 +40,7 @@ class PoolLender:
         self._log_uuid = log_uuid
         self._lock_file = lock_file
         self._lock = threading.Lock()
+        self._ended = False
         self._holder = dataclasses.replace(holder, pool_names=tuple(pool.shm_names))
         self._lock_file.write(self._holder)
         self._unsubscribe = pool.on_grow(self._grown)
@@ -66,16 +71,25 @@ class PoolLender:
         lent.bind(self._log_uuid, file.base, file.segment.id)
 
     def give_back(self, buffer: LentBuffer) -> None:
-        """Return a buffer; what it held is in the segment."""
+        """Return a buffer; what it held is in the segment. After `end` the file is another's to write."""
         lent = cast(PoolBuffer, buffer)
         lent.unbind()
         if lent.name is not None:
             with self._lock:
-                self._note(self._holder.pool_names, tuple(name for name in self._holder.lent_names if name != lent.name))
+                if not self._ended:
+                    self._forget(lent.name)
         self._pool.return_buffer(lent)
+
+    def _forget(self, name: str) -> None:
+        """A name too many in the file does no harm: whoever recovers finds the buffer free. The buffer has to go back all the same."""
+        try:
+            self._note(self._holder.pool_names, tuple(lent for lent in self._holder.lent_names if lent != name))
+        except (DiskFullError, IOFailureError) as error:
+            _logger.warning("a buffer was given back, and that could not be noted: %s", error)
 
     def end(self) -> None:
         """The log is closed, every buffer is back: nothing is left to recover."""
         self._unsubscribe()
         with self._lock:
+            self._ended = True
             self._note((), ())

@@ -9,17 +9,28 @@ from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
 from commitlog._kernel.core import GATE_CLOSED, GATE_FORKED
-from commitlog._kernel.cursors import STATE_READY
+from commitlog._kernel.cursors import MODE_MAPPED, STATE_READY
 from commitlog._kernel.reader import Record
 from commitlog._kernel.writer import Writer
-from commitlog.errors import ClosedError, CloseTimeoutError, ForkedError, LogFailedError, PositionError, ReadOnlyError, SyncTimeoutError
+from commitlog.errors import (
+    ClosedError,
+    CloseTimeoutError,
+    CommitLogError,
+    ForkedError,
+    InvalidOptionError,
+    LogFailedError,
+    PositionError,
+    ReadOnlyError,
+    SyncTimeoutError,
+)
 from commitlog.flush import checkpoint as checkpoints
+from commitlog.flush.checkpoint import Checkpoint
 from commitlog.flush.commit_service import CommitService
 from commitlog.flush.flush_service import FlushService, flush_service
 from commitlog.lending import PoolLender
 from commitlog.life_lock import LifeLock
-from commitlog.opening import Opened, check_mode, open_for_reading, open_for_writing
-from commitlog.options import OptionOverrides, Options
+from commitlog.opening import Opened, check_mode, open_for_reading, open_for_writing, path_of, telling_of_refusals
+from commitlog.options import Duration, OptionOverrides, Options, parse_duration
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.registry import registry
 from commitlog.segment.allocation_service import AllocationService
@@ -32,7 +43,7 @@ from commitlog.stats import LogStats
 from commitlog.tail.tailer import OnDamage, Start, Tailer, Visibility
 
 # Commits up to this many bytes go through the mapping, larger ones by pwrite: docs/decisions.md has the figures.
-COPY_LIMIT = 64 << 10
+COPY_LIMIT = 16 << 10
 # A pooled log's committer is woken each time this much was appended.
 WAKE_BYTES = 1 << 20
 _JOIN_S = 10.0
@@ -51,14 +62,16 @@ class CommitLog(Writer):
     @classmethod
     def open(cls, path: str | os.PathLike[str], mode: str, options: Options) -> CommitLog:
         """See `commitlog.open`."""
-        opened = open_for_reading(os.fspath(path)) if mode == "r" else open_for_writing(os.fspath(path), mode, options)
-        log = cls()
-        try:
-            log._wire(mode, opened, options)
-        except BaseException:
-            log._abandon(opened)
-            raise
-        return log
+        where = path_of(path)
+        with telling_of_refusals(where):
+            opened = open_for_reading(where) if mode == "r" else open_for_writing(where, mode, options)
+            log = cls()
+            try:
+                log._wire(mode, opened, options)
+            except BaseException:
+                log._abandon(opened)
+                raise
+            return log
 
     # --- wiring ----------------------------------------------------------------------------------------------------
 
@@ -68,6 +81,7 @@ class CommitLog(Writer):
         self.directory: LogDirectory = opened.directory
         self._doubtful = opened.doubtful
         self._timestamps = opened.identity.timestamps
+        self._uuid = opened.identity.uuid
         self._lock_file: LockFile | None = opened.lock_file
         self._slot_lock: LifeLock | None = None
         self._lender: PoolLender | None = None
@@ -118,7 +132,9 @@ class CommitLog(Writer):
     def _announce(self, opened: Opened) -> None:
         """The log is whole: take the clean mark away, durably, before anybody can claim, then let the others in."""
         assert opened.lock_file is not None
-        self.write_checkpoint(opened.end, False)
+        # In both of its turns: one lost sector must not bring an old clean mark back.
+        for _ in range(2):
+            self.write_checkpoint(opened.end, False)
         self.cursors["state"] = STATE_READY
         if not opened.pooled:
             opened.lock_file.acquire("shared")
@@ -151,6 +167,10 @@ class CommitLog(Writer):
             self._give_slot_back()
         if getattr(self, "_lender", None) is not None:
             cast(PoolLender, self._lender).end()
+        if getattr(self, "_checkpoint_fd", -1) >= 0:
+            os.close(self._checkpoint_fd)
+        if getattr(self, "queue", None) is not None:
+            self._unmap()
         opened.close()
 
     # --- what the compiled base asks -------------------------------------------------------------------------------
@@ -175,17 +195,28 @@ class CommitLog(Writer):
         """
         if self.pooled or self._pid == os.getpid():
             raise ForkedError("a pooled log belongs to the process that opened it: open the log again in this one", path=self.path)
-        self._pid = os.getpid()
         lock_file = LockFile(self.directory.fd)
-        if not lock_file.acquire("shared", self.options.open_timeout):
+        if not self._rejoin(lock_file):
             lock_file.close()
-            raise ForkedError("the log is locked by another process: open it again in this one", path=self.path)
+            raise ForkedError("the log was closed or is locked since the fork: open it again in this process", path=self.path)
+        self._pid = os.getpid()
         self._lock_file = lock_file
         self._take_slot()
         self._allocation = AllocationService(self, self.directory, self.queue, self.options, None)
         self.restart()
         self._start_services()
         self.gate = 0
+
+    def _rejoin(self, lock_file: LockFile) -> bool:
+        """Take the shared lock again after a fork. Where everybody else has closed the log meanwhile, its clean mark goes first; False
+        where somebody has changed it in another way since, or holds it."""
+        if not lock_file.acquire("exclusive"):
+            return lock_file.acquire("shared", self.options.open_timeout) and self.cursors.mode == MODE_MAPPED
+        mark = self._count_on()
+        if self.cursors.mode != MODE_MAPPED or mark is None or not mark.clean or mark.position != self.tail_position:
+            return False
+        self.write_checkpoint(mark.position, False)
+        return lock_file.acquire("shared")
 
     def forked(self) -> None:
         """Told in the child of a fork, before anything else runs there."""
@@ -254,15 +285,15 @@ class CommitLog(Writer):
             False where an open claim holds a part of it up.
         """
         self._check_writable()
-        return super().commit(self.tail_position if upto is None else upto)
+        return super().commit(self.tail_position if upto is None else self._position_of(upto, "upto"))
 
-    def flush(self, timeout: float | None = None) -> int:
+    def flush(self, timeout: Duration | None = None) -> int:
         """Make everything appended so far durable; commits first.
 
         Parameters
         ----------
-        timeout : float, optional
-            Seconds; `sync_timeout` by default.
+        timeout : float or str, optional
+            Seconds, or text like ``"500ms"``; `sync_timeout` by default.
 
         Returns
         -------
@@ -277,9 +308,10 @@ class CommitLog(Writer):
             It is not known to be durable.
         """
         self._check_writable()
+        seconds = self.options.sync_timeout if timeout is None else parse_duration(timeout, "timeout")
         end = self.tail_position
         self.check_claims(end)
-        self.flush_to(end, self.options.sync_timeout if timeout is None else timeout)
+        self.flush_to(end, seconds)
         return self.flushed_position
 
     def roll(self) -> None:
@@ -287,17 +319,17 @@ class CommitLog(Writer):
         self._check_writable()
         self.close_segment()
 
-    def delete_before(self, position: int, force_after: float = _FORCE_AFTER_S) -> list[str]:
+    def delete_before(self, position: int, force_after: Duration = _FORCE_AFTER_S) -> list[str]:
         """Delete the whole segments below a position, oldest first, without leaving holes.
 
-        The segment of the tail, and those that are not flushed or not sealed yet, stay.
+        The segment of the tail, those that are not flushed or not sealed yet, and the last one that is, stay.
 
         Parameters
         ----------
         position : int
             Nothing from here on is deleted.
-        force_after : float
-            Seconds to wait for those who hold a segment.
+        force_after : float or str
+            Seconds, or text like ``"500ms"``, to wait for those who hold a segment.
 
         Returns
         -------
@@ -310,10 +342,16 @@ class CommitLog(Writer):
             Somebody still holds the next segment to go; those before it are deleted.
         """
         self._check_writable()
+        wanted = self._position_of(position, "position") // self.segment_size
+        seconds = parse_duration(force_after, "force_after")
         assert self._allocation is not None
         durable = self.flushed_position // self.segment_size
-        number = min(position // self.segment_size, durable, self._allocation.sealed_below())
-        return [self.directory.segment_path(removed) for removed in self.queue.delete_before(number, force_after)]
+        # The last sealed segment stays: its seal says with which sequence the next one begins.
+        number = min(wanted, durable, self._allocation.sealed_below() - 1)
+        if number <= self.queue.first_number:
+            return []
+        self.queue.flush_header(number)
+        return [self.directory.segment_path(removed) for removed in self.queue.delete_before(number, seconds)]
 
     # --- state -----------------------------------------------------------------------------------------------------
 
@@ -331,6 +369,11 @@ class CommitLog(Writer):
             raise ReadOnlyError("the log was opened for reading: open it with mode 'a' to write", path=self.path)
         if self.gate == GATE_FORKED:
             self.adopt()
+
+    def _position_of(self, value: object, name: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+            raise InvalidOptionError(f"{name} must be a position, an int from 0, not {value!r}", path=self.path)
+        return value
 
     def stats(self) -> LogStats:
         """The log's figures at this moment."""
@@ -375,8 +418,8 @@ class CommitLog(Writer):
         ------
         CloseTimeoutError
             `close_timeout` passed. Nothing is dropped: the log goes on draining, and `close` can be called again.
-        LogFailedError
-            The log had failed; it is closed all the same.
+        LogFailedError, IOFailureError
+            The log had failed, or its clean mark could not be written; it is closed all the same, and the next open recovers it.
         """
         with self._close_lock:
             if self._closed:
@@ -385,20 +428,24 @@ class CommitLog(Writer):
                 self._let_go()
                 return
             self.gate = GATE_CLOSED
-            failure: LogFailedError | None = None
+            failure: CommitLogError | None = None
             try:
                 self.flush_to(self.tail_position, self.options.close_timeout)
             except SyncTimeoutError as error:
                 raise CloseTimeoutError(
-                    f"not everything was committed and flushed within {self.options.close_timeout:g} s: nothing is dropped, call close() again",
+                    f"not everything was durable within {self.options.close_timeout:g} s: nothing is dropped, call close() again",
                     path=self.path,
                     position=error.position,
                 ) from error
             except LogFailedError as error:
                 failure = error
-            self._stop_services()
-            self._seal_and_mark(clean=failure is None)
-            self._let_go()
+            try:
+                self._stop_services()
+                self._seal_and_mark(clean=failure is None)
+            except CommitLogError as error:
+                failure = failure or error
+            finally:
+                self._let_go()
             if failure is not None:
                 raise failure
 
@@ -416,9 +463,17 @@ class CommitLog(Writer):
         self.drop_segment()
         self._give_slot_back()
         if clean and self._lock_file.acquire("exclusive"):
+            self._count_on()
             self.write_checkpoint(end, True)
         if self._lender is not None:
             self._lender.end()
+
+    def _count_on(self) -> Checkpoint | None:
+        """Go on counting checkpoints where the file is, which another handle may have written last; what it says."""
+        found = checkpoints.read(self.directory.fd, self._uuid)
+        count = found.count if found is not None else 0
+        self.keep_checkpoint(self._checkpoint_fd, count, int(self.options.checkpoint_interval * 1e9))
+        return found
 
     def _give_slot_back(self) -> None:
         self.detach_slot()
@@ -436,11 +491,17 @@ class CommitLog(Writer):
         if self._slot_lock is not None:
             self._slot_lock.close()
         if self._pid == os.getpid():
-            self.queue.close()
+            self._unmap()
             self.directory.close()
         if self._lock_file is not None:
             self._lock_file.close()
         registry.discard(self)
+
+    def _unmap(self) -> None:
+        """Let go of every segment; views, tailers and open claims keep theirs."""
+        self.queue.close()
+        self.drop_segment()
+        self.trim(1 << 62, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -449,7 +510,9 @@ class CommitLog(Writer):
         self.close()
 
 
-def open_log(path: str | os.PathLike[str], mode: str = "a", options: Options | None = None, **overrides: Unpack[OptionOverrides]) -> CommitLog:
+def open_log(
+    path: str | os.PathLike[str], mode: str = "a", options: Options | None = None, **overrides: Unpack[OptionOverrides]
+) -> CommitLog:
     """Open a log, creating it where there is none.
 
     Parameters
@@ -477,4 +540,3 @@ def open_log(path: str | os.PathLike[str], mode: str = "a", options: Options | N
     """
     check_mode(mode)
     return CommitLog.open(path, mode, Options.of(options, **overrides))
-

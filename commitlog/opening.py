@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 from commitlog._kernel import cursors as kernel
 from commitlog._kernel.cursors import Cursors
 from commitlog.errors import (
+    CommitLogError,
+    DiskFullError,
     InvalidOptionError,
+    IOFailureError,
     LogExistsError,
     LogLockedError,
     LogNotFoundError,
@@ -24,7 +30,8 @@ from commitlog.options import Options
 from commitlog.pool import shm
 from commitlog.recovery import Recovered, recover
 from commitlog.segment.directory import LogDirectory, check_file_system
-from commitlog.shared import cursors_file, identity as identities
+from commitlog.shared import cursors_file
+from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import CursorsFile, boot_id
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import NAME as LOCK_NAME
@@ -32,6 +39,7 @@ from commitlog.shared.lock_file import POLL_INTERVAL_S, Holder, LockFile, new_ho
 
 _logger = logging.getLogger("commitlog")
 _NEVER_DOUBTFUL = 2**64 - 1
+_NOBODY = Holder()
 
 
 @dataclass(frozen=True)
@@ -44,7 +52,7 @@ class Opened:
     pooled: bool
     exclusive: bool = False
     lock_file: LockFile | None = None
-    holder: Holder = Holder()
+    holder: Holder = _NOBODY
     tail: tuple[int, int] = (0, 0)
     end: int = 0
     checkpoint_count: int = 0
@@ -55,6 +63,34 @@ class Opened:
         if self.lock_file is not None:
             self.lock_file.close()
         self.directory.close()
+
+
+def path_of(path: object) -> str:
+    """A path as text, or a refusal of what cannot be one."""
+    try:
+        text = os.fsdecode(cast(str, path))
+    except TypeError:
+        raise InvalidOptionError(f"path must be a str, bytes or path-like object, not {type(path).__name__}") from None
+    if not text or "\0" in text:
+        raise InvalidOptionError(f"path must name a directory: {text!r} does not")
+    return text
+
+
+@contextlib.contextmanager
+def telling_of_refusals(path: str) -> Iterator[None]:
+    """Whatever the system refuses while a log is opened is told as one of commitlog's own errors."""
+    try:
+        yield
+    except CommitLogError:
+        raise
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            message = f"no permission here ({why}): open with mode 'r', as another user, or fix the permissions"
+            raise ReadOnlyError(message, path=path, errno=error.errno) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(f"no room to open the log ({why}): free space and open it again", path=path, errno=error.errno) from error
+        raise IOFailureError(f"the log cannot be opened: {why}", path=path, errno=error.errno) from error
 
 
 def check_mode(mode: str) -> None:
@@ -107,7 +143,7 @@ def open_for_writing(path: str, mode: str, options: Options) -> Opened:
     try:
         check_file_system(path)
         _refuse_foreign(fd, path)
-        lock_file = _open_lock(fd, path)
+        lock_file = LockFile(fd)
         try:
             return _open_locked(fd, path, mode, options, lock_file)
         except BaseException:
@@ -124,18 +160,10 @@ def _open_directory(path: str, mode: str) -> int:
         pass
     except NotADirectoryError:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
-    except PermissionError as error:
-        raise ReadOnlyError("the directory cannot be opened", path=path, errno=error.errno) from error
     try:
         os.makedirs(path, exist_ok=True)
-    except PermissionError as error:
-        raise ReadOnlyError("the directory cannot be created here", path=path, errno=error.errno) from error
     except (FileExistsError, NotADirectoryError):
         raise NotALogError("a part of this path is a file: a log is a directory", path=path) from None
-    except OSError as error:
-        if error.errno == errno.EROFS:
-            raise ReadOnlyError("the file system is read-only", path=path, errno=error.errno) from error
-        raise
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     _sync_parent(path)
     return fd
@@ -161,15 +189,6 @@ def _refuse_foreign(fd: int, path: str) -> None:
             "where it was a log, `commitlog repair` rebuilds its identity",
             path=path,
         )
-
-
-def _open_lock(fd: int, path: str) -> LockFile:
-    try:
-        return LockFile(fd)
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise ReadOnlyError("no permission to write here: open with mode 'r', or fix the permissions", path=path, errno=error.errno) from error
-        raise
 
 
 def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:
@@ -207,7 +226,7 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
         _check_options(identity, options, path)
         directory = LogDirectory(path, identity.segment_size, identity.uuid)
         file = cursors_file.open_writable(directory.fd, identity)
-        if file.usable and file.cells.mode == kernel.MODE_MAPPED:
+        if file.ready and file.cells.mode == kernel.MODE_MAPPED:
             if options.pool is not None:
                 names = ", ".join(_writer_name(pid) for _, pid, _, _ in file.cells.slots()) or "another process"
                 directory.close()
@@ -217,10 +236,24 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
                     path=path,
                     holder=names,
                 )
-            return Opened(directory, identity, file.cells, pooled=False, lock_file=lock_file, tail=_shared_tail(file.cells))
+            return _joined(directory, identity, file.cells, lock_file)
         directory.close()
     lock_file.release()
     return None
+
+
+def _joined(directory: LogDirectory, identity: Identity, cells: Cursors, lock_file: LockFile) -> Opened:
+    checkpoint = checkpoints.read(directory.fd, identity.uuid)
+    return Opened(
+        directory,
+        identity,
+        cells,
+        pooled=False,
+        lock_file=lock_file,
+        tail=_shared_tail(cells),
+        # Counted on from where the others are: of two records the one with the higher count is in force.
+        checkpoint_count=checkpoint.count if checkpoint is not None else 0,
+    )
 
 
 def _writer_name(pid: int) -> str:
@@ -254,7 +287,7 @@ def _check_options(identity: Identity, options: Options, path: str) -> None:
     if wanted is not None and wanted != identity.segment_size:
         name = "segment_size" if options.segment_size is not None else "pool.buffer_size"
         raise InvalidOptionError(f"{name} is {wanted}, but the log was created with segments of {identity.segment_size} bytes", path=path)
-    if options.timestamps != "coarse" and options.timestamps != identity.timestamps:
+    if options.timestamps not in ("coarse", identity.timestamps):
         raise InvalidOptionError(f"timestamps is {options.timestamps!r}, but the log was created with {identity.timestamps!r}", path=path)
 
 
@@ -306,4 +339,3 @@ def _report(path: str, recovered: Recovered) -> None:
             recovered.rolled_back,
             len(recovered.from_shm),
         )
-

@@ -15,7 +15,8 @@ from commitlog.errors import CommitLogError
 class OpenLog(Protocol):
     """What the registry asks of a log."""
 
-    path: str
+    @property
+    def path(self) -> str: ...
 
     def close(self) -> None: ...
 

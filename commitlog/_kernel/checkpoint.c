@@ -27,8 +27,11 @@ int cl_checkpoint_write(cl_log *log, uint64_t position, bool clean, bool durable
     if (log->checkpoint_fd < 0) {
         return CL_OK;
     }
-    cl_checkpoint record = {.magic = CL_CHECKPOINT_MAGIC, .count = ++log->checkpoint_count, .position = position,
-                            .written_ns = cl_clock_precise_ns(), .clean = clean};
+    cl_checkpoint record = {.magic = CL_CHECKPOINT_MAGIC,
+                            .count = ++log->checkpoint_count,
+                            .position = position,
+                            .written_ns = cl_clock_precise_ns(),
+                            .clean = clean};
     memcpy(record.log_uuid, log->table.log_uuid, sizeof record.log_uuid);
     record.crc = cl_crc32c(0, &record, offsetof(cl_checkpoint, crc));
     off_t at = (off_t)(record.count % 2 * CL_CHECKPOINT_STRIDE);

@@ -12,7 +12,7 @@ cdef class Core:
     cdef readonly Cursors cursors
     cdef readonly str path
     cdef bint ready
-    cdef dict memories  # segment number -> Memory, while a pool buffer is attached
+    cdef dict memories  # segment number -> (Memory, its lease), while a pool buffer is attached
 
     cdef int check_ready(self) except -1
     cdef object failed_with(self, int code, int cause, position)

@@ -9,11 +9,12 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from commitlog._kernel.cursors cimport Cursors
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
-    CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_READ_ONLY, CL_E_TIMEOUT, CL_OK,
-    CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint, cl_checkpoint_read, cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_flush,
-    cl_flush_loop, cl_futex_raise, cl_futex_wait, cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init,
-    cl_log_pass_commits, cl_load, cl_log_position, cl_log_stop, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment,
-    cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
+    CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_READ_ONLY, CL_E_TIMEOUT,
+    CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint, cl_checkpoint_read, cl_checkpoint_write,
+    cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_flush, cl_flush_loop, cl_futex_raise, cl_futex_wait, cl_load, cl_log_after_fork,
+    cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_position, cl_log_stop, cl_log_upward, cl_owner,
+    cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire,
+    cl_table_forget, cl_table_trim,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.segment cimport Segment
@@ -136,8 +137,7 @@ cdef class Core:
         self.log.slot_fd = -1
 
     def after_fork(self):
-        """In the child: locks start anew, the slot stays the parent's, and appends are refused until `setup_writer` has been called
-        again (a pooled log's for good)."""
+        """In the child: locks start anew, the slot stays the parent's, and appends are refused until the gate is opened again."""
         if self.log.gate == 0:
             self.log.gate = GATE_FORKED
         self.log.owner = 0
@@ -200,12 +200,8 @@ cdef class Core:
             return self.committed_position
         if self.log.gate == GATE_CLOSED or not self.cursors.writable:
             return cl_log_upward(&self.log, self.cursors.cells.appended.value)
-        if self.log.pooled:
-            # Pool buffers are taken back under the GIL: as long as it is held, they stay.
+        with nogil:
             code = cl_log_appended(&self.log, &appended)
-        else:
-            with nogil:
-                code = cl_log_appended(&self.log, &appended)
         if code != CL_OK:
             raise self.failed_with(code, errno, None)
         return cl_log_upward(&self.log, appended)
@@ -257,15 +253,16 @@ cdef class Core:
         self.check_ready()
         cl_table_trim(&self.log.table, number, keep)
 
-    def attach(self, Segment segment not None, Memory memory not None):
-        """Let claims of a segment live in a buffer, which is all zero, as large as the segment, and kept until `detach`."""
+    def attach(self, Segment segment not None, Memory memory not None, lease=None):
+        """Let claims of a segment live in a buffer, which is all zero, as large as the segment, and kept until `detach`. The views of
+        its claims keep the lease alive, beyond that if need be."""
         segment.check()
         if memory.size < segment.segment.size:
             raise ValueError("the buffer is smaller than the segment")
         if segment.segment.bytes != segment.segment.map:
             raise ValueError("the segment has a buffer")
         memory.hold()
-        self.memories[segment.segment.number] = memory
+        self.memories[segment.segment.number] = (memory, lease)
         segment.segment.drained = 0
         segment.segment.bytes = memory.bytes
 
@@ -274,7 +271,7 @@ cdef class Core:
         segment.check()
         with nogil:
             cl_log_pass_commits(&self.log)
-        cdef Memory memory = self.memories.pop(segment.segment.number)
+        cdef Memory memory = self.memories.pop(segment.segment.number)[0]
         segment.segment.bytes = segment.segment.map
         memory.release()
 

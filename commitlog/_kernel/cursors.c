@@ -27,9 +27,9 @@ int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *genera
         next = next == 0 ? 1 : next;
         /* The generation first: from here on the former owner's claims are dead, even one in its odd window. */
         __atomic_store_n(&mine->generation, next, __ATOMIC_SEQ_CST);
-        mine->pid = (uint32_t)getpid();
-        mine->attached_ns = cl_clock_precise_ns();
-        mine->rolled_back = 0;
+        __atomic_store_n(&mine->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
+        __atomic_store_n(&mine->attached_ns, cl_clock_precise_ns(), __ATOMIC_RELAXED);
+        __atomic_store_n(&mine->rolled_back, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&mine->counter, (cl_load(&mine->counter) | 1) + 1, __ATOMIC_SEQ_CST);
         *slot = index;
         *generation = next;
@@ -39,7 +39,7 @@ int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *genera
 }
 
 void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot) {
-    cursors->slots[slot].pid = 0;
+    __atomic_store_n(&cursors->slots[slot].pid, 0, __ATOMIC_RELAXED);
     struct flock range = slot_range(slot, F_UNLCK);
     fcntl(fd, F_OFD_SETLK, &range);
 }

@@ -29,7 +29,10 @@ SYSTEM, TOO_LARGE, ROLL, ABSENT, TRUNCATED, HEADER, FOREIGN, VERSION, END, BUSY 
 DAMAGE, ROLLED_BACK, FAILED, TIMEOUT, CLOSED, INTERRUPTED, MEMORY, SLOTS, OPEN_CLAIM, FULL, READ_ONLY, FORKED = range(-11, -23, -1)
 
 _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
-    TOO_LARGE: (RecordTooLargeError, "the record is larger than this log's largest frame; split it, or create the log with larger segments"),
+    TOO_LARGE: (
+        RecordTooLargeError,
+        "the record is larger than this log's largest frame; split it, or create the log with larger segments",
+    ),
     ABSENT: (PositionError, "there is no segment for this position; it was deleted, or never written"),
     TRUNCATED: (CorruptSegmentError, "the segment file is shorter than it says; run `commitlog repair` on the log"),
     HEADER: (CorruptSegmentError, "the segment's header is damaged; run `commitlog repair` on the log"),
@@ -67,7 +70,9 @@ def failure(code: int, errno: int = 0, *, path: str | None = None, position: int
     """
     if code == SYSTEM:
         if errno in (codes.ENOSPC, codes.EDQUOT):
-            return DiskFullError(f"no room left: {os.strerror(errno)}; free space and append again", path=path, position=position, errno=errno)
+            return DiskFullError(
+                f"no room left: {os.strerror(errno)}; free space and append again", path=path, position=position, errno=errno
+            )
         return IOFailureError(f"the system refused: {os.strerror(errno)}", path=path, position=position, errno=errno)
     if code == FAILED:
         return LogFailedError(

@@ -199,7 +199,8 @@ static int lead_once(cl_log *log, uint64_t upto) {
 }
 
 static int follow_once(cl_log *log, uint32_t seen, int64_t remaining_ns) {
-    int code = cl_futex_wait((uint32_t *)&log->cursors->flush_signal.value, seen, remaining_ns < LEADER_POLL_NS ? remaining_ns : LEADER_POLL_NS);
+    int code =
+        cl_futex_wait((uint32_t *)&log->cursors->flush_signal.value, seen, remaining_ns < LEADER_POLL_NS ? remaining_ns : LEADER_POLL_NS);
     if (code == CL_E_TIMEOUT) {
         replace_dead_leader(log);
         code = CL_OK;
@@ -259,19 +260,28 @@ static bool loop_due(const cl_pace *pace, int code, uint64_t waiting, int64_t si
     return waiting != 0 && (code == CL_E_BUSY || waiting >= pace->least_bytes || since_ns >= pace->thorough_ns);
 }
 
+/* What no later round can mend. A descriptor or memory that is short at the moment is not that: nothing was written yet. */
+static bool ends_loop(int code) {
+    bool later = code == CL_E_BUSY || code == CL_E_END || code == CL_E_ABSENT || code == CL_E_SYSTEM || code == CL_E_MEMORY;
+    return code != CL_OK && !later;
+}
+
 int cl_commit_loop(cl_log *log, const cl_pace *pace) {
     int64_t last_ns = cl_clock_monotonic_ns();
     uint32_t seen = cl_load32(&log->commit_signal);
     int code = CL_OK;
     while (loop_wait(log, &log->commit_signal, seen, loop_interval(pace, code))) {
         seen = cl_load32(&log->commit_signal);
+        if (cl_log_failed(log)) {
+            return CL_E_FAILED;
+        }
         int64_t now_ns = cl_clock_monotonic_ns();
         uint64_t waiting = waiting_bytes(log, cl_load(&log->cursors->committed.value));
         if (!loop_due(pace, code, waiting, now_ns - last_ns)) {
             continue;
         }
         code = cl_commit(log, UINT64_MAX);
-        if (code == CL_E_FAILED || code == CL_E_DAMAGE || code == CL_E_SYSTEM) {
+        if (ends_loop(code)) {
             return code;
         }
         last_ns = now_ns;
@@ -285,6 +295,9 @@ int cl_flush_loop(cl_log *log, const cl_pace *pace) {
     int code = CL_OK;
     while (loop_wait(log, &log->flush_request, seen, loop_interval(pace, code))) {
         seen = cl_load32(&log->flush_request);
+        if (cl_log_failed(log)) {
+            return CL_E_FAILED;
+        }
         int64_t now_ns = cl_clock_monotonic_ns();
         uint64_t flushed = cl_load(&log->cursors->flushed.value);
         uint64_t waiting = log->pooled ? cl_load(&log->cursors->committed.value) - flushed : waiting_bytes(log, flushed);
@@ -298,7 +311,7 @@ int cl_flush_loop(cl_log *log, const cl_pace *pace) {
         }
         code = lead_once(log, log->pooled ? 0 : UINT64_MAX);
         lead_end(log);
-        if (code == CL_E_FAILED || code == CL_E_DAMAGE || code == CL_E_SYSTEM) {
+        if (ends_loop(code)) {
             return code;
         }
     }

@@ -180,6 +180,7 @@ cdef extern from "writer.h":
         uint64_t appends, records, bytes, refused, rolls
     ctypedef struct cl_writer:
         cl_log *log
+        uint64_t *tail
         uint32_t largest
         bint plain
         bint roll_due
@@ -227,7 +228,6 @@ cdef extern from "reader.h":
         uint32_t key_length
         uint32_t value_length
         uint32_t type
-        uint32_t head
     ctypedef struct cl_reader:
         cl_log *log
         cl_segment *segment

@@ -60,7 +60,8 @@ enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {
     }
     if (word & CL_WORD_SKIP) {
         *step = length == 0 ? room : *step;
-        return (length != 0 && length < CL_FRAME_SMALLEST) || *step > room || (word & ~CL_WORD_LENGTH) != CL_WORD_SKIP ? CL_CELL_BAD : CL_CELL_SKIP;
+        return (length != 0 && length < CL_FRAME_SMALLEST) || *step > room || (word & ~CL_WORD_LENGTH) != CL_WORD_SKIP ? CL_CELL_BAD
+                                                                                                                       : CL_CELL_SKIP;
     }
     uint32_t least = word & CL_WORD_EXT ? CL_FRAME_EXTENDED : CL_FRAME_HEADER;
     if (length < least || *step > room || (word & CL_WORD_BATCH)) {
@@ -117,11 +118,15 @@ int cl_log_appended(cl_log *log, uint64_t *appended) {
         code = cl_walk(log, segment, &position, goal, &watch);
         cl_segment_release(segment);
     }
-    cl_raise(&log->cursors->appended.value, position);
+    /* One who may not roll back has stepped over dead claims that still stand there: that is nobody else's watermark. */
+    if (log->resolves) {
+        cl_raise(&log->cursors->appended.value, position);
+    }
     if (log->pooled) {
         pthread_mutex_unlock(&log->commit_mutex);
     }
-    *appended = cl_load(&log->cursors->appended.value);
+    uint64_t reached = cl_load(&log->cursors->appended.value);
+    *appended = reached > position ? reached : position;
     /* Where the walk stopped for want of more is no failure. */
     return code == CL_E_END || code == CL_E_BUSY || code == CL_E_ABSENT ? CL_OK : code;
 }

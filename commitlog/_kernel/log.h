@@ -117,8 +117,7 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
 /* Returns when no commit and no walk of a pooled log is under way that began before. */
 void cl_log_pass_commits(cl_log *log);
 
-/* Raises the appended watermark as far as it goes now, and returns it. On a pooled log only under the interpreter's lock:
- * the walk leads through pool buffers, which are taken back under it. */
+/* Raises the appended watermark as far as it goes now (a handle that may not write only looks), and returns it. */
 int cl_log_appended(cl_log *log, uint64_t *appended);
 
 #endif

@@ -49,9 +49,8 @@ static bool fill_record(const uint8_t *at, uint32_t word, cl_record *record) {
             record->key_length = key_length;
         }
     }
-    record->head = header + record->key_length;
-    record->value = at + record->head;
-    record->value_length = length - record->head;
+    record->value = at + header + record->key_length;
+    record->value_length = length - header - record->key_length;
     return true;
 }
 
@@ -95,6 +94,13 @@ static int unpublished(cl_reader *reader, int code, uint64_t *step) {
     return resolved == CL_E_END && code == CL_E_BUSY ? CL_E_BUSY : resolved;
 }
 
+/* Below what this reader may see, every cell is published or rolled back: nothing is left to resolve there. */
+static bool is_settled(const cl_reader *reader) {
+    const cl_cursors *cursors = reader->log->cursors;
+    bool in_file_only = reader->log->pooled && !reader->from_buffer;
+    return reader->segment->base + reader->offset < cl_load(in_file_only ? &cursors->committed.value : &cursors->appended.value);
+}
+
 /* Above `doubtful` a bad frame is a torn tail. What a pooled log has not committed yet may be half copied: whoever stands
  * there, told of the position by its appender, finds the end. */
 static bool is_doubtful(const cl_reader *reader) {
@@ -119,6 +125,15 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
         if (CL_LIKELY(code == CL_OK)) {
             reader->offset += step;
             return CL_OK;
+        }
+        if ((code == CL_E_END || code == CL_E_BUSY) && is_settled(reader)) {
+            /* The watermark may have passed between the two looks. If it had not, zeros or a claim down there are damage, which
+             * must not be rolled back as if a writer had died. */
+            code = cl_record_read(segment, reader_source(reader), reader->offset, record, &step);
+            if (code != CL_E_END && code != CL_E_BUSY) {
+                continue;
+            }
+            return is_doubtful(reader) ? CL_E_END : CL_E_DAMAGE;
         }
         if (code == CL_E_END || code == CL_E_BUSY) {
             code = unpublished(reader, code, &step);

@@ -12,7 +12,6 @@ typedef struct {
     uint32_t key_length;
     uint32_t value_length;
     uint32_t type;
-    uint32_t head; /* bytes of the frame before its value */
 } cl_record;
 
 typedef struct {

@@ -4,20 +4,19 @@ import numpy
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
-from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 cimport cython
 
-from commitlog._kernel.core cimport Core
+from commitlog._kernel.core cimport Core, nanoseconds
 from commitlog._kernel.kernel cimport (
-    CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
-    CL_SEGMENT_HEADER, cl_batch, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader, cl_reader_batch, cl_reader_enter, cl_reader_init,
+    CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
+    CL_FRAME_HEADER, cl_batch, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
     cl_reader_next, cl_reader_wait, cl_record, cl_segment_resume,
 )
 from commitlog._kernel.segment cimport Segment
-from commitlog.errors import CorruptRecordError, TailerInUseError
+from commitlog.errors import ClosedError, CorruptRecordError, TailerInUseError
 
 IDLE = {"spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF, "block": CL_IDLE_BLOCK}
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
@@ -44,12 +43,15 @@ cdef class Record:
     """
 
     def view(self):
-        """The value without a copy: a read-only memoryview of the mapped segment, which stays mapped as long as the view lives.
+        """The value without a copy: a read-only memoryview of the mapped segment, which stays mapped as long as the view lives. Of a
+        record that was not committed yet when it was read, or was pickled, a view of `value`.
 
         Returns
         -------
         memoryview
         """
+        if self.segment is None:
+            return memoryview(self.value)
         return self.segment.view(self.value_offset, len(self.value))
 
     def __eq__(self, other):
@@ -63,7 +65,8 @@ cdef class Record:
         return hash((self.position, self.timestamp_ns, self.value))
 
     def __repr__(self):
-        return f"Record(position={self.position}, timestamp_ns={self.timestamp_ns}, type={self.type}, key={self.key!r}, value={self.value!r})"
+        return (f"Record(position={self.position}, timestamp_ns={self.timestamp_ns}, type={self.type}, key={self.key!r}, "
+                f"value={self.value!r})")
 
     def __reduce__(self):
         return _record, (self.position, self.timestamp_ns, self.type, self.key, self.value)
@@ -86,9 +89,9 @@ cdef inline Record make_record(Segment segment, const cl_record *native):
     record.type = native.type
     record.key = None if native.key == NULL else PyBytes_FromStringAndSize(<const char *>native.key, native.key_length)
     record.value = PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
-    record.segment = segment
-    record.value_offset = <uint32_t>(native.position - segment.segment.base) + <uint32_t>(native.key_length) + (
-        24 if native.type != 0 or native.key != NULL else 16)
+    if segment.segment.map <= native.value <= segment.segment.map + segment.segment.size:
+        record.segment = segment
+        record.value_offset = <uint32_t>(native.value - segment.segment.map)
     return record
 
 
@@ -98,9 +101,11 @@ cdef class Reader:
     def __cinit__(self, *args, **kwargs):
         memset(&self.reader, 0, sizeof(self.reader))
 
-    def setup(self, Core core, uint64_t position, *, bint from_buffer, bint flushed_only, uint64_t doubtful):
+    def setup(self, Core core not None, uint64_t position, *, bint from_buffer, bint flushed_only, uint64_t doubtful):
         """Stand at `position`, where a record starts or the log ends."""
+        core.check_ready()
         self.core = core
+        self.segment = None
         cl_reader_init(&self.reader, &core.log)
         self.reader.from_buffer = from_buffer
         self.reader.flushed_only = flushed_only
@@ -158,6 +163,9 @@ cdef class Reader:
             self.busy = False
         if segment is None:
             return CL_E_END
+        segment.check()
+        if segment.segment.number != position // self.core.log.segment_size:
+            raise ValueError(f"segment {segment.segment.number} is not the one that position {position} lies in")
         self.segment = segment
         cl_reader_enter(&self.reader, segment.segment, position - segment.segment.base)
         return CL_OK
@@ -228,7 +236,7 @@ cdef class Reader:
 
     def wait(self, cl_idle idle, double timeout):
         """Wait until a look is worth while, at most `timeout` seconds and one slice of 50 ms. True when there may be news."""
-        cdef int64_t budget_ns = min(<int64_t>(timeout * 1e9), SLICE_NS)
+        cdef int64_t budget_ns = min(nanoseconds(timeout), SLICE_NS)
         cdef bint news
         self.guard()
         if not self.core.cursors.writable and idle == CL_IDLE_BLOCK:
@@ -254,7 +262,8 @@ cdef class Reader:
         return news
 
     def batch(self, Py_ssize_t max_records, Py_ssize_t max_bytes=BATCH_BYTES):
-        """The next records as columns, up to the present end: (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets)."""
+        """The next records as columns, up to the present end:
+        (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets)."""
         cdef cl_batch native
         cdef int code = CL_E_ROLL
         cdef bint to_buffer = self.reader.from_buffer
@@ -262,7 +271,9 @@ cdef class Reader:
         if self.segment is None and self.enter() != CL_OK:
             max_records = 0
             max_bytes = 0
-        columns = _Columns(max_records, self.room(max_bytes))
+        max_bytes = self.room(max_bytes)
+        max_records = min(max_records, max_bytes // CL_FRAME_HEADER)  # no more than can be there
+        columns = _Columns(max_records, max_bytes)
         columns.fill(&native)
         while max_records and native.count < native.most:
             self.busy = True
@@ -377,7 +388,7 @@ cdef class FollowIterator:
     cdef double timeout
     cdef bint endless
 
-    def __cinit__(self, Reader reader, cl_idle idle, timeout):
+    def __cinit__(self, Reader reader not None, cl_idle idle, timeout):
         self.reader = reader
         self.idle = idle
         self.endless = timeout is None
@@ -391,14 +402,18 @@ cdef class FollowIterator:
         cdef int64_t began_ns = 0
         cdef double left = 3600.0
         while True:
-            if self.reader.core.log.gate == GATE_CLOSED:
+            if self.reader.core is None or self.reader.core.log.gate == GATE_CLOSED:
                 raise StopIteration
-            if self.reader.next_record(&native) == CL_OK:
-                return make_record(self.reader.segment, &native)
+            try:
+                if self.reader.next_record(&native) == CL_OK:
+                    return make_record(self.reader.segment, &native)
+            except ClosedError:
+                raise StopIteration from None  # closed while the next segment was looked for
             if not self.endless:
                 if began_ns == 0:
                     began_ns = cl_clock_monotonic_ns()
                 left = self.timeout - (cl_clock_monotonic_ns() - began_ns) / 1e9
                 if left <= 0:
                     raise StopIteration
-            self.reader.wait(self.idle, left)
+            if self.reader.core.log.gate != GATE_CLOSED:
+                self.reader.wait(self.idle, left)

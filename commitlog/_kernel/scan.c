@@ -4,6 +4,8 @@
 
 #include "crc32c.h"
 
+#define LONG_FRAME 4096u /* up to here a CRC costs less than to think about it */
+
 static void scan_count(cl_scan *scan, const cl_record *record, uint64_t end) {
     if (scan->records == 0) {
         scan->first_timestamp_ns = record->timestamp_ns;
@@ -54,22 +56,40 @@ uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t t
     return to;
 }
 
-uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
+/* Whether a cell may be a frame's. A CRC of zero is taken for data, which is full of small numbers, and not for a frame. */
+static bool is_plausible(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t *step) {
+    uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
+    enum cl_cell_kind kind = cl_cell_read(cell, segment->size - offset, step);
+    if (kind == CL_CELL_ZERO) {
+        return true;
+    }
+    return kind != CL_CELL_BAD && cl_cell_high(cell) != 0 && (kind == CL_CELL_SKIP || *step <= segment->size / 8);
+}
+
+/* Whether a frame certainly stands at `offset`. It may be looked for at every cell of a damaged range, where each cell that
+ * looks like a length would cost a CRC over as much: a long one is believed only where something plausible follows it. */
+static bool is_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t *step) {
     cl_record record;
+    uint64_t next;
+    uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
+    if (cl_cell_read(cell, segment->size - offset, step) == CL_CELL_RECORD) {
+        bool follows = *step <= LONG_FRAME || offset + *step >= segment->size || is_plausible(segment, bytes, offset + *step, &next);
+        if (!follows || !is_plausible(segment, bytes, offset, &next)) {
+            return false;
+        }
+    }
+    int code = cl_record_read(segment, bytes, offset, &record, step);
+    return code == CL_OK || code == CL_E_ROLLED_BACK;
+}
+
+uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
     uint64_t step;
     for (offset += CL_FRAME_ALIGN; offset < segment->size; offset += CL_FRAME_ALIGN) {
-        int code = cl_record_read(segment, segment->map, offset, &record, &step);
-        if (code == CL_OK || code == CL_E_ROLLED_BACK) {
+        if (is_certain(segment, segment->map, offset, &step)) {
             return offset;
         }
     }
     return segment->size;
-}
-
-static bool is_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t *step) {
-    cl_record record;
-    int code = cl_record_read(segment, bytes, offset, &record, step);
-    return code == CL_OK || code == CL_E_ROLLED_BACK;
 }
 
 uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset) {
@@ -131,9 +151,13 @@ int cl_segment_seal(cl_segment *segment, uint64_t first_sequence) {
     if (scan.code != CL_OK) {
         return scan.code == CL_E_END ? CL_E_BUSY : scan.code;
     }
-    seal = (cl_header_seal){.end = scan.end, .first_sequence = first_sequence, .record_count = scan.records,
-                            .first_timestamp_ns = scan.first_timestamp_ns, .last_timestamp_ns = scan.last_timestamp_ns,
-                            .largest_timestamp_ns = scan.largest_timestamp_ns, .sealed = 1};
+    seal = (cl_header_seal){.end = scan.end,
+                            .first_sequence = first_sequence,
+                            .record_count = scan.records,
+                            .first_timestamp_ns = scan.first_timestamp_ns,
+                            .last_timestamp_ns = scan.last_timestamp_ns,
+                            .largest_timestamp_ns = scan.largest_timestamp_ns,
+                            .sealed = 1};
     seal.crc = cl_header_seal_crc(segment->id, &seal);
     /* Every process that seals this segment writes the same bytes. */
     memcpy(segment->map + CL_HEADER_SEAL_AT, &seal, sizeof seal);

@@ -101,8 +101,15 @@ static cl_segment *map_file(int fd, uint64_t number, uint64_t size, uint64_t id,
         errno = ENOMEM;
         return NULL;
     }
-    *segment = (cl_segment){.number = number, .base = number * size, .size = size, .id = id, .seed = cl_crc32c_seed(id), .fd = fd,
-                            .map = map, .bytes = map, .references = 1};
+    *segment = (cl_segment){.number = number,
+                            .base = number * size,
+                            .size = size,
+                            .id = id,
+                            .seed = cl_crc32c_seed(id),
+                            .fd = fd,
+                            .map = map,
+                            .bytes = map,
+                            .references = 1};
     return segment;
 }
 

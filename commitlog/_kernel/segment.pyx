@@ -273,6 +273,8 @@ cdef class Segment:
         (offset, code, records, skipped, end, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns)."""
         cdef cl_scan scan
         self.check()
+        if start % 8 != 0:
+            raise ValueError("not an offset of a frame")
         cl_segment_hold(self.segment)
         cdef cl_segment *segment = self.segment
         with nogil:
@@ -285,6 +287,8 @@ cdef class Segment:
         """The offset of the next frame that certainly is one after `offset`, or the segment's size."""
         cdef uint64_t found
         self.check()
+        if offset % 8 != 0:
+            raise ValueError("not an offset of a frame")
         cl_segment_hold(self.segment)
         cdef cl_segment *segment = self.segment
         with nogil:
@@ -353,22 +357,23 @@ cdef class Segment:
         cl_segment_release(segment)
         return found
 
-    def step(self, uint64_t offset):
-        """What stands at `offset`: (code, bytes to step over). The code is 0 for a record, `ROLLED_BACK` for a SKIP, `BUSY` for a
-        claim, `END` for a zero cell, `DAMAGE` else."""
+    def step(self, uint64_t offset, bint buffered=False):
+        """What stands at `offset` of the file, or of the pool buffer: (code, bytes to step over). The code is 0 for a record,
+        `ROLLED_BACK` for a SKIP, `BUSY` for a claim, `END` for a zero cell, `DAMAGE` else."""
         cdef cl_record record
         cdef uint64_t step = 0
         self.check()
         if offset >= self.segment.size or offset % 8 != 0:
             raise ValueError("not an offset of a frame")
-        code = cl_record_read(self.segment, self.segment.map, offset, &record, &step)
+        code = cl_record_read(self.segment, self.segment.bytes if buffered else self.segment.map, offset, &record, &step)
         return code, step
 
     def skip(self, uint64_t offset, uint64_t length):
         """Write a SKIP frame over `length` bytes; 0 reaches to the segment's end. For repair and recovery, under the exclusive lock."""
         cdef uint64_t cell
         self.check()
-        if offset % 8 != 0 or length % 8 != 0 or offset < CL_SEGMENT_HEADER or offset + length > self.segment.size or length >= 1 << 28:
+        if (offset % 8 != 0 or length % 8 != 0 or length >= 1 << 28 or offset < CL_SEGMENT_HEADER or offset >= self.segment.size
+                or length > self.segment.size - offset):
             raise ValueError("not a range of frames")
         cell = cl_skip_cell(self.segment, <uint32_t>offset, <uint32_t>length)
         memcpy(self.segment.map + offset, &cell, 8)
@@ -377,7 +382,7 @@ cdef class Segment:
         """Copy bytes into the mapping. For recovery, under the exclusive lock."""
         cdef const uint8_t[::1] source = data
         self.check()
-        if offset < CL_SEGMENT_HEADER or offset + source.shape[0] > self.segment.size:
+        if offset < CL_SEGMENT_HEADER or offset > self.segment.size or <uint64_t>source.shape[0] > self.segment.size - offset:
             raise ValueError("outside the segment's frames")
         if source.shape[0]:
             memcpy(self.segment.map + offset, &source[0], source.shape[0])
@@ -385,7 +390,7 @@ cdef class Segment:
     def read(self, uint64_t offset, uint64_t length):
         """A copy of some bytes of the file."""
         self.check()
-        if offset + length > self.segment.size:
+        if offset > self.segment.size or length > self.segment.size - offset:
             raise ValueError("outside the segment")
         return (<char *>self.segment.map + offset)[:length]
 
@@ -437,7 +442,7 @@ cdef class Segment:
             The segment is being deleted.
         """
         self.check()
-        if offset + length > self.segment.size:
+        if offset > self.segment.size or length > self.segment.size - offset:
             raise ValueError("outside the segment")
         held = None
         if self.keeper is not None:

@@ -48,7 +48,9 @@ static int writer_switch(cl_writer *writer, uint64_t number) {
     return CL_OK;
 }
 
-static inline bool writer_at(const cl_writer *writer, uint64_t number) { return writer->segment != NULL && writer->segment->number == number; }
+static inline bool writer_at(const cl_writer *writer, uint64_t number) {
+    return writer->segment != NULL && writer->segment->number == number;
+}
 
 uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) {
     uint8_t *at = segment->bytes + offset;
@@ -161,6 +163,7 @@ static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *
         code = CL_E_ROLL;
     } else if (CL_UNLIKELY(!writer_at(writer, number))) {
         code = writer_switch(writer, number);
+        writer->blind = code != CL_OK;
     }
     if (CL_LIKELY(code == CL_OK)) {
         uint64_t zero = 0;
@@ -181,21 +184,30 @@ static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *
     return code;
 }
 
-/* After an overshoot this handle does not add again until somebody has moved the tail to another segment. */
-static inline int check_overshot(cl_writer *writer) {
-    if (CL_LIKELY(writer->overshot == NO_SEGMENT)) {
+/* After an overshoot this handle does not add again until somebody has moved the tail to another segment; and after it
+ * could not open the segment that a claim of its own fell into, not before it can: each add would burn another range. */
+static inline int check_tail(cl_writer *writer) {
+    if (CL_LIKELY(writer->overshot == NO_SEGMENT && !writer->blind)) {
         return CL_OK;
     }
-    if (cl_place_number(cl_load(writer->tail)) == writer->overshot) {
+    uint64_t number = cl_place_number(cl_load(writer->tail));
+    if (number == writer->overshot) {
         return CL_E_ROLL;
     }
     writer->overshot = NO_SEGMENT;
+    if (writer->blind && !writer_at(writer, number)) {
+        int code = writer_switch(writer, number);
+        if (code != CL_OK) {
+            return code;
+        }
+    }
+    writer->blind = false;
     return CL_OK;
 }
 
 static int swap_claim(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *claim) {
     for (int attempt = 0; attempt < CLAIM_ATTEMPTS; attempt++) {
-        int code = check_overshot(writer);
+        int code = check_tail(writer);
         if (code == CL_OK) {
             code = reserve(writer, need, length, claim);
         }
@@ -362,7 +374,8 @@ int cl_writer_close_segment(cl_writer *writer) {
             pad_to_end(writer->segment, cl_place_offset(seen));
         }
         if (cl_swap(writer->tail, &seen, cl_place(number, size))) {
-            cl_swap((uint64_t *)(writer->segment->bytes + cl_place_offset(seen)), &zero, cl_skip_cell(writer->segment, cl_place_offset(seen), 0));
+            cl_swap((uint64_t *)(writer->segment->bytes + cl_place_offset(seen)), &zero,
+                    cl_skip_cell(writer->segment, cl_place_offset(seen), 0));
             break;
         }
     }

@@ -24,6 +24,7 @@ typedef struct {
     uint32_t largest;    /* of a frame, padding included */
     bool plain;          /* plain stores instead of swaps: one process, one lock around every append */
     bool precise;        /* timestamps from the precise clock */
+    bool blind;          /* the segment of the last claim could not be opened: it is opened before the next add */
     bool roll_due;       /* the last claim met the segment's end exactly: roll now, nobody else will notice so soon */
     cl_writer_counters counters;
 } cl_writer;

@@ -4,8 +4,11 @@ import threading
 
 import numpy
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer, Py_buffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.buffer cimport (
+    PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBuffer_FillInfo, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer, Py_buffer,
+)
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.number cimport PyNumber_Index
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -13,11 +16,11 @@ from libc.string cimport memcpy
 
 from commitlog._kernel.core cimport Core
 from commitlog._kernel.kernel cimport (
-    CL_E_FORKED, CL_E_ROLL, CL_E_ROLLED_BACK, CL_E_TOO_LARGE, CL_FRAME_ADD_LIMIT, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE,
-    CL_OK, cl_batch_claim, cl_batch_publish, cl_claim, cl_frame_aligned, cl_frame_write, cl_input_extended, cl_input_length,
-    cl_record_input, cl_rows, cl_segment, cl_segment_hold, cl_segment_release, cl_skip_cell, cl_writer_append, cl_writer_append_rows,
-    cl_writer_claim, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_now, cl_writer_publish, cl_writer_abandon,
-    cl_writer_roll, cl_writer_rolls_from,
+    CL_E_CLOSED, CL_E_FORKED, CL_E_ROLL, CL_E_ROLLED_BACK, CL_E_TOO_LARGE, CL_FRAME_ADD_LIMIT, CL_FRAME_EXTENDED, CL_FRAME_HEADER,
+    CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_batch_claim, cl_batch_publish, cl_claim, cl_frame_aligned, cl_frame_write, cl_futex_raise,
+    cl_input_extended, cl_input_length, cl_record_input, cl_rows, cl_segment, cl_segment_hold, cl_segment_release, cl_skip_cell,
+    cl_writer_append, cl_writer_append_rows, cl_writer_claim, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_now,
+    cl_writer_publish, cl_writer_abandon, cl_writer_roll, cl_writer_rolls_from,
 )
 from commitlog.errors import ClaimError, ExportedBufferError, RecordTooLargeError, RecordTypeError
 
@@ -35,15 +38,18 @@ cdef int _bytes_of(object value, str what, Py_buffer *view) except -1:
     if isinstance(value, str) or not PyObject_CheckBuffer(value):
         raise _wrong_type(what, value)
     try:
-        PyObject_GetBuffer(value, view, PyBUF_SIMPLE)
-    except BufferError as error:
-        raise RecordTypeError(f"{what} must be contiguous bytes: {error}") from None
+        PyObject_GetBuffer(value, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+    except (BufferError, ValueError) as error:
+        raise RecordTypeError(f"{what} must be contiguous bytes that can be read: {error}") from None
+    if view.format != NULL and b"O" in <bytes>view.format:
+        PyBuffer_Release(view)
+        raise RecordTypeError(f"{what} must be bytes, not an array of references to objects")
     return 0
 
 
 cdef uint32_t _type_of(object type) except? 0xFFFFFFFF:
     try:
-        return type
+        return PyNumber_Index(type)
     except (TypeError, OverflowError):
         raise RecordTypeError(f"type must be an int from 0 to 4294967295, not {type!r}") from None
 
@@ -51,7 +57,7 @@ cdef uint32_t _type_of(object type) except? 0xFFFFFFFF:
 cdef int64_t _timestamp_of(object timestamp_ns) except? -1:
     cdef int64_t value
     try:
-        value = timestamp_ns
+        value = PyNumber_Index(timestamp_ns)
     except (TypeError, OverflowError):
         raise RecordTypeError(f"timestamp_ns must be an int of nanoseconds since 1970, not {timestamp_ns!r}") from None
     if value < 0:
@@ -80,8 +86,12 @@ cdef class Writer(Core):
         sync_timeout : float
             Seconds.
         """
+        self.check_ready()
+        if self.log.owner == 0 or self.log.tail == NULL:
+            raise ValueError("a writer needs a slot and a tail")
         cl_writer_clear(&self.writer)
         cl_writer_init(&self.writer, &self.log, self.log.pooled, precise, wake_bytes)
+        self.claims.clear()  # a parent's, in the child of a fork
         self.sync_default = sync
         self.sync_timeout = sync_timeout
 
@@ -105,7 +115,9 @@ cdef class Writer(Core):
 
     cdef int advance(self) except -1:
         """The tail is at its segment's end: have the next segment brought, then move the tail there."""
-        cdef uint64_t number = cl_writer_rolls_from(&self.writer)
+        cdef uint64_t number = <uint64_t>-1
+        if self.writer.tail != NULL:
+            number = cl_writer_rolls_from(&self.writer)
         if number != <uint64_t>-1:
             self.roll_from(number)
         return 0
@@ -116,6 +128,8 @@ cdef class Writer(Core):
 
     def move_tail(self, uint64_t number, int64_t now_ns):
         """Move the tail from the end of segment `number` to the start of the next, whose file, and buffer if any, are in place."""
+        if self.writer.tail == NULL:
+            raise self.failed_with(CL_E_CLOSED, 0, None)
         cdef int code = cl_writer_roll(&self.writer, number, now_ns)
         if code != CL_OK:
             raise self.failed_with(code, errno, (number + 1) * self.log.segment_size)
@@ -129,16 +143,17 @@ cdef class Writer(Core):
 
     cdef int settle(self, end, sync) except -1:
         """What an append owes after it is published: a roll that fell due, and, if asked, the disk."""
-        if self.writer.roll_due:
-            self.writer.roll_due = False
-            self.roll_soon()
-        if sync:
-            self.log.counters.syncs += 1
-            try:
+        try:
+            if self.writer.roll_due:
+                self.writer.roll_due = False
+                self.roll_soon()
+            if sync:
+                self.log.counters.syncs += 1
                 self.flush_to(end, self.sync_timeout)
-            except KeyboardInterrupt as interrupt:
+        except KeyboardInterrupt as interrupt:
+            if end:
                 interrupt.add_note(f"commitlog: the record that ends at {end} stays in the log, and may be durable.")
-                raise
+            raise
         return 0
 
     def roll_soon(self):
@@ -289,7 +304,7 @@ cdef class Writer(Core):
         DiskFullError, PoolExhaustedError, LogFailedError
             A part was appended: what is below ``tail_position``.
         """
-        cdef list items = [value if PyBytes_CheckExact(value) else _as_bytes(value, "a value") for value in values]
+        cdef list items = [value if PyBytes_CheckExact(value) else _as_bytes(value, "a value") for value in _each(values, "values")]
         cdef list key_items = None
         cdef list type_items = None
         cdef Py_ssize_t count = len(items)
@@ -297,11 +312,11 @@ cdef class Writer(Core):
         cdef cl_record_input *records
         cdef bint durable = self.sync_default if sync is None else sync
         if keys is not None:
-            key_items = [None if key is None else _as_bytes(key, "a key") for key in keys]
+            key_items = [None if key is None else _as_bytes(key, "a key") for key in _each(keys, "keys")]
             if len(key_items) != count:
                 raise RecordTypeError(f"{count} values need {count} keys, not {len(key_items)}")
         if types is not None:
-            type_items = list(types)
+            type_items = list(_each(types, "types"))
             if len(type_items) != count:
                 raise RecordTypeError(f"{count} values need {count} types, not {len(type_items)}")
         cdef int64_t stamp = -1 if timestamp_ns is None else _timestamp_of(timestamp_ns)
@@ -328,7 +343,7 @@ cdef class Writer(Core):
                         raise self.too_large(PyBytes_GET_SIZE(key_items[index]))
                     records[index].key = PyBytes_AS_STRING(key_items[index])
                     records[index].key_length = <uint32_t>PyBytes_GET_SIZE(key_items[index])
-                if cl_input_length(&records[index]) > self.writer.largest:
+                if cl_input_length(&records[index]) > self.writer.largest and self.log.gate == 0:
                     raise self.too_large(cl_input_length(&records[index]))
             self.append_batches(records, count, stamp, &out[0])
             end = positions[count - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[count - 1]))
@@ -478,6 +493,8 @@ cdef class Writer(Core):
         claim.log = self
         claim.key = key_bytes
         claim.sync = self.sync_default if sync is None else sync
+        if claim.sync and self.claims:
+            self.check_own_claims(<uint64_t>-1)
         while True:
             code = cl_writer_claim(&self.writer, <uint32_t>cl_input_length(&record), &claim.native)
             if code == CL_OK:
@@ -487,16 +504,27 @@ cdef class Writer(Core):
         claim.native.segment.users += 1
         claim.record = record
         claim.open = True
-        self.claims[claim.position] = _get_ident()
+        claim.place = claim.native.segment.base + claim.native.offset
+        self.claims[claim.place] = _get_ident()
         if self.writer.roll_due:
             self.settle(0, False)
         return claim
 
 
+cdef object _each(values, str what):
+    try:
+        return iter(values)
+    except TypeError:
+        raise RecordTypeError(f"{what} must be a sequence, one item a record, not {type(values).__name__}") from None
+
+
 cdef bytes _as_bytes(value, str what):
-    if isinstance(value, str) or not PyObject_CheckBuffer(value):
-        raise _wrong_type(what, value)
-    return bytes(value)
+    cdef Py_buffer view
+    _bytes_of(value, what, &view)
+    try:
+        return PyBytes_FromStringAndSize(<const char *>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
 
 
 cdef class ClaimBuffer:
@@ -505,6 +533,8 @@ cdef class ClaimBuffer:
     cdef uint8_t *start
     cdef Py_ssize_t length
     cdef Py_ssize_t exports
+    cdef Writer log
+    cdef object memory  # the pool buffer, if it is one, and its lease: a view must not outlast them
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.start, self.length, 0, flags)
@@ -515,8 +545,15 @@ cdef class ClaimBuffer:
 
     def __dealloc__(self):
         if self.segment != NULL:
-            self.segment.users -= 1
-            cl_segment_release(self.segment)
+            _let_go(self.log, self.segment)
+
+
+cdef void _let_go(Writer log, cl_segment *segment) noexcept:
+    """One user less of a segment's bytes. The last one tells the allocation service, which may wait for the buffer."""
+    segment.users -= 1
+    if segment.users == 0 and segment.drained:
+        cl_futex_raise(&log.log.event)
+    cl_segment_release(segment)
 
 
 cdef class Claim:
@@ -533,15 +570,15 @@ cdef class Claim:
     cdef bytes key
     cdef bint sync
     cdef bint open
-    cdef bint handed  # the exporter owns the reference to the segment
-    cdef cl_claim native
+    cdef uint64_t place
+    cdef cl_claim native  # its segment is held, and its buffer in use, while the claim is open
     cdef cl_record_input record
     cdef ClaimBuffer exporter
     cdef object view
 
     @property
     def position(self):
-        return self.native.segment.base + self.native.offset if self.native.segment != NULL else None
+        return self.place
 
     @property
     def buffer(self):
@@ -552,6 +589,8 @@ cdef class Claim:
             cl_segment_hold(self.native.segment)
             self.native.segment.users += 1
             self.exporter.segment = self.native.segment
+            self.exporter.log = self.log
+            self.exporter.memory = self.log.memories.get(self.native.segment.number)
             self.exporter.start = self.native.segment.bytes + self.native.offset + self.head()
             self.exporter.length = self.record.value_length
             self.view = memoryview(self.exporter)
@@ -630,15 +669,13 @@ cdef class Claim:
 
     cdef int close(self) except -1:
         self.open = False
-        self.log.claims.pop(self.position, None)
+        self.log.claims.pop(self.place, None)
         self.view = None
         self.exporter = None
-        return 0
-
-    def __dealloc__(self):
         if self.native.segment != NULL:
-            self.native.segment.users -= 1
-            cl_segment_release(self.native.segment)
+            _let_go(self.log, self.native.segment)
+            self.native.segment = NULL
+        return 0
 
     def __del__(self):
         # Dropped without its `with`: nobody will ever publish it.

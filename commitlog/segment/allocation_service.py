@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from typing import Protocol
 
 from commitlog._kernel.core import Core
 from commitlog._kernel.memory import Memory
-from commitlog.errors import CommitLogError
+from commitlog.errors import CommitLogError, PositionError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file import MappedFile
@@ -47,6 +48,10 @@ class BufferLender(Protocol):
         """The buffer is committed whole, or was never used."""
 
 
+class _Lease:
+    """Lives as long as the log, or a claim's view that outlives it, needs a buffer."""
+
+
 class AllocationService(Service):
     """Brings segments. The appender that rolls finds the next one in place; where it was faster, it does the same work itself.
 
@@ -62,7 +67,7 @@ class AllocationService(Service):
         self._lender = lender
         self._lock = threading.RLock()
         self._synced_below = 0
-        self._attached: dict[int, tuple[MappedFile, LentBuffer]] = {}
+        self._attached: dict[int, tuple[MappedFile, LentBuffer, _Lease]] = {}
         self._sealer = Sealer(directory, queue)
         self._prefaulted = 0
         self._retry_at = 0.0
@@ -93,10 +98,20 @@ class AllocationService(Service):
             self._synced_below = number + 1
 
     def _attach(self, number: int) -> None:
+        # Held, so that the queue does not take it for idle before the buffer is there.
+        held = self._queue.hold(number, "a buffer to attach")
+        if held is None:
+            raise PositionError("the segment is being deleted", path=self._directory.segment_path(number))
+        file, token = held
+        try:
+            self._attach_to(file)
+        finally:
+            file.release(token)
+
+    def _attach_to(self, file: MappedFile) -> None:
         assert self._lender is not None
-        file = self._queue.get(number)
         with self._lock:
-            if number in self._attached or file.segment.buffered:
+            if file.number in self._attached or file.segment.buffered:
                 return
         self.give_back_drained()
         buffer = self._lender.try_lend()
@@ -108,21 +123,22 @@ class AllocationService(Service):
         if buffer is None:
             return
         with self._lock:
-            if number in self._attached:
+            if file.number in self._attached:
                 self._lender.give_back(buffer)
                 return
             self._lender.bind(buffer, file)
-            self._core.attach(file.segment, buffer.memory)
-            self._attached[number] = (file, buffer)
+            lease = _Lease()
+            self._core.attach(file.segment, buffer.memory, lease)
+            self._attached[file.number] = (file, buffer, lease)
 
     def give_back_drained(self) -> None:
         """Return the buffers whose segments are committed whole."""
         with self._lock:
-            drained = [number for number, (file, _) in self._attached.items() if file.segment.drained]
-            pairs = [self._attached.pop(number) for number in drained]
-            for file, _ in pairs:
+            drained = [number for number, (file, _, _) in self._attached.items() if file.segment.drained]
+            taken = [self._attached.pop(number) for number in drained]
+            for file, _, _ in taken:
                 self._core.detach(file.segment)
-        for _, buffer in pairs:
+        for _, buffer, _ in taken:
             assert self._lender is not None
             self._lender.give_back(buffer)
 
@@ -189,11 +205,17 @@ class AllocationService(Service):
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def give_back_all(self) -> None:
-        """Return every buffer, committed whole or not: after the log is drained, or has failed."""
+        """Return every buffer, committed whole or not: after the log is drained, or has failed.
+
+        A claim that is open still, and was rolled back, may have a view of its buffer, and write to it. That buffer goes back when
+        the view does.
+        """
         with self._lock:
-            pairs, self._attached = list(self._attached.values()), {}
-            for file, _ in pairs:
+            taken, self._attached = list(self._attached.values()), {}
+            for file, _, _ in taken:
                 self._core.detach(file.segment)
-        for _, buffer in pairs:
+        while taken:
             assert self._lender is not None
-            self._lender.give_back(buffer)
+            _, buffer, lease = taken.pop()
+            weakref.finalize(lease, self._lender.give_back, buffer).atexit = False
+            del lease  # the last reference to it, where no view is left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -135,10 +136,8 @@ class LogDirectory:
             os.close(fd)
 
     def _unlink(self, name: str) -> None:
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.fd)
-        except FileNotFoundError:
-            pass
 
     def remove_segment(self, number: int) -> None:
         """Remove a segment file; that it is gone already is success."""

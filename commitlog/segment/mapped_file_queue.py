@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 
 from commitlog._kernel.core import Core
-from commitlog.errors import PositionError
+from commitlog._kernel.segment import HEADER_SIZE
+from commitlog.errors import ClosedError, PositionError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file import MappedFile
 
@@ -30,6 +31,7 @@ class MappedFileQueue:
         self._directory = directory
         self._lock = threading.Lock()
         self._files: dict[int, MappedFile] = {}
+        self._closed = False
 
     def get(self, number: int) -> MappedFile:
         """The segment with that number, mapped if it is not yet.
@@ -42,12 +44,20 @@ class MappedFileQueue:
             The file is not what it should be.
         """
         with self._lock:
-            file = self._files.get(number)
-            if file is None:
-                file = MappedFile(self._core, self._core.acquire(number))
-                self._files[number] = file
-                self._drop_idle(number)
-            return file
+            return self._get(number)
+
+    def _get(self, number: int) -> MappedFile:
+        self._check_open()
+        file = self._files.get(number)
+        if file is None:
+            file = MappedFile(self._core, self._core.acquire(number))
+            self._files[number] = file
+            self._drop_idle(number)
+        return file
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the log is closed: open it again", path=self._core.path)
 
     def _drop_idle(self, newest: int) -> None:
         idle = [file for number, file in self._files.items() if number != newest and not file.holders and not file.segment.buffered]
@@ -61,18 +71,18 @@ class MappedFileQueue:
 
     def hold(self, number: int, who: str) -> tuple[MappedFile, int] | None:
         """The segment with a hold on it and the token to release it with; None when there is no such segment (any more)."""
+        # Under the lock, so that nobody drops the file as idle before it is held.
         with self._lock:
-            file = self._files.get(number)
-        if file is None:
             try:
-                file = self.get(number)
+                file = self._get(number)
             except PositionError:
                 return None
-        token = file.hold(who)
+            token = file.hold(who)
         return None if token is None else (file, token)
 
     def numbers(self) -> list[int]:
         """All segments that there are now, ascending, those ahead of need included."""
+        self._check_open()
         return self._directory.segment_numbers()
 
     @property
@@ -95,6 +105,16 @@ class MappedFileQueue:
             self._files.pop(number, None)
         self._directory.remove_segment(number)
 
+    def flush_header(self, number: int) -> None:
+        """Make a segment's seal durable: once its predecessors are gone, nothing else says with which sequence it begins."""
+        held = self.hold(number, "seal")
+        if held is not None:
+            file, token = held
+            try:
+                file.segment.flush(0, HEADER_SIZE)
+            finally:
+                file.release(token)
+
     def delete_before(self, number: int, force_after: float) -> list[int]:
         """Remove the segments below `number`, oldest first, and stop at the first that is held: holes never arise."""
         removed = []
@@ -114,8 +134,9 @@ class MappedFileQueue:
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Release every mapping that is held here."""
+        """Release every mapping that is held here. Views and tailers keep theirs."""
         with self._lock:
+            self._closed = True
             for file in self._files.values():
                 file.segment.release()
             self._files.clear()

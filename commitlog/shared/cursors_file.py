@@ -29,7 +29,9 @@ class CursorsFile:
     cells : Cursors
         The mapping; a private stand-in where the file could not be used by a reader.
     usable : bool
-        It is of this log, this boot and this place, and was READY.
+        It is of this log, this boot and this place.
+    ready : bool
+        It is usable, and no recovery is under way or was killed.
     inode : int
         Its own.
     """
@@ -38,10 +40,13 @@ class CursorsFile:
     usable: bool
     inode: int
 
+    @property
+    def ready(self) -> bool:
+        return self.usable and self.cells["state"] == kernel.STATE_READY
+
 
 def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
-    matches = cells.matches(identity.uuid, boot_id(), inode, identity.segment_size)
-    return bool(matches and cells["state"] == kernel.STATE_READY)
+    return bool(cells.matches(identity.uuid, boot_id(), inode, identity.segment_size))
 
 
 def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
@@ -71,8 +76,9 @@ def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
             continue
         finally:
             os.close(fd)
-        if _check(cells, identity, inode):
-            return CursorsFile(cells=cells, usable=True, inode=inode)
+        found = CursorsFile(cells=cells, usable=_check(cells, identity, inode), inode=inode)
+        if found.ready:
+            return found
         break
     return CursorsFile(cells=Cursors(-1, True), usable=False, inode=0)
 

@@ -43,7 +43,9 @@ class Identity:
 
 
 def _refuse(path: str, why: str) -> NotALogError:
-    return NotALogError(f"{NAME} {why}: this is not a log, or its identity is damaged; `commitlog repair` rebuilds it from the segments", path=path)
+    return NotALogError(
+        f"{NAME} {why}: this is not a log, or its identity is damaged; `commitlog repair` rebuilds it from the segments", path=path
+    )
 
 
 def _whole_number(content: dict[str, object], name: str, path: str) -> int:
@@ -65,13 +67,15 @@ def parse(text: bytes, path: str) -> Identity:
     """
     try:
         content = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _refuse(path, f"is not JSON ({error})") from None
     if not isinstance(content, dict) or not isinstance(content.get("format"), dict):
         raise _refuse(path, "has no 'format'")
     major = _whole_number(content["format"], "major", path)
     if major > kernel.FORMAT[0]:
-        raise UnsupportedVersionError(f"the log has format {major}, this release reads up to {kernel.FORMAT[0]}: use a newer commitlog", path=path)
+        raise UnsupportedVersionError(
+            f"the log has format {major}, this release reads up to {kernel.FORMAT[0]}: use a newer commitlog", path=path
+        )
     try:
         uuid = uuids.UUID(str(content.get("uuid"))).bytes
     except ValueError:

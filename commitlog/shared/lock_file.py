@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -9,10 +10,12 @@ from dataclasses import dataclass, field
 
 import psutil
 
+from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.life_lock import Kind, LifeLock
 
 NAME = "lock"
 _SIZE = 1 << 16
+_ROOM_STEP = 4096
 POLL_INTERVAL_S = 0.005
 
 
@@ -74,7 +77,7 @@ class LockFile:
     def read(self) -> Holder:
         """What the file says; an empty `Holder` where it says nothing that can be understood."""
         try:
-            content = json.loads(os.pread(self._lock.descriptor, _SIZE, 0).decode())
+            content = json.loads(os.pread(self._lock.descriptor, _SIZE, 0).rstrip(b"\0").decode())
             return Holder(
                 pid=int(content["pid"]),
                 name=str(content["name"]),
@@ -84,14 +87,32 @@ class LockFile:
                 pool_names=tuple(str(name) for name in content["pool_names"]),
                 lent_names=tuple(str(name) for name in content["lent_names"]),
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return Holder()
 
     def write(self, holder: Holder) -> None:
-        """Write who holds the log, in one call, so that a kill leaves the old text or the new. Only under the exclusive lock."""
-        text = json.dumps(holder.__dict__)
-        size = os.fstat(self._lock.descriptor).st_size
-        os.pwrite(self._lock.descriptor, text.encode().ljust(size), 0)
+        """Write who holds the log, in one call, so that a kill leaves the old text or the new. Only under the exclusive lock.
+
+        Raises
+        ------
+        DiskFullError, IOFailureError
+            The old text stands.
+        """
+        descriptor = self._lock.descriptor
+        text = json.dumps(holder.__dict__).encode()
+        try:
+            size = os.fstat(descriptor).st_size
+            if size < len(text):
+                # Room comes first: a write that a full disk cut short would leave neither text.
+                size = -(-len(text) // _ROOM_STEP) * _ROOM_STEP
+                os.posix_fallocate(descriptor, 0, size)
+            os.pwrite(descriptor, text.ljust(size), 0)
+        except OSError as error:
+            kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else IOFailureError
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            raise kind(
+                f"cannot note who holds the log: {error.strerror}; mend that, then try again", path=path, errno=error.errno
+            ) from error
 
     def close(self) -> None:
         """Let go."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +59,9 @@ class Batch:
         """All values as a list of bytes."""
         blob = self.data.tobytes()
         edges = self.offsets.tolist()
-        return [blob[start:stop] for start, stop in zip(edges, edges[1:], strict=False)]
+        return [blob[start:stop] for start, stop in itertools.pairwise(edges)]
 
-    def to_arrow(self) -> pyarrow.RecordBatch:
+    def to_arrow(self) -> pa.RecordBatch:
         """The batch as Arrow columns position, timestamp_ns, type, key, value, sharing the values' memory.
 
         Raises

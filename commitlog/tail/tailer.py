@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Literal, Self
 
 from commitlog._kernel.core import Core
-from commitlog._kernel.failure import DAMAGE
+from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.reader import IDLE, FollowIterator, Reader, Record
-from commitlog._kernel.segment import Segment
+from commitlog._kernel.segment import HEADER_SIZE, Segment
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
 from commitlog.options import Duration, parse_duration
 from commitlog.segment.mapped_file import MappedFile
@@ -21,6 +21,21 @@ Visibility = Literal["committed", "appended", "flushed"]
 OnDamage = Literal["raise", "skip"]
 Idle = Literal["spin", "yield", "backoff", "block"]
 _FOREVER_S = 3600.0
+
+
+def _is_whole(value: object) -> bool:
+    """An int that is not a bool: callers without a type checker pass anything."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_frame(segment: Segment, offset: int) -> bool:
+    """Whether a frame starts at an offset. Inside a record stand any bytes, so only a CRC that matches, or the way there from the
+    segment's start, proves it."""
+    whole = (0, ROLLED_BACK)
+    if segment.step(offset)[0] in whole or (segment.buffered and segment.step(offset, buffered=True)[0] in whole):
+        return True
+    stopped: int = segment.scan(0, offset)[0]
+    return stopped == offset
 
 
 def _chosen(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -97,11 +112,11 @@ class Tailer(Reader):
             self.move_to(self._first_position())
         elif position == "end":
             self.move_to(self.visible_end)
-        elif isinstance(position, int) and not isinstance(position, bool):
+        elif not _is_whole(position):
+            raise InvalidOptionError(f"start must be 'first', 'end' or a position, not {position!r}")
+        else:
             self._check_position(position)
             self.move_to(position)
-        else:
-            raise InvalidOptionError(f"start must be 'first', 'end' or a position, not {position!r}")
 
     def _first_position(self) -> int:
         return self._queue.first_number * self.core.segment_size
@@ -112,12 +127,12 @@ class Tailer(Reader):
         offset = position % self.core.segment_size
         if first <= position <= end and (offset == 0 or position == end):
             return
-        if first <= position < end and offset % 8 == 0 and offset >= 4096:
+        if first <= position < end and offset % 8 == 0 and offset >= HEADER_SIZE:
             held = self._queue.hold(position // self.core.segment_size, self._who)
             if held is not None:
                 file, token = held
                 try:
-                    if file.segment.step(offset)[0] != DAMAGE or self._buffered_beyond(file, position):
+                    if _is_frame(file.segment, offset):
                         return
                 finally:
                     file.release(token)
@@ -127,9 +142,6 @@ class Tailer(Reader):
             position=position,
             first_position=first,
         )
-
-    def _buffered_beyond(self, file: MappedFile, position: int) -> bool:
-        return file.segment.buffered and position >= self.core.committed_position
 
     # --- what the kernel asks --------------------------------------------------------------------------------------
 
@@ -218,7 +230,7 @@ class Tailer(Reader):
         Batch
             Empty when nothing came.
         """
-        if not isinstance(max_records, int) or isinstance(max_records, bool) or max_records < 1:
+        if not _is_whole(max_records) or max_records < 1:
             raise InvalidOptionError(f"max_records must be an int of at least 1, not {max_records!r}")
         batch = Batch(*self.batch(max_records))
         if len(batch) or timeout == 0:

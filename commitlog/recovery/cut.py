@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from commitlog._kernel import segment as kernel
 from commitlog._kernel.segment import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.errors import CorruptSegmentError, IOFailureError
-from commitlog.recovery_walk import Place, passed
+from commitlog.recovery.place import Place, passed
 from commitlog.segment.directory import LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.recovery")

@@ -10,28 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segment import HEADER_SIZE, Segment
 from commitlog.pool.shm import RecoverableBuffer
+from commitlog.recovery.place import Place, passed
 from commitlog.segment.directory import LogDirectory
 
 _logger = logging.getLogger("commitlog.recovery")
-
-
-def passed(step: str) -> None:
-    """Told of each step by which recovery changes a log. Tests replace it to stop or die there."""
-
-
-class Place(NamedTuple):
-    """Where a frame begins or ends: segment number and offset in it."""
-
-    number: int
-    offset: int
-
-    def position(self, segment_size: int) -> int:
-        return self.number * segment_size + self.offset
 
 
 @dataclass
@@ -74,17 +60,16 @@ def walk_valid(directory: LogDirectory, numbers: set[int], start: Place) -> Walk
 def walk_claimed(directory: LogDirectory, start: Place, tail: Place) -> Walk:
     """Walk to the tail of a mapped log. Whatever is claimed below it and not published becomes SKIP: its owner is dead."""
     walk = Walk(start)
-    while walk.end.number <= tail.number and not walk.damaged:
-        segment = directory.open_segment(walk.end.number, writable=True)
-        limit = tail.offset if walk.end.number == tail.number else segment.size
+    for number in range(start.number, tail.number + 1):
+        if number > start.number:
+            walk.end = Place(number, HEADER_SIZE)
+        segment = directory.open_segment(number, writable=True)
         try:
-            _resolve(walk, segment, limit)
+            _resolve(walk, segment, tail.offset if number == tail.number else segment.size)
         finally:
             segment.release()
-        if walk.end.number == tail.number:
+        if walk.damaged:
             break
-        if not walk.damaged:
-            walk.end = Place(walk.end.number + 1, HEADER_SIZE)
     return walk
 
 
@@ -96,7 +81,7 @@ def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
         if code == END:
             stop = segment.mark_gap(offset, limit)
             _logger.info(
-                "%s: a claim without a name at position %d, %d bytes, was rolled back", segment.path, segment.base + offset, stop - offset
+                "%s: %d bytes claimed by nobody known at position %d were rolled back", segment.path, stop - offset, segment.base + offset
             )
         elif code == BUSY and offset + segment.step(offset)[1] <= limit:
             _roll_back(segment, offset)

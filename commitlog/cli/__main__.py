@@ -1,0 +1,5 @@
+"""`python -m commitlog.cli`: the same as `commitlog`."""
+
+from commitlog.cli import main
+
+main()

@@ -1,0 +1,56 @@
+"""`commitlog verify`: what is wrong with a log."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import click
+
+from commitlog.verification import VerifyReport, verify
+
+
+@click.command()
+@click.argument("log", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(context: click.Context, log: str, as_json: bool) -> None:
+    """Check every frame of LOG, open or closed, and change nothing.
+
+    Exit status 1 when something is damaged or missing. What a crash left unfinished at the end is no damage: the next program that opens
+    the log for appending recovers it.
+    """
+    report = verify(log)
+    click.echo(json.dumps(as_object(report), indent=2) if as_json else "\n".join(lines(report)))
+    context.exit(0 if report.sound else 1)
+
+
+def as_object(report: VerifyReport) -> dict[str, object]:
+    """The report for JSON, sums included."""
+    sums = {name: getattr(report, name) for name in ("sound", "records", "skipped_bytes", "end")}
+    return {**sums, **dataclasses.asdict(report)}
+
+
+def lines(report: VerifyReport) -> list[str]:
+    """The report for people."""
+    state = "open for writing" if report.live else ("closed" if report.clean else "not closed")
+    said = [
+        f"{report.path}: {report.records} records in {len(report.segments)} segments, ends at position {report.end}, {state}",
+    ]
+    if report.skipped_bytes:
+        said.append(f"  {report.skipped_bytes} bytes in SKIP frames (claims rolled back, ends of segments, repaired damage)")
+    said += [f"  wrong: {problem}" for problem in report.problems]
+    said += [f"  wrong: segments from position {start} to {stop} are missing" for start, stop in report.holes]
+    for segment in report.segments:
+        said += [f"  wrong: {segment.name}: {problem}" for problem in segment.problems]
+        said += [
+            f"  damage: {segment.name}: position {damage.position} to {damage.resume_position}: {damage.reason}"
+            for damage in segment.damage
+        ]
+    if report.torn is not None:
+        said.append(
+            f"  torn tail: position {report.torn.position} to {report.torn.end_position}, {report.torn.records} whole records in it; "
+            "the next open for appending recovers what can be kept"
+        )
+    said.append("sound" if report.sound else "NOT sound: `commitlog repair` mends what can be mended")
+    return said

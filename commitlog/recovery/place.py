@@ -1,0 +1,75 @@
+"""Places in a log, as recovery needs them: which of them exist, where the tail comes to rest, whether there are blocks behind them."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from commitlog._kernel.segment import HEADER_SIZE
+from commitlog.errors import DiskFullError
+from commitlog.segment.directory import LogDirectory, segment_name
+
+
+def passed(step: str) -> None:
+    """Told of each step by which recovery changes a log. Tests replace it to stop or die there."""
+
+
+class Place(NamedTuple):
+    """Where a frame begins or ends: segment number and offset in it."""
+
+    number: int
+    offset: int
+
+    def position(self, segment_size: int) -> int:
+        return self.number * segment_size + self.offset
+
+
+def locate(directory: LogDirectory, numbers: set[int], position: int) -> Place | None:
+    """The place of a position, if the files reach as far."""
+    number, offset = divmod(position, directory.segment_size)
+    if offset % 8:
+        return None
+    if number in numbers:
+        return Place(number, max(offset, HEADER_SIZE))
+    if offset <= HEADER_SIZE and number - 1 in numbers:
+        return Place(number - 1, directory.segment_size)
+    return None
+
+
+def resting_place(directory: LogDirectory, numbers: set[int], end: Place) -> Place:
+    """Of the two places at a border of segments, the one at which the tail stands: a roll that was begun is not begun again."""
+    number, offset = end
+    if offset <= HEADER_SIZE and number - 1 in numbers:
+        full = Place(number - 1, directory.segment_size)
+    elif offset >= directory.segment_size and number + 1 in numbers:
+        full, number = end, number + 1
+    else:
+        return end
+    segment = directory.open_segment(number, writable=False)
+    try:
+        blank = segment.opened_ns == 0 and segment.nonzero(HEADER_SIZE, HEADER_SIZE + 8) == HEADER_SIZE + 8
+    finally:
+        segment.release()
+    return full if blank else Place(number, HEADER_SIZE)
+
+
+def make_solid(directory: LogDirectory, number: int) -> None:
+    """Give a segment all of its blocks: a copied file may have holes, and a full disk would turn an append into one into SIGBUS.
+
+    Raises
+    ------
+    DiskFullError
+        There is no room for them.
+    """
+    name = segment_name(number * directory.segment_size)
+    fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    try:
+        os.posix_fallocate(fd, 0, directory.segment_size)
+    except OSError as error:
+        raise DiskFullError(
+            f"no room for all blocks of the segment in use ({error.strerror}): free space and open the log again",
+            path=directory.segment_path(number),
+            errno=error.errno,
+        ) from error
+    finally:
+        os.close(fd)

@@ -1,0 +1,141 @@
+"""What an open does before anything is exposed: it finds the end of the log and makes everything below it durable.
+
+Two rules. *Kept:* the memory of this boot is whole, so every claim is known; those that nobody will publish become SKIP, and everything
+else stays, because readers may have seen it. *Cut:* something was lost; the log ends at the first frame above what is known durable that
+is neither valid nor marked. Frames below the checkpoint are never touched. Run again after a kill at any step, recovery ends at the same
+place.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from commitlog._kernel.cursors import STATE_NONE, STATE_RECOVERING, Cursors
+from commitlog._kernel.segment import HEADER_SIZE
+from commitlog.errors import LogLockedError
+from commitlog.flush.checkpoint import Checkpoint
+from commitlog.pool.shm import ShmSurvey, discard, find_buffers
+from commitlog.recovery.place import Place, locate, make_solid, passed, resting_place
+from commitlog.recovery.recovered import Recovered
+from commitlog.recovery.unclean import UncleanLog
+from commitlog.segment.directory import LogDirectory
+
+__all__ = ["Recovered", "recover"]
+
+_logger = logging.getLogger("commitlog.recovery")
+_AHEAD_LIMIT = 8  # segments ahead of a clean end that are looked at; the allocation service makes one or two
+
+
+def recover(
+    directory: LogDirectory, cursors: Cursors, *, cursors_usable: bool, checkpoint: Checkpoint | None, shm_names: Sequence[str]
+) -> Recovered:
+    """Recover a log. Only under its exclusive lock; leaves the state RECOVERING, for the caller to end once the clean mark is gone.
+
+    Parameters
+    ----------
+    directory : LogDirectory
+        The log.
+    cursors : Cursors
+        Its mapped file.
+    cursors_usable : bool
+        Whether the file is of this log, boot and place. Its state does not matter: one that was rebuilt has no tail, and one whose
+        recovery was killed still has it, and needs it.
+    checkpoint : Checkpoint or None
+        The record in force.
+    shm_names : sequence of str
+        Buffers that the last pool of this boot had recorded.
+
+    Raises
+    ------
+    CorruptSegmentError
+        A segment from which recovery would have to go on is missing or damaged.
+    LogLockedError
+        A live pool still holds records of this log.
+    PoolBufferError
+        A buffer is there, and this user may not open it.
+    DiskFullError, IOFailureError
+        The system refused. Nothing is lost by it: the next open starts over.
+    """
+    usable = cursors_usable and cursors["state"] != STATE_NONE
+    cursors["state"] = STATE_RECOVERING
+    directory.sweep()
+    passed("swept")
+    survey = find_buffers(shm_names, directory.log_uuid)
+    if survey.live_in_use:
+        raise LogLockedError(
+            "a pool that lives still holds records of this log in shared memory; close it, or the process that has it", path=directory.path
+        )
+    lost = _report_lost(directory, survey)
+    numbers = set(directory.segment_numbers())
+    found = None
+    if not numbers and not survey.recoverable:
+        found = _begin(directory, checkpoint)
+    elif checkpoint is not None and checkpoint.clean and not survey.recoverable:
+        found = _find_clean_end(directory, numbers, checkpoint.position)
+    if found is None:
+        position = 0 if checkpoint is None else checkpoint.position
+        log = UncleanLog(directory, numbers, cursors=cursors if usable else None, position=position, survey=survey)
+        found = log.recover(lost)
+    _finish(directory, cursors, found)
+    for name in (*found.from_shm, *survey.free):
+        discard(name)
+        passed("buffer discarded")
+    return found
+
+
+def _report_lost(directory: LogDirectory, survey: ShmSurvey) -> tuple[str, ...]:
+    for name in survey.missing:
+        _logger.warning("%s: the shared-memory buffer %s is missing: what was not committed from it is lost", directory.path, name)
+    for name, fault in survey.unusable:
+        _logger.warning("%s: the shared-memory buffer %s cannot be used: %s", directory.path, name, fault)
+    return (*survey.missing, *(name for name, _ in survey.unusable))
+
+
+def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None:
+    """Give the cursors what every later handle starts from."""
+    for watermark in ("appended", "committed", "flushed"):
+        cursors[watermark] = found.end
+    for cell in ("failed", "flusher", "waiters"):
+        cursors[cell] = 0
+    cursors["tail"] = found.tail[0] << 32 | found.tail[1]
+    passed("cursors set")
+    _logger.debug("%s: opened as %s, ends at position %d", directory.path, found.case, found.end)
+
+
+def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
+    """Create the first segment. Positions never come again: a log that lost all of its segments goes on behind them."""
+    number = 0
+    if checkpoint is not None and checkpoint.position > HEADER_SIZE:
+        number = -(-checkpoint.position // directory.segment_size)
+        _logger.error("%s: all segments below position %d are missing; the log goes on behind them", directory.path, checkpoint.position)
+    directory.create_segment(number, opened_ns=time.time_ns())
+    passed("first segment created")
+    place = Place(number, HEADER_SIZE)
+    return Recovered("empty", place, place.position(directory.segment_size))
+
+
+def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -> Recovered | None:
+    """The end of a log that was closed, or None when what is there contradicts the mark. Looks at the last segments only."""
+    end = locate(directory, numbers, position)
+    above = [number for number in numbers if end is not None and number > end.number]
+    if end is None or len(above) > _AHEAD_LIMIT:
+        _logger.error("%s: the log was closed at position %d, and its segments do not fit that", directory.path, position)
+        return None
+    places = [Place(number, HEADER_SIZE) for number in above]
+    if end.offset < directory.segment_size:
+        places.append(end)
+    for place in places:
+        segment = directory.open_segment(place.number, writable=False)
+        try:
+            blank = segment.nonzero(place.offset, place.offset + 8) == place.offset + 8
+        finally:
+            segment.release()
+        if not blank:
+            dirty = place.position(directory.segment_size)
+            _logger.error("%s: the log was closed, and yet something stands behind its end, at position %d", directory.path, dirty)
+            return None
+        make_solid(directory, place.number)
+    tail = resting_place(directory, numbers, end)
+    return Recovered("clean", tail, tail.position(directory.segment_size))

@@ -1,0 +1,179 @@
+"""The recovery of a log that was not closed: which rule fits, from where, and what is made durable."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Literal
+
+from commitlog._kernel.cursors import MODE_MAPPED, MODE_POOLED, Cursors
+from commitlog._kernel.segment import HEADER_SIZE
+from commitlog.errors import CorruptSegmentError
+from commitlog.pool.shm import ShmSurvey
+from commitlog.recovery.cut import Taken, find_cut, take_out
+from commitlog.recovery.place import Place, locate, make_solid, passed, resting_place
+from commitlog.recovery.recovered import Recovered
+from commitlog.recovery.walk import Walk, walk_buffers, walk_claimed, walk_valid
+from commitlog.segment.directory import LogDirectory
+
+_logger = logging.getLogger("commitlog.recovery")
+
+
+class UncleanLog:
+    """A log whose end has to be found.
+
+    Parameters
+    ----------
+    numbers : set of int
+        Of its segments. Where there are none, there is a buffer to recover.
+    cursors : Cursors or None
+        As its last writers left them, if they are of use.
+    position : int
+        The checkpoint's.
+    survey : ShmSurvey
+        The buffers of its last pool.
+    """
+
+    def __init__(self, directory: LogDirectory, numbers: set[int], *, cursors: Cursors | None, position: int, survey: ShmSurvey) -> None:
+        self.directory = directory
+        self.cursors = cursors
+        self.position = position
+        self.survey = survey
+        self.numbers = numbers
+        if not numbers:
+            # Only buffers are left. The one that comes first says where the log goes on.
+            first = survey.recoverable[0]
+            number = first.base // directory.segment_size
+            directory.create_segment(number, opened_ns=time.time_ns(), segment_id=first.segment_id)
+            numbers.add(number)
+        self.first = Place(min(numbers), HEADER_SIZE)
+
+    def recover(self, lost: tuple[str, ...]) -> Recovered:
+        """Find the end, take out what stands behind it, make durable what stands before it."""
+        checkpoint = self._durable("checkpoint", self.position)
+        if checkpoint is None:
+            return self._keep_what_is_there(lost)
+        floor = checkpoint
+        if self.cursors is not None:
+            floor = max(floor, self._durable("flushed mark", self.cursors["flushed"]) or floor)
+        walk, case = self._walk(floor)
+        if walk.damaged:
+            damaged = walk.end.position(self.directory.segment_size)
+            _logger.error("%s: the frame at position %d cannot be; the log is cut there", self.directory.path, damaged)
+        taken = self._cut(walk.end)
+        tail = resting_place(self.directory, self.numbers, walk.end)
+        self._make_durable(checkpoint, walk.end)
+        return Recovered(
+            case="cut" if walk.damaged else case,
+            tail=tail,
+            end=tail.position(self.directory.segment_size),
+            rolled_back=walk.rolled_back,
+            cut_range=taken.cut_range,
+            saved_as=taken.saved_as,
+            from_shm=tuple(walk.recovered),
+            lost=(*lost, *walk.stranded),
+        )
+
+    def _durable(self, what: str, position: int) -> Place | None:
+        """The place of a position that is said to be durable; None when the files do not reach it."""
+        if position <= self.first.position(self.directory.segment_size):
+            return self.first
+        place = locate(self.directory, self.numbers, position)
+        if place is None:
+            _logger.error("%s: the %s is at position %d, and the segments do not reach it", self.directory.path, what, position)
+        return place
+
+    def _walk(self, floor: Place) -> tuple[Walk, Literal["kept", "cut"]]:
+        """Walk by the rule that fits what is known."""
+        mode = None if self.cursors is None else self.cursors.mode
+        if self.survey.recoverable or (mode == MODE_POOLED and self.survey.free):
+            return walk_buffers(self.directory, self.numbers, floor, self.survey.recoverable), "kept"
+        tail = self._tail(self.cursors, floor) if self.cursors is not None and mode == MODE_MAPPED else None
+        if tail is not None:
+            self._check_contiguous(floor, tail)
+            return walk_claimed(self.directory, floor, tail), "kept"
+        return walk_valid(self.directory, self.numbers, self._aligned(floor)), "cut"
+
+    def _forget_tail(self) -> None:
+        """From now on there is no tail, so that a run after a kill does not take this one's zeros for claims."""
+        if self.cursors is not None:
+            self.cursors["tail"] = 0
+
+    def _tail(self, cursors: Cursors, floor: Place) -> Place | None:
+        """The tail that the cursors hold, if it can be one."""
+        place = cursors["tail"]
+        tail = Place(place >> 32, min(place & 0xFFFFFFFF, self.directory.segment_size))
+        if tail.number in self.numbers and tail.offset % 8 == 0 and tail.offset >= HEADER_SIZE and tail >= floor:
+            return tail
+        if place:
+            _logger.warning("%s: the tail in `cursors`, %d in segment %d, is of no use", self.directory.path, tail.offset, tail.number)
+        return None
+
+    def _check_contiguous(self, floor: Place, tail: Place) -> None:
+        for number in range(floor.number, tail.number + 1):
+            if number not in self.numbers:
+                raise CorruptSegmentError(
+                    "this segment is missing, and the log goes on behind it: restore it from a copy, or run `commitlog repair` on the log",
+                    path=self.directory.segment_path(number),
+                    position=number * self.directory.segment_size,
+                )
+
+    def _aligned(self, floor: Place) -> Place:
+        """The floor, or the end of the frame that it lies in should it lie in one."""
+        segment = self.directory.open_segment(floor.number, writable=False)
+        try:
+            offset, code = segment.scan(HEADER_SIZE, floor.offset)[:2]
+        finally:
+            segment.release()
+        if code == 0:
+            return Place(floor.number, max(offset, floor.offset))
+        position = Place(floor.number, offset).position(self.directory.segment_size)
+        _logger.error(
+            "%s: damage at position %d, below what is known durable; it is left as it is. Run `commitlog verify` on the log",
+            self.directory.path,
+            position,
+        )
+        return floor
+
+    def _cut(self, end: Place) -> Taken:
+        found = find_cut(self.directory, self.numbers, end)
+        if found is None:
+            return Taken(None, None)
+        self._forget_tail()
+        taken = take_out(self.directory, found)
+        self.numbers.difference_update(found.later, found.blank)
+        return taken
+
+    def _make_durable(self, start: Place, end: Place) -> None:
+        """Write what is kept above the checkpoint again, and flush it: the system may have taken pages for clean whose writing failed."""
+        for number in sorted(number for number in self.numbers if number >= start.number):
+            make_solid(self.directory, number)
+            if number > end.number:
+                continue
+            segment = self.directory.open_segment(number, writable=True)
+            try:
+                offset = start.offset if number == start.number else 0
+                stop = end.offset if number == end.number else segment.size
+                segment.rewrite(offset, stop)
+                segment.flush(offset, stop)
+            finally:
+                segment.release()
+            passed("segment flushed")
+        self.directory.sync()
+        passed("all flushed")
+
+    def _keep_what_is_there(self, lost: tuple[str, ...]) -> Recovered:
+        """The last segments are gone, and what is left was durable: none of it is touched."""
+        number = max(self.numbers)
+        self._forget_tail()
+        segment = self.directory.open_segment(number, writable=False)
+        try:
+            offset = segment.certain_end(HEADER_SIZE)
+            if segment.nonzero(offset, segment.size) < segment.size:
+                offset = segment.size
+        finally:
+            segment.release()
+        make_solid(self.directory, number)
+        tail = Place(number, offset)
+        stranded = (buffer.name for buffer in self.survey.recoverable)
+        return Recovered("cut", tail, tail.position(self.directory.segment_size), lost=(*lost, *stranded))

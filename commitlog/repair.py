@@ -1,0 +1,370 @@
+"""Mends what `verify` finds: `commitlog repair`.
+
+Nothing is thrown away: before a file is changed, it is copied to `<name>.broken`. Damage is marked SKIP, so that readers pass over it, and
+what follows is kept. A torn tail is left to the next writable open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import stat
+import time
+from dataclasses import dataclass, field
+
+from commitlog._kernel import segment as kernel
+from commitlog._kernel.failure import HEADER, VERSION
+from commitlog._kernel.segment import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE, Segment
+from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogLockedError, ReadOnlyError
+from commitlog.lost_identity import read_page
+from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.shared import identity as identities
+from commitlog.shared.lock_file import LockFile
+from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, Damage, VerifyReport, is_live, open_directory, read_identity, survey
+
+_logger = logging.getLogger("commitlog.repair")
+_CHUNK = 1 << 20
+_COPIES_LIMIT = 10_000
+_SKIP_LIMIT = (1 << 28) - 8
+
+
+def passed(step: str) -> None:
+    """Told of each step by which repair changes a log. Tests replace it to stop or die there."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that was mended, or would be.
+
+    Attributes
+    ----------
+    what : str
+        In words.
+    file : str
+        The file's name.
+    position, resume_position : int or None
+        Which part of the log, where it is one.
+    """
+
+    what: str
+    file: str
+    position: int | None = None
+    resume_position: int | None = None
+
+
+@dataclass
+class RepairReport:
+    """What `repair` did.
+
+    Attributes
+    ----------
+    path : str
+        The log.
+    dry_run : bool
+        Nothing was written; the actions are what would have been done.
+    actions : list of Action
+        In order. Empty: nothing was wrong.
+    copies : list of str
+        Files that hold what was there before.
+    remaining : list of str
+        What is still wrong.
+    """
+
+    path: str
+    dry_run: bool = False
+    actions: list[Action] = field(default_factory=list)
+    copies: list[str] = field(default_factory=list)
+    remaining: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        """The log is whole now."""
+        return not self.remaining and not (self.dry_run and self.actions)
+
+
+def repair(path: str | os.PathLike[str], *, dry_run: bool = False) -> RepairReport:
+    """Mend a log that nobody has open. Durable when it returns; a second run finds nothing to do.
+
+    Parameters
+    ----------
+    path : path
+        The log's directory.
+    dry_run : bool
+        Say what would be done, and write nothing. What stands in a segment whose header has to be mended first is not looked at.
+
+    Raises
+    ------
+    LogLockedError
+        Somebody has the log open for writing.
+    LogNotFoundError, NotALogError
+        There is no log, and nothing from which to rebuild one.
+    UnsupportedVersionError
+        A newer release wrote it.
+    ReadOnlyError, DiskFullError, IOFailureError
+        The system refused. What was done so far is whole; run it again.
+    """
+    path = os.fspath(path)
+    fd = open_directory(path)
+    try:
+        read_identity(fd, path)
+        if dry_run:
+            if is_live(fd):
+                raise _locked("another process", path)
+            return _Repair(fd, path, dry_run).run()
+        lock_file = LockFile(fd)
+        try:
+            if not lock_file.acquire("exclusive"):
+                raise _locked(lock_file.read().describe(), path)
+            return _Repair(fd, path, dry_run).run()
+        finally:
+            lock_file.close()
+    except CommitLogError:
+        raise
+    except OSError as error:
+        raise _translated(error, path) from error
+    finally:
+        os.close(fd)
+
+
+def _locked(holder: str, path: str) -> LogLockedError:
+    return LogLockedError(f"{holder} has the log open: close it there, then repair it", path=path, holder=holder)
+
+
+def _translated(error: OSError, path: str) -> CommitLogError:
+    """A system error as one of ours."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError("no room to repair: free space and run it again", path=path, errno=error.errno)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return ReadOnlyError("no permission to write here: repair the log as its owner", path=path, errno=error.errno)
+    return IOFailureError(f"cannot repair: {error.strerror}", path=path, errno=error.errno)
+
+
+class _Repair:
+    """One run. The steps build on each other: an identity opens headers, headers open segments, whole segments show damage."""
+
+    def __init__(self, dir_fd: int, path: str, dry_run: bool) -> None:
+        self.dir_fd = dir_fd
+        self.path = path
+        self.dry_run = dry_run
+        self.report = RepairReport(path, dry_run)
+        self.copied: set[str] = set()
+        self.identity, self.fault = read_identity(dir_fd, path)
+        self.directory = LogDirectory(path, self.identity.segment_size, self.identity.uuid)
+        self.size = self.identity.segment_size
+
+    def run(self) -> RepairReport:
+        try:
+            self._mend_identity()
+            for number in self.directory.segment_numbers():
+                self._mend_length(number)
+                self._mend_header(number)
+            found = survey(self.dir_fd, self.path, live=False)
+            self._fill_holes(found)
+            for segment in found.segments:
+                if segment.damage or SEAL_BROKEN in segment.problems or SEAL_WRONG in segment.problems:
+                    self._mend_frames(segment.base // self.size, segment.damage, last=segment is found.segments[-1])
+            self._say_what_remains(found)
+        finally:
+            self.directory.close()
+        return self.report
+
+    # --- what every step does ---
+
+    def _act(self, what: str, file: str, position: int | None = None, resume_position: int | None = None) -> bool:
+        """Note an action; whether to carry it out."""
+        self.report.actions.append(Action(what, file, position, resume_position))
+        if not self.dry_run:
+            _logger.warning("%s: %s: %s", self.path, file, what)
+        return not self.dry_run
+
+    def _free_name(self, name: str) -> str:
+        for count in range(_COPIES_LIMIT):
+            copy = f"{name}.broken" + (f".{count}" if count else "")
+            if not os.path.lexists(os.path.join(self.path, copy)):
+                return copy
+        raise IOFailureError(f"there are {_COPIES_LIMIT} copies of this file: move some of them away", path=os.path.join(self.path, name))
+
+    def _copy(self, name: str) -> None:
+        """Copy a file beside itself, durably, the first time that it is about to be changed."""
+        if name in self.copied:
+            return
+        temporary = f".{name}.{os.urandom(8).hex()}.tmp"
+        try:
+            self._copy_bytes(name, temporary)
+            while not kernel.rename_noreplace(self.dir_fd, temporary, copy := self._free_name(name)):
+                continue
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary, dir_fd=self.dir_fd)
+            raise
+        os.fsync(self.dir_fd)
+        self.copied.add(name)
+        self.report.copies.append(os.path.join(self.path, copy))
+        passed("copied")
+
+    def _copy_bytes(self, name: str, temporary: str) -> None:
+        source = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.dir_fd)
+        try:
+            mode = stat.S_IMODE(os.fstat(source).st_mode)
+            target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=self.dir_fd)
+            try:
+                while os.sendfile(target, source, None, _CHUNK):
+                    continue
+                os.fsync(target)
+            finally:
+                os.close(target)
+        finally:
+            os.close(source)
+
+    def _move_away(self, name: str) -> None:
+        """Give a file another name under which nothing looks for it."""
+        while not kernel.rename_noreplace(self.dir_fd, name, copy := self._free_name(name)):
+            continue
+        os.fsync(self.dir_fd)
+        self.copied.add(name)
+        self.report.copies.append(os.path.join(self.path, copy))
+        passed("moved away")
+
+    def _write(self, name: str, offset: int, content: bytes) -> None:
+        fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.dir_fd)
+        try:
+            os.pwrite(fd, content, offset)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        passed("written")
+
+    # --- the steps ---
+
+    def _mend_identity(self) -> None:
+        if self.fault is None or not self._act(f"rebuilt from the segment headers, since {self.fault}", identities.NAME):
+            return
+        if os.path.lexists(os.path.join(self.path, identities.NAME)):
+            self._move_away(identities.NAME)
+        identities.write(self.dir_fd, self.identity)
+        passed("identity written")
+
+    def _mend_length(self, number: int) -> None:
+        """Bring a file that was cut short back to its size; what it lost is damage to be marked."""
+        name = segment_name(number * self.size)
+        length = os.stat(name, dir_fd=self.dir_fd, follow_symlinks=False).st_size
+        if length >= self.size or not self._act(f"extended from {length} bytes to {self.size}", name, number * self.size + length):
+            return
+        self._copy(name)
+        fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.dir_fd)
+        try:
+            os.posix_fallocate(fd, 0, self.size)
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        passed("extended")
+
+    def _mend_header(self, number: int) -> None:
+        """Rebuild the identity part of a header around the segment's id, which nothing but the file itself and its CRCs know."""
+        name, base = segment_name(number * self.size), number * self.size
+        page = read_page(self.dir_fd, name)
+        code = kernel.check_header(page, self.identity.uuid, base, self.size)
+        sealed_by_crc = kernel.header_crc(self._sound_page(page, base)) == kernel.header_crc(page)
+        if code not in (HEADER, VERSION) or (code == VERSION and not sealed_by_crc):
+            return  # sound; or another log's or a newer release's, and not a damaged one of ours
+        if sealed_by_crc or self._is_proven(name, page):
+            if self._act("header rebuilt", name, base):
+                self._copy(name)
+                self._write(name, 0, self._sound_page(page, base)[:OPENED_AT])
+        elif self._act(
+            "header and segment id are lost: the file was moved away, and an empty segment put in its place", name, base, base + self.size
+        ):
+            self._move_away(name)
+            self._create_blank(number)
+
+    def _sound_page(self, page: bytes, base: int) -> bytes:
+        _, segment_id, _, _, created_ns = kernel.header_fields(page)
+        return kernel.header_page(self.identity.uuid, segment_id, base, self.size, created_ns)
+
+    def _is_proven(self, name: str, page: bytes) -> bool:
+        """Whether the id that the header has is the segment's: by the CRC of a frame, or because there is no frame."""
+        with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.dir_fd), "rb") as file:
+            content = file.read()
+        segment_id = kernel.header_fields(page)[1]
+        return kernel.frames_fit(content, segment_id) or (segment_id != 0 and not content[OPENED_AT:].strip(b"\0"))
+
+    def _fill_holes(self, found: VerifyReport) -> None:
+        """Put a segment that holds nothing into each place where one is missing, so that readers come past it."""
+        for start, stop in found.holes:
+            for base in range(start, stop, self.size):
+                if self._act("missing: a segment that holds nothing was put in its place", segment_name(base), base, base + self.size):
+                    self._create_blank(base // self.size)
+
+    def _create_blank(self, number: int) -> None:
+        """A new segment; if others follow it, it is one SKIP from end to end."""
+        last = max(self.directory.segment_numbers(), default=number)
+        self.directory.create_segment(number, opened_ns=time.time_ns())
+        passed("segment created")
+        if number < last:
+            segment = self.directory.open_segment(number, writable=True)
+            try:
+                segment.skip(HEADER_SIZE, 0)
+                segment.flush(0, segment.size)
+            finally:
+                segment.release()
+
+    def _mend_frames(self, number: int, damage: list[Damage], *, last: bool) -> None:
+        """Mark damage SKIP, and set the seal right."""
+        name = segment_name(number * self.size)
+        for part in damage:
+            self._act(f"marked as SKIP: {part.reason}", name, part.position, part.resume_position)
+        if not damage:
+            self._act("seal that did not fit was rewritten", name, number * self.size)
+        if self.dry_run:
+            return
+        self._copy(name)
+        segment = self.directory.open_segment(number, writable=True)
+        try:
+            for part in damage:
+                mark_skipped(segment, part.position - segment.base, part.resume_position - segment.base, last=last)
+                segment.flush(0, segment.size)
+                passed("marked")
+            self._seal_again(segment)
+        finally:
+            segment.release()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{number * self.size:020d}.idx", dir_fd=self.dir_fd)
+        os.fsync(self.dir_fd)
+
+    def _seal_again(self, segment: Segment) -> None:
+        """A segment that was sealed gets the seal of what it holds now. Its first sequence stays: lost records keep their numbers."""
+        seal = segment.sealed()
+        if segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) == SEAL_AT + SEAL_SIZE:
+            return
+        self._write(os.path.basename(segment.path), SEAL_AT, bytes(SEAL_SIZE))
+        if seal is not None:
+            segment.seal(seal[1])
+            segment.flush(0, HEADER_SIZE)
+
+    def _say_what_remains(self, found: VerifyReport) -> None:
+        if not self.dry_run:
+            found = survey(self.dir_fd, self.path, live=False)
+            self.report.remaining += [
+                f"{segment.name}: damage at position {part.position}" for segment in found.segments for part in segment.damage
+            ]
+            self.report.remaining += [f"positions {start} to {stop} are missing" for start, stop in found.holes]
+        mended = {action.file for action in self.report.actions}
+        for segment in found.segments:
+            if not self.dry_run or segment.name not in mended:
+                self.report.remaining += [f"{segment.name}: {problem}" for problem in segment.problems]
+        if not self.dry_run or self.fault is None:
+            self.report.remaining += found.problems
+
+
+def mark_skipped(segment: Segment, start: int, stop: int, *, last: bool) -> None:
+    """Cover [start, stop) with SKIP frames. The first one is written last: until then the damage stands as it was.
+
+    "To the end of the segment" is said where that is meant, but not in the last segment, where the tail may come to stand.
+    """
+    if stop == segment.size and not last:
+        segment.skip(start, 0)
+        return
+    for at in range(start + (stop - start - 1) // _SKIP_LIMIT * _SKIP_LIMIT, start - 1, -_SKIP_LIMIT):
+        segment.skip(at, min(_SKIP_LIMIT, stop - at))

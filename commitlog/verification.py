@@ -1,0 +1,386 @@
+"""Looks at every frame of a log and says what is wrong, changing nothing: `commitlog verify`.
+
+What stands above the position known to be durable, on a log that was not closed, is a torn tail: the next writable open cuts it, and
+nobody was promised it. Damage is what is not a frame below that position, and anywhere on a log that somebody has open.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from commitlog._kernel.failure import BUSY, END
+from commitlog._kernel.segment import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
+from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, PositionError, UnsupportedVersionError
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.flush.checkpoint import Checkpoint
+from commitlog.life_lock import is_held
+from commitlog.lost_identity import deduce, segment_files
+from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.shared import identity as identities
+from commitlog.shared.identity import Identity
+from commitlog.shared.lock_file import NAME as LOCK_NAME
+
+_CHUNK = 1 << 20
+SEAL_BROKEN = "its seal fails its CRC; it counts as not written"
+SEAL_WRONG = "its seal does not fit its frames"
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Bytes that are not frames: from `position` to `resume_position`, where reading can go on."""
+
+    position: int
+    resume_position: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class TornTail:
+    """What stands behind the last frame of a log that was not closed, up to its last byte, with so many whole records in it.
+
+    The next writable open resolves the claims in it, if this is still the boot in which they were made; otherwise it cuts the log there.
+    """
+
+    position: int
+    end_position: int
+    records: int
+
+
+@dataclass
+class SegmentReport:
+    """What one segment holds.
+
+    Attributes
+    ----------
+    name : str
+        The file.
+    base : int
+        Its base position.
+    records, skipped_bytes : int
+        Whole records; bytes in SKIP frames, which hold none.
+    end : int
+        Position behind its last whole frame.
+    damage : list of Damage
+        In ascending order.
+    problems : list of str
+        What is wrong with its header, its seal or its length.
+    """
+
+    name: str
+    base: int
+    records: int = 0
+    skipped_bytes: int = 0
+    end: int = 0
+    damage: list[Damage] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+@dataclass
+class VerifyReport:
+    """What `verify` found.
+
+    Attributes
+    ----------
+    path, uuid, segment_size
+        The log.
+    live : bool
+        Somebody has it open for writing; the counts are those of one moment.
+    clean : bool
+        It was closed, and nobody has opened it since.
+    checkpoint : int or None
+        The position that is known to be durable.
+    segments : list of SegmentReport
+        By position.
+    holes : list of (int, int)
+        Positions at which segments are missing, from and to.
+    torn : TornTail or None
+        What the next writable open will resolve or cut.
+    problems : list of str
+        What is wrong with the log's other files.
+    """
+
+    path: str
+    uuid: str
+    segment_size: int
+    live: bool
+    clean: bool
+    checkpoint: int | None
+    segments: list[SegmentReport] = field(default_factory=list)
+    holes: list[tuple[int, int]] = field(default_factory=list)
+    torn: TornTail | None = None
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def damage(self) -> list[Damage]:
+        """All of it, by position."""
+        return [damage for segment in self.segments for damage in segment.damage]
+
+    @property
+    def records(self) -> int:
+        """Whole records below the torn tail."""
+        return sum(segment.records for segment in self.segments)
+
+    @property
+    def skipped_bytes(self) -> int:
+        """Bytes in SKIP frames."""
+        return sum(segment.skipped_bytes for segment in self.segments)
+
+    @property
+    def end(self) -> int:
+        """Position behind the last whole frame."""
+        return max((segment.end for segment in self.segments), default=0)
+
+    @property
+    def sound(self) -> bool:
+        """Nothing is wrong. A torn tail is no damage."""
+        return not (self.problems or self.holes or any(segment.damage or segment.problems for segment in self.segments))
+
+
+def verify(path: str | os.PathLike[str]) -> VerifyReport:
+    """Check every segment of a log, open or closed; reads only.
+
+    Parameters
+    ----------
+    path : path
+        The log's directory.
+
+    Raises
+    ------
+    LogNotFoundError, NotALogError
+        There is no log.
+    UnsupportedVersionError
+        A newer release wrote it.
+    """
+    path = os.fspath(path)
+    fd = open_directory(path)
+    try:
+        live = is_live(fd)
+        report = survey(fd, path, live=live)
+        if not live and is_live(fd):
+            # Somebody opened it meanwhile: what was taken for the end may have been a claim.
+            report = survey(fd, path, live=True)
+    finally:
+        os.close(fd)
+    return report
+
+
+def open_directory(path: str) -> int:
+    """A descriptor of a directory that may be a log."""
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise LogNotFoundError("there is no log here", path=path) from None
+    except NotADirectoryError:
+        raise NotALogError("this is a file: a log is a directory", path=path) from None
+
+
+def is_live(dir_fd: int) -> bool:
+    """Whether somebody has the log open for writing."""
+    try:
+        fd = os.open(LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return False
+    try:
+        return is_held(fd)
+    finally:
+        os.close(fd)
+
+
+def read_identity(dir_fd: int, path: str) -> tuple[Identity, str | None]:
+    """What the log is, and what is wrong with its `log.json`.
+
+    Raises
+    ------
+    NotALogError
+        Neither `log.json` nor any segment says.
+    """
+    fault = f"{identities.NAME} is missing"
+    try:
+        identity = identities.read(dir_fd, path)
+    except UnsupportedVersionError:
+        raise
+    except NotALogError as error:
+        identity, fault = None, error.message.partition(":")[0]
+    if identity is not None:
+        return identity, None
+    identity = deduce(dir_fd)
+    if identity is None:
+        raise NotALogError(f"{fault}, and no segment with a sound header says what log this was: it is none, or beyond repair", path=path)
+    return identity, fault
+
+
+def survey(dir_fd: int, path: str, *, live: bool) -> VerifyReport:
+    """What `verify` reports, for callers that know whether the log is live."""
+    identity, fault = read_identity(dir_fd, path)
+    directory = LogDirectory(path, identity.segment_size, identity.uuid)
+    try:
+        checkpoint = checkpoints.read(dir_fd, identity.uuid)
+        return _Survey(directory, identity, checkpoint, live=live, fault=fault).run()
+    finally:
+        directory.close()
+
+
+class _Survey:
+    """One walk over a log."""
+
+    def __init__(
+        self, directory: LogDirectory, identity: Identity, checkpoint: Checkpoint | None, *, live: bool, fault: str | None
+    ) -> None:
+        self.directory = directory
+        self.live = live
+        self.size = identity.segment_size
+        self.known = 0 if checkpoint is None else checkpoint.position
+        self.torn_at: int | None = None
+        self.report = VerifyReport(
+            path=directory.path,
+            uuid=identity.uuid.hex(),
+            segment_size=self.size,
+            live=live,
+            clean=not live and checkpoint is not None and checkpoint.clean,
+            checkpoint=None if checkpoint is None else checkpoint.position,
+        )
+        if fault is not None:
+            self.report.problems.append(f"{fault}; the segments agree on what it said")
+
+    def run(self) -> VerifyReport:
+        numbers = self.directory.segment_numbers()
+        for name, base in segment_files(self.directory.fd).items():
+            if base % self.size:
+                self.report.problems.append(f"{name} is named by a position at which no segment of {self.size} bytes begins")
+        self._find_holes(numbers)
+        if self.report.checkpoint is None:
+            # Nothing says what was durable: all that frames can be found behind is taken for it.
+            self.known = self._last_certain(numbers)
+        for number in numbers:
+            self._look_at(number)
+        if self.torn_at is not None:
+            self._measure_torn_tail(self.torn_at, numbers)
+        return self.report
+
+    def _find_holes(self, numbers: list[int]) -> None:
+        for before, after in pairwise(numbers):
+            if after != before + 1:
+                self.report.holes.append(((before + 1) * self.size, after * self.size))
+        reached = (numbers[-1] + 1) * self.size if numbers else 0
+        if self.known > reached + HEADER_SIZE:
+            self.report.problems.append(
+                f"the log was durable up to position {self.known}, and its segments end at {reached}: the last are missing"
+            )
+
+    def _segments(self, numbers: list[int]) -> Iterator[Segment]:
+        """Those that can be opened, one at a time."""
+        for number in numbers:
+            try:
+                segment = self.directory.open_segment(number, writable=False)
+            except (CorruptSegmentError, UnsupportedVersionError, PositionError):
+                continue
+            try:
+                yield segment
+            finally:
+                segment.release()
+
+    def _last_certain(self, numbers: list[int]) -> int:
+        for segment in self._segments(numbers[::-1]):
+            end = segment.certain_end(HEADER_SIZE)
+            if end > HEADER_SIZE:
+                return segment.base + end
+        return 0
+
+    def _look_at(self, number: int) -> None:
+        report = SegmentReport(segment_name(number * self.size), number * self.size)
+        try:
+            segment = self.directory.open_segment(number, writable=False)
+        except PositionError:
+            return  # removed since the directory was listed
+        except (CorruptSegmentError, UnsupportedVersionError) as error:
+            report.problems.append(error.message)
+            self.report.segments.append(report)
+            return
+        self.report.segments.append(report)
+        try:
+            if self.torn_at is None:
+                self._scan(segment, report)
+        finally:
+            segment.release()
+
+    def _scan(self, segment: Segment, report: SegmentReport) -> None:
+        offset = HEADER_SIZE
+        while offset < segment.size:
+            found = segment.scan(offset)
+            code, records, skipped = found[1:4]
+            report.records += records
+            report.skipped_bytes += skipped
+            if records or skipped:
+                report.end = segment.base + found[0]
+            if code == 0:
+                self._check_seal(segment, report, None if report.damage else found)
+                return
+            position = segment.base + found[0]
+            if position >= self.known and not self.live:
+                self.torn_at = position
+                return
+            offset = self._resume(segment, found[0])
+            if position < self.known or code not in (END, BUSY):
+                report.damage.append(Damage(position, segment.base + offset, _reason(code)))
+
+    def _resume(self, segment: Segment, offset: int) -> int:
+        """Where the next whole frame begins, or the log certainly goes on."""
+        limit = self.known - segment.base
+        limit = limit if offset < limit < segment.size else segment.size
+        resume = min(segment.resume(offset), limit)
+        if resume < segment.size or (segment.number + 1) * self.size <= self.known:
+            return resume
+        # The last segment of a log that is being written: behind its last byte there is nothing yet to be damaged.
+        behind = content_end(segment, offset)
+        return behind if behind > offset and self.live else resume
+
+    def _check_seal(self, segment: Segment, report: SegmentReport, found: tuple[int, ...] | None) -> None:
+        """Hold the seal against what a scan of the whole segment has found; None where it met damage."""
+        if self.live or segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) == SEAL_AT + SEAL_SIZE:
+            return  # on a live log it may be in the writing
+        seal = segment.sealed()
+        if seal is None:
+            report.problems.append(SEAL_BROKEN)
+        elif found is not None and (found[4], found[2], *found[5:]) != (seal[0], *seal[2:]):
+            report.problems.append(SEAL_WRONG)
+
+    def _measure_torn_tail(self, position: int, numbers: list[int]) -> None:
+        end, records = position, 0
+        for segment in self._segments([number for number in numbers if (number + 1) * self.size > position]):
+            start = max(position - segment.base, HEADER_SIZE)
+            behind = content_end(segment, start)
+            if behind == start:
+                continue
+            end = segment.base + behind
+            records += _count_certain(segment, start)
+        if end > position:
+            self.report.torn = TornTail(position, end, records)
+
+
+def _reason(code: int) -> str:
+    if code == END:
+        return "zeros where a frame should be"
+    if code == BUSY:
+        return "a claim that was never published"
+    return "not a frame, or its CRC does not match"
+
+
+def _count_certain(segment: Segment, offset: int) -> int:
+    records = 0
+    while offset < segment.size:
+        found = segment.scan(offset)
+        records += found[2]
+        offset = segment.resume(found[0]) if found[0] < segment.size else segment.size
+    return records
+
+
+def content_end(segment: Segment, start: int) -> int:
+    """The offset of the frame boundary behind the last byte from `start` on that is not zero, or `start` when all are."""
+    for stop in range(segment.size, start, -_CHUNK):
+        at = max(stop - _CHUNK, start)
+        if segment.nonzero(at, stop) < stop:
+            return -(-(at + len(segment.read(at, stop - at).rstrip(b"\0"))) // 8) * 8
+    return start

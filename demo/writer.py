@@ -1,0 +1,103 @@
+"""The writer process: appends the corpus line by line to a pooled log, and counts each append that has returned."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import corpus
+from child import task
+from counters import APPENDED, GO, POSITION, WRITER_READY, Counters
+
+import commitlog
+from commitlog import CommitLog, TransientStorePool
+
+BUFFERS = 5
+# A stream with a pace comes in bursts: that many a second, each at full speed.
+BURSTS_A_SECOND = 20
+_GO_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True)
+class WriterJob:
+    """What the writer is to do.
+
+    Attributes
+    ----------
+    log, corpus_file : str
+        Paths.
+    backing, flush : str
+        The pool's and the log's option of that name.
+    segment_size : int
+        Bytes in a segment and a buffer.
+    first, stop : int
+        Which lines of the corpus to append; the log holds those before `first`.
+    rate : float or None
+        Lines a second; None is as fast as it goes.
+    """
+
+    log: str
+    corpus_file: str
+    backing: Literal["anonymous", "shm"]
+    flush: Literal["async", "sync"]
+    segment_size: int
+    first: int
+    stop: int
+    rate: float | None
+
+    def as_json(self) -> dict[str, Any]:
+        """In the form that a process is started with."""
+        return asdict(self)
+
+
+@contextmanager
+def pooled_log(job: WriterJob) -> Iterator[CommitLog]:
+    """The log, open for appending, with a pool that ends with it."""
+    with (
+        TransientStorePool(buffers=BUFFERS, buffer_size=job.segment_size, backing=job.backing) as pool,
+        commitlog.open(job.log, pool=pool, flush=job.flush) as log,
+    ):
+        yield log
+
+
+def _bursts(lines: list[bytes], rate: float | None) -> Iterator[list[bytes]]:
+    """Portions of the lines, each when it is due."""
+    portion = len(lines) if rate is None else max(1, round(rate / BURSTS_A_SECOND))
+    started = time.monotonic()
+    for index in range(0, len(lines), max(1, portion)):
+        if rate is not None:
+            time.sleep(max(0.0, started + index / rate - time.monotonic()))
+        yield lines[index : index + portion]
+
+
+def stream(log: CommitLog, job: WriterJob, counters: Counters) -> None:
+    """Append the job's lines. After each append that returned, and only then, it counts."""
+    append, cells = log.append, counters.cells
+    count = job.first
+    for burst in _bursts(corpus.load(job.corpus_file)[job.first : job.stop], job.rate):
+        for line in burst:
+            position = append(line)
+            cells[POSITION] = position
+            count += 1
+            cells[APPENDED] = count
+
+
+def main() -> None:
+    """Open the log, wait for the word, stream."""
+    counters, job_json = task()
+    job = WriterJob(**job_json)
+    with pooled_log(job) as log:
+        counters.cells[WRITER_READY] = 1
+        deadline = time.monotonic() + _GO_TIMEOUT_S
+        while not counters.cells[GO]:
+            if time.monotonic() > deadline:
+                raise TimeoutError("nobody told the writer to begin")
+            time.sleep(0.001)
+        stream(log, job, counters)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+/* threads */
+/* Commit: what appears in the file, when, and how much of it at once. */
+#include "scene.h"
+
+#define RECORD 1000u
+
+/* Copied or written: the file is untouched before the commit, and equal to the buffer afterwards. */
+static void a_commit_brings_the_buffer_into_the_file(uint32_t copy_limit) {
+    test_scene scene;
+    uint8_t value[RECORD];
+    start(&scene, true, copy_limit);
+    memset(value, 'v', sizeof value);
+    for (int round = 0; round < 5; round++) {
+        uint64_t before = cl_load(&scene.place.cursors->committed.value);
+        before = before < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : before;
+        for (int index = 0; index < 10; index++) {
+            append_value(&scene.handle, value, (uint32_t)(round * 10 + index));
+        }
+        CHECK(cl_segment_nonzero(scene.segment, before, SMALL) == SMALL);
+        CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_OK);
+        CHECK(scene.place.cursors->committed.value == tail_position(&scene));
+        CHECK(scene.place.cursors->appended.value == tail_position(&scene) && scene.place.cursors->flushed.value == 0);
+        CHECK(memcmp(scene.segment->map + CL_SEGMENT_HEADER, scene.buffer + CL_SEGMENT_HEADER, SMALL - CL_SEGMENT_HEADER) == 0);
+    }
+    CHECK(scan_log(&scene.handle) == 50 && scene.segment->drained == 0);
+    end(&scene);
+}
+
+/* What makes a range visible is its first cell, and that is not among the bytes that are written. */
+static void the_first_cell_of_a_range_goes_through_the_mapping_alone(void) {
+    test_scene scene;
+    start(&scene, true, 0);
+    append_value(&scene.handle, "first", 5);
+    append_value(&scene.handle, "second", 6);
+    int fd = scene.segment->fd;
+    scene.segment->fd = memfd_create("elsewhere", MFD_CLOEXEC); /* the writes go here, and the mapping shows what does not */
+    CHECK(scene.segment->fd >= 0 && cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
+    uint8_t written[48];
+    CHECK(pread(scene.segment->fd, written, sizeof written, CL_SEGMENT_HEADER) == (ssize_t)sizeof written);
+    CHECK(memcmp(written, &(uint64_t){0}, 8) == 0 && memcmp(written + 8, scene.buffer + CL_SEGMENT_HEADER + 8, 40) == 0);
+    CHECK(memcmp(scene.segment->map + CL_SEGMENT_HEADER, scene.buffer + CL_SEGMENT_HEADER, 8) == 0);
+    CHECK(cl_segment_nonzero(scene.segment, CL_SEGMENT_HEADER + 8, SMALL) == SMALL);
+    close(scene.segment->fd);
+    scene.segment->fd = fd;
+    end(&scene);
+}
+
+/* A claim in the way: everything before it is committed, nothing of it or behind it. */
+static void a_commit_stops_before_an_open_claim(void) {
+    test_scene scene;
+    cl_claim claim;
+    start(&scene, true, 0);
+    append_value(&scene.handle, "before", 6);
+    uint64_t stands = tail_position(&scene);
+    CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
+    append_value(&scene.handle, "behind", 6);
+    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_BUSY && cl_commit(&scene.handle.log, stands) == CL_OK);
+    CHECK(scene.place.cursors->committed.value == stands && cl_segment_nonzero(scene.segment, stands, SMALL) == SMALL);
+    CHECK(cl_flush(&scene.handle.log, stands, deadline(PATIENCE_NS)) == CL_OK);
+    CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(5 * MILLISECOND)) == CL_E_TIMEOUT);
+    cl_writer_abandon(&scene.handle.writer, &claim);
+    CHECK(flush_all(&scene) == CL_OK && scan_log(&scene.handle) == 2);
+    end(&scene);
+}
+
+/* A larger log than one chunk, with frames of every size, over a segment's end: drained buffers are announced. */
+static void commits_go_in_chunks_and_from_segment_to_segment(uint32_t copy_limit) {
+    enum { SIZE = 8u << 20, COUNT = 3 };
+    test_place place;
+    test_handle handle;
+    static uint8_t value[SIZE / 8];
+    uint8_t *buffers[COUNT];
+    cl_segment *segments[COUNT];
+    make_place(&place, SIZE);
+    open_handle(&place, &handle, true);
+    handle.log.copy_limit = copy_limit;
+    for (uint64_t number = 0; number < COUNT; number++) {
+        make_segment(&place, number, 0);
+        CHECK(cl_table_acquire(&handle.log.table, number, &segments[number]) == CL_OK);
+        segments[number]->bytes = buffers[number] = calloc(1, SIZE);
+    }
+    uint64_t state = 7;
+    uint64_t records = 0;
+    while (cl_place_number(handle.log.private_tail) < COUNT - 1) {
+        uint32_t length = (uint32_t)(next_random(&state) % (records % 16 == 0 ? SIZE / 8 - CL_FRAME_HEADER : 3000));
+        memset(value, (int)records, length);
+        append_value(&handle, value, length);
+        records++;
+    }
+    uint32_t event = handle.log.event;
+    CHECK(cl_commit(&handle.log, UINT64_MAX) == CL_OK);
+    CHECK(segments[0]->drained == 1 && segments[1]->drained == 1 && segments[2]->drained == 0 && handle.log.event >= event + 2);
+    CHECK(scan_log(&handle) == records);
+    CHECK(handle.log.counters.committed_bytes <= COUNT * (uint64_t)SIZE);
+    for (int number = 0; number < COUNT; number++) {
+        cl_segment_release(segments[number]);
+    }
+    close_handle(&handle);
+    drop_place(&place);
+    for (int number = 0; number < COUNT; number++) {
+        free(buffers[number]);
+    }
+}
+
+typedef struct {
+    test_scene *scene;
+    uint64_t seen;
+    uint64_t stop;
+} test_watcher;
+
+/* Another process's view: its own mapping of the file. What it finds is whole, up to a zero cell, at any moment. */
+static void *watch_file(void *argument) {
+    test_watcher *watcher = argument;
+    test_handle observer;
+    test_reader reader;
+    cl_record record;
+    open_observer(&watcher->scene->place, &observer);
+    observer.log.pooled = true;
+    observer.log.tail = NULL;
+    open_reader(&reader, &observer.log);
+    while (watcher->seen < watcher->stop) {
+        int code = read_on(&reader, &record);
+        CHECK(code == CL_OK || code == CL_E_END);
+        if (code == CL_OK) {
+            CHECK(record.value_length == 8 + watcher->seen % 200 && memcmp(record.value, &watcher->seen, 8) == 0);
+            watcher->seen++;
+        }
+    }
+    close_reader(&reader);
+    close_handle(&observer);
+    return NULL;
+}
+
+static void other_processes_see_whole_ranges_only(uint32_t copy_limit) {
+    enum { RECORDS = 450 };
+    test_scene scene;
+    pthread_t thread;
+    uint8_t value[256] = {0};
+    start(&scene, true, copy_limit);
+    test_watcher watcher = {.scene = &scene, .stop = RECORDS};
+    CHECK(pthread_create(&thread, NULL, watch_file, &watcher) == 0);
+    for (uint64_t index = 0; index < RECORDS; index++) {
+        memcpy(value, &index, sizeof index);
+        append_value(&scene.handle, value, (uint32_t)(8 + index % 200));
+        if (index % 7 == 0) {
+            CHECK(cl_commit(&scene.handle.log, 0) == CL_OK);
+        }
+    }
+    CHECK(cl_commit(&scene.handle.log, 0) == CL_OK && cl_place_number(scene.handle.log.private_tail) == 0);
+    pthread_join(thread, NULL);
+    CHECK(watcher.seen == RECORDS);
+    end(&scene);
+}
+
+int main(void) {
+    static const uint32_t copy_limits[] = {0, 1000, SMALL, 16u << 20};
+    for (size_t at = 0; at < sizeof copy_limits / sizeof *copy_limits; at++) {
+        a_commit_brings_the_buffer_into_the_file(copy_limits[at]);
+        other_processes_see_whole_ranges_only(copy_limits[at]);
+    }
+    the_first_cell_of_a_range_goes_through_the_mapping_alone();
+    commits_go_in_chunks_and_from_segment_to_segment(0);
+    commits_go_in_chunks_and_from_segment_to_segment(UINT32_MAX);
+    a_commit_stops_before_an_open_claim();
+    return 0;
+}

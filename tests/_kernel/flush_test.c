@@ -1,0 +1,294 @@
+/* threads */
+/* Flush: what the watermarks promise, who leads, that a failure is final, what a checkpoint says; and the loops that see to it. */
+#include "scene.h"
+
+#include <signal.h>
+
+#include "checkpoint.h"
+
+#define RECORD 1000u
+#define FOREVER INT64_MAX
+
+static void a_forgotten_claim_is_rolled_back_by_the_flush_that_it_holds_up(void) {
+    test_scene scene;
+    cl_claim claim;
+    start(&scene, false, 0);
+    scene.handle.log.claim_timeout_ns = 30 * MILLISECOND;
+    CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
+    append_value(&scene.handle, "behind", 6);
+    int64_t began_ns = cl_clock_monotonic_ns();
+    CHECK(flush_all(&scene) == CL_OK && cl_clock_monotonic_ns() - began_ns >= 30 * MILLISECOND);
+    CHECK(scene.handle.log.counters.rolled_back == 1 && scan_log(&scene.handle) == 1);
+    end(&scene);
+}
+
+static void a_flush_raises_the_watermark_over_what_was_committed_before(bool pooled) {
+    test_scene scene;
+    start(&scene, pooled, 4096);
+    cl_cursors *cursors = scene.place.cursors;
+    for (int index = 0; index < 30; index++) {
+        append_value(&scene.handle, "value", 5);
+        CHECK(flush_all(&scene) == CL_OK && cursors->flushed.value == tail_position(&scene));
+        CHECK(cursors->flushed.value <= cursors->committed.value && cursors->committed.value <= cursors->appended.value);
+        CHECK(flush_all(&scene) == CL_OK); /* nothing to do */
+    }
+    CHECK(scene.handle.log.counters.flushes == 30 && cursors->flusher.value == 0);
+    /* Above what there is, a flush has nothing to wait for but time. */
+    CHECK(cl_flush(&scene.handle.log, tail_position(&scene) + 8, deadline(5 * MILLISECOND)) == CL_E_TIMEOUT);
+    end(&scene);
+}
+
+static void a_flush_crosses_segments(void) {
+    test_scene scene;
+    start(&scene, false, 0);
+    uint8_t value[RECORD] = {0};
+    while (cl_place_number(*scene.handle.log.tail) < 5) {
+        append_value(&scene.handle, value, RECORD);
+    }
+    CHECK(flush_all(&scene) == CL_OK && scene.place.cursors->flushed.value == tail_position(&scene));
+    end(&scene);
+}
+
+static void a_dead_leader_is_replaced(void) {
+    test_scene scene;
+    test_handle leader;
+    start(&scene, false, 0);
+    open_handle(&scene.place, &leader, false);
+    append_value(&scene.handle, "value", 5);
+    scene.place.cursors->flusher.value = leader.log.owner; /* it leads, and is slow */
+    CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(10 * MILLISECOND)) == CL_E_TIMEOUT);
+    CHECK(scene.place.cursors->flusher.value == leader.log.owner && scene.place.cursors->flushed.value == 0);
+    kill_handle(&leader);
+    CHECK(flush_all(&scene) == CL_OK);
+    /* One whose slot somebody else has by now. */
+    append_value(&scene.handle, "value", 5);
+    scene.place.cursors->flusher.value = leader.log.owner;
+    test_handle successor;
+    open_handle(&scene.place, &successor, false);
+    CHECK(successor.log.slot == leader.log.slot && flush_all(&scene) == CL_OK);
+    close_handle(&successor);
+    forget_killed(&leader);
+    end(&scene);
+}
+
+/* The write fails: the log has failed for everybody, nothing later is acknowledged, and the error is not retried away. */
+static void a_failed_commit_is_final(void) {
+    test_scene scene;
+    start(&scene, true, 0);
+    append_value(&scene.handle, "value", 5);
+    CHECK(flush_all(&scene) == CL_OK);
+    uint64_t flushed = scene.place.cursors->flushed.value;
+    append_value(&scene.handle, "lost", 4);
+    int fd = scene.segment->fd;
+    scene.segment->fd = open("/dev/null", O_RDONLY);
+    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED && scene.place.cursors->failed.value == EBADF);
+    close(scene.segment->fd);
+    scene.segment->fd = fd; /* mended, but too late */
+    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED && flush_all(&scene) == CL_E_FAILED);
+    CHECK(cl_flush(&scene.handle.log, flushed, FOREVER) == CL_E_FAILED);
+    CHECK(scene.place.cursors->committed.value == flushed && scene.place.cursors->flushed.value == flushed);
+    cl_record_input input = record_of("x", 1);
+    uint64_t position;
+    CHECK(cl_writer_append(&scene.handle.writer, &input, &position) == CL_E_FAILED);
+    cl_pace pace = {.interval_ns = MILLISECOND, .thorough_ns = 0, .least_bytes = 0};
+    CHECK(cl_commit_loop(&scene.handle.log, &pace) == CL_E_FAILED && cl_flush_loop(&scene.handle.log, &pace) == CL_E_FAILED);
+    end(&scene);
+}
+
+/* The flush fails in one process; another's flush, which the system would let succeed, must not raise the watermark. */
+static void a_failed_flush_is_final_for_every_process(void) {
+    test_scene scene;
+    test_handle other;
+    start(&scene, false, 0);
+    open_handle(&scene.place, &other, false);
+    append_value(&scene.handle, "value", 5);
+    CHECK(cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
+    uint8_t *map = scene.segment->map;
+    scene.segment->map = map + 1; /* msync refuses what is not on a page */
+    CHECK(flush_all(&scene) == CL_E_FAILED && scene.place.cursors->failed.value == EINVAL);
+    scene.segment->map = map;
+    CHECK(cl_flush(&other.log, tail_position(&scene), FOREVER) == CL_E_FAILED && flush_all(&scene) == CL_E_FAILED);
+    CHECK(scene.place.cursors->flushed.value == 0 && scene.place.cursors->flusher.value == 0);
+    close_handle(&other);
+    end(&scene);
+}
+
+static void a_reader_neither_commits_nor_flushes(void) {
+    test_scene scene;
+    test_handle observer;
+    start(&scene, false, 0);
+    append_value(&scene.handle, "value", 5);
+    open_observer(&scene.place, &observer);
+    CHECK(mprotect(scene.place.cursors, CL_CURSORS_SIZE, PROT_READ) == 0);
+    CHECK(cl_commit(&observer.log, UINT64_MAX) == CL_E_READ_ONLY &&
+          cl_flush(&observer.log, tail_position(&scene), FOREVER) == CL_E_READ_ONLY);
+    uint64_t appended;
+    CHECK(cl_log_appended(&observer.log, &appended) == CL_OK && appended == tail_position(&scene));
+    CHECK(mprotect(scene.place.cursors, CL_CURSORS_SIZE, PROT_READ | PROT_WRITE) == 0);
+    CHECK(scene.place.cursors->appended.value == 0);
+    close_handle(&observer);
+    end(&scene);
+}
+
+static int open_checkpoint(const test_place *place) {
+    int fd = openat(place->dir_fd, "checkpoint", O_RDWR | O_CREAT, 0600);
+    CHECK(fd >= 0 && ftruncate(fd, CL_CHECKPOINT_SIZE) == 0);
+    return fd;
+}
+
+static int read_checkpoint(int fd, const test_place *place, cl_checkpoint *record) {
+    uint8_t bytes[CL_CHECKPOINT_SIZE];
+    CHECK(pread(fd, bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes);
+    return cl_checkpoint_read(bytes, place->uuid, record);
+}
+
+static void a_torn_checkpoint_leaves_the_one_before(void) {
+    test_scene scene;
+    cl_checkpoint record;
+    start(&scene, false, 0);
+    cl_log *log = &scene.handle.log;
+    CHECK(cl_checkpoint_write(log, 5, false, true) == CL_OK); /* none is kept */
+    log->checkpoint_fd = open_checkpoint(&scene.place);
+    CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_E_ABSENT);
+    for (uint64_t count = 1; count < 6; count++) {
+        CHECK(cl_checkpoint_write(log, count * 100, count == 5, count % 2) == CL_OK);
+        CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_OK);
+        CHECK(record.count == count && record.position == count * 100 && record.clean == (count == 5) && record.written_ns > 0);
+    }
+    for (size_t byte = 0; byte < sizeof record; byte++) { /* the fifth stands in the second place, and any byte of it may be torn */
+        uint8_t was;
+        off_t at = CL_CHECKPOINT_STRIDE + (off_t)byte;
+        CHECK(pread(log->checkpoint_fd, &was, 1, at) == 1);
+        CHECK(pwrite(log->checkpoint_fd, &(uint8_t){(uint8_t)~was}, 1, at) == 1);
+        CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_OK && record.count == 4 && !record.clean);
+        CHECK(pwrite(log->checkpoint_fd, &was, 1, at) == 1);
+    }
+    scene.place.uuid[0] ^= 1;
+    CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_E_ABSENT);
+    close(log->checkpoint_fd);
+    log->checkpoint_fd = open("/dev/null", O_RDONLY);
+    CHECK(cl_checkpoint_write(log, 5, false, true) == CL_E_SYSTEM && errno == EBADF);
+    close(log->checkpoint_fd);
+    log->checkpoint_fd = -1;
+    end(&scene);
+}
+
+static void a_flush_notes_a_checkpoint_that_never_leads(void) {
+    test_scene scene;
+    cl_checkpoint record;
+    start(&scene, false, 0);
+    scene.handle.log.checkpoint_fd = open_checkpoint(&scene.place);
+    for (int index = 0; index < 10; index++) {
+        append_value(&scene.handle, "value", 5);
+        CHECK(flush_all(&scene) == CL_OK && read_checkpoint(scene.handle.log.checkpoint_fd, &scene.place, &record) == CL_OK);
+        CHECK(record.position == scene.place.cursors->flushed.value && !record.clean);
+    }
+    scene.handle.log.checkpoint_interval_ns = FOREVER / 2;
+    append_value(&scene.handle, "value", 5);
+    CHECK(flush_all(&scene) == CL_OK && read_checkpoint(scene.handle.log.checkpoint_fd, &scene.place, &record) == CL_OK);
+    CHECK(record.position < scene.place.cursors->flushed.value && record.count == 10);
+    close(scene.handle.log.checkpoint_fd);
+    end(&scene);
+}
+
+static const cl_pace EAGER = {.interval_ns = MILLISECOND, .thorough_ns = MILLISECOND, .least_bytes = 1};
+
+static void *run_commit_loop(void *log) { return (void *)(intptr_t)cl_commit_loop(log, &EAGER); }
+static void *run_flush_loop(void *log) { return (void *)(intptr_t)cl_flush_loop(log, &EAGER); }
+
+static void the_loops_bring_everything_to_disk_and_stop_when_told(bool pooled) {
+    test_scene scene;
+    pthread_t committer, flusher;
+    void *ended;
+    start(&scene, pooled, 4096);
+    CHECK(pthread_create(&committer, NULL, run_commit_loop, &scene.handle.log) == 0);
+    CHECK(pthread_create(&flusher, NULL, run_flush_loop, &scene.handle.log) == 0);
+    for (int index = 0; index < 300; index++) {
+        append_value(&scene.handle, "a value of some length", 22);
+        if (index % 50 == 0) {
+            CHECK(flush_all(&scene) == CL_OK); /* leads in between */
+        }
+    }
+    int64_t until_ns = deadline(PATIENCE_NS);
+    while (cl_load(&scene.place.cursors->flushed.value) < tail_position(&scene) && cl_clock_monotonic_ns() < until_ns) {
+        cl_sleep_ns(MILLISECOND);
+    }
+    CHECK(cl_load(&scene.place.cursors->flushed.value) == tail_position(&scene));
+    cl_log_stop(&scene.handle.log);
+    CHECK(pthread_join(committer, &ended) == 0 && ended == NULL && pthread_join(flusher, &ended) == 0 && ended == NULL);
+    CHECK(scan_log(&scene.handle) == 300);
+    end(&scene);
+}
+
+static void *run_slow_loop(void *log) {
+    static const cl_pace slow = {.interval_ns = 100 * MILLISECOND, .thorough_ns = 0, .least_bytes = 0};
+    return (void *)(intptr_t)cl_commit_loop(log, &slow);
+}
+
+/* A loop with a long interval still looks often at a claim that holds it up, so that its timeout means what it says. */
+static void a_slow_loop_rolls_a_forgotten_claim_back_in_time(void) {
+    test_scene scene;
+    pthread_t committer;
+    cl_claim claim;
+    start(&scene, true, 4096);
+    scene.handle.log.claim_timeout_ns = 200 * MILLISECOND;
+    CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
+    int64_t began_ns = cl_clock_monotonic_ns();
+    CHECK(pthread_create(&committer, NULL, run_slow_loop, &scene.handle.log) == 0);
+    while (cl_load(&scene.place.cursors->committed.value) < tail_position(&scene) && cl_clock_monotonic_ns() - began_ns < PATIENCE_NS) {
+        cl_sleep_ns(MILLISECOND);
+    }
+    CHECK(cl_clock_monotonic_ns() - began_ns < 800 * MILLISECOND); /* at one look an interval it would be a second */
+    cl_log_stop(&scene.handle.log);
+    pthread_join(committer, NULL);
+    end(&scene);
+}
+
+static void do_nothing(int number) { (void)number; }
+
+static void *interrupt_soon(void *argument) {
+    cl_sleep_ns(5 * MILLISECOND);
+    pthread_kill(*(pthread_t *)argument, SIGUSR1);
+    return NULL;
+}
+
+/* Ctrl-C reaches one who waits for another's flush. */
+static void a_follower_can_be_interrupted(void) {
+    test_scene scene;
+    test_handle leader;
+    pthread_t self = pthread_self(), thread;
+    struct sigaction action = {.sa_handler = do_nothing};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    start(&scene, false, 0);
+    open_handle(&scene.place, &leader, false);
+    append_value(&scene.handle, "value", 5);
+    scene.place.cursors->flusher.value = leader.log.owner;
+    int code = CL_OK;
+    for (int attempt = 0; attempt < 50 && code != CL_E_INTERRUPTED; attempt++) { /* the signal may fall between two waits */
+        CHECK(pthread_create(&thread, NULL, interrupt_soon, &self) == 0);
+        code = cl_flush(&scene.handle.log, tail_position(&scene), deadline(20 * MILLISECOND));
+        pthread_join(thread, NULL);
+    }
+    CHECK(code == CL_E_INTERRUPTED);
+    close_handle(&leader);
+    scene.place.cursors->flusher.value = 0;
+    end(&scene);
+}
+
+int main(void) {
+    a_forgotten_claim_is_rolled_back_by_the_flush_that_it_holds_up();
+    for (int pooled = 0; pooled < 2; pooled++) {
+        a_flush_raises_the_watermark_over_what_was_committed_before(pooled);
+        the_loops_bring_everything_to_disk_and_stop_when_told(pooled);
+    }
+    a_flush_crosses_segments();
+    a_dead_leader_is_replaced();
+    a_failed_commit_is_final();
+    a_failed_flush_is_final_for_every_process();
+    a_reader_neither_commits_nor_flushes();
+    a_torn_checkpoint_leaves_the_one_before();
+    a_flush_notes_a_checkpoint_that_never_leads();
+    a_slow_loop_rolls_a_forgotten_claim_back_in_time();
+    a_follower_can_be_interrupted();
+    return 0;
+}

@@ -1,0 +1,137 @@
+"""The command line: what it prints, where, and with which exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlog import cli
+from tests.log_files import HEADER, LogFiles, log_files, numbered
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = [sys.executable, "-m", "commitlog.cli"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[LogFiles]:
+    yield from log_files(tmp_path / "log")
+
+
+@pytest.fixture
+def log(files: LogFiles) -> str:
+    files.create(0)
+    files.checkpoint(files.records(0, numbered(10)), clean=True)
+    return str(files.path)
+
+
+def commitlog(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the program as a user does."""
+    program = [sys.executable, "-c", code] if code else PROGRAM
+    return subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_a_sound_log_verifies_with_status_0(log: str) -> None:
+    done = commitlog("verify", log)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "10 records" in done.stdout
+    assert done.stdout.endswith("sound\n")
+
+
+def test_damage_is_printed_with_its_position_and_status_1(files: LogFiles, log: str) -> None:
+    files.flip(0, HEADER + 3 * 32 + 20)
+    done = commitlog("verify", log)
+    assert done.returncode == 1
+    assert f"position {HEADER + 96} to {HEADER + 128}" in done.stdout
+
+
+def test_verify_prints_json(files: LogFiles, log: str) -> None:
+    files.flip(0, HEADER + 20)
+    done = commitlog("verify", "--json", log)
+    report = json.loads(done.stdout)
+    assert (done.returncode, report["sound"], report["records"], report["path"]) == (1, False, 9, log)
+    assert report["segments"][0]["damage"][0]["position"] == HEADER
+
+
+def test_repair_mends_and_says_where_the_copy_is(files: LogFiles, log: str) -> None:
+    files.flip(0, HEADER + 20)
+    planned = commitlog("repair", "--dry-run", log)
+    assert (planned.returncode, planned.stdout.startswith("would be: ")) == (1, True)
+    assert not list(files.path.glob("*.broken"))
+    done = commitlog("repair", log)
+    assert done.returncode == 0
+    assert f"copy: {files.file(0)}.broken" in done.stdout
+    assert commitlog("verify", log).returncode == 0
+    assert commitlog("repair", log).stdout == "nothing is wrong, nothing was written\n"
+
+
+def test_repair_prints_json(files: LogFiles, log: str) -> None:
+    files.flip(0, HEADER + 20)
+    report = json.loads(commitlog("repair", "--json", log).stdout)
+    assert report["sound"] is True
+    assert report["actions"][0]["position"] == HEADER
+
+
+def test_a_failure_is_one_line_and_status_1(tmp_path: Path) -> None:
+    done = commitlog("verify", str(tmp_path / "absent"))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("commitlog: there is no log here")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [["verify"], ["nonsense"], ["verify", "--nonsense", "log"], []])
+def test_wrong_usage_is_status_2(arguments: list[str]) -> None:
+    done = commitlog(*arguments)
+    assert done.returncode == 2
+    assert "Usage" in done.stderr
+
+
+def test_help_and_version_are_status_0() -> None:
+    listed = commitlog("--help")
+    assert listed.returncode == 0
+    for name in cli.COMMANDS:
+        assert name in listed.stdout
+        assert commitlog(name, "--help").returncode == 0
+    assert commitlog("--version").stdout.startswith("commitlog ")
+
+
+def test_without_click_there_is_one_line_that_says_what_to_install() -> None:
+    done = commitlog("verify", "log", code="import sys; sys.modules['click'] = None\nfrom commitlog.cli import main; main()")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "commitlog: the command line needs click: pip install 'commitlog-engine[cli]'\n"
+
+
+def test_a_reader_that_goes_away_is_not_complained_about(log: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run([*PROGRAM, "verify", log], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (cli.PIPE_CLOSED, b"")
+
+
+def test_ctrl_c_is_status_130(log: str) -> None:
+    code = """
+import os, signal, sys
+from commitlog import verification
+from commitlog.cli import main
+verification.survey = lambda *given, **named: os.kill(os.getpid(), signal.SIGINT)
+main()
+"""
+    done = commitlog("verify", log, code=code)
+    assert done.returncode == 128 + signal.SIGINT
+    assert "Traceback" not in done.stderr
+
+
+def test_a_command_is_imported_only_when_it_is_asked_for() -> None:
+    code = (
+        "import sys; from commitlog import cli; cli.run(['--version']); print([m for m in sys.modules if m.startswith('commitlog.cli.')])"
+    )
+    assert commitlog(code=code).stdout.splitlines()[-1] == "['commitlog.cli.group']"

@@ -1,0 +1,115 @@
+"""What all tests share: logs that are closed at the end, children by fork, bounded waiting, a fixed seed, and no buffer left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+from commitlog.pool.shm import ShmBuffer
+from tests.setups import SETUPS, Logs, Setup
+
+ROOT = Path(__file__).resolve().parents[1]
+TIME_LIMIT_S = 10.0
+
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None, print_blob=True)
+hypothesis.settings.load_profile("fixed")
+
+
+def pytest_report_header() -> str:
+    return "hypothesis: derandomized, so that every run draws the same; the seed of a test is its own source"
+
+
+def _wait_until(condition: Callable[[], bool], limit_s: float = TIME_LIMIT_S) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"the condition did not come true within {limit_s:g} s"
+        time.sleep(0.0005)
+
+
+@pytest.fixture
+def until() -> Callable[..., None]:
+    """Poll until a condition holds, ten seconds at most."""
+    return _wait_until
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Logs]:
+    """Opens logs under the test's own directory."""
+    made = Logs(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=SETUPS, ids=str)
+def setup(request: pytest.FixtureRequest) -> Setup:
+    """Every flush service with every backing."""
+    chosen: Setup = request.param
+    return chosen
+
+
+@pytest.fixture
+def in_child() -> Callable[[Callable[[], Any]], Any]:
+    """Run a function in a forked child and give its result; what it raised is this test's failure."""
+
+    def run(function: Callable[[], Any]) -> Any:
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            answer = None
+            try:
+                answer = (True, function())
+            finally:
+                os.write(writer, pickle.dumps(answer or (False, traceback.format_exc())))
+                os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as stream:
+            data = stream.read()
+        assert os.waitpid(child, 0)[1] == 0
+        fine, result = pickle.loads(data)
+        assert fine, result
+        return result
+
+    return run
+
+
+@pytest.fixture
+def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a script in a new interpreter, with the fault handler on, which a crash of the interpreter would set off."""
+
+    def run(script: str, *arguments: object, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+        command = [*launcher, sys.executable, "-X", "faulthandler", "-X", "dev", "-W", "default", "-c", script, *map(str, arguments)]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_buffer_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No shared-memory buffer outlives the session: neither this process's nor one that a killed child's log had recorded."""
+    names: set[str] = set()
+    allocate = ShmBuffer.allocate.__func__  # type: ignore[attr-defined]
+
+    def allocate_noted(cls: type[ShmBuffer], size: int) -> ShmBuffer:
+        buffer: ShmBuffer = allocate(cls, size)
+        names.add(str(buffer.name))
+        return buffer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShmBuffer, "allocate", classmethod(allocate_noted))
+        yield
+    for lock in tmp_path_factory.getbasetemp().rglob("lock"):
+        with contextlib.suppress(ValueError):
+            names.update(json.loads(lock.read_bytes())["pool_names"])
+    assert [name for name in names if Path(f"/dev/shm{name}").exists()] == []

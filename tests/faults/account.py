@@ -1,0 +1,78 @@
+"""The parent's account of what children were promised, held against what a log gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from commitlog import CommitLog
+from tests.faults.child import Report
+from tests.faults.writers import APPENDED, CLAIM_EVERY, CLAIMED, OPENED, PUBLISHED, Mark, mark_of
+
+
+@dataclass
+class Account:
+    """What was acknowledged, and what an earlier reading of the same log has found."""
+
+    promised: dict[int, Mark] = field(default_factory=dict)
+    claimed: dict[int, Mark] = field(default_factory=dict)
+    found: dict[int, Mark] = field(default_factory=dict)
+    claimers: set[int] = field(default_factory=set)
+
+    def note(self, reports: Iterable[Report]) -> None:
+        """Take down what a child said. No position is ever given twice."""
+        for report in reports:
+            mark = Mark(report.session, report.index)
+            if report.kind == CLAIMED:
+                self.claimed[report.position] = mark
+                self.claimers.add(report.session)
+            elif report.kind == PUBLISHED:
+                self.promised[report.position] = self.claimed.pop(report.position)
+                assert self.promised[report.position] == mark
+            elif report.kind == APPENDED:
+                assert report.position not in self.promised, f"position {report.position} was given twice"
+                self.promised[report.position] = mark
+            else:
+                assert report.kind == OPENED, report
+
+    def check(self, log: CommitLog, *, lossless: bool = True) -> int:
+        """Hold the log against the account; how many promised records it has lost.
+
+        Everything that is there is genuine, stands where it was said to stand, and each session's records are a prefix of what it
+        appended, in order. What an earlier check has found is still there. With `lossless`, everything promised is.
+        """
+        found = read_all(log)
+        known = self.found | self.promised
+        for position, mark in found.items():
+            assert known.get(position, mark) == mark, f"position {position} was {known[position]} and is {mark}"
+        assert self.found.items() <= found.items(), "what a recovered log has given once is gone"
+        check_prefixes(found, self.claimers)
+        # The last publish may not have been reported any more; no other claim can have become a record.
+        assert len(self.claimed.keys() & found.keys()) <= 1, "claims that were never published have become records"
+        lost = self.promised.keys() - found.keys()
+        if lossless:
+            assert not lost, f"{len(lost)} acknowledged records are lost, the first at {min(lost)}: {self.promised[min(lost)]}"
+        for position in lost:
+            del self.promised[position]
+        self.found = found
+        self.claimed.clear()
+        return len(lost)
+
+
+def read_all(log: CommitLog) -> dict[int, Mark]:
+    """Every record's mark by position; the order of positions is that of reading."""
+    with log.tailer() as tailer:
+        found = {record.position: mark_of(record.value) for record in tailer}
+    assert list(found) == sorted(found)
+    return found
+
+
+def check_prefixes(found: dict[int, Mark], claimers: set[int]) -> None:
+    """Each session's records are 0, 1, 2, ... in order; of a claimer's, each ninth may be missing."""
+    following: dict[int, int] = {}
+    for mark in found.values():
+        expected = following.get(mark.session, 0)
+        while expected < mark.index and mark.session in claimers and expected % CLAIM_EVERY == 0:
+            expected += 1
+        assert mark.index == expected, f"after record {expected - 1} of session {mark.session} comes {mark.index}"
+        following[mark.session] = expected + 1

@@ -1,0 +1,238 @@
+"""Child processes that are made to be killed, and the pipe over which they say what they were promised.
+
+A report is written after the call that it is about has returned, so whatever the parent finds in the pipe, also after the child's death,
+was acknowledged; what was acknowledged but not yet reported when the signal came is the one thing that the parent cannot know.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import json
+import os
+import select
+import signal
+import struct
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+TIME_LIMIT_S = 30.0
+_REPORT = struct.Struct("<cqqq")
+_F_SETPIPE_SZ = 1031
+_PIPE_SIZE = 1 << 20  # so that a writer rarely waits for the parent
+
+
+class Report(NamedTuple):
+    """What a child said: a kind of one letter and three numbers, whose meaning is the target's."""
+
+    kind: str
+    session: int = 0
+    index: int = 0
+    position: int = 0
+
+
+class Link:
+    """The child's end: reports out, single bytes of permission in."""
+
+    def __init__(self, out: int, into: int) -> None:
+        self._out = out
+        self._into = into
+
+    def say(self, kind: str, session: int = 0, index: int = 0, position: int = 0) -> None:
+        """Report in one write, which the pipe takes whole or not at all."""
+        os.write(self._out, _REPORT.pack(kind.encode(), session, index, position))
+
+    def wait(self) -> None:
+        """Wait until the parent says to go on; end when it is gone."""
+        if not os.read(self._into, 1):
+            os._exit(3)
+
+
+Target = Callable[..., None]
+
+
+class Child:
+    """A process that runs ``target(link, *arguments)``: a fork of this one, or a new interpreter under `launcher` and `environment`.
+
+    Parameters
+    ----------
+    target : callable
+        A function of a module's top level.
+    arguments : object
+        What JSON can hold, where a new interpreter is to run.
+    launcher : sequence of str
+        What stands in front of the interpreter's command line, such as ``unshare -m``.
+    environment : dict, optional
+        Added to this process's. Given, even empty, it asks for a new interpreter.
+    """
+
+    def __init__(self, target: Target, *arguments: Any, launcher: Sequence[str] = (), environment: dict[str, str] | None = None) -> None:
+        self._in, out = os.pipe()
+        into, self._out = os.pipe()
+        fcntl.fcntl(self._in, _F_SETPIPE_SZ, _PIPE_SIZE)
+        self._buffer = b""
+        self.status: int | None = None
+        if launcher or environment is not None:
+            name = f"{target.__module__}:{target.__qualname__}"
+            command = [*launcher, sys.executable, "-m", "tests.faults.child", name, str(out), str(into), json.dumps(arguments)]
+            variables = os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {})
+            self._process = subprocess.Popen(command, cwd=ROOT, env=variables, pass_fds=(out, into))
+            self.pid = self._process.pid
+        else:
+            self.pid = os.fork()
+            if self.pid == 0:
+                os.close(self._in)
+                os.close(self._out)
+                _run(target, Link(out, into), arguments)
+        os.close(out)
+        os.close(into)
+
+    # --- what it says ----------------------------------------------------------------------------------------------
+
+    def hear(self, count: int) -> list[Report]:
+        """The next `count` reports; an error when the child ends before."""
+        deadline = time.monotonic() + TIME_LIMIT_S
+        while len(self._buffer) < count * _REPORT.size:
+            left = deadline - time.monotonic()
+            assert left > 0, f"the child said nothing for {TIME_LIMIT_S:g} s"
+            if select.select([self._in], [], [], left)[0]:
+                data = os.read(self._in, _PIPE_SIZE)
+                assert data, f"the child ended early, with status {self.wait()}; its traceback is in the captured output"
+                self._buffer += data
+        return self._take(count)
+
+    def alive(self) -> bool:
+        """Whether it still runs."""
+        if self.status is None and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            self.wait()
+        return self.status is None
+
+    def hear_some(self) -> list[Report]:
+        """What there is to hear now, or within a moment."""
+        if select.select([self._in], [], [], 0.01)[0]:
+            self._buffer += os.read(self._in, _PIPE_SIZE)
+        return self._take(len(self._buffer) // _REPORT.size)
+
+    def hear_rest(self) -> list[Report]:
+        """All that a dead child has left in the pipe."""
+        assert self.status is not None, "the child lives"
+        os.set_blocking(self._in, False)
+        try:
+            while data := os.read(self._in, _PIPE_SIZE):
+                self._buffer += data
+        except BlockingIOError:
+            pass  # a child of its own still has the pipe open
+        return self._take(len(self._buffer) // _REPORT.size)
+
+    def pause(self) -> list[Report]:
+        """Stop it where it stands, and what it had reported until then. `resume` lets it go on."""
+        os.kill(self.pid, signal.SIGSTOP)
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status), "the child had ended"
+        while select.select([self._in], [], [], 0)[0]:
+            self._buffer += os.read(self._in, _PIPE_SIZE)
+        return self._take(len(self._buffer) // _REPORT.size)
+
+    def resume(self) -> None:
+        """Let it go on after `pause`."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def _take(self, count: int) -> list[Report]:
+        data, self._buffer = self._buffer[: count * _REPORT.size], self._buffer[count * _REPORT.size :]
+        return [Report(kind.decode(), *numbers) for kind, *numbers in _REPORT.iter_unpack(data)]
+
+    def go_on(self) -> None:
+        """Let it go on behind its `Link.wait`."""
+        os.write(self._out, b"!")
+
+    # --- its end ---------------------------------------------------------------------------------------------------
+
+    def kill(self) -> list[Report]:
+        """SIGKILL, and what it had reported until then."""
+        os.kill(self.pid, signal.SIGKILL)
+        assert self.wait() == -signal.SIGKILL
+        return self.hear_rest()
+
+    def wait(self) -> int:
+        """Its exit status, negative for a signal, as soon as it has ended."""
+        deadline = time.monotonic() + TIME_LIMIT_S
+        while self.status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+                if hasattr(self, "_process"):
+                    self._process.returncode = self.status
+                break
+            assert time.monotonic() < deadline, f"the child did not end within {TIME_LIMIT_S:g} s"
+            select.select([], [], [], 0.001)
+        assert self.status is not None
+        return self.status
+
+    def join(self) -> list[Report]:
+        """Wait for an end of its own, which must be a good one, and give what is left to hear."""
+        status = self.wait()
+        assert status == 0, f"the child ended with status {status}; its traceback is in the captured output"
+        return self.hear_rest()
+
+    def end(self) -> None:
+        """Whatever state it is in: gone, and the pipes closed."""
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+        for descriptor in (self._in, self._out):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._in = self._out = -1
+
+
+def _run(target: Target, link: Link, arguments: Sequence[Any]) -> None:
+    """Run to the end of the process: nothing of the parent's test machinery may run in the child."""
+    status = 1
+    try:
+        target(link, *arguments)
+        status = 0
+    finally:
+        if status:
+            os.write(2, traceback.format_exc().encode())
+        os._exit(status)
+
+
+def die() -> None:
+    """SIGKILL to oneself: nothing of the process runs after it."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at(step: int) -> Callable[[str], None]:
+    """A replacement of the `passed` hooks that kills the process at the step with that number, from 1; 0 never does."""
+    steps = 0
+
+    def passed(_name: str) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            die()
+
+    return passed
+
+
+def replace_hooks(passed: Callable[[str], None]) -> None:
+    """Put `passed` in place of the hook of that name in every module of the package that has it."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("commitlog.") and hasattr(module, "passed"):
+            module.passed = passed  # type: ignore[attr-defined]
+
+
+def main() -> None:
+    module, _, name = sys.argv[1].partition(":")
+    target = getattr(importlib.import_module(module), name)
+    _run(target, Link(int(sys.argv[2]), int(sys.argv[3])), json.loads(sys.argv[4]))
+
+
+if __name__ == "__main__":
+    main()

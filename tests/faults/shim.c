@@ -1,0 +1,220 @@
+/* Stands between a process and the C library (LD_PRELOAD) and does three things to the calls that make bytes durable:
+ *
+ *   it fails them on demand;
+ *   it counts them;
+ *   it keeps a shadow: the bytes of each file as they were last made durable, which is all that a power cut has to leave.
+ *
+ * COMMITLOG_SHIM_STATE   a file of one page, mapped: errno values to fail with, by call, and then counters, by call
+ * COMMITLOG_SHIM_SHADOW  a directory for the shadow: a file per inode, and `entries` with the names of the synced directory */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MSYNC, PWRITE, FDATASYNC, FSYNC, FALLOCATE, CALLS };
+
+typedef struct {
+    int64_t fail[8];   /* errno values; 0 lets the call through */
+    uint64_t count[8]; /* calls that were let through */
+    uint64_t flushed;  /* bytes in the ranges of msync */
+} state;
+
+typedef struct {
+    char *start;
+    size_t length;
+    ino_t inode;
+    off_t offset;
+} mapping;
+
+#define MAPPINGS 4096
+static mapping mappings[MAPPINGS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static state nothing;
+static state *shared = &nothing;
+static const char *shadow;
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+__attribute__((constructor)) static void begin(void) {
+    const char *path = getenv("COMMITLOG_SHIM_STATE");
+    int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    if (fd >= 0) {
+        void *page = REAL(mmap)(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        shared = page == MAP_FAILED ? &nothing : page;
+        close(fd);
+    }
+    shadow = getenv("COMMITLOG_SHIM_SHADOW");
+}
+
+/* Whether the call has to fail: with errno set. */
+static int refused(int call) {
+    int64_t cause = __atomic_load_n(&shared->fail[call], __ATOMIC_ACQUIRE);
+    if (cause != 0) {
+        errno = (int)cause;
+        return 1;
+    }
+    __atomic_fetch_add(&shared->count[call], 1, __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* --- the shadow --- */
+
+static void keep(ino_t inode, const char *bytes, size_t length, off_t offset, off_t size) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%llu", shadow, (unsigned long long)inode);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    struct stat status;
+    if (fd < 0 || fstat(fd, &status) != 0 || (status.st_size < size && ftruncate(fd, size) != 0) ||
+        REAL(pwrite)(fd, bytes, length, offset) != (ssize_t)length) {
+        abort();
+    }
+    close(fd);
+}
+
+static void keep_directory(int fd) {
+    char path[PATH_MAX], temporary[PATH_MAX];
+    snprintf(path, sizeof path, "%s/entries", shadow);
+    snprintf(temporary, sizeof temporary, "%s/entries.new", shadow);
+    FILE *out = fopen(temporary, "w");
+    DIR *directory = fdopendir(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (out == NULL || directory == NULL) {
+        abort();
+    }
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        if (entry->d_type == DT_REG) {
+            fprintf(out, "%llu %s\n", (unsigned long long)entry->d_ino, entry->d_name);
+        }
+    }
+    closedir(directory);
+    fclose(out);
+    if (rename(temporary, path) != 0) {
+        abort();
+    }
+}
+
+/* What a sync of a whole file makes durable. A directory counts only when it is a log's. */
+static void keep_file(int fd) {
+    struct stat status;
+    if (shadow == NULL || fstat(fd, &status) != 0) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    if (S_ISDIR(status.st_mode)) {
+        if (faccessat(fd, "log.json", F_OK, 0) == 0) {
+            keep_directory(fd);
+        }
+    } else if (S_ISREG(status.st_mode) && status.st_size > 0) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        int readable = open(path, O_RDONLY | O_CLOEXEC);
+        char *bytes = REAL(mmap)(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, readable, 0);
+        if (bytes == MAP_FAILED) {
+            abort();
+        }
+        keep(status.st_ino, bytes, (size_t)status.st_size, 0, status.st_size);
+        REAL(munmap)(bytes, (size_t)status.st_size);
+        close(readable);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void keep_range(char *start, size_t length) {
+    if (shadow == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    for (int index = 0; index < MAPPINGS; index++) {
+        const mapping *map = &mappings[index];
+        if (map->start != NULL && start >= map->start && start < map->start + map->length) {
+            size_t whole = (length + 4095) / 4096 * 4096;
+            size_t room = (size_t)(map->start + map->length - start);
+            keep(map->inode, start, whole < room ? whole : room, map->offset + (start - map->start), map->offset + (off_t)map->length);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- the calls --- */
+
+static void *note_mapping(void *start, size_t length, int flags, int fd, off_t offset) {
+    struct stat status;
+    if (start == MAP_FAILED || !(flags & MAP_SHARED) || fd < 0 || shadow == NULL || fstat(fd, &status) != 0) {
+        return start;
+    }
+    pthread_mutex_lock(&lock);
+    for (int index = 0; index < MAPPINGS; index++) {
+        if (mappings[index].start == NULL) {
+            mappings[index] = (mapping){start, length, status.st_ino, offset};
+            pthread_mutex_unlock(&lock);
+            return start;
+        }
+    }
+    abort();
+}
+
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    return note_mapping(REAL(mmap)(address, length, protection, flags, fd, offset), length, flags, fd, offset);
+}
+
+void *mmap64(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    return note_mapping(REAL(mmap)(address, length, protection, flags, fd, offset), length, flags, fd, offset);
+}
+
+int munmap(void *address, size_t length) {
+    pthread_mutex_lock(&lock);
+    for (int index = 0; index < MAPPINGS; index++) {
+        if (mappings[index].start == address) {
+            mappings[index].start = NULL;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return REAL(munmap)(address, length);
+}
+
+int msync(void *address, size_t length, int flags) {
+    if (refused(MSYNC)) {
+        return -1;
+    }
+    __atomic_fetch_add(&shared->flushed, length, __ATOMIC_RELAXED);
+    /* What the pages hold when the call begins is what it promises. */
+    keep_range(address, length);
+    return REAL(msync)(address, length, flags);
+}
+
+int fsync(int fd) {
+    if (refused(FSYNC)) {
+        return -1;
+    }
+    keep_file(fd);
+    return REAL(fsync)(fd);
+}
+
+int fdatasync(int fd) {
+    if (refused(FDATASYNC)) {
+        return -1;
+    }
+    keep_file(fd);
+    return REAL(fdatasync)(fd);
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t length, off_t offset) {
+    return refused(PWRITE) ? -1 : REAL(pwrite)(fd, bytes, length, offset);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset) { return pwrite(fd, bytes, length, offset); }
+
+int posix_fallocate(int fd, off_t offset, off_t length) { return refused(FALLOCATE) ? errno : REAL(posix_fallocate)(fd, offset, length); }
+
+int posix_fallocate64(int fd, off_t offset, off_t length) { return posix_fallocate(fd, offset, length); }

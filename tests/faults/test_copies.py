@@ -1,0 +1,127 @@
+"""A directory that was copied while its log was written is a log of its own, and never passes for the one it was copied from."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog.errors import LogLockedError
+from tests.faults import image
+from tests.faults.account import Account, check_prefixes, read_all
+from tests.faults.child import Child, Link
+from tests.faults.writers import APPENDED, SEGMENT_SIZE, How, close_log, open_log, value_of, write_some
+
+Start = Callable[..., Child]
+POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
+COPIES = 5
+LAZY = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60}
+
+
+def write_until_told(link: Link, path: str, pool: dict[str, Any] | None) -> None:
+    """Append; every hundred records, wait until the parent lets it go on or asks for the end."""
+    log, made = open_log(path, pool, {"flush": "async"})
+    for index in itertools.count():
+        link.say(APPENDED, 0, index, log.append(value_of(0, index)))
+        if index % 100 == 99:
+            log.commit()
+            link.say("O", 0, index, log.committed_position)
+            link.wait()
+            if (Path(path).parent / "enough").exists():
+                break
+    close_log(log, made)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_copy_of_a_live_log_recovers_alone_and_both_go_on(tmp_path: Path, path: Path, pool: str, start: Start) -> None:
+    """Copies taken while it is written hold a prefix; writing to them leaves the original as it was, and the other way round."""
+    child = start(write_until_told, str(path), POOLS[pool])
+    account = Account()
+    for turn in range(COPIES):
+        account.note(child.hear(101))
+        child.go_on()
+        copy = tmp_path / f"copy-{turn}"
+        shutil.copytree(path, copy)
+        log, made = open_log(str(copy), (None, {})[turn % 2], {})
+        found = read_all(log)
+        check_prefixes(found, set())
+        assert len(found) >= turn * 100
+        positions = [log.append(value_of(8, index)) for index in range(300)]
+        assert log.read(positions[0]).value == value_of(8, 0)
+        close_log(log, made)
+        log, made = open_log(str(copy), None, {})
+        assert [mark.session for mark in read_all(log).values()].count(8) == 300
+        close_log(log, made)
+    (tmp_path / "enough").touch()
+    while child.alive():
+        child.go_on()
+        account.note(child.hear_some())
+    account.note(child.join())
+    log, made = open_log(str(path), None, {})
+    account.check(log)
+    assert len(account.found) == len(account.promised)
+    close_log(log, made)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_copied_cursors_file_is_not_believed(tmp_path: Path, path: Path, pool: str, start: Start) -> None:
+    """The copy's cells say READY and are of this boot; a reader of the copy does not follow them, and no lock is in its way."""
+    child = start(write_some, str(path), 0, 50, How(POOLS[pool], {"flush": "none"}))
+    account = Account()
+    account.note(child.hear(51))
+    copy = tmp_path / "copy"
+    shutil.copytree(path, copy)
+    image.poke(copy / "cursors", 4096 + 2 * 128, (10**9).to_bytes(8, "little") * 2)
+    with commitlog.open(copy, "r") as reader:
+        assert reader.tail_position <= max(account.promised) + SEGMENT_SIZE
+        check_prefixes(read_all(reader), set())
+    with commitlog.open(copy) as log:
+        found = read_all(log)
+        assert found.items() <= account.promised.items()
+        log.append(value_of(8, 0))
+    if pool != "mapped":
+        with pytest.raises(LogLockedError):
+            commitlog.open(path)
+    child.go_on()
+    child.join()
+    with commitlog.open(path) as log:
+        account.check(log)
+        assert 8 not in {mark.session for mark in account.found.values()}
+
+
+def test_a_copy_does_not_take_the_shared_memory_of_the_live_log(tmp_path: Path, path: Path, start: Start) -> None:
+    """Its `lock` file names the buffers; they are the original's, alive or dead."""
+    child = start(write_some, str(path), 0, 20, How({"backing": "shm"}, LAZY))
+    account = Account()
+    account.note(child.hear(21))
+    names = image.shm_names(path)
+    for state in ("alive", "dead"):
+        copy = tmp_path / f"copy-{state}"
+        shutil.copytree(path, copy)
+        with commitlog.open(copy) as log:
+            log.append(b"the copy goes on")
+        assert all(os.path.exists(f"/dev/shm{name}") for name in names)
+        if state == "alive":
+            child.kill()
+    with commitlog.open(path) as log:
+        account.check(log)
+    assert not any(os.path.exists(f"/dev/shm{name}") for name in names)
+
+
+def test_a_log_that_was_moved_while_closed_is_the_same_log(tmp_path: Path, path: Path) -> None:
+    log, made = open_log(str(path), {}, {})
+    positions = [log.append(value_of(0, index)) for index in range(500)]
+    close_log(log, made)
+    path.rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", path)
+    for place in (tmp_path / "moved", path):
+        log, made = open_log(str(place), None, {})
+        assert list(read_all(log)) == positions
+        assert log.append(value_of(1, 0)) > positions[-1]
+        close_log(log, made)

@@ -1,0 +1,183 @@
+"""A disk that is full, then not: an error and never a signal, a log that can be read, and no position given twice."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog import CommitLog
+from commitlog.errors import DiskFullError
+from tests.faults import small_disk
+from tests.faults.account import Account, read_all
+from tests.faults.child import Child, Link, Report
+from tests.faults.shim import Shim
+from tests.faults.writers import APPENDED, close_log, open_log, value_of
+
+Start = Callable[..., Child]
+FULL, FREED, OVERCOME = "X", "R", "G"
+POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
+THREADS = 3
+
+
+class Disk:
+    """A small file system that can be filled and freed; where there is none, the parent's shim plays it on request."""
+
+    def __init__(self, link: Link, kind: str, point: str) -> None:
+        self._link = link
+        self.path = Path(point)
+        small_disk.mount(kind, self.path)
+        self._kind = kind
+        self._ballast: Path | None = None
+
+    def fill(self) -> None:
+        if self._kind == "shim":
+            self._ask(FULL)
+        else:
+            self._ballast = small_disk.fill(self.path)
+
+    def free(self) -> None:
+        if self._ballast is None:
+            self._ask(FREED)
+        else:
+            self._ballast.unlink()
+
+    def _ask(self, kind: str) -> None:
+        self._link.say(kind)
+        self._link.wait()
+
+
+def append_until_full(link: Link, log: CommitLog, session: int, first: int = 0) -> int:
+    """Append until the disk is full; the index that was refused."""
+    for index in itertools.count(first):
+        try:
+            position = log.append(value_of(session, index))
+        except DiskFullError as error:
+            if error.errno != errno.ENOSPC or error.path is None:
+                raise
+            return index
+        link.say(APPENDED, session, index, position)
+    raise AssertionError
+
+
+def fill_and_free(link: Link, kind: str, point: str, pool: dict[str, Any] | None) -> None:
+    disk = Disk(link, kind, point)
+    log, made = open_log(str(disk.path / "log"), pool, {"flush": "async"})
+    refused = 0
+    positions: list[int] = []
+    for _ in range(3):
+        refused = log_while_full(link, disk, log, refused)
+        disk.free()
+        end = log.tail_position
+        position = log.append(value_of(0, refused))
+        assert position >= end
+        link.say(APPENDED, 0, refused, position)
+        positions.append(position)
+        refused += 1
+    assert log.stats().failed is None
+    close_log(log, made)
+    check_whole(disk.path / "log", refused)
+
+
+def log_while_full(link: Link, disk: Disk, log: CommitLog, first: int) -> int:
+    """Fill the disk, and see that the log stands still, whole and readable; the index that was refused."""
+    disk.fill()
+    refused = append_until_full(link, log, 0, first)
+    end = log.tail_position
+    for _ in range(50):
+        assert append_until_full(link, log, 0, refused) == refused
+    assert log.tail_position == end
+    log.flush()
+    assert log.flushed_position == end
+    assert [mark.index for mark in read_all(log).values()] == list(range(refused))
+    return refused
+
+
+def check_whole(path: Path, count: int) -> None:
+    log, made = open_log(str(path), None, {})
+    assert [mark.index for mark in read_all(log).values()] == list(range(count))
+    close_log(log, made)
+
+
+def from_many_threads(link: Link, kind: str, point: str, pool: dict[str, Any] | None) -> None:
+    """Several threads meet the full disk; each gets the error, and each goes on when there is room."""
+    disk = Disk(link, kind, point)
+    log, made = open_log(str(disk.path / "log"), pool, {"flush": "async"})
+    disk.fill()
+    barrier = threading.Barrier(THREADS + 1)
+    failures: list[BaseException] = []
+
+    def work(session: int) -> None:
+        try:
+            refused = append_until_full(link, log, session)
+            barrier.wait(20)
+            barrier.wait(20)
+            for index in range(refused, refused + 20):
+                link.say(APPENDED, session, index, log.append(value_of(session, index)))
+        except BaseException as error:  # noqa: BLE001 - it is raised again below
+            failures.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=work, args=(session,)) for session in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    barrier.wait(20)
+    link.say(OVERCOME)
+    disk.free()
+    barrier.wait(20)
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+    log.flush()
+    found = read_all(log)
+    close_log(log, made)
+    log, made = open_log(str(disk.path / "log"), None, {})
+    assert read_all(log) == found
+    for position, mark in found.items():
+        link.say("S", mark.session, mark.index, position)
+    close_log(log, made)
+
+
+@pytest.fixture
+def run(tmp_path: Path, start: Start, shim: Shim) -> Callable[..., list[Report]]:
+    """Run a child on a small disk to its good end, playing the disk where the shim has to; what it said."""
+
+    def on_small_disk(target: Callable[..., None], kind: str, pool: str) -> list[Report]:
+        options = {"environment": shim.environment()} if kind == "shim" else {"launcher": small_disk.launcher()}
+        child = start(target, kind, str(tmp_path / "disk"), POOLS[pool], **options)
+        reports = []
+        while child.alive():
+            for report in child.hear_some():
+                reports.append(report)
+                if report.kind in (FULL, FREED):
+                    shim.fail("fallocate", errno.ENOSPC if report.kind == FULL else 0)
+                    child.go_on()
+        return reports + child.join()
+
+    return on_small_disk
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("kind", small_disk.kinds())
+def test_a_full_disk_refuses_appends_and_nothing_else(kind: str, pool: str, run: Callable[..., list[Report]]) -> None:
+    reports = run(fill_and_free, kind, pool)
+    account = Account()
+    account.note(report for report in reports if report.kind == APPENDED)
+    assert [mark.index for mark in account.promised.values()] == list(range(len(account.promised)))
+    assert list(account.promised) == sorted(account.promised)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("kind", small_disk.kinds())
+def test_every_thread_gets_the_error_of_a_full_disk_and_goes_on_after_it(kind: str, pool: str, run: Callable[..., list[Report]]) -> None:
+    reports = run(from_many_threads, kind, pool)
+    account = Account()
+    account.note(report for report in reports if report.kind == APPENDED)
+    seen = {report.position: (report.session, report.index) for report in reports if report.kind == "S"}
+    assert seen == account.promised

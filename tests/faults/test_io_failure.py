@@ -1,0 +1,268 @@
+"""A failing disk (the shim gives EIO in its place): the log has failed for good and for all, until it is opened anew."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog.errors import CommitLogError, IOFailureError, LogFailedError
+from tests.faults import image
+from tests.faults.account import Account
+from tests.faults.child import Child, Link
+from tests.faults.shim import Shim
+from tests.faults.writers import APPENDED, SEGMENT_SIZE, close_log, open_log, value_of
+
+Start = Callable[..., Child]
+FAILED, REFUSED, CLOSED = "E", "N", "Z"
+BEFORE = 60
+QUIET = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60, "checkpoint_interval": 60}
+POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
+
+
+def fail_in_flush(link: Link, path: str, pool: dict[str, Any] | None) -> None:
+    """Sync some, append some, wait for the disk to fail, and try every way to have something acknowledged."""
+    log, made = open_log(path, pool, QUIET)
+    for index in range(BEFORE):
+        link.say(APPENDED, 0, index, log.append(value_of(0, index), sync=index < BEFORE // 2))
+    link.wait()
+    expect_failure(link, lambda: log.append(value_of(0, BEFORE), sync=True))
+    link.say(FAILED)
+    link.wait()  # the disk is well again, which changes nothing
+    for attempt in range(3):
+        expect_failure(link, log.flush)
+        expect_failure(link, lambda: log.append(b"refused"))
+        expect_failure(link, lambda: log.append(b"refused", sync=True))
+        expect_failure(link, lambda: log.append_many([b"refused"] * 3))
+        expect_failure(link, lambda: log.claim(10))
+        assert log.stats().failed is not None, attempt
+    assert log.flushed_position <= image.cell(Path(path), "appended")
+    expect_failure(link, log.close)
+    assert log.closed
+    log.close()
+    if made is not None:
+        made.close()
+    link.say(CLOSED)
+
+
+def expect_failure(link: Link, call: Callable[[], Any]) -> None:
+    with pytest.raises(LogFailedError) as caught:
+        call()
+    assert caught.value.errno == errno.EIO
+    link.say(REFUSED)
+
+
+@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("call", ["msync"])
+def test_a_failed_flush_fails_the_log_for_good(path: Path, call: str, pool: str, start: Start, shim: Shim) -> None:
+    child = start(fail_in_flush, str(path), POOLS[pool], environment=shim.environment())
+    reports = child.hear(BEFORE)
+    account = Account()
+    account.note(reports)
+    shim.fail(call, errno.EIO)
+    child.go_on()
+    while child.hear(1)[0].kind != FAILED:
+        pass
+    assert image.cell(path, "failed") == errno.EIO
+    shim.fail(call, 0)
+    child.go_on()
+    rest = child.join()
+    assert sum(report.kind == REFUSED for report in rest) == 16
+    assert rest[-1].kind == CLOSED
+    reopen_after_failure(path, account, reports[BEFORE // 2].position)
+
+
+def reopen_after_failure(path: Path, account: Account, synced: int) -> None:
+    """Everything that was synced is there, the rest at best; and the log works."""
+    account.promised = {position: mark for position, mark in account.promised.items() if position < synced}
+    log, made = open_log(str(path), None, {})
+    assert log.stats().failed is None
+    account.check(log)
+    for index in range(100):
+        log.append(value_of(3, index), sync=True)
+    account.check(log)
+    close_log(log, made)
+    log, made = open_log(str(path), {}, {"flush": "sync"})
+    log.append(value_of(4, 0))
+    account.check(log)
+    close_log(log, made)
+
+
+def commit_fails(link: Link, path: str) -> None:
+    """A commit that is too large for the mapping goes through pwrite."""
+    log, made = open_log(path, {"buffer_size": 1 << 20}, QUIET)
+    link.say(APPENDED, 0, 0, log.append(value_of(0, 0), sync=True))
+    link.wait()
+    for index in range(1, 400):
+        if not appended(log, value_of(0, index)):
+            break
+    expect_failure(link, log.commit)
+    expect_failure(link, lambda: log.append(b"refused"))
+    expect_failure(link, log.close)
+    if made is not None:
+        made.close()
+
+
+def appended(log: commitlog.CommitLog, value: bytes) -> bool:
+    """Whether it was; the commit service may have met the failure first."""
+    try:
+        log.append(value)
+    except LogFailedError:
+        return False
+    return True
+
+
+def test_a_failed_commit_fails_the_log(path: Path, start: Start, shim: Shim) -> None:
+    child = start(commit_fails, str(path), environment=shim.environment())
+    child.hear(1)
+    shim.fail("pwrite", errno.EIO)
+    child.go_on()
+    child.join()
+    with commitlog.open(path) as log:
+        assert log.read(4096).value == value_of(0, 0)
+        assert log.stats().failed is None
+        log.append(b"more", sync=True)
+
+
+def go_on_beside(link: Link, path: str, session: int) -> None:
+    """Append whenever told to, and say whether it was acknowledged."""
+    log, _ = open_log(path, None, QUIET)
+    link.say("O", session)
+    for index in range(3):
+        link.wait()
+        try:
+            link.say(APPENDED, session, index, log.append(value_of(session, index), sync=True))
+        except LogFailedError:
+            link.say(REFUSED, session, index)
+    link.wait()
+    try:
+        log.close()
+    except LogFailedError:
+        link.say(CLOSED, session)
+
+
+def test_a_failure_is_one_of_all_processes(path: Path, start: Start, shim: Shim) -> None:
+    """The disk fails under one of two; the other, whose calls would all succeed, acknowledges nothing more either."""
+    failing = start(go_on_beside, str(path), 1, environment=shim.environment())
+    failing.hear(1)
+    other = start(go_on_beside, str(path), 2)
+    other.hear(1)
+    account = Account()
+    for child in (failing, other):
+        child.go_on()
+        account.note(child.hear(1))
+    shim.fail("msync", errno.EIO)
+    failing.go_on()
+    assert failing.hear(1)[0].kind == REFUSED
+    shim.fail("msync", 0)
+    for child in (other, failing, other):
+        child.go_on()
+        assert child.hear(1)[0].kind == REFUSED
+    with commitlog.open(path, "r") as log:
+        account.check(log)
+    with pytest.raises(LogFailedError), commitlog.open(path) as log:
+        log.append(b"a handle that joins the failed log has failed, too", sync=True)
+    for child in (failing, other):
+        child.go_on()
+        assert child.hear(1)[0].kind == CLOSED
+        child.join()
+    reopen_after_failure(path, account, max(account.promised) + 1)
+
+
+def recover_and_count(link: Link, path: str) -> None:
+    """Open, and stop before anything is appended."""
+    log, _ = open_log(path, None, QUIET)
+    link.say("O", 0, 0, log.tail_position)
+    link.wait()
+    log.close()
+
+
+def test_a_reopen_after_a_failure_writes_what_lies_above_the_checkpoint_again(path: Path, start: Start, shim: Shim) -> None:
+    """Every byte that was not known durable goes through an msync of dirtied pages before the log is exposed."""
+    child = start(fail_in_flush, str(path), None, environment=shim.environment())
+    child.hear(BEFORE)
+    shim.fail("msync", errno.EIO)
+    child.go_on()
+    while child.hear(1)[0].kind != FAILED:
+        pass
+    child.kill()
+    shim.fail("msync", 0)
+    before = shim.flushed_bytes
+    child = start(recover_and_count, str(path), environment=shim.environment())
+    end = child.hear(1)[0].position
+    assert shim.flushed_bytes - before >= end - 4096
+    assert image.cell(path, "failed") == 0
+    child.go_on()
+    child.join()
+
+
+def test_an_open_whose_flush_fails_exposes_nothing_and_the_next_one_starts_over(path: Path, start: Start, shim: Shim) -> None:
+    child = start(fail_in_flush, str(path), None)
+    account = Account()
+    account.note(child.hear(BEFORE))
+    child.kill()
+    for call in ("msync", "fsync", "fdatasync", "pwrite"):
+        shim.fail(call, errno.EIO)
+        child = start(open_refused, str(path), environment=shim.environment())
+        child.join()
+        shim.fail(call, 0)
+        child.end()
+    reopen_after_failure(path, account, max(account.promised) + 1)
+
+
+def open_refused(link: Link, path: str) -> None:
+    """Opening raises an error of ours, and leaves nothing open."""
+    with pytest.raises(CommitLogError) as caught:
+        open_log(path, None, {})
+    assert isinstance(caught.value, OSError)
+    assert caught.value.errno == errno.EIO
+    link.say(REFUSED)
+
+
+def test_a_segment_that_cannot_be_synced_is_not_used(path: Path, start: Start, shim: Shim) -> None:
+    """fsync of the next segment's file fails: the roll is refused, nothing is lost, and later it succeeds."""
+    child = start(roll_on_failing_disk, str(path), environment=shim.environment())
+    account = Account()
+    account.note(child.hear(1))
+    shim.fail("fsync", errno.EIO)
+    child.go_on()
+    account.note(iter_until(child, FAILED))
+    shim.fail("fsync", 0)
+    child.go_on()
+    account.note(report for report in child.join() if report.kind == APPENDED)
+    log, made = open_log(str(path), None, {})
+    account.check(log)
+    close_log(log, made)
+
+
+def iter_until(child: Child, kind: str) -> list[Any]:
+    reports = [child.hear(1)[0]]
+    while reports[-1].kind != kind:
+        reports.append(child.hear(1)[0])
+    return reports[:-1]
+
+
+def append_all(link: Link, log: commitlog.CommitLog, indexes: Iterable[int]) -> None:
+    for index in indexes:
+        link.say(APPENDED, 0, index, log.append(value_of(0, index)))
+
+
+def roll_on_failing_disk(link: Link, path: str) -> None:
+    log, made = open_log(path, None, {"flush": "async", "allocate_ahead": 0})
+    link.say(APPENDED, 0, 0, log.append(value_of(0, 0)))
+    link.wait()
+    indexes = itertools.count(1)
+    with pytest.raises(IOFailureError) as caught:
+        append_all(link, log, indexes)
+    assert caught.value.errno == errno.EIO
+    refused = next(indexes) - 1
+    assert refused * 700 > SEGMENT_SIZE // 2
+    link.say(FAILED)
+    link.wait()
+    append_all(link, log, range(refused, refused + 200))
+    close_log(log, made)

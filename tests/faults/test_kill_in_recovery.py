@@ -1,0 +1,161 @@
+"""A recovery that is itself killed, at every step that it takes: the next one ends where an undisturbed one would have."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog import CommitLog
+from tests.faults import image
+from tests.faults.account import Account, read_all
+from tests.faults.child import Child, Link, Report, die, die_at, replace_hooks
+from tests.faults.writers import APPENDED, CLAIMED, OPENED, SEGMENT_SIZE, close_log, open_log, value_of
+
+Start = Callable[..., Child]
+Pool = dict[str, Any] | None
+MOST_STEPS = 80
+LAZY = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60, "checkpoint_interval": 60}
+SHM: Pool = {"backing": "shm", "buffers": 6}
+
+
+def crash(link: Link, path: str, count: int, claim_every: int, pool: Pool) -> None:
+    """Append, with a claim left open now and then, and die: the same in every run."""
+    log, _ = open_log(path, pool, LAZY)
+    claims = []
+    for index in range(count):
+        if claim_every and index % claim_every == 0:
+            claims.append(log.claim(100))
+            link.say(CLAIMED, 0, index, claims[-1].position)
+        else:
+            link.say(APPENDED, 0, index, log.append(value_of(0, index)))
+    die()
+
+
+def recover_up_to(link: Link, path: str, step: int, pool: Pool) -> None:
+    """Open, dying at that step of whatever opening does; say so when it did not come to it."""
+    replace_hooks(die_at(step))
+    log, _ = open_log(path, pool, LAZY)
+    replace_hooks(lambda _: None)
+    link.say(OPENED, 0, 0, log.tail_position)
+    die()
+
+
+def killed_at(start: Start, path: Path, step: int, pool: Pool) -> bool:
+    """Whether a recovery died at that step; False when it was over before."""
+    child = start(recover_up_to, str(path), step, pool)
+    child.wait()
+    survived = child.hear_rest() != []
+    child.end()
+    return not survived
+
+
+def crashed(start: Start, path: Path, count: int, claim_every: int, pool: Pool) -> tuple[Account, list[Report]]:
+    child = start(crash, str(path), count, claim_every, pool)
+    child.wait()
+    reports = child.hear_rest()
+    child.end()
+    account = Account()
+    account.note(reports)
+    return account, reports
+
+
+def go_on(log: CommitLog, account: Account) -> None:
+    """Two segments more: what recovery has left behind must not get in the way."""
+    end = log.tail_position + 2 * SEGMENT_SIZE
+    for index in itertools.count():
+        if log.append(value_of(1, index)) > end:
+            break
+    account.check(log)
+
+
+@pytest.mark.parametrize(
+    ("writer", "recoverer"),
+    [(None, None), (SHM, SHM), (SHM, None), (None, SHM)],
+    ids=["mapped by mapped", "shm by shm", "shm by mapped", "mapped by shm"],
+)
+def test_a_kill_at_each_step_of_recovery_loses_nothing(tmp_path: Path, writer: Pool, recoverer: Pool, start: Start) -> None:
+    for step in range(1, MOST_STEPS):
+        path = tmp_path / f"{step}"
+        account, _ = crashed(start, path, 500, 99, writer)
+        names = image.shm_names(path)
+        died = killed_at(start, path, step, recoverer)
+        log, pool = open_log(str(path), recoverer, LAZY)
+        account.check(log)
+        assert len(account.found) == len(account.promised) == 500 - 6
+        go_on(log, account)
+        close_log(log, pool)
+        assert image.temporaries(path) == []
+        assert not [name for name in names if Path(f"/dev/shm{name}").exists()]
+        if not died:
+            assert step > 5
+            return
+    pytest.fail(f"recovery takes more than {MOST_STEPS} steps")
+
+
+def test_an_anonymous_pool_recovered_by_killed_recoveries_keeps_what_was_committed(tmp_path: Path, start: Start) -> None:
+    for step in range(1, MOST_STEPS):
+        path = tmp_path / f"{step}"
+        account, _ = crashed(start, path, 300, 0, {"buffers": 4})
+        committed = image.cell(path, "committed")
+        died = killed_at(start, path, step, None)
+        log, pool = open_log(str(path), None, LAZY)
+        account.check(log, lossless=False)
+        assert committed <= log.tail_position
+        go_on(log, account)
+        close_log(log, pool)
+        if not died:
+            return
+    pytest.fail(f"recovery takes more than {MOST_STEPS} steps")
+
+
+def cut_in_the_middle(path: Path, account: Account, reports: list[Report]) -> int:
+    """A restart of the machine that has lost a page in the second of four segments; where the log is going to end."""
+    image.forget_boot(path)
+    appended = [report.position for report in reports if report.kind == APPENDED]
+    lost = next(position for position in appended if position > SEGMENT_SIZE + SEGMENT_SIZE // 2)
+    image.poke(image.segment_path(path, lost), lost % SEGMENT_SIZE, bytes(4096))
+    for position in [position for position in account.promised if position >= lost]:
+        del account.promised[position]
+    return lost
+
+
+def test_a_kill_at_each_step_of_a_cut_ends_at_the_same_place(tmp_path: Path, start: Start) -> None:
+    """What follows the cut is saved, zeroed and removed however often the recovery is killed, and never comes back."""
+    for step in range(1, MOST_STEPS):
+        path = tmp_path / f"{step}"
+        account, reports = crashed(start, path, 600, 0, None)
+        end = cut_in_the_middle(path, account, reports)
+        died = killed_at(start, path, step, None)
+        log, pool = open_log(str(path), None, LAZY)
+        account.check(log)
+        assert log.tail_position == end
+        assert image.behind(path, end) == b""
+        saved = b"".join(file.read_bytes() for file in path.glob("*.cut*"))
+        for report in reports:
+            if report.position >= end + 4096:
+                assert value_of(0, report.index) in saved
+        go_on(log, account)
+        close_log(log, pool)
+        if not died:
+            assert step > 5
+            return
+    pytest.fail(f"recovery takes more than {MOST_STEPS} steps")
+
+
+def test_recoveries_killed_one_after_the_other_on_one_log_lose_nothing(path: Path, start: Start) -> None:
+    """Each recovery comes one step further than the last; between them nothing but another kill."""
+    account, _ = crashed(start, path, 500, 45, SHM)
+    for step in range(1, MOST_STEPS):
+        if not killed_at(start, path, step, (None, SHM, {})[step % 3]):
+            break
+    log, pool = open_log(str(path), None, LAZY)
+    account.check(log)
+    before = read_all(log)
+    close_log(log, pool)
+    log, pool = open_log(str(path), None, LAZY)
+    assert read_all(log) == before
+    close_log(log, pool)

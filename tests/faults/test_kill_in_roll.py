@@ -1,0 +1,151 @@
+"""A kill at each step by which a log, a segment or a roll comes about: the log opens, has what was promised, and goes on."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog import CommitLog
+from tests.faults import image
+from tests.faults.account import Account
+from tests.faults.child import Child, Link, die, die_at, replace_hooks
+from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, close_log, open_log, value_of
+
+Start = Callable[..., Child]
+Pool = dict[str, Any] | None
+POOLS: dict[str, Pool] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
+MOST_STEPS = 60
+SYNC_EVERY = 50
+
+
+def hook_roll(passed: Callable[[str], None]) -> None:
+    """Pass a step before and after each move of the tail, too."""
+    move_tail = CommitLog.move_tail
+
+    def moved(self: CommitLog, number: int, now_ns: int) -> None:
+        passed("next segment brought")
+        move_tail(self, number, now_ns)
+        passed("tail moved")
+
+    CommitLog.move_tail = moved  # type: ignore[method-assign]
+
+
+def roll_and_die(link: Link, path: str, step: int, from_the_start: bool, how: dict[str, Any]) -> None:
+    """Die at the given step, of the log's creation and first record, or of what follows: two rolls."""
+    passed = die_at(step)
+    if from_the_start:
+        replace_hooks(passed)
+    log, made = open_log(path, how["pool"], {"flush": "sync", "allocate_ahead": how["ahead"]})
+    replace_hooks(passed)
+    hook_roll(passed)
+    fill(link, log, 0, 0 if from_the_start else 2)
+    replace_hooks(lambda _: None)
+    CommitLog.move_tail = CommitLog.__mro__[1].move_tail  # type: ignore[method-assign]
+    close_log(log, made)
+
+
+def fill(link: Link, log: CommitLog, session: int, segments: int) -> None:
+    """Append until the tail is that many segments further, syncing now and then, as what is not yet durable must survive a kill, too."""
+    end = log.tail_position + segments * SEGMENT_SIZE
+    for index in itertools.count():
+        link.say(APPENDED, session, index, log.append(value_of(session, index), sync=index % SYNC_EVERY == 0))
+        if log.tail_position > end:
+            return
+
+
+def reopen_and_go_on(path: Path, account: Account, pool: Pool) -> None:
+    """Reopen, check, roll twice, check; what was synced is there also where the pool died with its process."""
+    synced = {position for position, mark in account.promised.items() if mark.index % SYNC_EVERY == 0}
+    log, made = open_log(str(path), pool, {})
+    account.check(log, lossless=pool is None or "backing" in pool)
+    assert synced <= account.found.keys()
+    end = log.tail_position + 2 * SEGMENT_SIZE
+    for index in itertools.count():
+        if log.append(value_of(7, index)) > end:
+            break
+    close_log(log, made)
+    assert image.temporaries(path) == []
+    log, made = open_log(str(path), pool, {})
+    account.check(log, lossless=pool is None or "backing" in pool)
+    close_log(log, made)
+
+
+@pytest.mark.parametrize("from_the_start", [True, False], ids=["creation", "roll"])
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("kind", POOLS)
+def test_a_kill_at_each_step_of_creation_and_roll_loses_nothing(
+    tmp_path: Path, kind: str, ahead: int, from_the_start: bool, start: Start
+) -> None:
+    for step in range(1, MOST_STEPS):
+        path = tmp_path / f"{step}"
+        child = start(roll_and_die, str(path), step, from_the_start, {"pool": POOLS[kind], "ahead": ahead})
+        died = child.wait() != 0
+        account = Account()
+        account.note(child.hear_rest())
+        child.end()
+        reopen_and_go_on(path, account, POOLS[kind])
+        if not died:
+            assert step > 8
+            return
+    pytest.fail(f"two rolls take more than {MOST_STEPS} steps")
+
+
+def roll_beside(link: Link, path: str, session: int, step: int) -> None:
+    """Wait for the start, then fill four segments together with another process, dying at a step; 0 survives."""
+    log, made = open_log(path, None, {"allocate_ahead": 0})
+    link.say(OPENED, session)
+    link.wait()
+    replace_hooks(die_at(step))
+    hook_roll(die_at(step))
+    fill(link, log, session, 4)
+    close_log(log, made)
+
+
+def test_a_roller_killed_at_each_step_does_not_hold_the_other_up(tmp_path: Path, start: Start) -> None:
+    """Two processes roll the same segments; one dies in the middle of it, the other goes on and sees all records of both."""
+    for step in range(1, 9):
+        path = tmp_path / f"{step}"
+        children = [start(roll_beside, str(path), 1, step), start(roll_beside, str(path), 2, 0)]
+        account = Account()
+        for child in children:
+            account.note(child.hear(1))
+        for child in children:
+            child.go_on()
+        children[0].wait()
+        account.note(children[1].join())
+        account.note(children[0].hear_rest())
+        reopen_and_go_on(path, account, None)
+
+
+def test_two_processes_roll_at_once_and_lose_nothing(path: Path, start: Start) -> None:
+    children = [start(roll_beside, str(path), session, 0) for session in (1, 2, 3)]
+    account = Account()
+    for child in children:
+        account.note(child.hear(1))
+    for child in children:
+        child.go_on()
+    for child in children:
+        account.note(child.join())
+    reopen_and_go_on(path, account, None)
+
+
+def die_in_create(link: Link, path: str) -> None:
+    """Leave behind what a creation leaves that is killed before its rename."""
+    replace_hooks(die_at(2))
+    open_log(path, None, {})
+    die()
+
+
+def test_half_made_files_are_swept_by_the_next_open(path: Path, start: Start) -> None:
+    for _ in range(3):
+        start(die_in_create, str(path)).wait()
+    left = set(image.temporaries(path))
+    assert left
+    log, made = open_log(str(path), None, {})
+    assert not left & set(os.listdir(path))
+    close_log(log, made)

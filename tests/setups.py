@@ -1,0 +1,71 @@
+"""The ways to run a log that must not differ in what a caller sees: every flush service with every place for uncommitted bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from commitlog import CommitLog, Options, TransientStorePool
+from commitlog.options import Flush
+
+SEGMENT = 64 << 10
+HEADER = 4096
+LARGEST_VALUE = SEGMENT // 8 - 16
+# Nothing happens of its own accord: a test that commits or flushes itself sees what that did.
+BY_HAND: dict[str, Any] = {"commit_interval": 60, "commit_thorough_interval": 60, "flush_interval": 60, "flush_thorough_interval": 60}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One flush service with one backing."""
+
+    flush: Flush
+    backing: Literal["mapped", "anonymous", "shm"]
+
+    def __str__(self) -> str:
+        return f"{self.flush}-{self.backing}"
+
+    @property
+    def pooled(self) -> bool:
+        return self.backing != "mapped"
+
+
+SETUPS = [Setup(flush, backing) for flush in ("sync", "async", "none") for backing in ("mapped", "anonymous", "shm")]
+
+
+class Logs:
+    """Opens logs and makes pools for one test, and closes what the test left open: logs first, in the order they were opened."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._logs: list[CommitLog] = []
+        self._pools: dict[str, TransientStorePool] = {}
+
+    def pool(self, backing: str = "anonymous", buffers: int = 3, **options: Any) -> TransientStorePool:
+        """A pool of 64 KiB buffers; asked again for the same, the same."""
+        name = repr((backing, buffers, sorted(options.items())))
+        if name not in self._pools:
+            filled = {"buffer_size": SEGMENT, "lock_memory": "off", "low_water": 0, **options}
+            self._pools[name] = TransientStorePool(buffers=buffers, backing=backing, **filled)
+        return self._pools[name]
+
+    def open(self, name: str = "log", mode: str = "a", **options: Any) -> CommitLog:
+        """A log of 64 KiB segments."""
+        if mode != "r" and options.get("pool") is None:
+            options.setdefault("segment_size", SEGMENT)
+        log = CommitLog.open(self.path / name, mode, Options.of(None, **options))
+        self._logs.append(log)
+        return log
+
+    def open_as(self, setup: Setup, name: str = "log", mode: str = "a", **options: Any) -> CommitLog:
+        """A log that runs as `setup` says."""
+        if setup.pooled:
+            options.setdefault("pool", self.pool(setup.backing))
+        return self.open(name, mode, flush=setup.flush, **options)
+
+    def close(self) -> None:
+        for log in self._logs:
+            log.close()
+        for pool in self._pools.values():
+            pool.close()

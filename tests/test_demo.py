@@ -1,0 +1,114 @@
+"""The demo as its users run it: a real process at a reduced size."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+DEMO = ROOT / "demo" / "demo.py"
+SHARED_MEMORY = Path("/dev/shm")
+# The demo's buffers with their header page: other logs' buffers on this machine are of other sizes.
+BUFFER_FILE_SIZE = (2 << 20) + 4096
+PATIENCE_S = 20.0
+
+# A writer that leaves the first line out and counts it all the same: to the accounting, a log that lost its first record.
+SABOTAGE = f"""
+import dataclasses, sys
+sys.path.insert(0, {str(DEMO.parent)!r})
+import act, demo, writer
+
+act.WriterJob = lambda *values: dataclasses.replace(writer.WriterJob(*values), first=1)
+demo.ACTS = [each for each in demo.ACTS if each.backing == "shm"]
+demo._compare = lambda *rest: True
+sys.exit(demo.main())
+"""
+
+
+def own_shared_memory() -> set[str]:
+    names = set()
+    for entry in SHARED_MEMORY.glob("commitlog-*"):
+        try:
+            if entry.stat().st_size == BUFFER_FILE_SIZE:
+                names.add(entry.name)
+        except FileNotFoundError:
+            continue  # another log's, which was just closed
+    return names
+
+
+@pytest.fixture
+def nothing_left(tmp_path: Path) -> Iterator[Path]:
+    """A directory for the demo; afterwards it must be empty, and the shared memory as it was."""
+    before = own_shared_memory()
+    yield tmp_path
+    assert list(tmp_path.iterdir()) == []
+    assert own_shared_memory() <= before
+
+
+def start(arguments: list[str], directory: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, *arguments, "--lines", "20000", "--dir", str(directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+
+
+def verdicts(output: str) -> list[str]:
+    return [line.split(":")[0].strip() for line in output.splitlines() if line.strip().startswith(("KEPT:", "BROKEN:"))]
+
+
+def test_every_act_keeps_its_promises(nothing_left: Path) -> None:
+    with start([str(DEMO), "--seconds", "0.5", "--seed", "7"], nothing_left) as demo:
+        output, errors = demo.communicate(timeout=60)
+    assert (demo.returncode, errors) == (0, "")
+    assert verdicts(output) == ["KEPT"] * 4
+    assert output.splitlines()[-1].startswith("All promises were kept")
+    words = " ".join(output.split())
+    assert "The seed: 7 " in words
+    assert words.count("read on over the join and has seen 20,000 lines.") == 2
+
+
+def test_a_log_that_loses_a_line_is_found_out(nothing_left: Path) -> None:
+    with start(["-c", SABOTAGE, "--seconds", "0.5", "--seed", "7"], nothing_left) as demo:
+        output, errors = demo.communicate(timeout=60)
+    assert (demo.returncode, errors) == (1, "")
+    assert verdicts(output) == ["BROKEN"]
+    assert "(line 0 differs)" in output
+    assert "none is lost" in output
+    assert output.splitlines()[-1] == "1 of 2 acts broke a promise."
+
+
+def test_ctrl_c_leaves_nothing_behind(nothing_left: Path) -> None:
+    before = own_shared_memory()
+    with start([str(DEMO), "--seconds", "0.3"], nothing_left) as demo:
+        assert demo.stdout is not None
+        assert any(line.startswith("Act 2") for line in demo.stdout)
+        deadline = time.monotonic() + PATIENCE_S
+        while not own_shared_memory() - before:
+            assert time.monotonic() < deadline
+            assert demo.poll() is None
+        children = psutil.Process(demo.pid).children(recursive=True)
+        demo.send_signal(signal.SIGINT)
+        output, _ = demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 130
+    assert "Interrupted." in output
+    assert not [child for child in children if child.is_running()]
+
+
+def test_without_a_directory_it_says_what_is_wrong(tmp_path: Path) -> None:
+    with start([str(DEMO)], tmp_path / "missing") as demo:
+        output, errors = demo.communicate(timeout=PATIENCE_S)
+    assert demo.returncode == 1
+    assert output == ""
+    assert "The demo could not go on" in errors
+    assert "missing" in errors

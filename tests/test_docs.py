@@ -1,0 +1,273 @@
+"""What the documentation says is so: its code runs, its links lead somewhere, its tables are those of the code, its words are ours."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog import Options, TransientStorePool, errors
+from commitlog.pool.pool_options import check_pool_options
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+LINK = re.compile(r"(?<!!)\[[^\]\n]*\]\(([^)\s]+)\)")
+
+# What must not creep in, and the word to use. The words are those of docs/glossary.md.
+SYNONYMS = {
+    r"(?<!directory )\bentr(?:y|ies)\b": "record",
+    r"\bproducers?\b": "appender",
+    r"\bconsumers?\b": "tailer",
+    r"\bchunks?\b": "segment, or range",
+    r"\bfile segments?\b": "segment",
+    r"\blog files?\b": "segment",
+    r"\brollovers?\b": "roll",
+    r"\bpersist\w*": "durable, or to flush",
+    r"\bcommit(?:s|ted|ting)? to (?:the )?disk\b": "flush: a commit makes nothing durable",
+    r"\babort(?:s|ed|ing)? (?:a|the|its) claim\b": "roll back",
+}
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [code for found, code in FENCE.findall(TEXTS[page]) if found == language]
+
+
+def prose(page: Path) -> str:
+    return FENCE.sub("", TEXTS[page])
+
+
+def spans(page: Path) -> list[str]:
+    """All that stands in backticks in the text and its tables."""
+    return SPAN.findall(prose(page))
+
+
+ALL_SPANS = {span for page in PAGES for span in spans(page)}
+WITH_CODE = [page for page in PAGES if blocks(page, "python")]
+
+
+def script_of(page: Path) -> str:
+    """The page's Python blocks on the lines where they stand, so that a traceback shows the page's own line numbers."""
+    script = []
+    inside = False
+    for line in TEXTS[page].splitlines():
+        if line.startswith("```"):
+            inside = not inside and line == "```python"
+            script.append("")
+        else:
+            script.append(line if inside else "")
+    return "\n".join(script) + "\n"
+
+
+def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    script = tmp_path / f"{page.stem}.py"
+    script.write_text(script_of(page), encoding="utf-8")
+    done = python("-X", "dev", "-W", "error", script.name, cwd=tmp_path)
+    assert done.returncode == 0, f"{name_of(page)}\n{done.stderr}"
+    assert done.stderr == ""
+
+
+def test_the_readme_and_the_quickstart_have_code_and_the_readme_about_ten_lines() -> None:
+    assert {"README.md", "docs/quickstart.md", "docs/durability.md"} <= {name_of(page) for page in WITH_CODE}
+    (lines,) = [block.splitlines() for block in blocks(ROOT / "README.md", "python")]
+    assert 8 <= len([line for line in lines if line]) <= 12
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def console_lines() -> list[str]:
+    lines = [line for page in PAGES for block in blocks(page, "console") for line in block.splitlines()]
+    assert all(line.startswith("$ ") for line in lines), "a console block holds commands alone, so that what they print cannot go stale"
+    return [line.removeprefix("$ ") for line in lines]
+
+
+def commands_of(program: str) -> set[str]:
+    """The first words behind the program's name, in console blocks and in backticks."""
+    named = {*console_lines(), *ALL_SPANS}
+    return {words[1] for words in map(str.split, named) if len(words) > 1 and words[0] == program}
+
+
+def test_every_make_target_that_is_named_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    named = commands_of("make")
+    assert {"demo", "test"} <= named
+    assert named <= targets
+
+
+@pytest.mark.parametrize("command", sorted(commands_of("commitlog")))
+def test_every_command_that_is_named_exists(command: str) -> None:
+    done = python("-c", "import sys; from commitlog.cli import main; sys.exit(main())", command, "--help", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+
+
+def test_console_blocks_hold_known_commands_and_extras() -> None:
+    extras = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"])
+    for line in console_lines():
+        assert line.split()[0] in ("make", "commitlog", "pip"), line
+        for listed in re.findall(r"\[([a-z,]+)\]", line):
+            assert set(listed.split(",")) <= extras, line
+
+
+# --- links and names -------------------------------------------------------------------------------------------------
+
+
+def anchors(page: Path) -> set[str]:
+    """A heading's anchor as code hosts make it: lower case, no punctuation, hyphens for blanks."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target in LINK.findall(prose(page)):
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (page.parent / path).resolve() if path else page
+        assert found.is_relative_to(ROOT), target
+        assert found.exists(), target
+        if anchor:
+            assert anchor in anchors(found), target
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    reached = {ROOT / "README.md"}
+    todo = [ROOT / "README.md"]
+    while todo:
+        page = todo.pop()
+        onward = {(page.parent / target.partition("#")[0]).resolve() for target in LINK.findall(prose(page))} & set(PAGES)
+        todo += onward - reached
+        reached |= onward
+    # The index of the folder is where code hosts lead whoever opens it.
+    assert reached | {ROOT / "docs" / "README.md"} == set(PAGES)
+
+
+def test_every_source_file_that_is_named_exists() -> None:
+    files = [path for folder in ("commitlog", "tests", "docs") for path in (ROOT / folder).rglob("*") if path.is_file()]
+    known = {path.name for path in files} | {name_of(path) for path in files} | {path.name for path in ROOT.iterdir()} | {"Python.h"}
+    for page in PAGES:
+        for span in spans(page):
+            if re.fullmatch(r"[\w./*-]+\.(?:py|pyx|c|h|md)", span):
+                assert any(fnmatch(name, span) for name in known), f"{name_of(page)}: {span}"
+
+
+def test_the_architecture_names_every_folder_and_every_top_level_module() -> None:
+    text = TEXTS[ROOT / "docs" / "architecture.md"]
+    named = re.findall(r"[\w*]+\.py\b|\b\w+/", text)
+    parts = [path.name + "/" * path.is_dir() for path in (ROOT / "commitlog").iterdir() if path.suffix == ".py" or path.is_dir()]
+    for part in set(parts) - {"__init__.py", "__pycache__/"}:
+        assert any(fnmatch(part, name) for name in named), part
+
+
+def test_each_cell_of_the_durability_table_names_a_test_that_exists() -> None:
+    """The cells are numbered; the list below them says which test proves each."""
+    section = TEXTS[ROOT / "README.md"].partition("## What survives what\n\n")[2].partition("\n## ")[0]
+    table, _, rest = section.partition("\n\n")
+    numbers = [int(number) for number in re.findall(r"\((\d)\)", table)]
+    assert numbers == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert len(re.findall(r"\((\d)\) \|", table)) == 2 * (len(table.splitlines()) - 2)
+    proofs = re.findall(r"^- ((?:\(\d\)(?:, | ))+)(.+(?:\n  .+)*)", rest, re.MULTILINE)
+    assert sorted(int(number) for listed, _ in proofs for number in re.findall(r"\d", listed)) == numbers
+    for listed, text in proofs:
+        named = re.findall(r"\[`(test_\w+)`\]\((tests/[\w/]+\.py)\)", text)
+        assert named, listed
+        for test, path in named:
+            assert f"\ndef {test}(" in (ROOT / path).read_text(encoding="utf-8"), f"{path} has no {test}"
+
+
+# --- what the code has ------------------------------------------------------------------------------------------------
+
+
+def is_mentioned(name: str) -> bool:
+    return any(re.search(rf"\b{re.escape(name)}\b", span) for span in ALL_SPANS)
+
+
+@pytest.mark.parametrize("name", commitlog.__all__)
+def test_every_public_name_is_mentioned(name: str) -> None:
+    assert is_mentioned(name)
+
+
+def test_every_error_that_is_mentioned_exists() -> None:
+    named = {span for span in ALL_SPANS if re.fullmatch(r"[A-Z]\w+Error", span)}
+    assert named <= {*errors.__all__, "OSError", "ValueError", "TypeError", "TimeoutError", "LookupError"}
+
+
+def table_defaults(first: str) -> dict[str, Any]:
+    """Name and default of each row of the table in docs/durability.md that begins with the option `first`."""
+    text = TEXTS[ROOT / "docs" / "durability.md"]
+    rows = text[text.index(f"| `{first}` |") :].partition("\n\n")[0].splitlines()
+    cells = [[cell.strip().strip("`") for cell in row.split(" | ")[:2]] for row in (row.removeprefix("| ") for row in rows)]
+    return {name: ast.literal_eval(default) for name, default in cells}
+
+
+def test_the_options_are_those_of_the_table_with_these_defaults() -> None:
+    stated = table_defaults("flush")
+    assert set(stated) == {field.name for field in dataclasses.fields(Options)}
+    assert Options(**stated) == Options()
+
+
+def test_the_pool_options_are_those_of_the_table_with_these_defaults() -> None:
+    stated = table_defaults("buffers")
+    defaults = {name: parameter.default for name, parameter in inspect.signature(TransientStorePool).parameters.items()}
+    assert set(stated) == set(defaults)
+    assert check_pool_options(**stated) == check_pool_options(**defaults)
+
+
+@pytest.mark.parametrize("kind", [commitlog.CommitLog, commitlog.Tailer, commitlog.Batch], ids=lambda kind: kind.__name__)
+def test_methods_that_are_mentioned_with_their_class_exist(kind: type) -> None:
+    for span in ALL_SPANS:
+        for name in re.findall(rf"^{kind.__name__}\.(\w+)", span):
+            assert hasattr(kind, name), span
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_synonym_of_a_fixed_word_has_crept_in(page: Path) -> None:
+    for pattern, instead in SYNONYMS.items():
+        found = re.search(pattern, prose(page), re.IGNORECASE)
+        assert found is None, f"{name_of(page)}: {found[0]!r} where {instead!r} is meant"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_is_plain_text_of_a_readable_width(page: Path) -> None:
+    for line in TEXTS[page].splitlines():
+        assert line == line.rstrip(), line
+        assert len(line) <= 140 or line.startswith("|"), line
+        assert not any(unicode in line for unicode in ("\u200b", "\u00a0", "\ufeff")), line
+
+
+def test_the_glossary_is_sorted_and_defines_each_word_once() -> None:
+    text = TEXTS[ROOT / "docs" / "glossary.md"]
+    table = text.partition("## Words\n\n")[2].partition("\n\n")[0]
+    words = [row.split(" | ")[0].removeprefix("| ") for row in table.splitlines()[2:]]
+    key: Callable[[str], str] = str.casefold
+    assert words == sorted(words, key=key)
+    assert len(set(words)) == len(words)

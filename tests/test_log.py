@@ -1,0 +1,484 @@
+"""The life of a log's handle: close, fork, signals, the interpreter's end, deletion, and who may use it when."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commitlog import CommitLog, Record, Tailer
+from commitlog.errors import (
+    ClaimError,
+    ClosedError,
+    CloseTimeoutError,
+    ForkedError,
+    PoolBufferError,
+    PositionError,
+    ReadOnlyError,
+    RolledBackError,
+    SegmentHeldError,
+    SyncTimeoutError,
+    TailerInUseError,
+)
+from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
+
+# --- close -----------------------------------------------------------------------------------------------------------
+
+
+def uses(log: CommitLog, tailer: Tailer, record: Record) -> list[Callable[[], object]]:
+    """Everything that needs an open log."""
+    position = record.position
+    return [
+        lambda: log.append(b"x"),
+        lambda: log.append_many([b"x"]),
+        lambda: log.append_array(np.zeros((1, 4))),
+        lambda: log.claim(5),
+        log.commit,
+        log.flush,
+        log.roll,
+        log.tailer,
+        lambda: log.read(position),
+        lambda: log.delete_before(position),
+        lambda: log.first_position,
+        tailer.read,
+        lambda: tailer.read(timeout=1),
+        tailer.read_batch,
+        lambda: list(tailer),
+        lambda: list(tailer.values()),
+        lambda: tailer.seek("first"),
+        lambda: tailer.seek("end"),
+        lambda: tailer.seek(position),
+        record.view,
+    ]
+
+
+def test_everything_after_close_says_closed(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup)
+    log.append(b"value")
+    log.flush()
+    tailer = log.tailer()
+    record = tailer.read()
+    assert record is not None
+    log.close()
+    log.close()
+    assert log.closed
+    assert "closed" in repr(log)
+    for attempt in uses(log, tailer, record):
+        with pytest.raises(ClosedError):
+            attempt()
+    assert list(tailer.follow()) == []
+    assert record.value == b"value"
+    assert log.stats().records == 1
+    assert log.tail_position == log.flushed_position
+    tailer.close()
+
+
+def test_a_claim_open_over_close_is_rolled_back_and_harms_nobody(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup, claim_timeout=0.03)
+    log.append(b"before", sync=False)
+    claim = log.claim(100)
+    view = claim.buffer
+    untouched = log.claim(100, sync=False)
+    log.close()
+    if setup.pooled:
+        pool = logs.pool(setup.backing)
+        assert pool.borrowed == 1
+        with pytest.raises(PoolBufferError, match="log"):
+            pool.close()
+    view[:] = b"w" * 100
+    with pytest.raises(RolledBackError), claim:
+        claim.truncate(3)
+    with pytest.raises(RolledBackError), untouched:
+        untouched.buffer[:] = b"u" * 100
+    del view
+    if setup.pooled:
+        assert logs.pool(setup.backing).available == logs.pool(setup.backing).buffers
+    assert list(logs.open_as(setup).tailer(visibility="appended").values()) == [b"before"]
+
+
+def test_close_says_that_it_could_not_finish_and_can_be_called_again(logs: Logs) -> None:
+    log = logs.open(claim_timeout=0.2, close_timeout=0.01)
+    claim = log.claim(5)
+    log.append(b"behind")
+    with pytest.raises(CloseTimeoutError):
+        log.close()
+    assert not log.closed
+    with pytest.raises(ClosedError):
+        log.append(b"x")
+    while not log.closed:  # ends with the claim timeout
+        with contextlib.suppress(CloseTimeoutError):
+            log.close()
+    with pytest.raises(RolledBackError), claim:
+        pass
+    assert list(logs.open().tailer().values()) == [b"behind"]
+
+
+def test_close_drains_however_many_segments_are_behind(logs: Logs, setup: Setup) -> None:
+    options = {**BY_HAND, "pool": logs.pool(setup.backing, buffers=4)} if setup.pooled else BY_HAND
+    log = logs.open(flush=setup.flush, **options)
+    rows = np.arange(6000 * 4, dtype=np.uint64).reshape(-1, 4)
+    log.append_array(rows, sync=False)
+    assert log.tail_position > 4 * SEGMENT
+    log.close()
+    assert log.flushed_position == log.tail_position
+    assert b"".join(logs.open(mode="r").tailer().values()) == rows.tobytes()
+
+
+def test_closing_ends_a_reader_that_waits_for_the_next_segment(logs: Logs) -> None:
+    for _ in range(20):
+        log = logs.open(allocate_ahead=0, prefault=False)
+        log.append_array(np.zeros((1920, 16), dtype=np.uint8))
+        reader = logs.open(mode="r")
+        tailer = reader.tailer(start="end")
+        with ThreadPoolExecutor(1) as pool:
+            following = pool.submit(lambda tailer=tailer: list(tailer.follow()))
+            reader.close()
+            assert following.result(timeout=10) == []
+        log.close()
+
+
+def test_a_log_is_a_context_manager_that_closes_on_errors_too(logs: Logs) -> None:
+    with pytest.raises(ZeroDivisionError), logs.open() as log:
+        log.append(b"kept")
+        raise ZeroDivisionError
+    assert log.closed
+    assert list(logs.open().tailer().values()) == [b"kept"]
+
+
+def test_a_log_that_was_never_closed_is_drained_at_exit_with_a_warning(run_python: Callable[..., Any], logs: Logs, tmp_path: Path) -> None:
+    script = """
+import sys, commitlog
+pool = commitlog.TransientStorePool(buffers=2, buffer_size="64KiB", lock_memory="off") if sys.argv[2] == "pooled" else None
+log = commitlog.open(sys.argv[1], pool=pool, segment_size="64KiB", commit_interval=60, commit_thorough_interval=60, flush="none")
+log.append_many([b"%d" % index for index in range(3000)])
+del log, pool
+"""
+    for kind in ("pooled", "mapped"):
+        ended = run_python(script, tmp_path / kind, kind)
+        assert ended.returncode == 0, ended.stderr
+        assert "ResourceWarning" in ended.stderr
+        assert "never closed" in ended.stderr
+        assert "Traceback" not in ended.stderr
+        log = logs.open(kind, mode="r")
+        assert len(list(log.tailer(visibility="flushed"))) == 3000
+
+
+# --- reading handles -------------------------------------------------------------------------------------------------
+
+
+def test_a_log_opened_for_reading_changes_nothing(logs: Logs) -> None:
+    log = logs.open()
+    position = log.append(b"there")
+    reader = logs.open(mode="r")
+    attempts: list[Callable[[], object]] = [
+        lambda: reader.append(b"x"),
+        lambda: reader.append(bytes(1 << 20)),
+        lambda: reader.append_many([b"x"]),
+        lambda: reader.append_array(np.zeros((1, 8))),
+        lambda: reader.claim(5),
+        reader.commit,
+        reader.flush,
+        reader.roll,
+        lambda: reader.delete_before(position),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ReadOnlyError, match="mode 'a'"):
+            attempt()
+    assert [record.value for record in reader.tailer()] == [b"there"]
+
+
+def test_a_tailer_used_by_two_threads_at_once_refuses_the_second(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open()
+    tailer = log.tailer()
+    waiting = threading.Event()
+
+    def wait() -> Record | None:
+        waiting.set()
+        return tailer.read(timeout=None, idle="block")
+
+    refused: list[TailerInUseError] = []
+
+    def refuses() -> bool:
+        try:
+            tailer.read_batch()
+        except TailerInUseError as error:
+            refused.append(error)
+        return bool(refused)
+
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(wait)
+        assert waiting.wait(10)
+        until(refuses)
+        log.append(b"for the first")
+        record = reading.result(timeout=10)
+    assert record is not None
+    assert record.value == b"for the first"
+    assert "tailer of its own" in str(refused[0])
+
+
+def test_records_are_pickled_and_compared_by_content(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup)
+    log.append(b"value", key=b"key", type=7, timestamp_ns=12)
+    record = log.tailer(visibility="appended").read()
+    assert record is not None
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        twin = pickle.loads(pickle.dumps(record, protocol))
+        assert twin == record
+        assert hash(twin) == hash(record)
+        assert (twin.position, twin.value, twin.key, twin.type, twin.timestamp_ns) == (HEADER, b"value", b"key", 7, 12)
+        assert bytes(twin.view()) == b"value"
+    assert record != b"value"
+    assert "b'value'" in repr(record)
+
+
+def test_a_view_of_a_record_that_is_not_committed_yet_is_its_value(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup, **BY_HAND)
+    log.append(b"not yet", sync=False)
+    record = log.tailer(visibility="appended").read()
+    assert record is not None
+    assert bytes(record.view()) == b"not yet"
+    log.flush()
+    assert bytes(record.view()) == b"not yet"
+
+
+# --- fork ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pooled_log_refuses_a_forked_child_and_the_parent_goes_on(logs: Logs, in_child: Callable[..., Any]) -> None:
+    for backing in ("anonymous", "shm"):
+        log = logs.open(backing, pool=logs.pool(backing))
+        log.append(b"parent's")
+
+        def use(log: CommitLog = log) -> int:
+            attempts = [lambda: log.append(b"x"), lambda: log.append_many([b"x"]), lambda: log.claim(5), log.commit, log.flush, log.roll]
+            for attempt in attempts:
+                with pytest.raises(ForkedError, match="open the log again"):
+                    attempt()
+            log.close()
+            return len(attempts)
+
+        assert in_child(use) == 6
+        log.append(b"still")
+        log.flush()
+        assert list(log.tailer().values()) == [b"parent's", b"still"]
+
+
+def test_a_mapped_log_appends_from_a_forked_child_through_a_slot_of_its_own(logs: Logs, in_child: Callable[..., Any]) -> None:
+    log = logs.open()
+    log.append(b"parent")
+
+    def append() -> tuple[int | None, list[bytes]]:
+        log.append_array(np.zeros((4000, 16), dtype=np.uint8))
+        with log.claim(5) as claim:
+            claim.buffer[:] = b"child"
+        log.flush()
+        found = list(log.tailer().values())
+        slot = log.slot
+        log.close()
+        return slot, found
+
+    slot, found = in_child(append)
+    assert slot not in (None, log.slot)
+    log.append(b"parent again")
+    assert list(log.tailer().values()) == [*found, b"parent again"]
+    assert found == [b"parent", *[bytes(16)] * 4000, b"child"]
+
+
+def test_a_forked_child_goes_on_when_the_parent_has_closed_the_log(logs: Logs) -> None:
+    log = logs.open()
+    log.append(b"parent")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        try:
+            log.append(b"child")
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    log.close()
+    os.close(writer)
+    os.close(reader)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert list(logs.open().tailer().values()) == [b"parent", b"child"]
+
+
+def test_a_forked_child_does_not_write_over_what_others_did_meanwhile(logs: Logs, in_child: Callable[..., Any]) -> None:
+    log = logs.open()
+    log.append(b"parent")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        try:
+            with pytest.raises(ForkedError):
+                log.append(b"child")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    log.close()
+    with logs.open(pool=logs.pool()) as pooled:
+        pooled.append(bytes(5000))
+    os.close(writer)
+    os.close(reader)
+    assert os.waitpid(child, 0)[1] == 0
+    assert list(logs.open().tailer().values()) == [b"parent", bytes(5000)]
+
+
+def test_a_claim_of_the_parent_is_not_the_childs_to_end(logs: Logs, setup: Setup, in_child: Callable[..., Any]) -> None:
+    log = logs.open_as(setup, **BY_HAND)
+    with log.claim(6) as claim:
+
+        def leave() -> bool:
+            with pytest.raises((RolledBackError, ClaimError, ForkedError)), claim:
+                pass
+            return True
+
+        assert in_child(leave)
+        claim.buffer[:] = b"parent"
+    assert list(log.tailer(visibility="appended").values()) == [b"parent"]
+
+
+# --- Ctrl-C ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
+    """Send this process SIGINT as Ctrl-C would, once, as soon as a condition holds."""
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.is_set() and not condition():
+            stop.wait(0.001)
+        if not stop.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
+def test_ctrl_c_ends_a_blocked_follow(logs: Logs, idle: Any) -> None:
+    log = logs.open()
+    tailer = log.tailer()
+    log.append(b"one")
+    seen: list[bytes] = []
+    with interrupted_when(lambda: bool(seen)), pytest.raises(KeyboardInterrupt):
+        for record in tailer.follow(idle=idle):
+            seen.append(record.value)
+    log.append(b"two")
+    assert [record.value for record in tailer] == [b"two"]
+
+
+def test_ctrl_c_ends_a_sync_wait_and_says_that_the_record_stays(logs: Logs) -> None:
+    log = logs.open(flush="sync", claim_timeout=60, **BY_HAND)
+    with ThreadPoolExecutor(1) as pool:
+        claim = pool.submit(log.claim, 5).result()  # another thread's open claim keeps the flush from ending
+        with interrupted_when(lambda: log.tail_position > HEADER + 24), pytest.raises(KeyboardInterrupt) as caught:
+            log.append(b"stays")
+        assert "stays in the log" in caught.value.__notes__[0]
+        with claim:
+            claim.buffer[:] = b"other"
+    log.flush()
+    assert list(log.tailer(visibility="flushed").values()) == [b"other", b"stays"]
+
+
+def test_a_sync_append_that_times_out_says_that_the_record_stays(logs: Logs) -> None:
+    log = logs.open(flush="sync", sync_timeout=0.02, claim_timeout=60, **BY_HAND)
+    with ThreadPoolExecutor(1) as pool:
+        claim = pool.submit(log.claim, 5).result()
+    with pytest.raises(SyncTimeoutError, match="stays in the log"):
+        log.append(b"stays")
+    with claim:
+        claim.buffer[:] = b"other"
+    log.flush()
+    assert list(log.tailer(visibility="flushed").values()) == [b"other", b"stays"]
+
+
+# --- deletion --------------------------------------------------------------------------------------------------------
+
+
+def test_deletion_takes_whole_segments_from_the_front_and_never_leaves_holes(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup)
+    for _ in range(8):
+        log.append_array(np.zeros((1000, 32), dtype=np.uint8), sync=False)
+        log.roll()
+    tailer = log.tailer()
+    assert log.delete_before(8 * SEGMENT) == []  # nothing is flushed yet
+    log.flush()
+    view = log.tailer(start=3 * SEGMENT).read().view()  # type: ignore[union-attr]
+    with pytest.raises(SegmentHeldError, match="a view"):
+        log.delete_before(6 * SEGMENT, force_after=0.01)
+    assert log.first_position == 3 * SEGMENT + HEADER
+    assert log.queue.numbers()[:3] == [3, 4, 5]
+    del view
+    assert [Path(path).name for path in log.delete_before(6 * SEGMENT)] == [f"{number * SEGMENT:020d}.seg" for number in (3, 4, 5)]
+    with pytest.raises(PositionError) as caught:
+        tailer.read()
+    assert caught.value.first_position == 6 * SEGMENT
+    tailer.seek("first")
+    assert len(list(tailer)) == 2000
+    with pytest.raises(PositionError) as caught:
+        log.read(SEGMENT + HEADER)
+    assert caught.value.first_position is not None
+    log.close()
+    assert len(list(logs.open_as(setup).tailer())) == 2000
+
+
+def test_deletion_never_takes_the_segment_in_use(logs: Logs) -> None:
+    log = logs.open()
+    log.append(b"x")
+    log.flush()
+    assert log.delete_before(log.tail_position + 1000 * SEGMENT) == []
+    assert log.append(b"y") == HEADER + 24
+
+
+# --- thousands -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    """A directory on a file system without a disk, where a roll costs microseconds."""
+    path = Path(tempfile.mkdtemp(dir="/dev/shm", prefix="commitlog-test-"))
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
+def test_16_byte_appends_roll_the_smallest_segments_thousands_of_times(in_memory: Path, backing: Any) -> None:
+    logs = Logs(in_memory)
+    log = logs.open_as(Setup("none", backing))
+    tailer = log.tailer(visibility="appended")
+    rows = np.zeros((1920 * 20, 2), dtype=np.uint64)
+    for turn in range(100):
+        rows[:, 0] = np.arange(turn * len(rows), (turn + 1) * len(rows))
+        log.append_array(rows)
+        seen = 0
+        while len(batch := tailer.read_batch()):
+            numbers = batch.data.view(np.uint64)[::2]
+            assert numbers.tolist() == list(range(turn * len(rows) + seen, turn * len(rows) + seen + len(batch)))
+            seen += len(batch)
+        assert seen == len(rows)
+        if turn % 10 == 9:
+            log.flush()
+            log.delete_before(log.tail_position - 2 * SEGMENT)
+    assert log.stats().rolls > 2000
+    logs.close()

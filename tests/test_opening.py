@@ -1,0 +1,418 @@
+"""Where and how a log can be opened, who may open it beside whom, and what a refused opening leaves behind: nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog import CommitLog, Options, TransientStorePool
+from commitlog.errors import (
+    CommitLogError,
+    DiskFullError,
+    InvalidOptionError,
+    IOFailureError,
+    LogExistsError,
+    LogLockedError,
+    LogNotFoundError,
+    NotALogError,
+    OpenTimeoutError,
+    PoolExhaustedError,
+    ReadOnlyError,
+    UnsupportedFileSystemError,
+)
+from commitlog.segment import directory
+from commitlog.shared.lock_file import LockFile
+from tests.setups import SEGMENT, Logs
+
+NOBODY = 65534
+
+
+def open_pooled(path: Path) -> CommitLog:
+    pool = TransientStorePool(buffers=2, buffer_size=SEGMENT, lock_memory="off", low_water=0)
+    return CommitLog.open(path, "a", Options(pool=pool))
+
+
+# --- modes and paths -------------------------------------------------------------------------------------------------
+
+
+def test_mode_a_creates_the_directory_and_its_parents(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "er" / "log"
+    for form in (path, str(path), os.fsencode(path)):
+        with commitlog.open(form, segment_size=SEGMENT) as log:
+            log.append(b"x")
+            assert log.path == str(path)
+    with commitlog.open(os.fsencode(path), "r") as log:
+        assert list(log.tailer().values()) == [b"x"] * 3
+
+
+def test_mode_x_creates_and_refuses_what_exists(logs: Logs, tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    with logs.open(mode="x") as log:
+        log.append(b"kept")
+        with pytest.raises(LogExistsError):
+            logs.open(mode="x")
+    with pytest.raises(LogExistsError, match="mode 'x'"):
+        logs.open(mode="x")
+    assert list(logs.open(mode="r").tailer().values()) == [b"kept"]
+
+
+def test_mode_r_never_creates(tmp_path: Path) -> None:
+    with pytest.raises(LogNotFoundError) as caught:
+        commitlog.open(tmp_path / "missing", "r")
+    assert isinstance(caught.value, FileNotFoundError)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(NotALogError):
+        commitlog.open(tmp_path / "empty", "r")
+    assert list((tmp_path / "empty").iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["w", "", "ra", "A", None, 5, ["a"], b"a"], ids=repr)
+def test_a_mode_that_is_none_is_refused(tmp_path: Path, mode: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="mode must be"):
+        commitlog.open(tmp_path / "log", mode)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", ["a", "x", "r"])
+def test_a_path_that_is_or_leads_through_a_file_is_refused(tmp_path: Path, mode: str) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"precious")
+    for path in (file, file / "log"):
+        with pytest.raises(NotALogError, match="file"):
+            commitlog.open(path, mode)
+    assert file.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("mode", ["a", "r"])
+@pytest.mark.parametrize("path", [5, None, 1.5, "", "null\0byte", b"null\0byte", ["list"]], ids=repr)
+def test_a_path_that_cannot_be_one_is_refused(path: Any, mode: str) -> None:
+    with pytest.raises(InvalidOptionError, match="path must"):
+        commitlog.open(path, mode)
+
+
+@pytest.mark.parametrize("mode", ["a", "r"])
+def test_a_path_that_the_system_refuses_is_told_as_such(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for path in (tmp_path / ("x" * 300), tmp_path / "loop"):
+        with pytest.raises(IOFailureError) as caught:
+            commitlog.open(path, mode)
+        assert caught.value.path == str(path)
+
+
+def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("Dear Sir")
+    for mode in ("a", "x", "r"):
+        with pytest.raises(NotALogError):
+            commitlog.open(tmp_path, mode)
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+
+
+# --- options ---------------------------------------------------------------------------------------------------------
+
+
+def test_options_that_contradict_the_log_are_refused_by_name(logs: Logs) -> None:
+    logs.open(timestamps="precise").close()
+    with pytest.raises(InvalidOptionError, match="segment_size is 131072"):
+        logs.open(segment_size="128KiB")
+    pool = logs.pool(buffer_size=128 << 10)
+    with pytest.raises(InvalidOptionError, match="pool.buffer_size is 131072"):
+        logs.open(pool=pool)
+    assert pool.available == pool.buffers
+    with pytest.raises(InvalidOptionError, match="contradict"):
+        logs.open(pool=pool, segment_size=SEGMENT)
+    logs.open("coarse").close()
+    with pytest.raises(InvalidOptionError, match="timestamps is 'precise'"):
+        logs.open("coarse", timestamps="precise")
+    logs.open("log").append(b"still opens")
+
+
+def test_unknown_options_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="segment_sise.*did you mean 'segment_size'"):
+        commitlog.open(tmp_path / "log", segment_sise=5)  # type: ignore[call-arg]
+    with pytest.raises(InvalidOptionError, match="flush must be one of"):
+        commitlog.open(tmp_path / "log", flush="always")  # type: ignore[arg-type]
+    with pytest.raises(InvalidOptionError, match="options must be"):
+        commitlog.open(tmp_path / "log", options={"flush": "sync"})  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- a second writer -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Callable[[Callable[[], Any]], int]]:
+    """Have a child process do something and live until the test ends; its process id."""
+    children: list[tuple[int, int]] = []
+
+    def start(action: Callable[[], Any]) -> int:
+        ready, ready_out = os.pipe()
+        stay, stay_out = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.close(stay_out)
+                kept = action()
+                os.write(ready_out, b"+")
+                os.read(stay, 1)
+                del kept
+            finally:
+                os._exit(0)
+        os.close(ready_out)
+        os.close(stay)
+        children.append((child, stay_out))
+        assert os.read(ready, 1) == b"+"
+        os.close(ready)
+        return child
+
+    yield start
+    for child, stay in children:
+        os.close(stay)
+        os.waitpid(child, 0)
+
+
+def test_a_second_pooled_writer_is_told_who_holds_the_log(logs: Logs, tmp_path: Path, elsewhere: Callable[..., int]) -> None:
+    child = elsewhere(lambda: open_pooled(tmp_path / "log"))
+    for options in ({"pool": logs.pool()}, {}):
+        with pytest.raises(LogLockedError, match=f"process {child}") as caught:
+            logs.open(**options)
+        assert str(child) in str(caught.value.holder)
+        assert isinstance(caught.value, BlockingIOError)
+    assert logs.pool().available == logs.pool().buffers
+
+
+def test_a_pooled_writer_is_told_of_the_mapped_ones(logs: Logs, tmp_path: Path, elsewhere: Callable[..., int]) -> None:
+    child = elsewhere(lambda: CommitLog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)))
+    with pytest.raises(LogLockedError, match=f"process {child}"):
+        logs.open(pool=logs.pool())
+    logs.open().append(b"a mapped one may")
+
+
+def test_a_second_open_in_this_process_says_so(logs: Logs) -> None:
+    with logs.open(pool=logs.pool()) as log:
+        for options in ({"pool": logs.pool()}, {}):
+            with pytest.raises(LogLockedError, match="this very process"):
+                logs.open(**options)
+        log.append(b"unharmed")
+    with logs.open(), pytest.raises(LogLockedError, match="this very process"):
+        logs.open(pool=logs.pool())
+    assert list(logs.open(mode="r").tailer().values()) == [b"unharmed"]
+
+
+def test_mapped_writers_of_several_processes_see_all_records(logs: Logs, in_child: Callable[..., Any], tmp_path: Path) -> None:
+    first, second = logs.open(), logs.open()
+    assert first.slot != second.slot
+
+    def write() -> list[bytes]:
+        with CommitLog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)) as log:
+            log.append_many([b"child %d" % index for index in range(3000)])
+            return list(log.tailer().values())
+
+    first.append(b"first")
+    second.append(b"second")
+    found = in_child(write)
+    assert found == [b"first", b"second", *(b"child %d" % index for index in range(3000))]
+    second.append(b"last")
+    assert list(first.tailer().values()) == list(second.tailer().values()) == [*found, b"last"]
+    first.close()
+    assert second.append(b"alone") > 0
+    second.close()
+    assert list(logs.open().tailer().values()) == [*found, b"last", b"alone"]
+
+
+def test_the_last_of_several_handles_leaves_the_clean_mark(logs: Logs) -> None:
+    """Handles count checkpoints each for itself, and the last to leave may be the one that counted least."""
+    first = logs.open(checkpoint_interval=0.001, flush="none")
+    for _ in range(5):
+        second = logs.open(flush="none")
+        for _ in range(3):
+            first.append(b"x")
+            first.flush()
+        first.close()
+        second.append(b"y")
+        second.close()
+        from commitlog.flush import checkpoint
+
+        first = logs.open(mode="r")
+        mark = checkpoint.read(first.directory.fd, first._uuid)
+        assert mark is not None
+        assert mark.clean
+        assert mark.position == second.tail_position
+        first.close()
+        first = logs.open(checkpoint_interval=0.001, flush="none")
+
+
+def test_a_joined_handle_never_brings_an_old_clean_mark_back(logs: Logs) -> None:
+    from commitlog.flush import checkpoint
+
+    with logs.open() as log:
+        log.append(b"one")
+    first = logs.open(flush="none")
+    second = logs.open(flush="none", checkpoint_interval=0.001)
+    for _ in range(4):
+        second.append(b"more")
+        second.flush()
+        mark = checkpoint.read(first.directory.fd, first._uuid)
+        assert mark is not None
+        assert not mark.clean
+
+
+def test_readers_are_nobodys_rivals(logs: Logs) -> None:
+    log = logs.open(pool=logs.pool())
+    log.append(b"x")
+    log.commit()
+    readers = [logs.open(mode="r") for _ in range(3)]
+    assert [list(reader.tailer().values()) for reader in readers] == [[b"x"]] * 3
+
+
+def test_a_log_that_is_being_opened_elsewhere_is_waited_for(logs: Logs, tmp_path: Path) -> None:
+    logs.open().close()
+    fd = os.open(tmp_path / "log", os.O_RDONLY)
+    lock = LockFile(fd)
+    os.close(fd)
+    assert lock.acquire("exclusive")
+    with pytest.raises(OpenTimeoutError):
+        logs.open(open_timeout=0.02)
+    released = threading.Timer(0.02, lock.close)
+    released.start()
+    logs.open(open_timeout=10).append(b"came in")
+    released.join()
+
+
+# --- where nothing can be written ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def forbidden() -> Iterator[Path]:
+    """A directory that another user may enter and read, and not write."""
+    path = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
+    yield path
+    for folder in (path, *path.rglob("*")):
+        with contextlib.suppress(OSError):
+            folder.chmod(0o755)
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def powerless(in_child: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any]:
+    """Run a function in a child that permissions bind: root's does it as nobody."""
+
+    def run(function: Callable[[], Any]) -> Any:
+        def act() -> Any:
+            if os.geteuid() == 0:
+                os.setresgid(NOBODY, NOBODY, NOBODY)
+                os.setresuid(NOBODY, NOBODY, NOBODY)
+            return function()
+
+        return in_child(act)
+
+    return run
+
+
+def test_a_read_only_directory_can_be_read_and_not_written(forbidden: Path, powerless: Callable[..., Any]) -> None:
+    logs = Logs(forbidden)
+    log = logs.open()
+    log.append_many([b"one", b"two"])
+    log.flush()
+    for path in (forbidden / "log", forbidden):
+        path.chmod(0o555)
+    for file in (forbidden / "log").iterdir():
+        file.chmod(0o444)
+
+    def use() -> list[bytes]:
+        for path, mode in ((forbidden / "log", "a"), (forbidden / "log", "x"), (forbidden / "new", "a")):
+            with pytest.raises(ReadOnlyError) as caught:
+                CommitLog.open(path, mode, Options())
+            assert isinstance(caught.value, PermissionError)
+        with CommitLog.open(forbidden / "log", "r", Options()) as reader:
+            tailer = reader.tailer(visibility="flushed")
+            found = list(tailer.values())
+            assert tailer.read(timeout=0.01, idle="block") is None
+            return found
+
+    before = sorted(path.name for path in (forbidden / "log").iterdir())
+    assert powerless(use) == [b"one", b"two"]
+    assert sorted(path.name for path in (forbidden / "log").iterdir()) == before
+    log.append(b"three")
+    logs.close()
+
+
+@pytest.mark.parametrize("closed_to_all", ["", "log.json", "cursors", f"{0:020d}.seg", "lock", "checkpoint"])
+def test_a_file_without_permission_is_told(forbidden: Path, powerless: Callable[..., Any], closed_to_all: str) -> None:
+    with Logs(forbidden).open() as log:
+        log.append(b"x")
+    forbidden.chmod(0o755)
+    for path in (forbidden / "log", *(forbidden / "log").iterdir()):
+        path.chmod(0o777)
+    (forbidden / "log" / closed_to_all).chmod(0o000)
+
+    def use() -> tuple[str, str]:
+        outcomes = []
+        for mode in ("a", "r"):
+            try:
+                with CommitLog.open(forbidden / "log", mode, Options()) as log:
+                    outcomes.append(repr(list(log.tailer().values())))
+            except CommitLogError as error:
+                outcomes.append(type(error).__name__)
+        return outcomes[0], outcomes[1]
+
+    writing, reading = powerless(use)
+    assert writing in ("ReadOnlyError", "IOFailureError")
+    assert reading in ("ReadOnlyError", "IOFailureError", "[b'x']")
+
+
+@pytest.mark.parametrize(("kind", "name"), [(0x6969, "NFS"), (0x65735546, "FUSE"), (0xFF534D42, "CIFS"), (0x01021997, "9P")])
+def test_network_and_fuse_file_systems_are_for_reading_only(logs: Logs, monkeypatch: pytest.MonkeyPatch, kind: int, name: str) -> None:
+    with logs.open() as log:
+        log.append(b"there")
+    monkeypatch.setattr(directory, "file_system_type", lambda path: kind)
+    for mode in ("a", "x"):
+        with pytest.raises(UnsupportedFileSystemError, match=name):
+            logs.open(mode=mode)
+    with pytest.raises(UnsupportedFileSystemError):
+        logs.open("new")
+    assert list(logs.open(mode="r").tailer().values()) == [b"there"]
+
+
+def test_a_disk_that_is_full_refuses_the_opening(logs: Logs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(DiskFullError, match="free space"):
+            logs.open()
+    assert not list((tmp_path / "log").glob("*.tmp"))
+    logs.open().append(b"now it goes")
+
+
+def test_an_opening_that_fails_half_way_lets_go_of_everything(logs: Logs) -> None:
+    pool = logs.pool(buffers=1, on_exhausted="raise")
+    first = logs.open("first", pool=pool)
+    before = set(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(PoolExhaustedError):
+            logs.open("second", pool=pool)
+    assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
+    first.close()
+    logs.open("second", pool=pool).append(b"x")
+
+
+def test_a_copied_directory_is_a_log_of_its_own(logs: Logs, tmp_path: Path) -> None:
+    log = logs.open()
+    log.append(b"both")
+    shutil.copytree(tmp_path / "log", tmp_path / "copy")
+    log.append(b"original's")
+    copy = logs.open("copy")
+    copy.append(b"copy's")
+    assert list(log.tailer().values()) == [b"both", b"original's"]
+    assert list(copy.tailer().values()) == [b"both", b"copy's"]

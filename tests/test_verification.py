@@ -1,0 +1,320 @@
+"""Verification: what it finds, where, and that it leaves everything as it was."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlog import verification
+from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
+from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, Damage, TornTail, VerifyReport, verify
+from tests.log_files import HEADER, SIZE, UUID, LogFiles, log_files, numbered
+from tests.oracle import segment_file as oracle
+
+STEP = 32  # bytes of one of the records of `numbered`
+NOT_A_FRAME = "not a frame, or its CRC does not match"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[LogFiles]:
+    yield from log_files(tmp_path / "log")
+
+
+def verify_unchanged(files: LogFiles) -> VerifyReport:
+    """Verify, and see that no file changed."""
+    before = files.snapshot()
+    report = verify(files.path)
+    assert files.snapshot() == before
+    return report
+
+
+def two_segments(files: LogFiles) -> int:
+    """A log closed cleanly: a full segment, one in use, one ahead of need. The end position."""
+    files.full(0, numbered(100))
+    files.create(1, opened=True)
+    end = SIZE + files.records(1, numbered(50, 100))
+    files.create(2)
+    files.checkpoint(end, clean=True)
+    return end
+
+
+def hold(files: LogFiles) -> int:
+    """Hold the log's lock as a writer does; close the descriptor to let go."""
+    fd = os.open(files.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+    return fd
+
+
+def test_a_sound_log_is_sound(files: LogFiles) -> None:
+    end = two_segments(files)
+    report = verify_unchanged(files)
+    assert (report.sound, report.records, report.end, report.clean, report.live) == (True, 150, end, True, False)
+    assert (report.checkpoint, report.torn, report.damage) == (end, None, [])
+    assert [(segment.base, segment.records, segment.end) for segment in report.segments] == [
+        (0, 100, SIZE),
+        (SIZE, 50, end),
+        (2 * SIZE, 0, 0),
+    ]
+    assert report.skipped_bytes == SIZE - HEADER - 100 * STEP
+
+
+def test_an_empty_log_is_sound(files: LogFiles) -> None:
+    assert verify_unchanged(files).sound
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_flipped_bit_is_reported_with_its_position_and_the_scan_goes_on(files: LogFiles, number: int) -> None:
+    two_segments(files)
+    files.flip(number, HEADER + 10 * STEP + 20)
+    files.flip(number, HEADER + 30 * STEP)
+    report = verify_unchanged(files)
+    base = number * SIZE + HEADER
+    assert report.damage == [
+        Damage(base + 10 * STEP, base + 11 * STEP, NOT_A_FRAME),
+        Damage(base + 30 * STEP, base + 31 * STEP, NOT_A_FRAME),
+    ]
+    assert (report.sound, report.records, report.torn) == (False, 148, None)
+
+
+def test_damage_at_the_end_of_a_closed_log_reaches_to_its_end(files: LogFiles) -> None:
+    end = two_segments(files)
+    files.flip(1, end - SIZE - 8)
+    assert verify_unchanged(files).damage == [Damage(end - STEP, end, NOT_A_FRAME)]
+
+
+def test_a_zeroed_end_of_a_full_segment_is_damage_up_to_the_next(files: LogFiles) -> None:
+    two_segments(files)
+    files.put(0, HEADER + 90 * STEP, bytes(SIZE - HEADER - 90 * STEP))
+    report = verify_unchanged(files)
+    assert report.damage == [Damage(HEADER + 90 * STEP, SIZE, "zeros where a frame should be")]
+    assert report.records == 140
+
+
+def test_a_claim_below_the_checkpoint_is_damage(files: LogFiles) -> None:
+    two_segments(files)
+    files.claim(0, HEADER + 5 * STEP, 24)
+    assert verify_unchanged(files).damage == [Damage(HEADER + 5 * STEP, HEADER + 6 * STEP, "a claim that was never published")]
+
+
+def test_a_torn_tail_is_no_damage(files: LogFiles) -> None:
+    files.create(0)
+    torn = files.records(0, numbered(10))
+    behind = files.records(0, numbered(5, 10), torn + 64)
+    files.create(1, opened=True)
+    last = files.records(1, numbered(3))
+    files.checkpoint(HEADER + 5 * STEP)
+    report = verify_unchanged(files)
+    assert (report.sound, report.clean, report.records, report.end) == (True, False, 10, torn)
+    assert report.torn == TornTail(torn, SIZE + last, 8)
+    assert behind < SIZE
+
+
+def test_damage_above_the_checkpoint_is_a_torn_tail_and_below_it_is_damage(files: LogFiles) -> None:
+    files.create(0)
+    files.records(0, numbered(10))
+    files.flip(0, HEADER + 2 * STEP + 20)
+    files.flip(0, HEADER + 8 * STEP + 20)
+    files.checkpoint(HEADER + 5 * STEP)
+    report = verify_unchanged(files)
+    assert report.damage == [Damage(HEADER + 2 * STEP, HEADER + 3 * STEP, NOT_A_FRAME)]
+    assert report.torn == TornTail(HEADER + 8 * STEP, HEADER + 10 * STEP, 1)
+
+
+def test_damage_that_reaches_across_the_checkpoint_ends_there(files: LogFiles) -> None:
+    files.create(0)
+    files.records(0, numbered(10))
+    files.put(0, HEADER + 4 * STEP, b"\xff" * 2 * STEP)
+    files.checkpoint(HEADER + 5 * STEP)
+    report = verify_unchanged(files)
+    assert report.damage == [Damage(HEADER + 4 * STEP, HEADER + 5 * STEP, NOT_A_FRAME)]
+    assert report.torn == TornTail(HEADER + 5 * STEP, HEADER + 10 * STEP, 4)
+
+
+def test_bytes_behind_a_clean_end_are_reported_as_a_torn_tail(files: LogFiles) -> None:
+    end = two_segments(files)
+    files.put(1, end - SIZE + 400, b"stray")
+    report = verify_unchanged(files)
+    assert report.torn == TornTail(end, end + 408, 0)
+    assert report.sound
+
+
+def test_without_a_checkpoint_what_frames_follow_is_damage(files: LogFiles) -> None:
+    two_segments(files)
+    (files.path / "checkpoint").unlink()
+    files.flip(0, HEADER + 10 * STEP + 20)
+    report = verify_unchanged(files)
+    assert report.damage == [Damage(HEADER + 10 * STEP, HEADER + 11 * STEP, NOT_A_FRAME)]
+    assert (report.torn, report.checkpoint, report.records) == (None, None, 149)
+
+
+def test_missing_segments_are_holes(files: LogFiles) -> None:
+    two_segments(files)
+    files.full(4, numbered(3))
+    report = verify_unchanged(files)
+    assert (report.holes, report.sound) == ([(3 * SIZE, 4 * SIZE)], False)
+
+
+def test_missing_last_segments_are_a_problem(files: LogFiles) -> None:
+    two_segments(files)
+    files.file(1).unlink()
+    files.file(2).unlink()
+    report = verify_unchanged(files)
+    assert not report.sound
+    assert "the last are missing" in report.problems[0]
+
+
+def test_a_first_segment_above_zero_is_no_hole(files: LogFiles) -> None:
+    two_segments(files)
+    files.file(0).unlink()
+    report = verify_unchanged(files)
+    assert (report.sound, report.records) == (True, 50)
+
+
+def test_a_damaged_header_is_reported_and_the_other_segments_are_read(files: LogFiles) -> None:
+    two_segments(files)
+    files.flip(0, 35)
+    report = verify_unchanged(files)
+    assert "header is damaged" in report.segments[0].problems[0]
+    assert (report.sound, report.records, report.damage) == (False, 50, [])
+
+
+def test_a_file_cut_short_is_reported(files: LogFiles) -> None:
+    two_segments(files)
+    os.truncate(files.file(0), 20000)
+    assert "shorter than it says" in verify_unchanged(files).segments[0].problems[0]
+
+
+def test_another_logs_segment_is_reported(files: LogFiles) -> None:
+    two_segments(files)
+    header = oracle.build_header(log_uuid=bytes(16), segment_id=1, base=0, size=SIZE)
+    files.file(0).write_bytes(header.ljust(SIZE, b"\0"))
+    assert "another log" in verify_unchanged(files).segments[0].problems[0]
+
+
+def test_a_segment_of_a_newer_format_is_reported(files: LogFiles) -> None:
+    two_segments(files)
+    header = oracle.build_header(log_uuid=UUID, segment_id=1, base=0, size=SIZE, major=2)
+    files.file(0).write_bytes(header.ljust(SIZE, b"\0"))
+    assert "newer format" in verify_unchanged(files).segments[0].problems[0]
+
+
+def test_a_file_named_by_an_impossible_base_is_reported(files: LogFiles) -> None:
+    two_segments(files)
+    shutil.copy(files.file(1), files.path / f"{SIZE + 1:020d}.seg")
+    assert "no segment" in verify_unchanged(files).problems[0]
+
+
+def seal(**changed: int) -> oracle.Seal:
+    fields = {
+        "end": HEADER + 100 * STEP,
+        "first_sequence": 0,
+        "record_count": 100,
+        "first_timestamp_ns": 7,
+        "last_timestamp_ns": 7,
+        "largest_timestamp_ns": 7,
+        "crc_ok": True,
+    }
+    return oracle.Seal(**{**fields, **changed})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [(seal(), []), (seal(crc_ok=False), [SEAL_BROKEN]), (seal(record_count=99), [SEAL_WRONG]), (seal(end=HEADER), [SEAL_WRONG])],
+)
+def test_seals_are_held_against_the_frames(files: LogFiles, written: oracle.Seal, problem: list[str]) -> None:
+    end = two_segments(files)
+    frames = files.get(0, HEADER)
+    files.create(0, opened=True, seal=written)
+    files.put(0, HEADER, frames)
+    report = verify_unchanged(files)
+    assert report.segments[0].problems == problem
+    assert (report.sound, report.end) == (not problem, end)
+
+
+def test_a_live_logs_claims_are_no_damage_and_its_bad_frames_are(files: LogFiles) -> None:
+    files.create(0)
+    claim = files.records(0, numbered(10))
+    after = files.records(0, numbered(5, 10), files.claim(0, claim, 40) + 16)
+    files.checkpoint(HEADER + 5 * STEP)
+    fd = hold(files)
+    try:
+        report = verify_unchanged(files)
+        assert (report.live, report.sound, report.records, report.torn, report.end) == (True, True, 15, None, after)
+        files.flip(0, after - 8)
+        report = verify_unchanged(files)
+        assert report.damage == [Damage(after - STEP, after, NOT_A_FRAME)]
+    finally:
+        os.close(fd)
+    assert verify(files.path).torn is not None
+
+
+def test_a_log_that_is_opened_while_it_is_verified_is_looked_at_again(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.create(0)
+    files.records(0, numbered(5), files.claim(0, HEADER, 40) + 16)
+    files.checkpoint(HEADER)
+    answers = [False, True]
+    monkeypatch.setattr(verification, "is_live", lambda _fd: answers.pop(0))
+    report = verify_unchanged(files)
+    assert (report.live, report.torn, report.records, answers) == (True, None, 5, [])
+
+
+def test_a_live_logs_seal_may_be_in_the_writing(files: LogFiles) -> None:
+    two_segments(files)
+    files.put(0, 304, b"\1\2\3\4\1")
+    fd = hold(files)
+    try:
+        assert verify_unchanged(files).sound
+    finally:
+        os.close(fd)
+    assert not verify_unchanged(files).sound
+
+
+def test_a_lost_identity_is_found_in_the_segments(files: LogFiles) -> None:
+    end = two_segments(files)
+    (files.path / "log.json").write_text("{")
+    report = verify_unchanged(files)
+    assert (report.sound, report.uuid, report.segment_size, report.end) == (False, UUID.hex(), SIZE, end)
+    assert "log.json is not JSON" in report.problems[0]
+    (files.path / "log.json").unlink()
+    assert "log.json is missing" in verify_unchanged(files).problems[0]
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogNotFoundError):
+        verify(tmp_path / "absent")
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(NotALogError, match="file"):
+        verify(tmp_path / "file")
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(NotALogError, match="log.json is missing"):
+        verify(tmp_path / "directory")
+
+
+def test_a_newer_log_is_refused(files: LogFiles) -> None:
+    text = (files.path / "log.json").read_text()
+    (files.path / "log.json").write_text(text.replace('"major": 1', '"major": 2'))
+    with pytest.raises(UnsupportedVersionError):
+        verify_unchanged(files)
+
+
+def test_a_log_that_recovery_has_cut_verifies_as_sound(files: LogFiles) -> None:
+    files.create(0)
+    cut = files.records(0, numbered(10))
+    files.records(0, numbered(5, 10), cut + 64)
+    files.recover(checkpoint=files.checkpoint(HEADER))
+    report = verify_unchanged(files)
+    assert (report.sound, report.torn, report.records, report.end) == (True, None, 10, cut)
+
+
+def test_damage_that_recovery_left_alone_is_found_with_its_position(files: LogFiles) -> None:
+    files.create(0)
+    end = files.records(0, numbered(10))
+    files.flip(0, HEADER + 3 * STEP + 20)
+    files.recover(checkpoint=files.checkpoint(end))
+    assert verify_unchanged(files).damage == [Damage(HEADER + 3 * STEP, HEADER + 4 * STEP, NOT_A_FRAME)]
