@@ -11,7 +11,7 @@ from typing import Any, Self, Unpack, cast
 from commitlog._kernel.core import GATE_CLOSED, GATE_FORKED
 from commitlog._kernel.cursors import MODE_MAPPED, STATE_READY
 from commitlog._kernel.reader import Record
-from commitlog._kernel.writer import Writer
+from commitlog._kernel.appender import Appender
 from commitlog.errors import (
     ClosedError,
     CloseTimeoutError,
@@ -50,7 +50,7 @@ _JOIN_S = 10.0
 _FORCE_AFTER_S = 5.0
 
 
-class CommitLog(Writer):
+class CommitLog(Appender):
     """An open log, from `commitlog.open`. A context manager; any thread may use it.
 
     `append`, `append_many`, `append_array` and `claim` come from the compiled base class, so that an append is one C call.

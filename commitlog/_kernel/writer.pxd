@@ -1,7 +1,14 @@
-from libc.stdint cimport int64_t, uint64_t
+from cpython.buffer cimport Py_buffer
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from commitlog._kernel.core cimport Core
 from commitlog._kernel.kernel cimport cl_record_input, cl_writer
+
+
+cdef object wrong_type(str what, value)
+cdef int bytes_of(object value, str what, Py_buffer *view) except -1
+cdef uint32_t type_of(object type) except? 0xFFFFFFFF
+cdef int64_t timestamp_of(object timestamp_ns) except? -1
 
 
 cdef class Writer(Core):
@@ -15,4 +22,3 @@ cdef class Writer(Core):
     cdef int check_own_claims(self, uint64_t below) except -1
     cdef int overcome(self, int code, const cl_record_input *record) except -1
     cdef object too_large(self, size)
-    cdef int append_batches(self, cl_record_input *records, Py_ssize_t count, int64_t stamp, int64_t *positions) except -1

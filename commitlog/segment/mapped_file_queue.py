@@ -138,5 +138,6 @@ class MappedFileQueue:
         with self._lock:
             self._closed = True
             for file in self._files.values():
+                self._core.forget(file.number)
                 file.segment.release()
             self._files.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -46,6 +47,11 @@ def cell(directory: Path, name: str) -> int:
         return int(struct.unpack("<Q", file.read(8))[0])
 
 
+def set_cell(directory: Path, name: str, value: int) -> None:
+    """Make one of the shared cells say something else."""
+    poke(directory / "cursors", _CELLS_AT + _CELLS.index(name) * _LINE, struct.pack("<Q", value))
+
+
 def shm_names(directory: Path) -> list[str]:
     """The shared-memory buffers that a pooled log has written down."""
     text = (directory / "lock").read_text().rstrip("\0 ")
@@ -62,16 +68,12 @@ def forget_boot(directory: Path) -> None:
         lock.write_text(json.dumps(holder))
 
 
-def twin(source: Path, target: Path) -> Path:
-    """A copy that passes for the original: as if the original had been kept at this moment."""
-    shutil.copytree(source, target)
-    cursors = target / "cursors"
-    poke(cursors, _INODE_AT, struct.pack("<Q", cursors.stat().st_ino))
-    lock = target / "lock"
-    text = lock.read_text().rstrip("\0 ")
-    if text:
-        lock.write_text(json.dumps(json.loads(text) | {"inode": target.stat().st_ino}))
-    return target
+def copy_live(source: Path, target: Path) -> None:
+    """Copy a log's files while it is written, as any tool would: file by file, and those that have gone meanwhile are left out."""
+    target.mkdir()
+    for name in sorted(os.listdir(source)):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy(source / name, target / name)
 
 
 def restarted(directory: Path) -> None:

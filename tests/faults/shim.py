@@ -62,6 +62,10 @@ class Shim:
         """The bytes in the ranges that msync was called with."""
         return int(struct.unpack_from("<Q", self._state, _FLUSHED_AT)[0])
 
+    def durable(self, file: Path) -> bytes:
+        """What was made durable of a file."""
+        return (self.shadow / str(file.stat().st_ino)).read_bytes()
+
     def cut_power(self, log: Path, target: Path, numbers: random.Random, written_share: float) -> None:
         """Make `target` what a power cut would leave of `log`: what was made durable, and, page by page, some of what was not.
 

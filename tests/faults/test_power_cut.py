@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from commitlog._kernel.core import read_checkpoint
+from commitlog.flush.checkpoint import Checkpoint
 from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link, Report
 from tests.faults.shim import Shim
-from tests.faults.writers import APPENDED, close_log, open_log, value_of
+from tests.faults.writers import APPENDED, OPENED, How, close_log, open_log, value_of, write_some
 
 Start = Callable[..., Child]
 FLUSHED = "F"
@@ -83,6 +87,50 @@ def check_cut(target: Path, account: Account) -> None:
 @pytest.mark.parametrize("sync", [True, False], ids=["sync", "flush"])
 def test_everything_flushed_survives_power_cuts(kind: str, sync: bool, run_cuts: Callable[[bool, str, int], None]) -> None:
     run_cuts(sync, kind, CUTS)
+
+
+def open_and_wait(link: Link, path: str, kind: str) -> None:
+    log, _ = open_log(path, POOLS[kind], {"flush": "none"})
+    link.say(OPENED, 0, 0, log.tail_position)
+    link.wait()
+
+
+@pytest.mark.parametrize("recoverer", POOLS)
+@pytest.mark.parametrize("writer", ["mapped", "shm"])
+def test_what_a_recovery_has_exposed_survives_a_power_cut(
+    tmp_path: Path, path: Path, writer: str, recoverer: str, numbers: random.Random, start: Start, shim: Shim
+) -> None:
+    """Killed in the same boot, recovered, and then the power goes: readers may have seen all of it."""
+    child = start(write_some, str(path), 0, 300, How(POOLS[writer], {"flush": "none"}), environment=shim.environment(shadow=True))
+    account = Account()
+    account.note(child.hear(301))
+    child.kill()
+    child = start(open_and_wait, str(path), recoverer, environment=shim.environment(shadow=True))
+    child.hear(1)
+    child.pause()
+    shim.cut_power(path, tmp_path / "cut", numbers, 0.0)
+    check_cut(tmp_path / "cut", account)
+    child.kill()
+    open_log(str(path), None, {})[0].close()
+
+
+@pytest.mark.parametrize("kind", POOLS)
+def test_the_clean_mark_is_durably_gone_before_the_first_claim(path: Path, kind: str, start: Start, shim: Shim) -> None:
+    for _ in range(2):
+        child = start(write_some, str(path), 0, 0, How(POOLS[kind], {}), environment=shim.environment(shadow=True))
+        child.hear(1)
+        assert not checkpoint_of(path, shim).clean
+        child.go_on()
+        child.join()
+        assert checkpoint_of(path, shim).clean
+
+
+def checkpoint_of(path: Path, shim: Shim) -> Checkpoint:
+    """The checkpoint as a power cut would leave it."""
+    uuid = UUID(json.loads((path / "log.json").read_text())["uuid"]).bytes
+    found = read_checkpoint(shim.durable(path / "checkpoint"), uuid)
+    assert found is not None
+    return Checkpoint(position=found[0], clean=found[1], count=found[2])
 
 
 @pytest.mark.long

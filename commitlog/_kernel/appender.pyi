@@ -1,0 +1,40 @@
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from commitlog._kernel.writer import ReadableBuffer, Writer
+
+class Appender(Writer):
+    def append_many(
+        self,
+        values: Iterable[ReadableBuffer],
+        *,
+        keys: Iterable[ReadableBuffer | None] | None = None,
+        types: Iterable[int] | None = None,
+        timestamp_ns: int | None = None,
+        sync: bool | None = None,
+    ) -> NDArray[np.int64]: ...
+    def append_array(self, rows: NDArray[Any], *, timestamp_ns: int | None = None, sync: bool | None = None) -> NDArray[np.int64]: ...
+    def claim(
+        self,
+        size: int,
+        *,
+        key: ReadableBuffer | None = None,
+        type: int = 0,
+        timestamp_ns: int | None = None,
+        sync: bool | None = None,
+    ) -> Claim: ...
+
+class Claim:
+    @property
+    def position(self) -> int: ...
+    @property
+    def buffer(self) -> memoryview: ...
+    def truncate(self, size: int) -> None: ...
+    def __enter__(self) -> Claim: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> Literal[False]: ...

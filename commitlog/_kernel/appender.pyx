@@ -1,0 +1,433 @@
+"""What appends in bulk and in place: batches of records, rows of arrays, claims."""
+
+import threading
+
+import numpy
+
+from cpython.buffer cimport PyBuffer_FillInfo, PyBuffer_Release, Py_buffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from commitlog._kernel.kernel cimport (
+    CL_E_ROLLED_BACK, CL_FRAME_ADD_LIMIT, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_batch_claim,
+    cl_batch_publish, cl_claim, cl_frame_aligned, cl_frame_write, cl_futex_raise, cl_input_extended, cl_input_length, cl_record_input,
+    cl_rows, cl_segment, cl_segment_hold, cl_segment_release, cl_skip_cell, cl_writer_abandon, cl_writer_append_rows, cl_writer_claim,
+    cl_writer_now, cl_writer_publish,
+)
+from commitlog._kernel.writer cimport Writer, bytes_of, timestamp_of, type_of
+from commitlog.errors import ClaimError, ExportedBufferError, RecordTypeError
+
+_get_ident = threading.get_ident
+
+
+cdef object _each(values, str what):
+    try:
+        return iter(values)
+    except TypeError:
+        raise RecordTypeError(f"{what} must be a sequence, one item a record, not {type(values).__name__}") from None
+
+
+cdef bytes _as_bytes(value, str what):
+    cdef Py_buffer view
+    bytes_of(value, what, &view)
+    try:
+        return PyBytes_FromStringAndSize(<const char *>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef class ClaimBuffer:
+    """The exporter behind `Claim.buffer`. It keeps segment and pool buffer in place as long as anybody looks at them."""
+    cdef cl_segment *segment
+    cdef uint8_t *start
+    cdef Py_ssize_t length
+    cdef Py_ssize_t exports
+    cdef Writer log
+    cdef object memory  # the pool buffer, if it is one, and its lease: a view must not outlast them
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.start, self.length, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer *buffer):
+        self.exports -= 1
+
+    def __dealloc__(self):
+        if self.segment != NULL:
+            _let_go(self.log, self.segment)
+
+
+cdef void _let_go(Writer log, cl_segment *segment) noexcept:
+    """One user less of a segment's bytes. The last one tells the allocation service, which may wait for the buffer."""
+    segment.users -= 1
+    if segment.users == 0 and segment.drained:
+        cl_futex_raise(&log.log.event)
+    cl_segment_release(segment)
+
+
+cdef class Claim:
+    """Reserved room for one record, from `CommitLog.claim`. Use it in a `with` statement.
+
+    Attributes
+    ----------
+    buffer : memoryview
+        The value's bytes, writable, until the `with` ends. Views of it must not outlive the `with`.
+    position : int
+        Where the record will be.
+    """
+    cdef Writer log
+    cdef bytes key
+    cdef bint sync
+    cdef bint open
+    cdef uint64_t place
+    cdef cl_claim native  # its segment is held, and its buffer in use, while the claim is open
+    cdef cl_record_input record
+    cdef ClaimBuffer exporter
+    cdef object view
+
+    @property
+    def position(self):
+        return self.place
+
+    @property
+    def buffer(self):
+        if not self.open:
+            raise ClaimError("the claim's `with` has ended", path=self.log.path)
+        if self.view is None:
+            self.exporter = ClaimBuffer.__new__(ClaimBuffer)
+            cl_segment_hold(self.native.segment)
+            self.native.segment.users += 1
+            self.exporter.segment = self.native.segment
+            self.exporter.log = self.log
+            self.exporter.memory = self.log.memories.get(self.native.segment.number)
+            self.exporter.start = self.native.segment.bytes + self.native.offset + self.head()
+            self.exporter.length = self.record.value_length
+            self.view = memoryview(self.exporter)
+        return self.view
+
+    cdef uint32_t head(self):
+        cdef uint32_t header = CL_FRAME_EXTENDED if cl_input_extended(&self.record) else CL_FRAME_HEADER
+        return header + (0 if self.record.key_length == CL_KEYLEN_NONE else self.record.key_length)
+
+    def truncate(self, size):
+        """Make the value shorter: only its first `size` bytes become the record.
+
+        Raises
+        ------
+        ClaimError
+            The `with` has ended, or `size` is more than was claimed.
+        """
+        if not self.open:
+            raise ClaimError("the claim's `with` has ended", path=self.log.path)
+        if not isinstance(size, int) or size < 0 or size > self.record.value_length:
+            raise ClaimError(f"a claim of {self.record.value_length} bytes cannot be truncated to {size!r}", path=self.log.path)
+        self.record.value_length = size
+
+    def __enter__(self):
+        if not self.open:
+            raise ClaimError("a claim can be entered once", path=self.log.path)
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if not self.open:
+            return False
+        position = self.position
+        exported = self.end_view()
+        try:
+            if kind is not None or exported:
+                cl_writer_abandon(&self.log.writer, &self.native)
+                if kind is None:
+                    raise ExportedBufferError("a view of the claim's buffer outlived its `with`: the claim was rolled back; release views "
+                                              "before leaving it", path=self.log.path, position=position)
+                return False
+            self.publish()
+        finally:
+            self.close()
+        if self.sync:
+            self.log.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&self.record)), True)
+        return False
+
+    cdef int publish(self) except -1:
+        cdef cl_segment *segment = self.native.segment
+        cdef uint32_t length = <uint32_t>cl_input_length(&self.record)
+        cdef uint32_t step = cl_frame_aligned(length)
+        cdef uint32_t claimed = cl_frame_aligned(self.native.length)
+        cdef uint64_t cell
+        cdef int code
+        # What truncation left over becomes a SKIP behind the record, in place before the record is.
+        if step < claimed:
+            cell = cl_skip_cell(segment, self.native.offset + step, claimed - step)
+            memcpy(segment.bytes + self.native.offset + step, &cell, 8)
+        self.record.value = segment.bytes + self.native.offset + self.head()
+        self.record.key = PyBytes_AS_STRING(self.key) if self.key is not None else NULL
+        cell = cl_frame_write(segment, self.native.offset, &self.record)
+        code = cl_writer_publish(&self.log.writer, &self.native, cell, 1)
+        if code != CL_OK:
+            raise self.log.failed_with(code, 0, self.position)
+        return 0
+
+    cdef bint end_view(self):
+        """Ends the buffer's life; True when somebody still looks at it."""
+        if self.view is None:
+            return False
+        try:
+            self.view.release()
+        except BufferError:
+            return True
+        return self.exporter.exports > 0
+
+    cdef int close(self) except -1:
+        self.open = False
+        self.log.claims.pop(self.place, None)
+        self.view = None
+        self.exporter = None
+        if self.native.segment != NULL:
+            _let_go(self.log, self.native.segment)
+            self.native.segment = NULL
+        return 0
+
+    def __del__(self):
+        # Dropped without its `with`: nobody will ever publish it.
+        if self.open:
+            cl_writer_abandon(&self.log.writer, &self.native)
+            self.close()
+
+
+cdef class Appender(Writer):
+    """A writer with everything that appends more than one record at a time, or less than a whole one."""
+
+    def append_many(self, values, *, keys=None, types=None, timestamp_ns=None, sync=None):
+        """Append a list of records; the whole list is checked before the first is claimed.
+
+        Parameters
+        ----------
+        values : sequence of bytes-like
+            The records, in order.
+        keys : sequence of bytes-like or None, optional
+            One for each value.
+        types : sequence of int, optional
+            One for each value.
+        timestamp_ns : int, optional
+            One for all; the clock's at each batch of up to 64 KiB by default.
+        sync : bool, optional
+            As for `append`; one flush for all.
+
+        Returns
+        -------
+        numpy.ndarray
+            The positions, int64, one a record.
+
+        Raises
+        ------
+        RecordTypeError, RecordTooLargeError, ValueError
+            Nothing was appended.
+        DiskFullError, PoolExhaustedError, LogFailedError
+            A part was appended: what is below ``tail_position``.
+        """
+        cdef list items = [value if PyBytes_CheckExact(value) else _as_bytes(value, "a value") for value in _each(values, "values")]
+        cdef list key_items = None
+        cdef list type_items = None
+        cdef Py_ssize_t count = len(items)
+        cdef Py_ssize_t index
+        cdef cl_record_input *records
+        cdef bint durable = self.sync_default if sync is None else sync
+        if keys is not None:
+            key_items = [None if key is None else _as_bytes(key, "a key") for key in _each(keys, "keys")]
+            if len(key_items) != count:
+                raise RecordTypeError(f"{count} values need {count} keys, not {len(key_items)}")
+        if types is not None:
+            type_items = list(_each(types, "types"))
+            if len(type_items) != count:
+                raise RecordTypeError(f"{count} values need {count} types, not {len(type_items)}")
+        cdef int64_t stamp = -1 if timestamp_ns is None else timestamp_of(timestamp_ns)
+        positions = numpy.empty(count, dtype=numpy.int64)
+        if count == 0:
+            return positions
+        cdef int64_t[::1] out = positions
+        if durable and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        records = <cl_record_input *>malloc(count * sizeof(cl_record_input))
+        if records == NULL:
+            raise MemoryError
+        try:
+            for index in range(count):
+                records[index].value = PyBytes_AS_STRING(items[index])
+                if PyBytes_GET_SIZE(items[index]) > CL_FRAME_LIMIT:
+                    raise self.too_large(PyBytes_GET_SIZE(items[index]))
+                records[index].value_length = <uint32_t>PyBytes_GET_SIZE(items[index])
+                records[index].type = 0 if type_items is None else type_of(type_items[index])
+                records[index].key = NULL
+                records[index].key_length = CL_KEYLEN_NONE
+                if key_items is not None and key_items[index] is not None:
+                    if PyBytes_GET_SIZE(key_items[index]) > CL_FRAME_LIMIT:
+                        raise self.too_large(PyBytes_GET_SIZE(key_items[index]))
+                    records[index].key = PyBytes_AS_STRING(key_items[index])
+                    records[index].key_length = <uint32_t>PyBytes_GET_SIZE(key_items[index])
+                if cl_input_length(&records[index]) > self.writer.largest and self.log.gate == 0:
+                    raise self.too_large(cl_input_length(&records[index]))
+            self.append_batches(records, count, stamp, &out[0])
+            end = positions[count - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[count - 1]))
+        finally:
+            free(records)
+        if durable or self.writer.roll_due:
+            self.settle(int(end), durable)
+        return positions
+
+    cdef int append_batches(self, cl_record_input *records, Py_ssize_t count, int64_t stamp, int64_t *positions) except -1:
+        cdef Py_ssize_t first = 0
+        cdef Py_ssize_t last, index
+        cdef uint64_t length, step
+        cdef uint64_t most = min(<uint64_t>CL_FRAME_ADD_LIMIT, <uint64_t>self.writer.largest)
+        cdef uint32_t offset
+        cdef uint64_t cell, first_cell
+        cdef int64_t now_ns
+        cdef cl_claim claim
+        cdef int code
+        while first < count:
+            length = cl_frame_aligned(<uint32_t>cl_input_length(&records[first]))
+            last = first + 1
+            while last < count:
+                step = cl_frame_aligned(<uint32_t>cl_input_length(&records[last]))
+                if length + step > most:
+                    break
+                length += step
+                last += 1
+            code = cl_batch_claim(&self.writer, <uint32_t>length, &claim)
+            if code != CL_OK:
+                self.overcome(code, &records[first])
+                continue
+            now_ns = cl_writer_now(&self.writer) if stamp < 0 else stamp
+            offset = claim.offset
+            first_cell = 0
+            for index in range(first, last):
+                records[index].timestamp_ns = now_ns
+                cell = cl_frame_write(claim.segment, offset, &records[index])
+                if index == first:
+                    first_cell = cell
+                else:
+                    memcpy(claim.segment.bytes + offset, &cell, 8)
+                positions[index] = <int64_t>(claim.segment.base + offset)
+                offset += cl_frame_aligned(<uint32_t>cl_input_length(&records[index]))
+            code = cl_batch_publish(&self.writer, &claim, first_cell, <uint32_t>(last - first))
+            if code == CL_OK:
+                first = last
+            elif code != CL_E_ROLLED_BACK:
+                self.overcome(code, &records[first])
+        return 0
+
+    def append_array(self, rows, *, timestamp_ns=None, sync=None):
+        """Append each row of an array as one record, without a Python object per record.
+
+        Parameters
+        ----------
+        rows : numpy.ndarray
+            Two-dimensional of any fixed-size dtype (a row's bytes are a record), or one-dimensional and structured.
+        timestamp_ns : int, optional
+            One for all; the clock's at each batch of up to 64 KiB by default.
+        sync : bool, optional
+            As for `append`; one flush for all.
+
+        Returns
+        -------
+        numpy.ndarray
+            The positions, int64, one a row.
+
+        Raises
+        ------
+        RecordTypeError, RecordTooLargeError
+            Nothing was appended.
+        """
+        cdef bint durable = self.sync_default if sync is None else sync
+        cdef cl_rows native
+        cdef size_t done = 0
+        cdef int code
+        if not isinstance(rows, numpy.ndarray):
+            raise RecordTypeError(f"rows must be a numpy array, not {type(rows).__name__}: use append_many for lists")
+        if rows.dtype.hasobject or not (rows.ndim == 2 or (rows.ndim == 1 and rows.dtype.kind == "V")):
+            raise RecordTypeError(f"rows must be two-dimensional, or one-dimensional and structured, without objects; "
+                                  f"not {rows.ndim}-dimensional {rows.dtype}")
+        rows = numpy.ascontiguousarray(rows)
+        cdef Py_ssize_t count = rows.shape[0]
+        row_bytes = rows.dtype.itemsize * (rows.shape[1] if rows.ndim == 2 else 1)
+        positions = numpy.empty(count, dtype=numpy.int64)
+        if count == 0:
+            return positions
+        if row_bytes + CL_FRAME_HEADER > self.writer.largest and self.log.gate == 0:
+            raise self.too_large(row_bytes + CL_FRAME_HEADER)
+        if durable and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        cdef int64_t[::1] out = positions
+        cdef const uint8_t[::1] data
+        native.data = NULL
+        if row_bytes:
+            data = rows.reshape(-1).view(numpy.uint8)
+            native.data = &data[0]
+        native.count = count
+        native.stride = row_bytes
+        native.length = row_bytes
+        native.timestamp_ns = -1 if timestamp_ns is None else timestamp_of(timestamp_ns)
+        while True:
+            code = cl_writer_append_rows(&self.writer, &native, &done, &out[0])
+            if code == CL_OK:
+                break
+            self.overcome(code, NULL)
+        if durable or self.writer.roll_due:
+            self.settle(int(positions[count - 1]) + cl_frame_aligned(CL_FRAME_HEADER + native.length), durable)
+        return positions
+
+    def claim(self, size, *, key=None, type=0, timestamp_ns=None, sync=None):
+        """Reserve room for a value and write it in place.
+
+        Parameters
+        ----------
+        size : int
+            Bytes of the value; `Claim.truncate` can make it shorter, never longer.
+        key, type, timestamp_ns, sync
+            As for `append`.
+
+        Returns
+        -------
+        Claim
+            A context manager. Leaving it publishes; an exception rolls back. Held longer than ``claim_timeout`` it may be rolled
+            back by others, which `RolledBackError` tells.
+        """
+        cdef Claim claim
+        cdef cl_record_input record
+        cdef int code
+        cdef bytes key_bytes = None if key is None else _as_bytes(key, "the key")
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise RecordTypeError(f"size must be an int of bytes, not {size!r}")
+        record.value = NULL
+        record.key = NULL
+        record.key_length = CL_KEYLEN_NONE
+        record.type = type_of(type)
+        if size > CL_FRAME_LIMIT or (key_bytes is not None and len(key_bytes) > CL_FRAME_LIMIT):
+            raise self.too_large(size if size > CL_FRAME_LIMIT else len(key_bytes))
+        record.value_length = size
+        if key_bytes is not None:
+            record.key_length = <uint32_t>len(key_bytes)
+        record.timestamp_ns = cl_writer_now(&self.writer) if timestamp_ns is None else timestamp_of(timestamp_ns)
+        if cl_input_length(&record) > self.writer.largest and self.log.gate == 0:
+            raise self.too_large(cl_input_length(&record))
+        claim = Claim.__new__(Claim)
+        claim.log = self
+        claim.key = key_bytes
+        claim.sync = self.sync_default if sync is None else sync
+        if claim.sync and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        while True:
+            code = cl_writer_claim(&self.writer, <uint32_t>cl_input_length(&record), &claim.native)
+            if code == CL_OK:
+                break
+            self.overcome(code, &record)
+        cl_segment_hold(claim.native.segment)
+        claim.native.segment.users += 1
+        claim.record = record
+        claim.open = True
+        claim.place = claim.native.segment.base + claim.native.offset
+        self.claims[claim.place] = _get_ident()
+        if self.writer.roll_due:
+            self.settle(0, False)
+        return claim

@@ -1,0 +1,88 @@
+"""The checkpoint: one of two records is in force, a torn one never is, and what it says lags behind and never leads."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from commitlog import CommitLog
+from commitlog.flush import checkpoint
+from commitlog.flush.checkpoint import Checkpoint
+from tests.setups import BY_HAND, HEADER, Logs, Setup
+
+
+@pytest.fixture
+def log(logs: Logs) -> Iterator[CommitLog]:
+    return logs.open(checkpoint_interval=3600, **BY_HAND)
+
+
+def read(log: CommitLog) -> Checkpoint | None:
+    fd = os.open(log.path, os.O_RDONLY)
+    try:
+        return checkpoint.read(fd, log._uuid)
+    finally:
+        os.close(fd)
+
+
+def test_an_open_log_is_not_marked_clean_and_a_closed_one_is(log: CommitLog) -> None:
+    assert read(log) == Checkpoint(position=HEADER, clean=False, count=1)
+    log.append(b"x")
+    log.close()
+    assert read(log) == Checkpoint(position=HEADER + 24, clean=True, count=2)
+
+
+def test_records_alternate_between_two_places(log: CommitLog) -> None:
+    file = Path(log.path, "checkpoint")
+    contents = [file.read_bytes()]
+    for position in range(2, 6):
+        log.write_checkpoint(position * HEADER, False)
+        contents.append(file.read_bytes())
+        assert read(log) == Checkpoint(position=position * HEADER, clean=False, count=position)
+    half = len(contents[0]) // 2
+    for before, after in zip(contents, contents[1:], strict=False):
+        assert (before[:half] == after[:half]) != (before[half:] == after[half:])
+
+
+def test_a_torn_record_leaves_the_one_before_in_force(log: CommitLog) -> None:
+    log.write_checkpoint(2 * HEADER, False)
+    log.write_checkpoint(3 * HEADER, False)
+    file = Path(log.path, "checkpoint")
+    whole = file.read_bytes()
+    before = Checkpoint(position=2 * HEADER, clean=False, count=2)
+    latest = Checkpoint(position=3 * HEADER, clean=False, count=3)
+    assert read(log) == latest
+    seen = set()
+    for offset in range(len(whole)):
+        file.write_bytes(whole[:offset] + bytes([whole[offset] ^ 0x10]) + whole[offset + 1 :])
+        found = read(log)
+        assert found in (before, latest)
+        seen.add(found)
+    assert seen == {before, latest}
+    for length in range(0, len(whole), 64):
+        file.write_bytes(whole[:length])
+        assert read(log) in (None, before, latest)
+    file.write_bytes(whole)
+
+
+def test_another_logs_checkpoint_is_none(log: CommitLog, logs: Logs) -> None:
+    other = logs.open("other")
+    other.close()
+    Path(log.path, "checkpoint").write_bytes(Path(other.path, "checkpoint").read_bytes())
+    assert read(log) is None
+
+
+def test_a_checkpoint_never_leads(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(
+        setup, checkpoint_interval=0.001, flush_interval=0.001, flush_least_pages=0, commit_interval=0.001, commit_least_pages=0
+    )
+    for _ in range(200):
+        log.append(bytes(500), sync=False)
+        mark = read(log)
+        assert mark is not None
+        assert mark.position <= log.flushed_position
+        if _ % 20 == 0:
+            log.flush()
+    assert read(log).count > 1  # type: ignore[union-attr]

@@ -1,0 +1,118 @@
+"""The flush services: what becomes durable of its own accord, what an append waits for, and what a failure means."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commitlog.errors import LogFailedError
+from commitlog.flush.flush_service import FlushService, GroupCommitService, NoFlushService
+from tests.setups import BY_HAND, HEADER, Logs, Setup
+
+
+@pytest.mark.parametrize(("flush", "kind"), [("async", FlushService), ("sync", GroupCommitService), ("none", NoFlushService)])
+def test_each_name_has_its_service(logs: Logs, flush: Any, kind: type[FlushService]) -> None:
+    service = logs.open(flush=flush)._flush_service
+    assert type(service) is kind
+    assert service.running == (flush != "none")
+
+
+@pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
+def test_async_flushes_behind_the_appends(logs: Logs, until: Callable[..., None], backing: Any) -> None:
+    log = logs.open_as(Setup("async", backing), flush_interval=0.002, flush_least_pages=1, commit_interval=0.002, commit_least_pages=0)
+    log.append_many([bytes(1000)] * 10)
+    until(lambda: log.flushed_position > HEADER)
+
+
+def test_little_waits_for_the_thorough_interval(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open(**{**BY_HAND, "flush_interval": 0.002, "flush_thorough_interval": 0.03})
+    log.append(b"little")
+    until(lambda: log.flushed_position == log.tail_position)
+    assert log.stats().flushes == 1
+
+
+@pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
+def test_none_flushes_nothing_until_asked(logs: Logs, backing: Any) -> None:
+    log = logs.open_as(Setup("none", backing), flush_interval=0.001, flush_least_pages=0, commit_interval=0.001, commit_least_pages=0)
+    tail = log.append_array(np.zeros((4000, 16), dtype=np.uint8))[-1]
+    assert log.flushed_position == HEADER
+    assert log.stats().flushes == 0
+    assert log.flush() > tail
+
+
+@pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
+def test_waiting_appenders_share_flushes(logs: Logs, backing: Any) -> None:
+    log = logs.open_as(Setup("sync", backing), **BY_HAND)
+    start = threading.Barrier(8)
+
+    def append() -> None:
+        start.wait()
+        for _ in range(25):
+            position = log.append(bytes(100))
+            assert log.flushed_position > position
+
+    with ThreadPoolExecutor(8) as pool:
+        for appending in [pool.submit(append) for _ in range(8)]:
+            appending.result()
+    stats = log.stats()
+    assert stats.syncs == 200
+    assert stats.flushes <= 200
+    assert stats.flushed_bytes == log.tail_position - HEADER
+
+
+def test_a_batch_is_one_wait(logs: Logs) -> None:
+    log = logs.open(flush="sync", **BY_HAND)
+    log.append_many([b"x"] * 500)
+    log.append_array(np.zeros((500, 8), dtype=np.uint8))
+    assert log.stats().syncs == 2
+    assert log.flushed_position == log.tail_position
+
+
+def test_one_record_may_differ_from_its_log(logs: Logs) -> None:
+    log = logs.open(flush="sync", **BY_HAND)
+    log.append(b"unwaited", sync=False)
+    assert log.flushed_position == HEADER
+    with log.claim(3, sync=False) as claim:
+        claim.buffer[:] = b"too"
+    assert log.flushed_position == HEADER
+    log.append(b"waited")
+    assert log.flushed_position == log.tail_position
+
+
+def test_failure_is_final_for_all_handles(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup, **BY_HAND)
+    log.append(b"acknowledged")
+    log.flush()
+    reader = logs.open(mode="r")
+    log.append(b"in doubt", sync=False)
+    log.fail(errno.EIO)
+    attempts: list[Callable[[], object]] = [
+        lambda: log.append(b"x"),
+        lambda: log.append_many([b"x"]),
+        lambda: log.claim(5),
+        lambda: log.append_array(np.zeros((1, 8))),
+        log.flush,
+        log.commit,
+        log.roll,
+        log.close,
+    ]
+    for attempt in attempts:
+        with pytest.raises(LogFailedError, match="Input/output error") as caught:
+            attempt()
+        assert caught.value.errno == errno.EIO
+    assert log.closed
+    assert log.stats().failed == "Input/output error"
+    assert list(reader.tailer(visibility="flushed").values()) == [b"acknowledged"]
+    reader.close()
+    if setup.pooled:
+        assert logs.pool(setup.backing).available == logs.pool(setup.backing).buffers
+    again = logs.open_as(setup)
+    assert list(again.tailer(visibility="flushed").values())[:1] == [b"acknowledged"]
+    again.append(b"mended")
+    assert again.stats().failed is None

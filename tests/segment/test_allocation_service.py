@@ -1,0 +1,212 @@
+"""Segments ahead of need, and pools of few buffers, exhausted or shared."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commitlog import CommitLog, TransientStorePool
+from commitlog.errors import DiskFullError, PoolExhaustedError
+from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
+
+BACKINGS = ["anonymous", "shm"]
+
+
+# --- ahead of need ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 3, 8])
+def test_as_many_segments_exist_ahead_of_need_as_were_asked_for(logs: Logs, until: Callable[..., None], ahead: int) -> None:
+    log = logs.open(allocate_ahead=ahead)
+    until(lambda: log.queue.numbers() == list(range(ahead + 1)))
+    log.roll()
+    log.append(b"x")
+    until(lambda: log.queue.numbers() == list(range(ahead + 2)))
+    log.close()
+    assert log.options.allocate_ahead == ahead
+
+
+def test_a_full_disk_is_the_appenders_to_hear_of_and_ends_when_there_is_room(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logs.open(allocate_ahead=0)
+    log.append(b"before")
+    create = log.directory.create_segment
+
+    def refuse(number: int, **options: Any) -> bool:
+        raise DiskFullError("no room: free space and append again", path=log.directory.segment_path(number))
+
+    monkeypatch.setattr(log.directory, "create_segment", refuse)
+    with pytest.raises(DiskFullError):
+        for _ in range(9):
+            log.append(bytes(8000))
+    tail = log.tail_position
+    for append in (
+        lambda: log.append(b"x"),
+        lambda: log.append_many([b"x"]),
+        lambda: log.claim(5),
+        lambda: log.append_array(np.zeros((1, 9))),
+    ):
+        with pytest.raises(DiskFullError):
+            append()
+    assert log.tail_position == tail
+    log.flush()
+    assert len(list(log.tailer(visibility="flushed"))) == 8
+    monkeypatch.setattr(log.directory, "create_segment", create)
+    assert log.append(b"room again") == SEGMENT + HEADER
+    assert [record.value for record in log.tailer()][-1] == b"room again"
+
+
+# --- pools under load ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backing", BACKINGS)
+@pytest.mark.parametrize("buffers", [1, 2, 5])
+@pytest.mark.parametrize("flush", ["sync", "async", "none"])
+def test_pools_of_few_buffers_carry_any_load(logs: Logs, buffers: int, backing: str, flush: Any) -> None:
+    """RocketMQ's pools of one and two lock themselves out."""
+    pool = logs.pool(backing, buffers=buffers)
+    log = logs.open(pool=pool, flush=flush)
+
+    def append(writer: int) -> None:
+        rows = np.full((500, 5), writer * 10_000, dtype=np.int64) + np.arange(500).reshape(-1, 1)
+        for turn in range(6):
+            log.append_array(rows + turn * 500, sync=False)
+            log.append(b"", key=b"%d" % writer)
+
+    with ThreadPoolExecutor(3) as threads:
+        for writing in [threads.submit(append, writer) for writer in range(3)]:
+            writing.result()
+        log.flush()
+    found = [int.from_bytes(value[:8], "little") for value in log.tailer(visibility="flushed").values() if value]
+    assert sorted(found) == sorted(writer * 10_000 + index for writer in range(3) for index in range(3000))
+    for writer in range(3):
+        mine = [number for number in found if number // 10_000 == writer]
+        assert mine == sorted(mine)
+    log.close()
+    assert pool.available == buffers
+    assert pool.stats().borrows == pool.stats().returns
+
+
+@pytest.mark.parametrize("backing", BACKINGS)
+def test_returned_buffers_are_zero_and_tell_nothing_of_their_past(logs: Logs, backing: str) -> None:
+    pool = logs.pool(backing, buffers=1)
+    for name in ("first", "second"):
+        with logs.open(name, pool=pool) as log:
+            log.append_array(np.full((3000, 40), 0xAA, dtype=np.uint8))
+        buffer = pool.borrow("the test")
+        assert buffer is not None
+        assert bytes(memoryview(buffer.memory)) == bytes(SEGMENT)
+        pool.return_buffer(buffer)
+
+
+# --- exhausted pools -------------------------------------------------------------------------------------------------
+
+
+def exhaust(logs: Logs, pool: TransientStorePool) -> CommitLog:
+    """A log that has the pool's only buffer and 100 records in it."""
+    log = logs.open("first", pool=pool, **BY_HAND)
+    log.append_many([b"%d" % index for index in range(100)])
+    assert pool.available == 0
+    return log
+
+
+@pytest.mark.parametrize("backing", BACKINGS)
+@pytest.mark.parametrize("policy", ["raise", "wait"])
+def test_an_exhausted_pool_is_still_readable_and_durable(logs: Logs, backing: str, policy: str) -> None:
+    pool = logs.pool(backing, buffers=1, on_exhausted=policy, wait_timeout=0.02)
+    log = exhaust(logs, pool)
+    with pytest.raises(PoolExhaustedError, match="first"):
+        logs.open("second", pool=pool)
+    expected = [b"%d" % index for index in range(100)]
+    assert list(log.tailer(visibility="appended").values()) == expected
+    log.flush()
+    log.append(b"goes on")
+    log.commit()
+    assert list(log.tailer(visibility="flushed").values()) == expected
+    assert list(logs.open("first", mode="r").tailer().values()) == [*expected, b"goes on"]
+    log.close()
+    with logs.open("second", pool=pool) as second:
+        second.append(b"now there is one")
+
+
+@pytest.mark.parametrize("backing", BACKINGS)
+def test_who_waits_for_a_buffer_gets_the_one_that_comes_back(logs: Logs, backing: str, until: Callable[..., None]) -> None:
+    pool = logs.pool(backing, buffers=1, wait_timeout=10)
+    first = exhaust(logs, pool)
+    with ThreadPoolExecutor(1) as threads:
+        opening = threads.submit(logs.open, "second", pool=pool)
+        until(lambda: pool.stats().waits == 1)
+        first.close()
+        second = opening.result(timeout=10)
+    second.append(b"x")
+    assert pool.stats().exhausted == 1
+
+
+@pytest.mark.parametrize("backing", BACKINGS)
+def test_a_segment_without_a_buffer_is_written_through_its_mapping(logs: Logs, backing: str) -> None:
+    pool = logs.pool(backing, buffers=1, on_exhausted="mapped")
+    exhaust(logs, pool)
+    second = logs.open("second", pool=pool, **BY_HAND)
+    with second.claim(5) as claim:
+        claim.buffer[:] = b"claim"
+    second.append_array(np.zeros((4000, 16), dtype=np.uint8))
+    assert second.pooled
+    assert len(list(second.tailer(visibility="appended"))) == 4001
+    second.commit()
+    assert len(list(logs.open("second", mode="r").tailer())) == 4001
+    second.flush()
+    assert len(list(second.tailer(visibility="flushed"))) == 4001
+
+
+@pytest.mark.parametrize("backing", BACKINGS)
+def test_a_pool_that_grows_serves_another_log(logs: Logs, backing: str) -> None:
+    pool = logs.pool(backing, buffers=1, on_exhausted="grow", max_buffers=2, wait_timeout=0.02)
+    exhaust(logs, pool)
+    logs.open("second", pool=pool).append(b"x")
+    assert (pool.buffers, pool.stats().grown) == (2, 1)
+    with pytest.raises(PoolExhaustedError):
+        logs.open("third", pool=pool)
+
+
+@pytest.mark.parametrize("policy", [{"on_exhausted": "mapped"}, {"on_exhausted": "grow", "max_buffers": 6}, {"buffers": 4}])
+@pytest.mark.parametrize("backing", BACKINGS)
+def test_several_logs_on_one_pool_do_not_disturb_each_other(logs: Logs, backing: str, policy: dict[str, Any]) -> None:
+    pool = logs.pool(backing, **{"buffers": 2, **policy})
+    several = [logs.open(f"log {number}", pool=pool, flush=flush) for number, flush in enumerate(("async", "none", "sync"))]
+    start = threading.Barrier(3)
+
+    def append(number: int) -> list[int]:
+        start.wait()
+        log = several[number]
+        rows = np.full((700, 40), number, dtype=np.uint8)
+        return [int(position) for _ in range(8) for position in log.append_array(rows)]
+
+    with ThreadPoolExecutor(3) as threads:
+        positions = list(threads.map(append, range(3)))
+    for number, log in enumerate(several):
+        log.flush()
+        records = list(log.tailer(visibility="flushed"))
+        assert [record.position for record in records] == positions[number]
+        assert {record.value for record in records} == {bytes([number]) * 40}
+        log.close()
+    assert pool.available == pool.buffers
+
+
+def test_an_open_claim_keeps_its_buffer_until_it_ends(logs: Logs) -> None:
+    pool = logs.pool(buffers=2, wait_timeout=0.02)
+    log = logs.open(pool=pool, claim_timeout=0.02)
+    with ThreadPoolExecutor(1) as threads:
+        claim = threads.submit(log.claim, 16).result()
+    view = claim.buffer
+    log.append_array(np.zeros((6000, 16), dtype=np.uint8))  # the other buffer does all of the work
+    log.flush()
+    view[:] = b"into the old one"
+    assert pool.borrowed == 2
+    del view
+    claim.__exit__(ZeroDivisionError, None, None)
+    log.append_array(np.zeros((6000, 16), dtype=np.uint8))
+    assert len(list(log.tailer(visibility="appended"))) == 12000

@@ -1,0 +1,136 @@
+"""How a segment comes into being: whole, under a temporary name, then in place, or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog.errors import DiskFullError, IOFailureError
+from commitlog.segment import directory as module
+from commitlog.segment.directory import LogDirectory, file_system_type, segment_name
+from tests.setups import HEADER, SEGMENT
+
+UUID = bytes(range(16))
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[LogDirectory]:
+    made = LogDirectory(str(tmp_path), SEGMENT, UUID)
+    yield made
+    made.close()
+
+
+def test_a_segment_has_all_its_blocks_and_a_sound_header(directory: LogDirectory, tmp_path: Path) -> None:
+    assert directory.create_segment(3) is True
+    file = tmp_path / segment_name(3 * SEGMENT)
+    assert file.name == f"{3 * SEGMENT:020d}.seg"
+    assert file.stat().st_size == SEGMENT
+    assert file.stat().st_blocks * 512 >= SEGMENT
+    segment = directory.open_segment(3, writable=False)
+    assert (segment.number, segment.base, segment.size, segment.opened_ns) == (3, 3 * SEGMENT, SEGMENT, 0)
+    assert segment.nonzero(HEADER, SEGMENT) == SEGMENT
+    segment.release()
+    assert directory.has(3)
+    assert not directory.has(2)
+
+
+def test_every_segment_has_an_id_of_its_own_unless_given(directory: LogDirectory) -> None:
+    ids = set()
+    for number in range(5):
+        directory.create_segment(number, segment_id=77 if number == 4 else None)
+        segment = directory.open_segment(number, writable=False)
+        ids.add(segment.id)
+        segment.release()
+    assert len(ids) == 5
+    assert 77 in ids
+
+
+def test_a_segment_that_is_there_already_stays(directory: LogDirectory, tmp_path: Path) -> None:
+    directory.create_segment(0)
+    before = (tmp_path / segment_name(0)).read_bytes()
+    assert directory.create_segment(0) is False
+    assert (tmp_path / segment_name(0)).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [segment_name(0)]
+
+
+@pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_leaves_nothing_behind(directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: int) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise OSError(cause, os.strerror(cause))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(DiskFullError, match="free space") as caught:
+            directory.create_segment(0)
+    assert caught.value.errno == cause
+    assert caught.value.path == str(tmp_path / segment_name(0))
+    assert list(tmp_path.iterdir()) == []
+    assert directory.create_segment(0) is True
+
+
+def test_another_failure_names_its_cause(directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(IOFailureError) as caught:
+        directory.create_segment(0)
+    assert caught.value.errno == errno.EIO
+
+
+def test_the_steps_come_in_the_order_that_survives_a_kill(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(module, "passed", steps.append)
+    directory.create_segment(0)
+    assert steps == ["created", "allocated", "written", "synced", "renamed", "directory synced"]
+
+
+def test_only_segments_of_this_size_are_counted(directory: LogDirectory, tmp_path: Path) -> None:
+    for number in (2, 0, 10):
+        directory.create_segment(number)
+    for name in (
+        "00000000000000000001.seg",
+        "5.seg",
+        "x.seg",
+        f"{SEGMENT:020d}.seg.cut",
+        f".{SEGMENT:020d}.seg.{'a' * 16}.tmp",
+        "log.json",
+    ):
+        (tmp_path / name).write_bytes(b"")
+    assert directory.segment_numbers() == [0, 2, 10]
+    directory.remove_segment(2)
+    directory.remove_segment(2)
+    assert directory.segment_numbers() == [0, 10]
+
+
+def test_sweeping_takes_what_creations_left_and_nothing_else(directory: LogDirectory, tmp_path: Path) -> None:
+    left = [f".{0:020d}.seg.{'0123456789abcdef'}.tmp", ".log.json.0123456789abcdef.tmp"]
+    kept = ["notes.tmp", f"{0:020d}.seg.cut", f".{0:020d}.seg.xyz.tmp", "tailers"]
+    for name in (*left, *kept):
+        (tmp_path / name).write_bytes(b"")
+    directory.sweep()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
+
+
+def test_the_end_of_whole_frames_is_found_by_scanning(directory: LogDirectory) -> None:
+    assert directory.scan_end(0) == 0
+    directory.create_segment(0)
+    assert directory.scan_end(0) == HEADER
+    segment = directory.open_segment(0, writable=True)
+    segment.skip(HEADER, 64)
+    assert directory.scan_end(0) == HEADER + 64
+    segment.skip(HEADER + 64, 0)
+    assert directory.scan_end(0) == SEGMENT
+    segment.release()
+
+
+def test_the_file_system_is_asked(tmp_path: Path, check: Callable[[], None] | None = None) -> None:
+    assert file_system_type("/proc") == 0x9FA0
+    assert file_system_type("/dev/shm") == 0x01021994
+    with pytest.raises(IOFailureError):
+        file_system_type(str(tmp_path / "missing"))

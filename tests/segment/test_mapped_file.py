@@ -1,0 +1,103 @@
+"""A segment's holders: counted, named, waited for, and never left with unmapped memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from commitlog import CommitLog
+from commitlog.errors import SegmentHeldError
+from commitlog.segment.mapped_file import MappedFile
+from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
+
+
+@pytest.fixture
+def log(logs: Logs) -> CommitLog:
+    log = logs.open(**BY_HAND)
+    for _ in range(3):
+        log.append_array(np.full((100, 16), 7, dtype=np.uint8))
+        log.roll()
+    return log
+
+
+@pytest.fixture
+def file(log: CommitLog) -> Iterator[MappedFile]:
+    return log.queue.get(1)
+
+
+def test_holders_are_counted_and_named_with_the_time(file: MappedFile) -> None:
+    before = time.time()
+    first, second = file.hold("a reader"), file.hold("a view")
+    assert None not in (first, second)
+    assert first != second
+    assert [who for who, _ in file.holders] == ["a reader", "a view"]
+    assert all(before - 1 < since < time.time() + 1 for _, since in file.holders)
+    file.release(first)  # type: ignore[arg-type]
+    file.release(first)  # type: ignore[arg-type]
+    assert [who for who, _ in file.holders] == ["a view"]
+
+
+def test_a_hung_holder_is_named_and_keeps_its_bytes(file: MappedFile) -> None:
+    token = file.hold("the hung one")
+    view = file.segment.view(HEADER, 32)
+    with pytest.raises(SegmentHeldError, match="by the hung one for") as caught:
+        file.shutdown(force_after=0.01)
+    assert caught.value.path == file.path
+    assert caught.value.position == SEGMENT
+    assert [who for who, _ in caught.value.holders] == ["the hung one"]
+    assert bytes(view)[16:] == b"\7" * 16
+    assert file.available
+    assert file.hold("another") is not None
+    assert token is not None
+
+
+def test_nobody_gets_in_during_shutdown_and_the_last_one_out_ends_it(file: MappedFile, until: Callable[..., None]) -> None:
+    token = file.hold("a reader")
+    assert token is not None
+    with ThreadPoolExecutor(1) as pool:
+        going = pool.submit(file.shutdown, 30)
+        until(lambda: not file.available)
+        assert file.hold("too late") is None
+        assert not going.done()
+        file.release(token)
+        going.result(timeout=10)
+    with pytest.raises(ValueError, match="released"):
+        file.segment.view(HEADER, 8)
+
+
+def test_many_threads_hold_and_release_while_it_is_shut_down(file: MappedFile) -> None:
+    stopped = threading.Event()
+
+    def use() -> int:
+        held = 0
+        while not stopped.is_set():
+            token = file.hold("a thread")
+            if token is None:
+                break
+            assert file.segment.read(HEADER + 16, 16) == b"\7" * 16
+            file.release(token)
+            held += 1
+        return held
+
+    with ThreadPoolExecutor(4) as pool:
+        using = [pool.submit(use) for _ in range(4)]
+        while not file.holders:
+            pass
+        file.shutdown(force_after=30)
+        stopped.set()
+        assert sum(thread.result() for thread in using) > 0
+    assert file.holders == []
+
+
+def test_watermarks_are_clipped_to_the_segment(log: CommitLog) -> None:
+    first, last = log.queue.get(0), log.queue.get(3)
+    assert (first.appended, first.committed, first.flushed, first.full) == (SEGMENT, SEGMENT, HEADER, True)
+    log.append(b"x")
+    log.flush()
+    assert (first.flushed, last.appended, last.flushed, last.full) == (SEGMENT, HEADER + 24, HEADER + 24, False)
+    assert (last.base, last.size, last.number) == (3 * SEGMENT, SEGMENT, 3)

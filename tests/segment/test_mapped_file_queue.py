@@ -1,0 +1,151 @@
+"""The queue of segments: found by position in one step, few of them mapped, deleted from the front and never under a holder."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from commitlog import CommitLog
+from commitlog.errors import ClosedError, CorruptRecordError, PositionError, SegmentHeldError
+from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
+
+
+def filled(logs: Logs, segments: int) -> CommitLog:
+    log = logs.open(**BY_HAND)
+    for number in range(segments):
+        log.append_array(np.full((20, 16), number % 256, dtype=np.uint8))
+        log.roll()
+    log.flush()
+    return log
+
+
+def mapped_segments() -> int:
+    with open("/proc/self/maps", encoding="ascii") as maps:
+        return sum(line.rstrip().endswith(".seg") for line in maps)
+
+
+def test_a_segment_is_found_by_position_without_looking_at_the_others(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(logs, 40)
+    acquired: list[int] = []
+    acquire = log.acquire
+
+    class Counting:
+        segment_size = log.segment_size
+        path = log.path
+
+        def acquire(self, number: int) -> object:
+            acquired.append(number)
+            return acquire(number)
+
+    monkeypatch.setattr(log.queue, "_core", Counting())
+    monkeypatch.setattr(log.directory, "segment_numbers", lambda: pytest.fail("the directory was listed"))
+    for position in (25 * SEGMENT + HEADER, 25 * SEGMENT, 26 * SEGMENT - 1):
+        assert log.queue.find(position).number == 25
+    assert acquired in ([25], [])
+
+
+def test_positions_without_a_segment_are_refused(logs: Logs) -> None:
+    log = filled(logs, 2)
+    for position in (10 * SEGMENT, 1 << 62):
+        with pytest.raises(PositionError):
+            log.queue.find(position)
+        assert log.queue.hold(position // SEGMENT, "nobody") is None
+
+
+def test_reading_many_segments_keeps_few_of_them_mapped(logs: Logs) -> None:
+    log = filled(logs, 150)
+    log.close()
+    before = mapped_segments()
+    reader = logs.open(mode="r")
+    tailer = reader.tailer()
+    assert len(list(tailer)) == 3000
+    assert len(reader.queue._files) <= 20
+    reader.close()
+    tailer.close()
+    assert mapped_segments() <= before
+
+
+def test_opening_a_clean_log_of_many_segments_touches_a_handful(logs: Logs) -> None:
+    filled(logs, 300).close()
+    log = logs.open(**BY_HAND)
+    assert len([path for path in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{path}")]) < 100
+    assert mapped_segments() < 10
+    assert log.append(b"x") >= 300 * SEGMENT
+
+
+def test_a_reader_that_holds_during_shutdown_reads_on(logs: Logs) -> None:
+    log = filled(logs, 5)
+    tailer = log.tailer()
+    first = tailer.read()
+    with pytest.raises(SegmentHeldError, match="tailer"):
+        log.delete_before(4 * SEGMENT, force_after=0.01)
+    assert [record.value for record in tailer][:19] == [first.value] * 19  # type: ignore[union-attr]
+    assert log.delete_before(4 * SEGMENT, force_after=0.01) != []
+    assert log.first_position == 4 * SEGMENT + HEADER
+
+
+def test_deletion_of_the_first_segment_while_it_is_held(logs: Logs) -> None:
+    log = filled(logs, 4)
+    view = log.tailer().read().view()  # type: ignore[union-attr]
+    with pytest.raises(SegmentHeldError) as caught:
+        log.queue.delete(0, 0.01)
+    assert caught.value.position == 0
+    assert Path(log.directory.segment_path(0)).exists()
+    assert bytes(view) == bytes(16)
+    assert log.queue.numbers()[0] == 0
+    with ThreadPoolExecutor(1) as pool:
+        deleting = pool.submit(log.queue.delete, 0, 30)
+        assert not deleting.done()
+        del view
+        deleting.result(timeout=10)
+    assert not Path(log.directory.segment_path(0)).exists()
+
+
+def test_deletion_never_leaves_holes(logs: Logs) -> None:
+    log = filled(logs, 8)
+    held = log.queue.hold(3, "a test")
+    assert held is not None
+    with pytest.raises(SegmentHeldError, match="a test"):
+        log.queue.delete_before(6, 0.01)
+    assert log.queue.numbers()[:4] == [3, 4, 5, 6]
+    held[0].release(held[1])
+    assert log.queue.delete_before(6, 0.01) == [3, 4, 5]
+    assert log.queue.delete_before(6, 0.01) == []
+    assert log.queue.first_number == 6
+
+
+def test_lookups_and_drops_of_idle_segments_do_not_disturb_each_other(logs: Logs) -> None:
+    """More segments than stay mapped, and threads that walk over them in different directions."""
+    log = filled(logs, 60)
+
+    def read(seed: int) -> int:
+        generator = np.random.default_rng(seed)
+        total = 0
+        for number in generator.integers(0, 60, 300).tolist():
+            total += log.read(number * SEGMENT + HEADER).value == bytes([number]) * 16
+        return total
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(read, range(4))) == [300] * 4
+
+
+def test_a_closed_queue_is_closed(logs: Logs) -> None:
+    log = filled(logs, 1)
+    log.close()
+    for use in (log.queue.numbers, lambda: log.queue.get(0), lambda: log.queue.hold(0, "x"), lambda: log.queue.first_number):
+        with pytest.raises(ClosedError):
+            use()
+
+
+def test_a_view_of_a_deleted_segment_is_refused(logs: Logs) -> None:
+    log = filled(logs, 4)
+    record = log.tailer().read()
+    assert record is not None
+    log.delete_before(3 * SEGMENT)
+    with pytest.raises((PositionError, CorruptRecordError)):
+        record.view()
+    assert record.value == bytes(16)

@@ -1,0 +1,214 @@
+"""Tailers: where they stand, how they wait, what they hold."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commitlog.errors import ClosedError, PositionError
+from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, Setup
+
+
+def test_iterating_again_goes_on_from_where_it_stood(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup)
+    tailer = log.tailer(visibility="appended")
+    for turn in range(4):
+        log.append_many([b"%d %d" % (turn, index) for index in range(800)])
+        assert next(tailer).value == b"%d 0" % turn
+        assert [record.value for record in tailer] == [b"%d %d" % (turn, index) for index in range(1, 800)]
+        assert tailer.position == log.tail_position
+        assert list(tailer) == []
+
+
+def test_ways_of_reading_can_be_mixed(logs: Logs) -> None:
+    log = logs.open()
+    log.append_many([b"%d" % index for index in range(10)])
+    tailer = log.tailer()
+    assert tailer.read().value == b"0"  # type: ignore[union-attr]
+    assert next(tailer.values()) == b"1"
+    assert tailer.read_batch(2).values() == [b"2", b"3"]
+    assert next(tailer.follow()).value == b"4"
+    assert next(tailer).value == b"5"
+    assert list(tailer.values()) == [b"6", b"7", b"8", b"9"]
+
+
+def test_tailers_are_independent(logs: Logs) -> None:
+    log = logs.open()
+    log.append_many([b"a", b"b", b"c"])
+    first, second = log.tailer(), log.tailer()
+    assert [record.value for record in first] == [b"a", b"b", b"c"]
+    assert second.read().value == b"a"  # type: ignore[union-attr]
+    first.seek("first")
+    assert first.read().value == b"a"  # type: ignore[union-attr]
+
+
+def test_a_tailer_on_an_empty_log_waits_at_its_beginning(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup)
+    for start in ("first", "end", HEADER, 0):
+        tailer = log.tailer(start=start, visibility="appended")  # type: ignore[arg-type]
+        assert tailer.read() is None
+        assert tailer.position == HEADER
+    log.append(b"x")
+    assert tailer.read().value == b"x"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
+def test_the_end_is_that_of_what_the_tailer_may_see(logs: Logs, backing: Any) -> None:
+    log = logs.open_as(Setup("none", backing), **BY_HAND)
+    log.append(b"flushed")
+    log.flush()
+    log.append(b"committed")
+    log.commit()
+    log.append(b"appended")
+    after = {name: log.tailer(start="end", visibility=name) for name in ("flushed", "committed", "appended")}  # type: ignore[arg-type]
+    log.append(b"new")
+    log.flush()
+    seen = {name: list(tailer.values()) for name, tailer in after.items()}
+    assert seen["appended"] == [b"new"]
+    assert seen["committed"] == ([b"appended", b"new"] if backing != "mapped" else [b"new"])
+    assert seen["flushed"] == [b"committed", b"appended", b"new"]
+
+
+def test_a_position_behind_an_open_claim_can_be_stood_at(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup, claim_timeout=60, **BY_HAND)
+    with ThreadPoolExecutor(1) as pool:
+        claim = pool.submit(log.claim, 16).result()
+    position = log.append(b"behind it", sync=False)
+    tailer = log.tailer(visibility="appended")
+    assert tailer.read() is None
+    assert log.read(position).value == b"behind it"
+    with claim:
+        claim.buffer[:] = b"sixteen bytes ok"
+    assert [record.value for record in tailer] == [b"sixteen bytes ok", b"behind it"]
+
+
+def test_a_dead_claim_holds_a_reader_up_for_the_claim_timeout_at_most(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup, claim_timeout=0.03, **BY_HAND)
+    with ThreadPoolExecutor(1) as pool:
+        claim = pool.submit(log.claim, 16).result()
+    log.append(b"behind it", sync=False)
+    record = log.tailer(visibility="appended").read(timeout=10)
+    assert record is not None
+    assert record.value == b"behind it"
+    claim.__exit__(ZeroDivisionError, None, None)
+    assert log.stats().rolled_back_claims == 1
+
+
+@pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
+@pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
+def test_batches_are_waited_for(logs: Logs, backing: Any, idle: Any) -> None:
+    log = logs.open_as(Setup("async", backing), commit_interval=0.001, commit_least_pages=0)
+    tailer = log.tailer()
+    assert len(tailer.read_batch(timeout=0.005, idle=idle)) == 0
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(tailer.read_batch, 10, None, idle)
+        log.append(b"came")
+        assert waiting.result(timeout=10).values() == [b"came"]
+
+
+def test_follow_ends_when_nothing_came_for_its_timeout(logs: Logs) -> None:
+    log = logs.open()
+    log.append_many([b"a", b"b"])
+    assert [record.value for record in log.tailer().follow(timeout="10ms")] == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
+def test_many_followers_get_everything_over_many_rolls(logs: Logs, idle: Any) -> None:
+    log = logs.open()
+    readers = [log, logs.open(mode="r")]
+    expected = 40 * 128
+    started = threading.Barrier(3)
+
+    def follow(number: int) -> list[bytes]:
+        following = readers[number].tailer().follow(timeout=10, idle=idle)
+        started.wait()
+        return [record.value for _, record in zip(range(expected), following, strict=False)]
+
+    with ThreadPoolExecutor(2) as pool:
+        following = [pool.submit(follow, number) for number in range(2)]
+        started.wait()
+        rows = np.arange(expected, dtype=np.int64).repeat(12).reshape(-1, 12)
+        for start in range(0, expected, 128):
+            log.append_array(rows[start : start + 128])
+        for reader in following:
+            assert reader.result() == [row.tobytes() for row in rows]
+    assert log.stats().rolls > 5
+
+
+def test_a_batch_takes_the_largest_records(logs: Logs) -> None:
+    log = logs.open()
+    written = [bytes([index]) * LARGEST_VALUE for index in range(20)]
+    for value in written:
+        log.append(value)
+    tailer = log.tailer()
+    found = []
+    while len(batch := tailer.read_batch()):
+        found += batch.values()
+    assert found == written
+
+
+def test_a_tailer_names_itself_as_holder_and_lets_go_when_closed(logs: Logs) -> None:
+    log = logs.open()
+    log.append(b"x")
+    tailer = log.tailer()
+    tailer.read()
+    holders = [who for who, _ in log.queue.get(0).holders]
+    assert len(holders) == 1
+    assert "tailer" in holders[0]
+    with tailer:
+        pass
+    assert log.queue.get(0).holders == []
+    log.append(b"y")
+    assert tailer.read().value == b"y"  # type: ignore[union-attr]
+    del tailer
+    assert log.queue.get(0).holders == []
+
+
+def test_a_tailer_in_a_deleted_place_says_where_to_go_on(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open()
+    for _ in range(5):
+        log.append(b"x")
+        log.roll()
+    tailer = log.tailer()
+    log.flush()
+    assert log.delete_before(4 * SEGMENT) != []
+    first = log.first_position - HEADER
+    for read in (tailer.read, lambda: list(tailer), tailer.read_batch, lambda: next(tailer.follow())):
+        with pytest.raises(PositionError, match="seek") as caught:
+            read()
+        assert caught.value.first_position == first
+    tailer.seek(first)
+    assert len(list(tailer)) == 5 - first // SEGMENT
+
+
+def test_a_follower_of_a_closed_log_ends_and_everything_else_says_closed(logs: Logs) -> None:
+    log = logs.open()
+    log.append(b"x")
+    tailer = log.tailer()
+    following = tailer.follow()
+    assert next(following).value == b"x"
+    log.close()
+    assert list(following) == []
+    with pytest.raises(ClosedError):
+        next(tailer)
+    tailer.close()
+    tailer.close()
+
+
+def test_a_reader_goes_on_over_the_writers_restart(logs: Logs, setup: Setup) -> None:
+    writer = logs.open_as(setup)
+    reader = logs.open(mode="r")
+    tailer = reader.tailer()
+    expected = []
+    for turn in range(4):
+        expected += [b"%d %d" % (turn, index) for index in range(700)]
+        writer.append_many(expected[-700:])
+        writer.close()
+        assert [record.value for record in tailer] == expected[-700:]
+        writer = logs.open_as(setup)
+    assert len(list(reader.tailer(start="first"))) == 2800
