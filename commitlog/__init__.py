@@ -10,8 +10,8 @@ from commitlog.errors import CommitLogError, UnsupportedPlatformError
 if _sys.platform != "linux":
     raise UnsupportedPlatformError(f"commitlog runs on Linux only, not on {_sys.platform}")
 
-from commitlog._kernel.reader import Record
 from commitlog._kernel.appender import Claim
+from commitlog._kernel.reader import Record
 from commitlog.log import CommitLog
 from commitlog.log import open_log as open
 from commitlog.options import Options

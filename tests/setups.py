@@ -14,8 +14,8 @@ HEADER = 4096
 LARGEST_VALUE = SEGMENT // 8 - 16
 # Nothing happens of its own accord: a test that commits or flushes itself sees what that did.
 BY_HAND: dict[str, Any] = {
-    **{name: 60 for name in ("commit_interval", "commit_thorough_interval", "flush_interval", "flush_thorough_interval")},
-    **{name: 262144 for name in ("commit_least_pages", "flush_least_pages")},
+    **dict.fromkeys(("commit_interval", "commit_thorough_interval", "flush_interval", "flush_thorough_interval"), 60),
+    **dict.fromkeys(("commit_least_pages", "flush_least_pages"), 262144),
 }
 
 

@@ -265,9 +265,9 @@ def test_a_segment_cut_short_is_told_by_every_reader(written: Callable[[str], Co
     for size in (SEGMENT - 1, 5000, HEADER, 100, 0):
         os.truncate(tmp_path / "log" / FIRST, size)
         log = written("r")
-        for read in (lambda: list(log.tailer()), log.tailer().read_batch, lambda: log.read(HEADER)):
+        for read in (lambda log: list(log.tailer()), lambda log: log.tailer().read_batch(), lambda log: log.read(HEADER)):
             with pytest.raises(CorruptSegmentError, match=FIRST):
-                read()
+                read(log)
         assert len(list(log.tailer(start=SEGMENT))) == 1208  # a list of 3000 is claimed in pieces of 256 records
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,8 +14,6 @@ import pytest
 import commitlog
 from commitlog import CommitLog, Options, TransientStorePool
 from commitlog.errors import (
-    CommitLogError,
-    DiskFullError,
     InvalidOptionError,
     IOFailureError,
     LogExistsError,
@@ -26,15 +21,10 @@ from commitlog.errors import (
     LogNotFoundError,
     NotALogError,
     OpenTimeoutError,
-    PoolExhaustedError,
-    ReadOnlyError,
-    UnsupportedFileSystemError,
 )
-from commitlog.segment import directory
+from commitlog.flush import checkpoint
 from commitlog.shared.lock_file import LockFile
 from tests.setups import SEGMENT, Logs
-
-NOBODY = 65534
 
 
 def open_pooled(path: Path) -> CommitLog:
@@ -241,8 +231,6 @@ def test_the_last_of_several_handles_leaves_the_clean_mark(logs: Logs) -> None:
         first.close()
         second.append(b"y")
         second.close()
-        from commitlog.flush import checkpoint
-
         first = logs.open(mode="r")
         mark = checkpoint.read(first.directory.fd, first._uuid)
         assert mark is not None
@@ -253,8 +241,6 @@ def test_the_last_of_several_handles_leaves_the_clean_mark(logs: Logs) -> None:
 
 
 def test_a_joined_handle_never_brings_an_old_clean_mark_back(logs: Logs) -> None:
-    from commitlog.flush import checkpoint
-
     with logs.open() as log:
         log.append(b"one")
     first = logs.open(flush="none")
@@ -287,127 +273,6 @@ def test_a_log_that_is_being_opened_elsewhere_is_waited_for(logs: Logs, tmp_path
     released.start()
     logs.open(open_timeout=10).append(b"came in")
     released.join()
-
-
-# --- where nothing can be written ------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def forbidden() -> Iterator[Path]:
-    """A directory that another user may enter and read, and not write."""
-    path = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
-    yield path
-    for folder in (path, *path.rglob("*")):
-        with contextlib.suppress(OSError):
-            folder.chmod(0o755)
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def powerless(in_child: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any]:
-    """Run a function in a child that permissions bind: root's does it as nobody."""
-
-    def run(function: Callable[[], Any]) -> Any:
-        def act() -> Any:
-            if os.geteuid() == 0:
-                os.setresgid(NOBODY, NOBODY, NOBODY)
-                os.setresuid(NOBODY, NOBODY, NOBODY)
-            return function()
-
-        return in_child(act)
-
-    return run
-
-
-def test_a_read_only_directory_can_be_read_and_not_written(forbidden: Path, powerless: Callable[..., Any]) -> None:
-    logs = Logs(forbidden)
-    log = logs.open(allocate_ahead=0)
-    log.append_many([b"one", b"two"])
-    log.flush()
-    for path in (forbidden / "log", forbidden):
-        path.chmod(0o555)
-    for file in (forbidden / "log").iterdir():
-        file.chmod(0o444)
-
-    def use() -> list[bytes]:
-        for path, mode in ((forbidden / "log", "a"), (forbidden / "log", "x"), (forbidden / "new", "a")):
-            with pytest.raises(ReadOnlyError) as caught:
-                CommitLog.open(path, mode, Options())
-            assert isinstance(caught.value, PermissionError)
-        with CommitLog.open(forbidden / "log", "r", Options()) as reader:
-            tailer = reader.tailer(visibility="flushed")
-            found = list(tailer.values())
-            assert tailer.read(timeout=0.01, idle="block") is None
-            return found
-
-    before = sorted(path.name for path in (forbidden / "log").iterdir())
-    assert powerless(use) == [b"one", b"two"]
-    assert sorted(path.name for path in (forbidden / "log").iterdir()) == before
-    log.append(b"three")
-    logs.close()
-
-
-@pytest.mark.parametrize("closed_to_all", ["", "log.json", "cursors", f"{0:020d}.seg", "lock", "checkpoint"])
-def test_a_file_without_permission_is_told(forbidden: Path, powerless: Callable[..., Any], closed_to_all: str) -> None:
-    with Logs(forbidden).open() as log:
-        log.append(b"x")
-    forbidden.chmod(0o755)
-    for path in (forbidden / "log", *(forbidden / "log").iterdir()):
-        path.chmod(0o777)
-    (forbidden / "log" / closed_to_all).chmod(0o000)
-
-    def use() -> tuple[str, str]:
-        outcomes = []
-        for mode in ("a", "r"):
-            try:
-                with CommitLog.open(forbidden / "log", mode, Options()) as log:
-                    outcomes.append(repr(list(log.tailer().values())))
-            except CommitLogError as error:
-                outcomes.append(type(error).__name__)
-        return outcomes[0], outcomes[1]
-
-    writing, reading = powerless(use)
-    assert writing in ("ReadOnlyError", "IOFailureError")
-    assert reading in ("ReadOnlyError", "IOFailureError", "[b'x']")
-
-
-@pytest.mark.parametrize(("kind", "name"), [(0x6969, "NFS"), (0x65735546, "FUSE"), (0xFF534D42, "CIFS"), (0x01021997, "9P")])
-def test_network_and_fuse_file_systems_are_for_reading_only(logs: Logs, monkeypatch: pytest.MonkeyPatch, kind: int, name: str) -> None:
-    with logs.open() as log:
-        log.append(b"there")
-    monkeypatch.setattr(directory, "file_system_type", lambda path: kind)
-    for mode in ("a", "x"):
-        with pytest.raises(UnsupportedFileSystemError, match=name):
-            logs.open(mode=mode)
-    with pytest.raises(UnsupportedFileSystemError):
-        logs.open("new")
-    assert list(logs.open(mode="r").tailer().values()) == [b"there"]
-
-
-def test_a_disk_that_is_full_refuses_the_opening(logs: Logs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refuse(*arguments: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "posix_fallocate", refuse)
-        with pytest.raises(DiskFullError, match="free space"):
-            logs.open()
-    assert not list((tmp_path / "log").glob("*.tmp"))
-    logs.open().append(b"now it goes")
-
-
-def test_an_opening_that_fails_half_way_lets_go_of_everything(logs: Logs) -> None:
-    pool = logs.pool(buffers=1, on_exhausted="raise")
-    first = logs.open("first", pool=pool)
-    gc.collect()
-    before = os.listdir("/proc/self/fd")
-    for _ in range(5):
-        with pytest.raises(PoolExhaustedError):
-            logs.open("second", pool=pool)
-    gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= len(before)
-    first.close()
-    logs.open("second", pool=pool).append(b"x")
 
 
 def test_a_copied_directory_is_a_log_of_its_own(logs: Logs, tmp_path: Path) -> None:

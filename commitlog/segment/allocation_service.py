@@ -126,9 +126,13 @@ class AllocationService(Service):
             if file.number in self._attached:
                 self._lender.give_back(buffer)
                 return
-            self._lender.bind(buffer, file)
             lease = _Lease()
-            self._core.attach(file.segment, buffer.memory, lease)
+            try:
+                self._lender.bind(buffer, file)
+                self._core.attach(file.segment, buffer.memory, lease)
+            except BaseException:
+                self._lender.give_back(buffer)
+                raise
             self._attached[file.number] = (file, buffer, lease)
 
     def give_back_drained(self) -> None:

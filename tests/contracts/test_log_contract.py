@@ -12,14 +12,7 @@ import numpy as np
 import pytest
 
 from commitlog import CommitLog
-from commitlog.errors import (
-    ClaimError,
-    ExportedBufferError,
-    PositionError,
-    RecordTooLargeError,
-    RolledBackError,
-)
-from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, Setup
+from tests.setups import BY_HAND, LARGEST_VALUE, Logs, Setup
 
 Open = Callable[..., CommitLog]
 
@@ -104,94 +97,6 @@ def test_the_rows_of_an_array_are_appended_in_order(open_log: Open) -> None:
     assert found == [row.tobytes() for array in (rows, strided, table) for row in array]
     assert positions.tolist() == [record.position for record in log.tailer(visibility="appended")][:5000]
     assert log.append_array(np.zeros((0, 8))).tolist() == []
-
-
-# --- claims ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_claim_is_written_in_place(open_log: Open) -> None:
-    log = open_log()
-    with log.claim(10, key=b"k", type=7, timestamp_ns=3) as claim:
-        claim.buffer[:] = b"0123456789"
-    record = log.read(claim.position)
-    assert (record.value, record.key, record.type, record.timestamp_ns) == (b"0123456789", b"k", 7, 3)
-
-
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 99, 100])
-def test_a_claim_can_be_truncated(open_log: Open, size: int) -> None:
-    log = open_log()
-    with log.claim(100) as claim:
-        claim.buffer[:] = bytes(range(100))
-        claim.truncate(size)
-        with pytest.raises(ClaimError):
-            claim.truncate(size + 1)
-    log.append(b"next")
-    assert all_appended(log) == [bytes(range(size)), b"next"]
-
-
-def test_an_exception_rolls_a_claim_back(open_log: Open) -> None:
-    log = open_log()
-    log.append(b"before")
-    with pytest.raises(ZeroDivisionError), log.claim(50) as claim:
-        claim.buffer[:3] = b"abc"
-        raise ZeroDivisionError
-    log.append(b"after")
-    assert all_appended(log) == [b"before", b"after"]
-    with pytest.raises(PositionError):
-        log.read(claim.position)
-
-
-def test_a_view_that_outlives_its_claim_rolls_it_back(open_log: Open) -> None:
-    log = open_log()
-    claim = log.claim(50)
-    with pytest.raises(ExportedBufferError), claim:
-        kept = memoryview(claim.buffer)[10:20]
-    kept[:] = b"0123456789"  # goes nowhere, and harms nothing
-    log.append(b"after")
-    assert all_appended(log) == [b"after"]
-    kept.release()
-
-
-def test_a_claim_without_its_with_is_rolled_back(open_log: Open) -> None:
-    log = open_log()
-    claim = log.claim(50)
-    del claim
-    log.append(b"after")
-    assert all_appended(log) == [b"after"]
-
-
-def test_a_claim_held_too_long_is_rolled_back_by_a_flush_that_goes_past(open_log: Open) -> None:
-    log = open_log(claim_timeout=0.03, **BY_HAND)
-    claim = log.claim(50)
-    claim.buffer[:4] = b"late"
-    with ThreadPoolExecutor(1) as pool:  # another thread's: one's own flush would raise
-        position = pool.submit(lambda: log.append(b"behind", sync=False)).result()
-        assert pool.submit(log.flush).result() > position
-    with pytest.raises(RolledBackError), claim:
-        pass
-    assert values(log, visibility="flushed") == [b"behind"]
-
-
-def test_a_flush_below_ones_own_claim_is_refused(open_log: Open) -> None:
-    log = open_log()
-    with log.claim(8) as claim:
-        claim.buffer[:] = b"in place"
-        with pytest.raises(ClaimError):
-            log.flush()
-        with pytest.raises(ClaimError):
-            log.append(b"x", sync=True)
-        log.append(b"unwaited", sync=False)
-    log.flush()
-    assert values(log, visibility="flushed") == [b"in place", b"unwaited"]
-
-
-def test_commit_says_that_a_claim_holds_it_up(open_log: Open, setup: Setup) -> None:
-    log = open_log(**BY_HAND)
-    log.append(b"before", sync=False)
-    with log.claim(8):
-        assert log.commit() is False
-        assert values(log) == [b"before"]
-    assert log.commit() is True
 
 
 # --- watermarks and visibility ---------------------------------------------------------------------------------------
@@ -410,94 +315,6 @@ def test_batches_equal_iteration(open_log: Open) -> None:
         assert found == [(record.position, record.timestamp_ns, record.type, record.key, record.value) for record in records]
 
 
-# --- segments --------------------------------------------------------------------------------------------------------
-
-
-def test_16_byte_appends_roll_the_smallest_segments(open_log: Open) -> None:
-    log = open_log()
-    rows = np.arange(20 * 1920 * 2, dtype=np.uint64).reshape(-1, 2)  # twenty segments full, to the byte
-    for number in range(20):
-        positions = log.append_array(rows[number * 1920 : (number + 1) * 1920], sync=False)
-        assert positions[[0, -1]].tolist() == [number * SEGMENT + HEADER, (number + 1) * SEGMENT - 32]
-    assert log.tail_position == 20 * SEGMENT + HEADER
-    log.commit()
-    assert b"".join(values(log)) == rows.tobytes()
-
-
-def test_single_appends_roll_as_well(open_log: Open) -> None:
-    log = open_log()
-    written = [b"%016d" % index for index in range(4 * 1920)]
-    for value in written:
-        log.append(value, sync=False)
-    assert log.tail_position == 4 * SEGMENT + HEADER
-    assert all_appended(log) == written
-
-
-def test_a_record_that_exactly_fills_a_segment(open_log: Open, logs: Logs) -> None:
-    log = open_log()
-    log.append_array(np.zeros((7, LARGEST_VALUE), dtype=np.uint8))
-    assert log.tail_position == SEGMENT - 4096
-    last = log.append(b"f" * (4096 - 16))
-    assert last == SEGMENT - 4096
-    assert log.tail_position == SEGMENT + HEADER
-    assert log.append(b"next segment") == SEGMENT + HEADER
-    log.close()
-    log = open_log()
-    assert values(log)[-2:] == [b"f" * 4080, b"next segment"]
-
-
-def test_a_log_that_ends_with_a_full_segment_restarts(open_log: Open) -> None:
-    log = open_log()
-    log.append_array(np.zeros((1920, 16), dtype=np.uint8))
-    tail = log.tail_position
-    log.close()
-    log = open_log()
-    assert log.tail_position == tail == SEGMENT + HEADER
-    assert log.append(b"on") == SEGMENT + HEADER
-    assert len(all_appended(log)) == 1921
-
-
-def test_what_does_not_fit_the_rest_of_a_segment_goes_to_the_next(open_log: Open) -> None:
-    log = open_log()
-    log.append_array(np.zeros((7, LARGEST_VALUE), dtype=np.uint8))
-    assert log.append(b"f" * (4096 - 15)) == SEGMENT + HEADER
-    assert len(all_appended(log)) == 8
-
-
-def test_a_record_of_exactly_the_maximum_and_one_byte_more(open_log: Open) -> None:
-    log = open_log()
-    assert log.largest_value == LARGEST_VALUE
-    log.append(b"m" * LARGEST_VALUE)
-    too_large = b"m" * (LARGEST_VALUE + 1)
-    attempts: list[Callable[[], object]] = [
-        lambda: log.append(too_large),
-        lambda: log.append(b"", key=too_large),
-        lambda: log.append_many([b"never", too_large]),
-        lambda: log.append_array(np.zeros((3, LARGEST_VALUE + 1), dtype=np.uint8)),
-        lambda: log.claim(LARGEST_VALUE + 1),
-    ]
-    for attempt in attempts:
-        with pytest.raises(RecordTooLargeError) as caught:
-            attempt()
-        assert caught.value.limit == SEGMENT // 8
-        assert caught.value.size is not None
-        assert caught.value.size > SEGMENT // 8
-    log.append(b"k", key=b"k" * (LARGEST_VALUE - 8 - 1))
-    assert len(all_appended(log)) == 2
-
-
-def test_an_early_roll_starts_a_new_segment(open_log: Open) -> None:
-    log = open_log()
-    for number in range(5):
-        assert log.append(b"first of %d" % number) == number * SEGMENT + HEADER
-        log.roll()
-    log.roll()  # an empty segment is closed as well
-    log.append(b"last")
-    log.close()
-    log = open_log()
-    assert values(log) == [*(b"first of %d" % number for number in range(5)), b"last"]
-
-
 # --- many threads ----------------------------------------------------------------------------------------------------
 
 
@@ -535,5 +352,5 @@ def test_concurrent_appends_flushes_and_tailers(open_log: Open) -> None:
         for value in seen:
             writer, index = value.split()[:2]
             of_writer[int(writer)].append(int(index))
-        assert of_writer == dict.fromkeys(range(3), list(range(each)))
+        assert of_writer == {writer: list(range(each)) for writer in range(3)}
     assert found[0] == found[1] == found[2] == all_appended(log)

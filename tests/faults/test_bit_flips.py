@@ -16,8 +16,8 @@ from tests.faults.child import Child, Link
 from tests.faults.writers import SEGMENT_SIZE, close_log, mark_of, open_log, value_of
 
 Start = Callable[..., Child]
-FLIPS = 300
-LONG_FLIPS = 20_000
+FLIPS = 250
+LONG_FLIPS = 5_000
 RECORDS = 500
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog.errors import CommitLogError, IOFailureError, LogFailedError
+from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogFailedError
 from commitlog.segment.directory import file_system_type
 from tests.faults import image
-from tests.faults.account import Account
+from tests.faults.account import Account, read_all
 from tests.faults.child import Child, Link
 from tests.faults.image import HEADER_SIZE
 from tests.faults.shim import Shim
@@ -284,3 +284,37 @@ def roll_on_failing_disk(link: Link, path: str) -> None:
     link.wait()
     append_all(link, log, range(refused, refused + 200))
     close_log(log, made)
+
+
+def test_a_lock_file_that_cannot_be_written_refuses_the_roll_and_loses_no_buffer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the name of a buffer in it, a kill would lose what the buffer holds; the error is one of ours, and passes."""
+    log, made = open_log(str(path), {"backing": "shm"}, QUIET)
+    assert made is not None
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for index in range(50):
+        log.append(value_of(0, index))
+    log.flush()
+    monkeypatch.setattr(os, "pwrite", full)
+    indexes = itertools.count(50)
+    with pytest.raises(DiskFullError):
+        append_while(log, indexes)
+    refused = next(indexes) - 1
+    for _ in range(10):
+        with pytest.raises(DiskFullError):
+            log.append(value_of(0, refused))
+    monkeypatch.undo()
+    for index in range(refused, 900):
+        log.append(value_of(0, index))
+    log.commit()
+    assert [mark.index for mark in read_all(log).values()] == list(range(900))
+    log.close()
+    assert made.available == made.buffers
+    made.close()
+
+
+def append_while(log: commitlog.CommitLog, indexes: Iterable[int]) -> None:
+    for index in indexes:
+        log.append(value_of(0, index))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -155,3 +156,30 @@ def commit_then_append(link: Link, path: str, committed: int, more: int) -> None
     for index in range(committed, committed + more):
         link.say(APPENDED, 0, index, log.append(value_of(0, index)))
     link.wait()
+
+
+def spin(microseconds: int) -> None:
+    """Let a random moment pass."""
+    end = time.perf_counter_ns() + microseconds * 1000
+    while time.perf_counter_ns() < end:
+        pass
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_kill_while_opening_or_closing_loses_nothing(path: Path, mode: str, numbers: random.Random, start: Start) -> None:
+    """What a close had not yet committed of an anonymous pool may be lost; a close that returned has lost nothing."""
+    account = Account()
+    for turn in range(ROUNDS):
+        child = start(write_some, str(path), turn, 100, How(MODES[mode].pool, MODES[mode].options))
+        if turn % 3 == 2:
+            spin(numbers.randint(0, 10_000))
+        else:
+            account.note(child.hear(101))
+            child.go_on()
+            spin(numbers.randint(0, 3_000))
+        account.note(child.kill_if_alive())
+        closed = child.status == 0
+        if (path / "log.json").exists():
+            with reopened(path, REOPENERS[turn % 3]) as log:
+                account.check(log, lossless=closed or MODES[mode].lossless)
+    assert account.found

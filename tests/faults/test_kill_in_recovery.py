@@ -159,3 +159,29 @@ def test_recoveries_killed_one_after_the_other_on_one_log_lose_nothing(path: Pat
     log, pool = open_log(str(path), None, LAZY)
     assert read_all(log) == before
     close_log(log, pool)
+
+
+def open_beside(link: Link, path: str, session: int, step: int) -> None:
+    """Open at the same time as others, dying at a step, and append a little."""
+    replace_hooks(die_at(step))
+    log, made = open_log(path, None, {"flush": "sync"})
+    replace_hooks(lambda _: None)
+    for index in range(5):
+        link.say(APPENDED, session, index, log.append(value_of(session, index)))
+    close_log(log, made)
+
+
+@pytest.mark.parametrize("writer", [None, SHM], ids=["mapped", "shm"])
+def test_openers_that_race_for_a_crashed_log_recover_it_once(tmp_path: Path, writer: Pool, start: Start) -> None:
+    """Four at once, of whom one or two die in the middle of it: the others take over, and nobody works on a log half recovered."""
+    for step in range(1, 13):
+        path = tmp_path / f"{step}"
+        account, _ = crashed(start, path, 300, 45, writer)
+        openers = [start(open_beside, str(path), session, step * (session < 3)) for session in range(1, 5)]
+        for opener in openers:
+            opener.wait()
+            account.note(opener.hear_rest())
+        assert [opener.status for opener in openers[2:]] == [0, 0]
+        log, made = open_log(str(path), None, {})
+        account.check(log)
+        close_log(log, made)

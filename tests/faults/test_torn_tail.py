@@ -184,3 +184,18 @@ def test_a_log_of_marks_alone_opens_and_goes_on(path: Path, mark: Callable[..., 
     assert log.append(value_of(0, 1)) == end + (800 if mark is not None else 0)
     account.check(log)
     close_log(log, made)
+
+
+def test_a_reader_of_a_log_that_is_not_recovered_yet_ends_at_the_torn_tail_and_changes_nothing(path: Path, start: Start) -> None:
+    account, _, end = killed_log(start, path)
+    image.forget_boot(path)
+    frame = next_frame(path, end)
+    for written in (4, 8, 17, len(frame) - 1):
+        image.poke(image.segment_path(path, end), end % SEGMENT_SIZE, frame[:written])
+        before = {file.name: file.read_bytes() for file in path.iterdir() if file.name != "cursors"}
+        with commitlog.open(path, "r") as log:
+            account.check(log)
+            with log.tailer() as tailer:
+                assert len(list(tailer)) == len(account.promised)
+                assert tailer.read(timeout=0) is None
+        assert before == {file.name: file.read_bytes() for file in path.iterdir() if file.name != "cursors"}

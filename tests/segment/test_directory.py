@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +129,7 @@ def test_the_end_of_whole_frames_is_found_by_scanning(directory: LogDirectory) -
     segment.release()
 
 
-def test_the_file_system_is_asked(tmp_path: Path, check: Callable[[], None] | None = None) -> None:
+def test_the_file_system_is_asked(tmp_path: Path) -> None:
     assert file_system_type("/proc") == 0x9FA0
     assert file_system_type("/dev/shm") == 0x01021994
     with pytest.raises(IOFailureError):

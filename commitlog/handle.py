@@ -1,0 +1,325 @@
+"""LogHandle: the parts of one open log, wired together, taken over after a fork, and let go."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from types import TracebackType
+from typing import Self, cast
+
+from commitlog._kernel.appender import Appender
+from commitlog._kernel.core import GATE_CLOSED, GATE_FORKED
+from commitlog._kernel.cursors import MODE_MAPPED, STATE_READY
+from commitlog.errors import (
+    ClosedError,
+    CloseTimeoutError,
+    CommitLogError,
+    ForkedError,
+    LogFailedError,
+    ReadOnlyError,
+    SyncTimeoutError,
+)
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.flush.checkpoint import Checkpoint
+from commitlog.flush.commit_service import CommitService
+from commitlog.flush.flush_service import FlushService, flush_service
+from commitlog.lending import PoolLender
+from commitlog.life_lock import LifeLock
+from commitlog.opening import Opened
+from commitlog.options import Options
+from commitlog.pool.transient_store_pool import TransientStorePool
+from commitlog.registry import registry
+from commitlog.segment.allocation_service import AllocationService
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.service import Service
+from commitlog.shared import cursors_file
+from commitlog.shared.lock_file import LockFile
+
+# Commits up to this many bytes go through the mapping, larger ones by pwrite: docs/decisions.md has the figures.
+COPY_LIMIT = 16 << 10
+# A pooled log's committer is woken each time this much was appended.
+WAKE_BYTES = 1 << 20
+_JOIN_S = 10.0
+
+
+class LogHandle(Appender):
+    """What `CommitLog` is made of below its operations: locks, slot, segments, services, and how they end."""
+
+    options: Options
+    mode: str
+
+    # --- wiring ------------------------------------------------------------------------------------------------------
+
+    def _wire(self, mode: str, opened: Opened, options: Options) -> None:
+        self.mode = mode
+        self.options = options
+        self.directory: LogDirectory = opened.directory
+        self._doubtful = opened.doubtful
+        self._timestamps = opened.identity.timestamps
+        self._uuid = opened.identity.uuid
+        self._lock_file: LockFile | None = opened.lock_file
+        self._slot_lock: LifeLock | None = None
+        self._lender: PoolLender | None = None
+        self._allocation: AllocationService | None = None
+        self._services: list[Service] = []
+        self._flush_service: FlushService | None = None
+        self._roll_lock = threading.RLock()
+        self._close_lock = threading.RLock()
+        self._closed = False
+        self._pid = os.getpid()
+        writable = mode != "r"
+        self.setup(
+            opened.directory.path,
+            opened.directory.fd,
+            opened.identity.uuid,
+            opened.identity.segment_size,
+            opened.cursors,
+            writable=writable,
+            pooled=opened.pooled,
+            claim_timeout_ns=int(options.claim_timeout * 1e9),
+            copy_limit=COPY_LIMIT,
+        )
+        self.queue = MappedFileQueue(self, opened.directory)
+        if writable:
+            self._wire_writer(opened)
+        elif opened.cursors.shared:
+            self._slot_lock = cursors_file.open_slot_lock(opened.directory.fd, writable=opened.cursors.writable)
+            self.watch_slots(self._slot_lock.descriptor)
+        registry.add(self)
+
+    def _wire_writer(self, opened: Opened) -> None:
+        assert opened.lock_file is not None
+        if opened.pooled:
+            self.tail = opened.tail
+            pool = cast(TransientStorePool, self.options.pool)
+            self._lender = PoolLender(pool, f"log {self.path}", opened.identity.uuid, opened.lock_file, opened.holder)
+        self._take_slot()
+        self._checkpoint_fd = checkpoints.open_for_writing(opened.directory.fd)
+        self.keep_checkpoint(self._checkpoint_fd, opened.checkpoint_count, int(self.options.checkpoint_interval * 1e9))
+        if opened.exclusive:
+            self._announce(opened)
+        self._allocation = AllocationService(self, opened.directory, self.queue, self.options, self._lender)
+        number, offset = opened.tail
+        if offset < self.segment_size:
+            self._allocation.bring(number)
+        self._start_services()
+
+    def _announce(self, opened: Opened) -> None:
+        """The log is whole: take the clean mark away, durably, before anybody can claim, then let the others in."""
+        assert opened.lock_file is not None
+        # In both of its turns: one lost sector must not bring an old clean mark back.
+        for _ in range(2):
+            self.write_checkpoint(opened.end, False)
+        self.cursors["state"] = STATE_READY
+        if not opened.pooled:
+            opened.lock_file.acquire("shared")
+
+    def _take_slot(self) -> None:
+        self._slot_lock = cursors_file.open_slot_lock(self.directory.fd)
+        self.attach_slot(self._slot_lock.descriptor)
+        self.setup_writer(
+            precise=self._timestamps == "precise",
+            wake_bytes=min(WAKE_BYTES, self.segment_size // 4),
+            sync=self.options.flush == "sync",
+            sync_timeout=self.options.sync_timeout,
+        )
+
+    def _start_services(self) -> None:
+        assert self._allocation is not None
+        self._flush_service = flush_service(self, self.options)
+        self._services = [self._allocation, self._flush_service]
+        if self.pooled:
+            self._services.append(CommitService(self, self.options))
+        for service in self._services:
+            service.start()
+
+    def _abandon(self, opened: Opened) -> None:
+        """Opening failed half-way: let go of everything that it had taken."""
+        self.gate = GATE_CLOSED
+        if getattr(self, "_allocation", None) is not None:
+            self._stop_services()
+        if getattr(self, "_slot_lock", None) is not None:
+            self._give_slot_back()
+        if getattr(self, "_lender", None) is not None:
+            cast(PoolLender, self._lender).end()
+        if getattr(self, "_checkpoint_fd", -1) >= 0:
+            os.close(self._checkpoint_fd)
+        if getattr(self, "queue", None) is not None:
+            self._unmap()
+        opened.close()
+
+    # --- what the compiled base asks ---------------------------------------------------------------------------------
+
+    def roll_from(self, number: int) -> None:
+        """Bring the next segment and move the tail there. One thread of this process does it; others find it done."""
+        assert self._allocation is not None
+        with self._roll_lock:
+            tail = self.tail
+            if tail is None or tail[0] != number or tail[1] < self.segment_size:
+                return
+            self._allocation.bring(number + 1)
+            self.move_tail(number, time.time_ns())
+
+    def adopt(self) -> None:
+        """First use in the child of a fork: a mapped log takes a lock, a slot and services of its own.
+
+        Raises
+        ------
+        ForkedError
+            A pooled log stays with the process that opened it.
+        """
+        if self.pooled or self._pid == os.getpid():
+            raise ForkedError("a pooled log belongs to the process that opened it: open the log again in this one", path=self.path)
+        lock_file = LockFile(self.directory.fd)
+        if not self._rejoin(lock_file):
+            lock_file.close()
+            raise ForkedError("the log was closed or is locked since the fork: open it again in this process", path=self.path)
+        self._pid = os.getpid()
+        self._lock_file = lock_file
+        self._take_slot()
+        self._allocation = AllocationService(self, self.directory, self.queue, self.options, None)
+        self.restart()
+        self._start_services()
+        self.gate = 0
+
+    def _rejoin(self, lock_file: LockFile) -> bool:
+        """Take the shared lock again after a fork. Where everybody else has closed the log meanwhile, its clean mark goes first; False
+        where somebody has changed it in another way since, or holds it."""
+        if not lock_file.acquire("exclusive"):
+            return lock_file.acquire("shared", self.options.open_timeout) and self.cursors.mode == MODE_MAPPED
+        mark = self._count_on()
+        if self.cursors.mode != MODE_MAPPED or mark is None or not mark.clean or mark.position != self.tail_position:
+            return False
+        self.write_checkpoint(mark.position, False)
+        return lock_file.acquire("shared")
+
+    def forked(self) -> None:
+        """Told in the child of a fork, before anything else runs there."""
+        if not self._closed:
+            self.after_fork()
+            self._services = []
+            self._roll_lock = threading.RLock()
+            self._close_lock = threading.RLock()
+            self.queue.forked()
+            if self.mode != "r":
+                self.gate = GATE_FORKED
+
+    # --- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the log is closed: open it again", path=self.path)
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self.mode == "r":
+            raise ReadOnlyError("the log was opened for reading: open it with mode 'a' to write", path=self.path)
+        if self.gate == GATE_FORKED:
+            self.adopt()
+
+    # --- the end -----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Commit and flush everything, whatever ``flush=`` is, then let go of the log. Idempotent.
+
+        Raises
+        ------
+        CloseTimeoutError
+            `close_timeout` passed. Nothing is dropped: the log goes on draining, and `close` can be called again.
+        LogFailedError, IOFailureError
+            The log had failed, or its clean mark could not be written; it is closed all the same, and the next open recovers it.
+        """
+        with self._close_lock:
+            if self._closed:
+                return
+            if self._pid != os.getpid() or self.mode == "r":
+                self._let_go()
+                return
+            self.gate = GATE_CLOSED
+            failure: CommitLogError | None = None
+            try:
+                self.flush_to(self.tail_position, self.options.close_timeout)
+            except SyncTimeoutError as error:
+                raise CloseTimeoutError(
+                    f"not everything was durable within {self.options.close_timeout:g} s: nothing is dropped, call close() again",
+                    path=self.path,
+                    position=error.position,
+                ) from error
+            except LogFailedError as error:
+                failure = error
+            try:
+                self._stop_services()
+                if failure is None:
+                    self._mark_clean()
+            except CommitLogError as error:
+                failure = failure or error
+            finally:
+                self._give_slot_back()
+                if self._lender is not None:
+                    self._lender.end()
+                self._let_go()
+            if failure is not None:
+                raise failure
+
+    def _stop_services(self) -> None:
+        self.stop()
+        for service in self._services:
+            service.join(_JOIN_S)
+        if self._allocation is not None:
+            self._allocation.give_back_all()
+
+    def _mark_clean(self) -> None:
+        """The last handle to leave notes that nothing is in doubt; the lock is the last one's when nobody else shares it."""
+        assert self._lock_file is not None
+        if self._lock_file.acquire("exclusive"):
+            # Others may have appended since this handle's own flush, and died.
+            self.flush_to(self.tail_position, self.options.close_timeout)
+            self._count_on()
+            self.write_checkpoint(self.tail_position, True)
+
+    def _count_on(self) -> Checkpoint | None:
+        """Go on counting checkpoints where the file is, which another handle may have written last; what it says."""
+        found = checkpoints.read(self.directory.fd, self._uuid)
+        count = found.count if found is not None else 0
+        self.keep_checkpoint(self._checkpoint_fd, count, int(self.options.checkpoint_interval * 1e9))
+        return found
+
+    def _give_slot_back(self) -> None:
+        self.detach_slot()
+        if self._slot_lock is not None:
+            self._slot_lock.close()
+            self._slot_lock = None
+
+    def _let_go(self) -> None:
+        self._closed = True
+        self.gate = GATE_CLOSED
+        self.keep_checkpoint(-1, 0, 0)
+        if getattr(self, "_checkpoint_fd", -1) >= 0:
+            os.close(self._checkpoint_fd)
+            self._checkpoint_fd = -1
+        if self._slot_lock is not None:
+            self._slot_lock.close()
+        if self._pid == os.getpid():
+            self._unmap()
+            self.directory.close()
+        if self._lock_file is not None:
+            self._lock_file.close()
+        registry.discard(self)
+
+    def _unmap(self) -> None:
+        """Let go of every segment; views, tailers and open claims keep theirs."""
+        self.queue.close()
+        self.drop_segment()
+        self.trim(1 << 62, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,119 @@
+"""What holds for claims of every log: written in place, rolled back when something goes wrong, and in nobody's way."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from commitlog import CommitLog
+from commitlog.errors import (
+    ClaimError,
+    ExportedBufferError,
+    PositionError,
+    RolledBackError,
+)
+from tests.setups import BY_HAND, Logs, Setup
+
+Open = Callable[..., CommitLog]
+
+
+@pytest.fixture
+def open_log(logs: Logs, setup: Setup) -> Open:
+    return functools.partial(logs.open_as, setup)
+
+
+def values(log: CommitLog, **options: Any) -> list[bytes]:
+    return list(log.tailer(**options).values())
+
+
+def all_appended(log: CommitLog) -> list[bytes]:
+    return values(log, visibility="appended")
+
+
+def test_a_claim_is_written_in_place(open_log: Open) -> None:
+    log = open_log()
+    with log.claim(10, key=b"k", type=7, timestamp_ns=3) as claim:
+        claim.buffer[:] = b"0123456789"
+    record = log.read(claim.position)
+    assert (record.value, record.key, record.type, record.timestamp_ns) == (b"0123456789", b"k", 7, 3)
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 99, 100])
+def test_a_claim_can_be_truncated(open_log: Open, size: int) -> None:
+    log = open_log()
+    with log.claim(100) as claim:
+        claim.buffer[:] = bytes(range(100))
+        claim.truncate(size)
+        with pytest.raises(ClaimError):
+            claim.truncate(size + 1)
+    log.append(b"next")
+    assert all_appended(log) == [bytes(range(size)), b"next"]
+
+
+def test_an_exception_rolls_a_claim_back(open_log: Open) -> None:
+    log = open_log()
+    log.append(b"before")
+    claim = log.claim(50)
+    with pytest.raises(ZeroDivisionError), claim:
+        1 // len(claim.buffer[50:])
+    log.append(b"after")
+    assert all_appended(log) == [b"before", b"after"]
+    with pytest.raises(PositionError):
+        log.read(claim.position)
+
+
+def test_a_view_that_outlives_its_claim_rolls_it_back(open_log: Open) -> None:
+    log = open_log()
+    claim = log.claim(50)
+    with pytest.raises(ExportedBufferError), claim:
+        kept = memoryview(claim.buffer)[10:20]
+    kept[:] = b"0123456789"  # goes nowhere, and harms nothing
+    log.append(b"after")
+    assert all_appended(log) == [b"after"]
+    kept.release()
+
+
+def test_a_claim_without_its_with_is_rolled_back(open_log: Open) -> None:
+    log = open_log()
+    claim = log.claim(50)
+    del claim
+    log.append(b"after")
+    assert all_appended(log) == [b"after"]
+
+
+def test_a_claim_held_too_long_is_rolled_back_by_a_flush_that_goes_past(open_log: Open) -> None:
+    log = open_log(claim_timeout=0.03, **BY_HAND)
+    claim = log.claim(50)
+    claim.buffer[:4] = b"late"
+    with ThreadPoolExecutor(1) as pool:  # another thread's: one's own flush would raise
+        position = pool.submit(lambda: log.append(b"behind", sync=False)).result()
+        assert pool.submit(log.flush).result() > position
+    with pytest.raises(RolledBackError), claim:
+        pass
+    assert values(log, visibility="flushed") == [b"behind"]
+
+
+def test_a_flush_below_ones_own_claim_is_refused(open_log: Open) -> None:
+    log = open_log()
+    with log.claim(8) as claim:
+        claim.buffer[:] = b"in place"
+        with pytest.raises(ClaimError):
+            log.flush()
+        with pytest.raises(ClaimError):
+            log.append(b"x", sync=True)
+        log.append(b"unwaited", sync=False)
+    log.flush()
+    assert values(log, visibility="flushed") == [b"in place", b"unwaited"]
+
+
+def test_commit_says_that_a_claim_holds_it_up(open_log: Open, setup: Setup) -> None:
+    log = open_log(**BY_HAND)
+    log.append(b"before", sync=False)
+    with log.claim(8):
+        assert log.commit() is False
+        assert values(log) == [b"before"]
+    assert log.commit() is True

@@ -1,0 +1,116 @@
+"""What holds for the ends of segments in every log: records that fill them, that do not fit, and rolls at any moment."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commitlog import CommitLog
+from commitlog.errors import (
+    RecordTooLargeError,
+)
+from tests.setups import HEADER, LARGEST_VALUE, SEGMENT, Logs, Setup
+
+Open = Callable[..., CommitLog]
+
+
+@pytest.fixture
+def open_log(logs: Logs, setup: Setup) -> Open:
+    return functools.partial(logs.open_as, setup)
+
+
+def values(log: CommitLog, **options: Any) -> list[bytes]:
+    return list(log.tailer(**options).values())
+
+
+def all_appended(log: CommitLog) -> list[bytes]:
+    return values(log, visibility="appended")
+
+
+def test_16_byte_appends_roll_the_smallest_segments(open_log: Open) -> None:
+    log = open_log()
+    rows = np.arange(20 * 1920 * 2, dtype=np.uint64).reshape(-1, 2)  # twenty segments full, to the byte
+    for number in range(20):
+        positions = log.append_array(rows[number * 1920 : (number + 1) * 1920], sync=False)
+        assert positions[[0, -1]].tolist() == [number * SEGMENT + HEADER, (number + 1) * SEGMENT - 32]
+    assert log.tail_position == 20 * SEGMENT + HEADER
+    log.commit()
+    assert b"".join(values(log)) == rows.tobytes()
+
+
+def test_single_appends_roll_as_well(open_log: Open) -> None:
+    log = open_log()
+    written = [b"%016d" % index for index in range(4 * 1920)]
+    for value in written:
+        log.append(value, sync=False)
+    assert log.tail_position == 4 * SEGMENT + HEADER
+    assert all_appended(log) == written
+
+
+def test_a_record_that_exactly_fills_a_segment(open_log: Open, logs: Logs) -> None:
+    log = open_log()
+    log.append_array(np.zeros((7, LARGEST_VALUE), dtype=np.uint8))
+    assert log.tail_position == SEGMENT - 4096
+    last = log.append(b"f" * (4096 - 16))
+    assert last == SEGMENT - 4096
+    assert log.tail_position == SEGMENT + HEADER
+    assert log.append(b"next segment") == SEGMENT + HEADER
+    log.close()
+    log = open_log()
+    assert values(log)[-2:] == [b"f" * 4080, b"next segment"]
+
+
+def test_a_log_that_ends_with_a_full_segment_restarts(open_log: Open) -> None:
+    log = open_log()
+    log.append_array(np.zeros((1920, 16), dtype=np.uint8))
+    tail = log.tail_position
+    log.close()
+    log = open_log()
+    assert log.tail_position == tail == SEGMENT + HEADER
+    assert log.append(b"on") == SEGMENT + HEADER
+    assert len(all_appended(log)) == 1921
+
+
+def test_what_does_not_fit_the_rest_of_a_segment_goes_to_the_next(open_log: Open) -> None:
+    log = open_log()
+    log.append_array(np.zeros((7, LARGEST_VALUE), dtype=np.uint8))
+    assert log.append(b"f" * (4096 - 15)) == SEGMENT + HEADER
+    assert len(all_appended(log)) == 8
+
+
+def test_a_record_of_exactly_the_maximum_and_one_byte_more(open_log: Open) -> None:
+    log = open_log()
+    assert log.largest_value == LARGEST_VALUE
+    log.append(b"m" * LARGEST_VALUE)
+    too_large = b"m" * (LARGEST_VALUE + 1)
+    attempts: list[Callable[[], object]] = [
+        lambda: log.append(too_large),
+        lambda: log.append(b"", key=too_large),
+        lambda: log.append_many([b"never", too_large]),
+        lambda: log.append_array(np.zeros((3, LARGEST_VALUE + 1), dtype=np.uint8)),
+        lambda: log.claim(LARGEST_VALUE + 1),
+    ]
+    for attempt in attempts:
+        with pytest.raises(RecordTooLargeError) as caught:
+            attempt()
+        assert caught.value.limit == SEGMENT // 8
+        assert caught.value.size is not None
+        assert caught.value.size > SEGMENT // 8
+    log.append(b"k", key=b"k" * (LARGEST_VALUE - 8 - 1))
+    assert len(all_appended(log)) == 2
+
+
+def test_an_early_roll_starts_a_new_segment(open_log: Open) -> None:
+    log = open_log()
+    for number in range(5):
+        assert log.append(b"first of %d" % number) == number * SEGMENT + HEADER
+        log.roll()
+    log.roll()  # an empty segment is closed as well
+    log.append(b"last")
+    log.close()
+    log = open_log()
+    assert values(log) == [*(b"first of %d" % number for number in range(5)), b"last"]

@@ -1,0 +1,135 @@
+"""A log in the child of a fork: a pooled one is refused, a mapped one goes on through a slot of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from commitlog import CommitLog
+from commitlog.errors import (
+    ClaimError,
+    ForkedError,
+    RolledBackError,
+)
+from tests.setups import BY_HAND, Logs, Setup
+
+
+def test_a_pooled_log_refuses_a_forked_child_and_the_parent_goes_on(logs: Logs, in_child: Callable[..., Any]) -> None:
+    for backing in ("anonymous", "shm"):
+        log = logs.open(backing, pool=logs.pool(backing))
+        log.append(b"parent's")
+
+        def use(log: CommitLog = log) -> int:
+            attempts = [lambda: log.append(b"x"), lambda: log.append_many([b"x"]), lambda: log.claim(5), log.commit, log.flush, log.roll]
+            for attempt in attempts:
+                with pytest.raises(ForkedError, match="open the log again"):
+                    attempt()
+            log.close()
+            return len(attempts)
+
+        assert in_child(use) == 6
+        log.append(b"still")
+        log.flush()
+        assert list(log.tailer().values()) == [b"parent's", b"still"]
+
+
+def test_a_mapped_log_appends_from_a_forked_child_through_a_slot_of_its_own(logs: Logs, in_child: Callable[..., Any]) -> None:
+    log = logs.open()
+    log.append(b"parent")
+
+    def append() -> tuple[int | None, list[bytes]]:
+        log.append_array(np.zeros((4000, 16), dtype=np.uint8))
+        with log.claim(5) as claim:
+            claim.buffer[:] = b"child"
+        log.flush()
+        found = list(log.tailer().values())
+        slot = log.slot
+        log.close()
+        return slot, found
+
+    slot, found = in_child(append)
+    assert slot not in (None, log.slot)
+    log.append(b"parent again")
+    assert list(log.tailer().values()) == [*found, b"parent again"]
+    assert found == [b"parent", *[bytes(16)] * 4000, b"child"]
+
+
+def test_a_forked_child_goes_on_when_the_parent_has_closed_the_log(logs: Logs) -> None:
+    log = logs.open()
+    log.append(b"parent")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        try:
+            log.append(b"child")
+            os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    log.close()
+    os.close(writer)
+    os.close(reader)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert list(logs.open().tailer().values()) == [b"parent", b"child"]
+
+
+def test_a_forked_child_does_not_write_over_what_others_did_meanwhile(logs: Logs, in_child: Callable[..., Any]) -> None:
+    log = logs.open()
+    log.append(b"parent")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writer)
+        os.read(reader, 1)
+        try:
+            with pytest.raises(ForkedError):
+                log.append(b"child")
+            os._exit(0)
+        finally:
+            os._exit(1)
+    log.close()
+    with logs.open(pool=logs.pool()) as pooled:
+        pooled.append(bytes(5000))
+    os.close(writer)
+    os.close(reader)
+    assert os.waitpid(child, 0)[1] == 0
+    assert list(logs.open().tailer().values()) == [b"parent", bytes(5000)]
+
+
+def test_a_claim_of_the_parent_is_not_the_childs_to_end(logs: Logs, setup: Setup, in_child: Callable[..., Any]) -> None:
+    log = logs.open_as(setup, **BY_HAND)
+    with log.claim(6) as claim:
+
+        def leave() -> bool:
+            with pytest.raises((RolledBackError, ClaimError, ForkedError)), claim:
+                pass
+            return True
+
+        assert in_child(leave)
+        claim.buffer[:] = b"parent"
+    assert list(log.tailer(visibility="appended").values()) == [b"parent"]
+
+
+def test_a_child_is_not_held_up_by_locks_that_other_threads_of_the_parent_had(logs: Logs, in_child: Callable[..., Any]) -> None:
+    log = logs.open()
+    log.append(b"there")
+
+    def use() -> list[bytes]:
+        signal.alarm(10)
+        log.append(b"child")
+        log.roll()
+        log.append(b"on")
+        found = list(log.tailer().values())
+        log.close()
+        return found
+
+    with ThreadPoolExecutor(1) as pool, log.queue._lock, log._roll_lock, log._close_lock:
+        # Reentrant locks would let this very thread's child in.
+        assert pool.submit(in_child, use).result() == [b"there", b"child", b"on"]

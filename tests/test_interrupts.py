@@ -1,0 +1,85 @@
+"""Waits that end early: by Ctrl-C, which says what has become of the record, or by their time limit."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from commitlog.errors import (
+    SyncTimeoutError,
+    TailerInUseError,
+)
+from tests.setups import BY_HAND, HEADER, Logs
+
+
+@contextlib.contextmanager
+def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
+    """Send this process SIGINT as Ctrl-C would, once, as soon as a condition holds."""
+    stop = threading.Event()
+
+    def send() -> None:
+        while not stop.is_set() and not condition():
+            stop.wait(0.001)
+        if not stop.is_set():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
+def test_ctrl_c_ends_a_blocked_follow(logs: Logs, idle: Any) -> None:
+    log = logs.open()
+    tailer = log.tailer()
+    log.append(b"one")
+    following = tailer.follow(idle=idle)
+    assert next(following).value == b"one"
+
+    def waits() -> bool:
+        try:
+            tailer.move_to(tailer.position)
+        except TailerInUseError:
+            return True
+        return False
+
+    with pytest.raises(KeyboardInterrupt), interrupted_when(waits):
+        next(following)
+    log.append(b"two")
+    assert [record.value for record in tailer] == [b"two"]
+
+
+def test_ctrl_c_ends_a_sync_wait_and_says_that_the_record_stays(logs: Logs) -> None:
+    log = logs.open(flush="sync", claim_timeout=60, **BY_HAND)
+    with ThreadPoolExecutor(1) as pool:
+        claim = pool.submit(log.claim, 5).result()  # another thread's open claim keeps the flush from ending
+        with pytest.raises(KeyboardInterrupt) as caught, interrupted_when(lambda: log.tail_position > HEADER + 24):
+            log.append(b"stays")
+        assert "stays in the log" in caught.value.__notes__[0]
+        with claim:
+            claim.buffer[:] = b"other"
+    log.flush()
+    assert list(log.tailer(visibility="flushed").values()) == [b"other", b"stays"]
+
+
+def test_a_sync_append_that_times_out_says_that_the_record_stays(logs: Logs) -> None:
+    log = logs.open(flush="sync", sync_timeout=0.02, claim_timeout=60, **BY_HAND)
+    with ThreadPoolExecutor(1) as pool:
+        claim = pool.submit(log.claim, 5).result()
+    with pytest.raises(SyncTimeoutError, match="stays in the log"):
+        log.append(b"stays")
+    with claim:
+        claim.buffer[:] = b"other"
+    log.flush()
+    assert list(log.tailer(visibility="flushed").values()) == [b"other", b"stays"]
