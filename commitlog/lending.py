@@ -39,7 +39,7 @@ class PoolLender:
         self._owner = owner
         self._log_uuid = log_uuid
         self._lock_file = lock_file
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may give a leaked buffer back in the middle of it
         self._ended = False
         self._holder = dataclasses.replace(holder, pool_names=tuple(pool.shm_names))
         self._lock_file.write(self._holder)
@@ -88,8 +88,14 @@ class PoolLender:
             _logger.warning("a buffer was given back, and that could not be noted: %s", error)
 
     def end(self) -> None:
-        """The log is closed, every buffer is back: nothing is left to recover."""
+        """The log is closed, every buffer is back: nothing is left to recover.
+
+        Where that cannot be noted, the next open looks for the buffers, finds them free or gone, and warns; closing goes on.
+        """
         self._unsubscribe()
         with self._lock:
             self._ended = True
-            self._note((), ())
+            try:
+                self._note((), ())
+            except (DiskFullError, IOFailureError) as error:
+                _logger.warning("the log was closed, and that could not be noted: %s", error)

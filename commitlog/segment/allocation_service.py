@@ -65,7 +65,10 @@ class AllocationService(Service):
         self._queue = queue
         self._options = options
         self._lender = lender
-        self._lock = threading.RLock()
+        # Three locks, so that an appender that rolls never waits for what is done ahead of its need.
+        self._place_lock = threading.Lock()
+        self._attach_lock = threading.Lock()
+        self._seal_lock = threading.Lock()
         self._synced_below = 0
         self._attached: dict[int, tuple[MappedFile, LentBuffer, _Lease]] = {}
         self._sealer = Sealer(directory, queue)
@@ -87,7 +90,9 @@ class AllocationService(Service):
             self._attach(number)
 
     def _place(self, number: int) -> None:
-        with self._lock:
+        if number < self._synced_below:
+            return
+        with self._place_lock:
             if number < self._synced_below:
                 return
             if self._directory.has(number):
@@ -110,10 +115,9 @@ class AllocationService(Service):
 
     def _attach_to(self, file: MappedFile) -> None:
         assert self._lender is not None
-        with self._lock:
-            if file.number in self._attached or file.segment.buffered:
-                return
-        self.give_back_drained()
+        if file.number in self._attached or file.segment.buffered:
+            return
+        # Drained buffers are zeroed when they go back, which is the thread's work as long as another buffer is free.
         buffer = self._lender.try_lend()
         if buffer is None:
             # Every buffer is out. Perhaps all that keeps ours is that nobody has committed it yet.
@@ -122,7 +126,7 @@ class AllocationService(Service):
             buffer = self._lender.lend()
         if buffer is None:
             return
-        with self._lock:
+        with self._attach_lock:
             if file.number in self._attached:
                 self._lender.give_back(buffer)
                 return
@@ -137,7 +141,7 @@ class AllocationService(Service):
 
     def give_back_drained(self) -> None:
         """Return the buffers whose segments are committed whole."""
-        with self._lock:
+        with self._attach_lock:
             drained = [number for number, (file, _, _) in self._attached.items() if file.segment.drained]
             taken = [self._attached.pop(number) for number in drained]
             for file, _, _ in taken:
@@ -202,7 +206,7 @@ class AllocationService(Service):
 
     def sealed_below(self) -> int:
         """Seal what can be sealed, and say below which segment number everything is."""
-        with self._lock:
+        with self._seal_lock:
             self._sealer.seal_below(self._core.appended_position // self._core.segment_size)
             return max(0, self._sealer.reached)
 
@@ -214,7 +218,7 @@ class AllocationService(Service):
         A claim that is open still, and was rolled back, may have a view of its buffer, and write to it. That buffer goes back when
         the view does.
         """
-        with self._lock:
+        with self._attach_lock:
             taken, self._attached = list(self._attached.values()), {}
             for file, _, _ in taken:
                 self._core.detach(file.segment)

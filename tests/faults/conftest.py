@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ import pytest
 
 from tests.faults import shim as shims
 from tests.faults.child import Child
-from tests.faults.image import shm_names
 from tests.faults.shim import Shim
+from tests.faults.writers import SHM_PREFIX
 
 
 @pytest.fixture
@@ -45,12 +46,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def shared_memory_removed(tmp_path: Path) -> Iterator[None]:
-    """Whatever happens to a test, the buffers that its logs know of do not outlive it."""
+def shared_memory_removed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The buffers of this test's pools have names that begin alike; what a killed child never got to write down does not outlive it."""
+    prefix = secrets.token_hex(8)
+    monkeypatch.setenv(SHM_PREFIX, prefix)
     yield
-    for lock in tmp_path.rglob("lock"):
-        for name in shm_names(lock.parent):
-            Path(f"/dev/shm{name}").unlink(missing_ok=True)
+    for left in Path("/dev/shm").glob(f"commitlog-{prefix}*"):
+        left.unlink(missing_ok=True)
 
 
 @pytest.fixture(scope="session")

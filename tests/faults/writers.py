@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import secrets
 import threading
 from typing import Any, NamedTuple
 
 import commitlog
 from commitlog import CommitLog, TransientStorePool
+from commitlog.pool import shm
 from tests.faults.child import Link
 
 SEGMENT_SIZE = 64 << 10
+SHM_PREFIX = "COMMITLOG_TEST_SHM_PREFIX"
 # Kinds of reports.
 APPENDED, CLAIMED, PUBLISHED, OPENED = "A", "C", "P", "O"
 CLAIM_EVERY = 9  # of the records of the style "claims"
@@ -38,6 +42,14 @@ def mark_of(value: bytes) -> Mark:
     return Mark(int(session), int(index))
 
 
+class _Names:
+    """In place of `secrets` where buffers are named: random, behind what the test's clean-up looks for."""
+
+    @staticmethod
+    def token_hex(size: int) -> str:
+        return (os.environ[SHM_PREFIX] + secrets.token_hex(size))[: 2 * size]
+
+
 class How(NamedTuple):
     """Options of a pool, None for a mapped log, and of the log."""
 
@@ -49,6 +61,7 @@ def open_log(path: str, pool: dict[str, Any] | None, options: dict[str, Any]) ->
     """Open with a pool of the given options, or without one."""
     made = None
     if pool is not None:
+        shm.secrets = _Names  # type: ignore[attr-defined]
         made = TransientStorePool(**({"buffers": 3, "buffer_size": SEGMENT_SIZE, "lock_memory": "off", "low_water": 0.0} | pool))
         try:
             return commitlog.open(path, pool=made, **options), made
