@@ -14,6 +14,7 @@ from commitlog.errors import MemoryLockError, PoolMemoryError
 from commitlog.pool.anonymous import AnonymousBuffer
 from commitlog.pool.buffer import BufferState, PoolBuffer
 from commitlog.pool.free_memory import describe_size, require_free_memory
+from commitlog.pool.orphans import sweep_orphans
 from commitlog.pool.pool_options import PoolOptions
 from commitlog.pool.shm import ShmBuffer
 from commitlog.pool.shm_header import HEADER_SIZE
@@ -32,6 +33,8 @@ def allocate_buffers(options: PoolOptions, count: int) -> list[PoolBuffer]:
         Under ``lock_memory="require"``, they cannot be locked into RAM.
     """
     shared = options.backing == "shm"
+    if shared:
+        sweep_orphans()
     each = options.buffer_size + (HEADER_SIZE if shared else 0)
     require_free_memory(count * each, f"a pool of {count} buffers of {describe_size(options.buffer_size)} each", shared=shared)
     made: list[PoolBuffer] = []

@@ -24,7 +24,7 @@ from tests.faults.writers import APPENDED, OPENED, How, close_log, open_log, val
 Start = Callable[..., Child]
 FLUSHED = "F"
 CUTS = 12
-LONG_CUTS = 400
+LONG_CUTS = 120
 POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
 QUICK = {"flush_interval": 0.001, "flush_least_pages": 0, "checkpoint_interval": 0.001, "sync_timeout": 60}
 

@@ -1,0 +1,73 @@
+"""Buffers that a killed pool left, and that no log knows of."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from commitlog.pool import TransientStorePool
+from commitlog.pool.orphans import sweep_orphans
+from commitlog.pool.shm import discard
+
+DYING_POOL = """
+import os, signal, sys
+from commitlog.pool import TransientStorePool
+pool = TransientStorePool(buffers=2, buffer_size="64KiB", backing="shm", lock_memory="off")
+pool.borrow("a log").bind(bytes.fromhex(sys.argv[1]), 0, 7)
+print(*pool.shm_names, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def age(name: str) -> None:
+    """Make a buffer older than the grace."""
+    os.utime(f"/dev/shm{name}", (0, 0))
+
+
+@pytest.fixture
+def left_behind() -> Iterator[list[str]]:
+    """Names of two buffers of a killed pool, one bound to a log's segment, one free."""
+    done = subprocess.run([sys.executable, "-c", DYING_POOL, uuid.uuid4().hex], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    names = done.stdout.split()
+    assert len(names) == 2
+    yield names
+    for name in names:
+        discard(name)
+
+
+def exists(name: str) -> bool:
+    return os.path.exists(f"/dev/shm{name}")
+
+
+def test_a_free_buffer_of_a_dead_pool_is_removed_and_one_with_records_stays(left_behind: list[str]) -> None:
+    for name in left_behind:
+        age(name)
+    sweep_orphans()
+    assert sorted(exists(name) for name in left_behind) == [False, True]
+
+
+def test_a_young_buffer_is_left_alone(left_behind: list[str]) -> None:
+    sweep_orphans()
+    assert all(exists(name) for name in left_behind)
+
+
+def test_a_live_pool_keeps_its_free_buffers() -> None:
+    with TransientStorePool(buffers=2, buffer_size="64KiB", backing="shm", lock_memory="off") as pool:
+        for name in pool.shm_names:
+            age(name)
+        sweep_orphans()
+        assert all(exists(name) for name in pool.shm_names)
+
+
+def test_making_a_shared_pool_sweeps(left_behind: list[str]) -> None:
+    for name in left_behind:
+        age(name)
+    with TransientStorePool(buffers=1, buffer_size="64KiB", backing="shm", lock_memory="off"):
+        assert sorted(exists(name) for name in left_behind) == [False, True]
