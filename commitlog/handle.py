@@ -182,6 +182,7 @@ class LogHandle(Appender):
         self._allocation = AllocationService(self, self.directory, self.queue, self.options, None)
         self.restart()
         self._start_services()
+        registry.add(self)
         self.gate = 0
 
     def _rejoin(self, lock_file: LockFile) -> bool:

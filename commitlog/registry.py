@@ -57,7 +57,9 @@ class Registry:
 
     def _forked(self) -> None:
         try:
-            for log in list(self._logs):
+            # They are the parent's to drain; one that the child goes on with is added anew.
+            logs, self._logs = self._logs, set()
+            for log in logs:
                 log.forked()
         finally:
             self._lock.release()

@@ -207,7 +207,8 @@ class AllocationService(Service):
     def sealed_below(self) -> int:
         """Seal what can be sealed, and say below which segment number everything is."""
         with self._seal_lock:
-            self._sealer.seal_below(self._core.appended_position // self._core.segment_size)
+            # A seal is read off the file, where a pooled log's records are once they are committed.
+            self._sealer.seal_below(self._core.committed_position // self._core.segment_size)
             return max(0, self._sealer.reached)
 
     # --- the end ---------------------------------------------------------------------------------------------------

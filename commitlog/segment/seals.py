@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
+from commitlog.errors import CorruptRecordError, CorruptSegmentError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
+_logger = logging.getLogger("commitlog.segment")
+
 
 class Sealer:
-    """Seals segments in ascending order, each exactly when `appended` has passed it.
+    """Seals segments in ascending order, each when what it holds is whole in its file.
 
     A seal holds the sequence of its first record, so it needs its predecessor's; the very first segment of a log starts at 0.
     """
@@ -17,6 +22,7 @@ class Sealer:
         self._queue = queue
         self._next: int | None = None
         self._sequence = 0
+        self._stuck = False
 
     @property
     def reached(self) -> int:
@@ -24,11 +30,21 @@ class Sealer:
         return -1 if self._next is None else self._next
 
     def seal_below(self, number: int) -> None:
-        """Seal every segment below `number` that is not sealed yet."""
+        """Seal every segment below `number` that is not sealed yet, up to the first that was passed and yet is not whole: it is
+        damaged, and stays so until a repair."""
+        if self._stuck:
+            return
         if self._next is None:
             self._next, self._sequence = self._find_start(number)
         while self._next < number:
-            if not self._seal(self._next):
+            try:
+                self._stuck = not self._seal(self._next)
+            except (CorruptRecordError, CorruptSegmentError):
+                self._stuck = True
+            if self._stuck:
+                _logger.error(
+                    "%s is damaged and cannot be sealed: run `commitlog verify` on the log", self._directory.segment_path(self._next)
+                )
                 return
             self._next += 1
 

@@ -47,7 +47,7 @@ class _Names:
 
     @staticmethod
     def token_hex(size: int) -> str:
-        return (os.environ[SHM_PREFIX] + secrets.token_hex(size))[: 2 * size]
+        return (os.environ.get(SHM_PREFIX, "") + secrets.token_hex(size))[: 2 * size]
 
 
 class How(NamedTuple):
