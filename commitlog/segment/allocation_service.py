@@ -21,6 +21,7 @@ from commitlog.service import Service
 _logger = logging.getLogger("commitlog.segment")
 
 _PREFAULT_STEP = 4 << 20  # one madvise: the thread looks at the tail again after each
+_SYNC_DISTANCE = 1 << 20
 _ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
 _RETRY_S = 1.0  # after a failed allocation, which the appender would report itself if it came first
 
@@ -184,7 +185,10 @@ class AllocationService(Service):
             return 0
         position: int = self._core.tail_position
         allocated = max(self._synced_below, position // self._core.segment_size + 1) * self._core.segment_size
-        return min(position + self._options.prefault_distance, allocated)
+        distance = self._options.prefault_distance
+        # Appends that wait for the disk are slow, and dirty pages ahead of them would only be written beside their own.
+        distance = min(distance, _SYNC_DISTANCE) if self._options.flush == "sync" else distance
+        return min(position + distance, allocated)
 
     def _behind(self) -> bool:
         return self._prefaulted < self._wanted_prefault()

@@ -9,7 +9,7 @@ import os
 import re
 import time
 
-from commitlog._kernel import segment as kernel
+from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.segment import Segment
 from commitlog.errors import DiskFullError, IOFailureError, UnsupportedFileSystemError
 

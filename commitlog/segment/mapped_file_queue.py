@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from commitlog._kernel.core import Core
-from commitlog._kernel.segment import HEADER_SIZE
+from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import ClosedError, PositionError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file import MappedFile
