@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ import hypothesis
 import pytest
 
 from commitlog.pool.shm import ShmBuffer
+from tests.log_files import LogFiles
 from tests.setups import SETUPS, Logs, Setup
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,6 +27,10 @@ TIME_LIMIT_S = 10.0
 
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None, print_blob=True)
 hypothesis.settings.load_profile("fixed")
+
+
+# A shell that starts the tests in the background has Ctrl-C ignored in them, and in every process that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:
@@ -50,6 +56,14 @@ def logs(tmp_path: Path) -> Iterator[Logs]:
     made = Logs(tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[LogFiles]:
+    """A log to be made file by file."""
+    made = LogFiles(tmp_path / "log")
+    yield made
+    made.directory.close()
 
 
 @pytest.fixture(params=SETUPS, ids=str)
