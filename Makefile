@@ -4,7 +4,7 @@
 #   make test        the tests                     make test-long   those that take minutes
 #   make lint        all checks of style and types
 #   make build       the virtual environment and the kernel
-#   make bench       the benchmarks
+#   make bench       the benchmarks                make instructions   counts instructions of the hot paths (needs valgrind)
 #   make clean       removes what was built        make distclean   and the virtual environment
 #
 # PYTHON names the interpreter to start from: make test PYTHON=python3.12
@@ -25,14 +25,14 @@ unexport PYTHONHOME
 
 BIN := .venv/bin
 KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,c h pyx pxd))
-C_FILES := $(filter %.c %.h,$(KERNEL))
+C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard bench/instructions/*.c)
 # The stamps carry the checkout's path, because a virtual environment that was moved still points to where it was.
 HERE := $(shell pwd -P | cksum | cut -d ' ' -f 1)
 DEPENDENCIES := .venv/.dependencies-$(HERE)
 INSTALLED := .venv/.installed-$(HERE)
 BUILT := .venv/.built-$(HERE)
 
-.PHONY: help demo test test-long lint build bench clean distclean check FORCE
+.PHONY: help demo test test-long lint build bench instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -49,6 +49,9 @@ test-long: build
 
 bench: build
 	@$(BIN)/python -m bench
+
+instructions: $(DEPENDENCIES)
+	@$(BIN)/python -m bench.instructions --check
 
 lint: $(DEPENDENCIES)
 	@$(BIN)/ruff check .

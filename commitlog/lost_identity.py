@@ -6,7 +6,7 @@ import os
 import re
 from collections import Counter
 
-from commitlog._kernel import segment as kernel
+from commitlog._kernel import segment_file as kernel
 from commitlog.shared.identity import Identity
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")

@@ -14,9 +14,10 @@ import stat
 import time
 from dataclasses import dataclass, field
 
-from commitlog._kernel import segment as kernel
+from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.failure import HEADER, VERSION
-from commitlog._kernel.segment import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE, Segment
+from commitlog._kernel.segment import Segment
+from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE
 from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogLockedError, ReadOnlyError
 from commitlog.lost_identity import read_page
 from commitlog.segment.directory import LogDirectory, segment_name

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from commitlog._kernel.failure import BUSY, END
-from commitlog._kernel.segment import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
+from commitlog._kernel.segment import Segment
+from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, PositionError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint

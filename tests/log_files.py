@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from commitlog._kernel import cursors as kernel
@@ -145,10 +145,3 @@ class LogFiles:
 def numbered(count: int, first: int = 0) -> list[bytes]:
     """Values that differ."""
     return [b"value %06d" % number for number in range(first, first + count)]
-
-
-def log_files(path: Path) -> Iterator[LogFiles]:
-    """For fixtures: the directory is closed at the end."""
-    files = LogFiles(path)
-    yield files
-    files.directory.close()

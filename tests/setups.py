@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +35,7 @@ class Setup:
         return self.backing != "mapped"
 
 
+Open = Callable[..., CommitLog]
 SETUPS = [Setup(flush, backing) for flush in ("sync", "async", "none") for backing in ("mapped", "anonymous", "shm")]
 
 
@@ -72,3 +74,13 @@ class Logs:
             log.close()
         for pool in self._pools.values():
             pool.close()
+
+
+def values(log: CommitLog, **options: Any) -> list[bytes]:
+    """What a new tailer with these options gives."""
+    return list(log.tailer(**options).values())
+
+
+def all_appended(log: CommitLog) -> list[bytes]:
+    """What is appended, committed or not."""
+    return values(log, visibility="appended")

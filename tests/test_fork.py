@@ -18,6 +18,7 @@ from commitlog.errors import (
     RolledBackError,
 )
 from tests.setups import BY_HAND, Logs, Setup
+from tests.steps import die
 
 
 def test_a_pooled_log_refuses_a_forked_child_and_the_parent_goes_on(logs: Logs, in_child: Callable[..., Any]) -> None:
@@ -60,46 +61,54 @@ def test_a_mapped_log_appends_from_a_forked_child_through_a_slot_of_its_own(logs
     assert found == [b"parent", *[bytes(16)] * 4000, b"child"]
 
 
-def test_a_forked_child_goes_on_when_the_parent_has_closed_the_log(logs: Logs) -> None:
-    log = logs.open()
-    log.append(b"parent")
+def fork_held(act: Callable[[], None]) -> Callable[[], int]:
+    """Fork a child that acts once the function returned here is called, which gives the status that it ended with: 0 if it got through."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(writer)
         os.read(reader, 1)
         try:
-            log.append(b"child")
-            os.kill(os.getpid(), signal.SIGKILL)
-        finally:
-            os._exit(1)
-    log.close()
-    os.close(writer)
-    os.close(reader)
-    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
-    assert list(logs.open().tailer().values()) == [b"parent", b"child"]
-
-
-def test_a_forked_child_does_not_write_over_what_others_did_meanwhile(logs: Logs, in_child: Callable[..., Any]) -> None:
-    log = logs.open()
-    log.append(b"parent")
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(writer)
-        os.read(reader, 1)
-        try:
-            with pytest.raises(ForkedError):
-                log.append(b"child")
+            act()
             os._exit(0)
         finally:
             os._exit(1)
+
+    def let_go() -> int:
+        os.close(writer)
+        os.close(reader)
+        return os.waitpid(child, 0)[1]
+
+    return let_go
+
+
+def test_a_forked_child_goes_on_when_the_parent_has_closed_the_log(logs: Logs) -> None:
+    log = logs.open()
+    log.append(b"parent")
+
+    def append_and_die() -> None:
+        log.append(b"child")
+        die()
+
+    let_go = fork_held(append_and_die)
+    log.close()
+    assert os.WTERMSIG(let_go()) == signal.SIGKILL
+    assert list(logs.open().tailer().values()) == [b"parent", b"child"]
+
+
+def test_a_forked_child_does_not_write_over_what_others_did_meanwhile(logs: Logs) -> None:
+    log = logs.open()
+    log.append(b"parent")
+
+    def append() -> None:
+        with pytest.raises(ForkedError):
+            log.append(b"child")
+
+    let_go = fork_held(append)
     log.close()
     with logs.open(pool=logs.pool()) as pooled:
         pooled.append(bytes(5000))
-    os.close(writer)
-    os.close(reader)
-    assert os.waitpid(child, 0)[1] == 0
+    assert let_go() == 0
     assert list(logs.open().tailer().values()) == [b"parent", bytes(5000)]
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import json
-import logging
 import os
-import signal
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,16 +17,12 @@ from commitlog import repair as module
 from commitlog.errors import IOFailureError, LogLockedError, LogNotFoundError, NotALogError, ReadOnlyError
 from commitlog.repair import RepairReport, mark_skipped, repair
 from commitlog.verification import verify
-from tests.log_files import HEADER, SIZE, UUID, LogFiles, log_files, numbered
+from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
+from tests.steps import killed_at
 
 STEP = 32
 SEALED = oracle.Seal(HEADER + 100 * STEP, 1000, 100, 7, 7, 7)
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Iterator[LogFiles]:
-    yield from log_files(tmp_path / "log")
 
 
 def build(files: LogFiles) -> int:
@@ -368,11 +363,17 @@ def wreck(files: LogFiles) -> None:
     files.checkpoint(6 * SIZE, clean=True)
 
 
+def wrecked(path: Path) -> Callable[[], RepairReport]:
+    """What repairs a log with all that wrong."""
+    wreck(LogFiles(path))
+    return functools.partial(repair, path)
+
+
 def test_repair_killed_at_any_step_can_be_run_again(tmp_path: Path) -> None:
-    step, done = 0, False
+    step, done = 1, False
     while not done:
         path = tmp_path / str(step)
-        done = not kill_at(path, wreck, step)
+        done = not killed_at(step, functools.partial(wrecked, path))
         files = LogFiles(path)
         originals = files.snapshot()
         report = repair(path)
@@ -385,28 +386,3 @@ def test_repair_killed_at_any_step_can_be_run_again(tmp_path: Path) -> None:
         files.directory.close()
         step += 1
     assert step > 12
-
-
-def kill_at(path: Path, make: Callable[[LogFiles], None], step: int) -> bool:
-    """Repair in a child that is killed at its step number `step`; False when it got through before."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            make(LogFiles(path))
-            countdown = [step]
-
-            def die(_name: str) -> None:
-                if countdown[0] == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                countdown[0] -= 1
-
-            module.passed = die
-            logging.disable()
-            repair(path)
-            status = 0
-        finally:
-            os._exit(status)
-    result = os.waitpid(child, 0)[1]
-    assert result in (0, signal.SIGKILL), result
-    return result != 0

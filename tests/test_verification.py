@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,11 @@ import pytest
 from commitlog import verification
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
 from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, Damage, TornTail, VerifyReport, verify
-from tests.log_files import HEADER, SIZE, UUID, LogFiles, log_files, numbered
+from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 
 STEP = 32  # bytes of one of the records of `numbered`
 NOT_A_FRAME = "not a frame, or its CRC does not match"
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Iterator[LogFiles]:
-    yield from log_files(tmp_path / "log")
 
 
 def verify_unchanged(files: LogFiles) -> VerifyReport:

@@ -1,7 +1,9 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from commitlog._kernel.cursors cimport Cursors
-from commitlog._kernel.kernel cimport cl_log
+from commitlog._kernel.kernel cimport cl_log, cl_pace
+
+ctypedef int (*loop_of)(cl_log *log, const cl_pace *pace) noexcept nogil
 
 
 cdef int64_t nanoseconds(double seconds) noexcept
@@ -16,3 +18,4 @@ cdef class Core:
 
     cdef int check_ready(self) except -1
     cdef object failed_with(self, int code, int cause, position)
+    cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1

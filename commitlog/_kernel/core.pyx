@@ -325,27 +325,24 @@ cdef class Core:
             if now_ns >= deadline_ns:
                 raise self.failed_with(CL_E_TIMEOUT, 0, upto)
 
-    def run_commit_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
-        """Commit until `stop`; the caller's thread, without the GIL."""
+    cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1:
         cdef cl_pace pace = cl_pace(interval_ns, thorough_ns, least_bytes)
         cdef int code, cause
         self.check_ready()
         with nogil:
-            code = cl_commit_loop(&self.log, &pace)
+            code = loop(&self.log, &pace)
             cause = errno
         if code != CL_OK:
             raise self.failed_with(code, cause, None)
+        return 0
+
+    def run_commit_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
+        """Commit until `stop`; the caller's thread, without the GIL."""
+        self.run_loop(cl_commit_loop, interval_ns, thorough_ns, least_bytes)
 
     def run_flush_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
         """Flush until `stop`; the caller's thread, without the GIL."""
-        cdef cl_pace pace = cl_pace(interval_ns, thorough_ns, least_bytes)
-        cdef int code, cause
-        self.check_ready()
-        with nogil:
-            code = cl_flush_loop(&self.log, &pace)
-            cause = errno
-        if code != CL_OK:
-            raise self.failed_with(code, cause, None)
+        self.run_loop(cl_flush_loop, interval_ns, thorough_ns, least_bytes)
 
     def stop(self):
         """End the loops, and wake whoever waits for an event."""

@@ -43,7 +43,6 @@ cdef extern from "frame.h":
         uint32_t crc
         uint32_t sealed
     uint32_t cl_frame_aligned(uint32_t length) nogil
-    uint32_t cl_frame_largest(uint64_t segment_size) nogil
     uint64_t cl_cell(uint32_t word, uint32_t high) nogil
     uint64_t cl_place(uint64_t number, uint32_t offset) nogil
     uint64_t cl_place_number(uint64_t place) nogil

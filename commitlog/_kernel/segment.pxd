@@ -9,3 +9,4 @@ cdef class Segment:
     @staticmethod
     cdef Segment take(cl_segment *segment, str path)
     cdef int check(self) except -1
+    cdef cl_segment *held(self) except NULL

@@ -1,133 +1,20 @@
-"""One open segment, and what is done to segment files outside the hot path."""
+"""One open segment, and what is done to it outside the hot path."""
 
 import os
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport errno
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
-    CL_E_ABSENT, CL_E_BUSY, CL_FORMAT_MAJOR, CL_FORMAT_MINOR, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_HEADER_OPENED_AT, CL_OK,
-    CL_HEADER_SEAL_AT, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_MAGIC, CL_SEGMENT_SMALLEST, cl_crc32c, cl_crc32c_seed,
-    cl_frame_largest, cl_header_check,
-    cl_header_identity, cl_header_opened, cl_header_opened_crc, cl_header_seal, cl_record, cl_record_read, cl_scan, cl_segment,
-    cl_segment_certain_end, cl_segment_flush, cl_segment_hold, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open,
-    cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal, cl_segment_sealed,
-    cl_segment_take_over, cl_skip_cell,
+    CL_E_ABSENT, CL_E_BUSY, CL_HEADER_OPENED_AT, CL_OK, CL_SEGMENT_HEADER, cl_header_opened, cl_header_opened_crc, cl_header_seal,
+    cl_record, cl_record_read, cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush, cl_segment_hold, cl_segment_mark_gap,
+    cl_segment_nonzero, cl_segment_open, cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal,
+    cl_segment_sealed, cl_segment_take_over, cl_skip_cell,
 )
 from commitlog._kernel.memory cimport Memory
-
-HEADER_SIZE = CL_SEGMENT_HEADER
-SMALLEST = CL_SEGMENT_SMALLEST
-LARGEST = CL_SEGMENT_LARGEST
-FORMAT = (CL_FORMAT_MAJOR, CL_FORMAT_MINOR)
-FRAME_HEADER = CL_FRAME_HEADER
-FRAME_EXTENDED = CL_FRAME_EXTENDED
-OPENED_AT = CL_HEADER_OPENED_AT
-SEAL_AT = CL_HEADER_SEAL_AT
-SEAL_SIZE = sizeof(cl_header_seal)
-
-cdef extern from "stdio.h":
-    int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsigned int flags) nogil
-    enum:
-        RENAME_NOREPLACE
-
-
-def rename_noreplace(int dir_fd, str old, str new):
-    """Rename inside a directory unless the new name exists; False then.
-
-    Raises
-    ------
-    OSError
-        The rename failed for another reason.
-    """
-    cdef bytes old_name = os.fsencode(old)
-    cdef bytes new_name = os.fsencode(new)
-    cdef const char *old_bytes = old_name
-    cdef const char *new_bytes = new_name
-    cdef int result, cause
-    with nogil:
-        result = renameat2(dir_fd, old_bytes, dir_fd, new_bytes, RENAME_NOREPLACE)
-        cause = errno
-    if result == 0:
-        return True
-    if cause == 17:  # EEXIST
-        return False
-    raise OSError(cause, os.strerror(cause), new)
-
-
-def largest_frame(uint64_t segment_size):
-    """The largest frame of a log with such segments, header and padding included, bytes."""
-    return cl_frame_largest(segment_size)
-
-
-def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t size, int64_t created_ns, int64_t opened_ns=0):
-    """A new segment's first page. `opened_ns` above 0 also fills the opened part, as for a log's very first segment."""
-    cdef cl_header_identity identity
-    cdef cl_header_opened opened
-    if len(log_uuid) != 16:
-        raise ValueError("a uuid is 16 bytes")
-    memset(&identity, 0, sizeof(identity))
-    identity.magic = CL_SEGMENT_MAGIC
-    identity.major = CL_FORMAT_MAJOR
-    identity.minor = CL_FORMAT_MINOR
-    identity.header_size = CL_SEGMENT_HEADER
-    memcpy(identity.log_uuid, <char *>log_uuid, 16)
-    identity.segment_id = segment_id
-    identity.base = base
-    identity.size = size
-    identity.created_ns = created_ns
-    identity.crc = cl_crc32c(0, &identity, 64)
-    memset(&opened, 0, sizeof(opened))
-    if opened_ns > 0:
-        opened.opened_ns = opened_ns
-        opened.crc = cl_header_opened_crc(segment_id, opened_ns, 0)
-    page = bytearray(CL_SEGMENT_HEADER)
-    page[:sizeof(identity)] = (<char *>&identity)[:sizeof(identity)]
-    page[CL_HEADER_OPENED_AT:CL_HEADER_OPENED_AT + sizeof(opened)] = (<char *>&opened)[:sizeof(opened)]
-    return bytes(page)
-
-
-def check_header(bytes page, log_uuid, uint64_t base, uint64_t size):
-    """The kernel code for a header page: 0 when it is what it should be. `log_uuid` None accepts any log."""
-    cdef bytes uuid = log_uuid if log_uuid is not None else b""
-    if len(page) < CL_SEGMENT_HEADER:
-        raise ValueError("a header is one page")
-    return cl_header_check(<char *>page, <const uint8_t *><char *>uuid if len(uuid) == 16 else NULL, base, size)
-
-
-def header_fields(bytes page):
-    """What a header page says, sound or not: (log_uuid, segment_id, base, size, created_ns)."""
-    cdef cl_header_identity identity
-    if len(page) < CL_SEGMENT_HEADER:
-        raise ValueError("a header is one page")
-    memcpy(&identity, <char *>page, sizeof(identity))
-    return (<char *>identity.log_uuid)[:16], identity.segment_id, identity.base, identity.size, identity.created_ns
-
-
-def header_crc(bytes page):
-    """The CRC that the identity part carries."""
-    cdef cl_header_identity identity
-    memcpy(&identity, <char *>page, sizeof(identity))
-    return identity.crc
-
-
-def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
-    """Whether a frame with a CRC of that segment id stands in the bytes of a segment file."""
-    cdef cl_segment segment
-    memset(&segment, 0, sizeof(segment))
-    segment.id = segment_id
-    segment.seed = cl_crc32c_seed(segment_id)
-    segment.size = content.shape[0] - content.shape[0] % 8
-    if segment.size <= CL_SEGMENT_HEADER:
-        return False
-    segment.map = segment.bytes = <uint8_t *>&content[0]
-    cdef uint64_t end
-    with nogil:
-        end = cl_segment_certain_end(&segment, segment.map, CL_SEGMENT_HEADER)
-    return end > CL_SEGMENT_HEADER
 
 
 cdef class Segment:
@@ -178,6 +65,12 @@ cdef class Segment:
         if self.segment == NULL:
             raise ValueError("the segment was released")
         return 0
+
+    cdef cl_segment *held(self) except NULL:
+        """The segment with one more reference, for work without the interpreter's lock, which ends with the release of it."""
+        self.check()
+        cl_segment_hold(self.segment)
+        return self.segment
 
     def release(self):
         """Give the reference back. The mapping goes with the last one."""
@@ -232,26 +125,22 @@ cdef class Segment:
     def prefault(self, uint64_t start, uint64_t stop):
         """Fault pages [start, stop) in for writing."""
         cdef int code, cause
-        self.check()
-        cl_segment_hold(self.segment)
-        cdef cl_segment *segment = self.segment
+        cdef cl_segment *segment = self.held()
         with nogil:
             code = cl_segment_prefault(segment, start, stop)
             cause = errno
-        cl_segment_release(segment)
+            cl_segment_release(segment)
         if code != CL_OK:
             raise failure(code, cause, path=self.path)
 
     def flush(self, uint64_t start, uint64_t stop):
         """Make [start, stop) durable."""
         cdef int code, cause
-        self.check()
-        cl_segment_hold(self.segment)
-        cdef cl_segment *segment = self.segment
+        cdef cl_segment *segment = self.held()
         with nogil:
             code = cl_segment_flush(segment, start, stop)
             cause = errno
-        cl_segment_release(segment)
+            cl_segment_release(segment)
         if code != CL_OK:
             raise failure(code, cause, path=self.path)
 
@@ -272,28 +161,24 @@ cdef class Segment:
         """Check every frame in [start, stop): a `ScanResult`-shaped tuple
         (offset, code, records, skipped, end, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns)."""
         cdef cl_scan scan
-        self.check()
         if start % 8 != 0:
             raise ValueError("not an offset of a frame")
-        cl_segment_hold(self.segment)
-        cdef cl_segment *segment = self.segment
+        cdef cl_segment *segment = self.held()
         with nogil:
             cl_segment_scan(segment, start, stop, &scan)
-        cl_segment_release(segment)
+            cl_segment_release(segment)
         return (scan.offset, scan.code, scan.records, scan.skipped, scan.end, scan.first_timestamp_ns, scan.last_timestamp_ns,
                 scan.largest_timestamp_ns)
 
     def resume(self, uint64_t offset):
         """The offset of the next frame that certainly is one after `offset`, or the segment's size."""
         cdef uint64_t found
-        self.check()
         if offset % 8 != 0:
             raise ValueError("not an offset of a frame")
-        cl_segment_hold(self.segment)
-        cdef cl_segment *segment = self.segment
+        cdef cl_segment *segment = self.held()
         with nogil:
             found = cl_segment_resume(segment, offset)
-        cl_segment_release(segment)
+            cl_segment_release(segment)
         return found
 
     def certain_end(self, uint64_t offset, Memory memory=None):
@@ -307,11 +192,10 @@ cdef class Segment:
                 raise ValueError("the buffer is smaller than the segment")
             memory.hold()
             data = memory.bytes
-        cl_segment_hold(self.segment)
-        cdef cl_segment *segment = self.segment
+        cdef cl_segment *segment = self.held()
         with nogil:
             found = cl_segment_certain_end(segment, data, offset)
-        cl_segment_release(segment)
+            cl_segment_release(segment)
         if memory is not None:
             memory.release()
         return found
@@ -323,11 +207,10 @@ cdef class Segment:
         self.check()
         if start % 8 != 0 or stop % 8 != 0 or start < CL_SEGMENT_HEADER or stop > self.segment.size:
             raise ValueError("not a range of frames")
-        cl_segment_hold(self.segment)
-        cdef cl_segment *segment = self.segment
+        cdef cl_segment *segment = self.held()
         with nogil:
             end = cl_segment_mark_gap(segment, start, stop)
-        cl_segment_release(segment)
+            cl_segment_release(segment)
         return end
 
     def take_over(self, Memory memory not None, uint64_t offset):
@@ -338,23 +221,20 @@ cdef class Segment:
         if memory.size < self.segment.size or offset % 8 != 0 or offset < CL_SEGMENT_HEADER:
             raise ValueError("the buffer is smaller than the segment, or no frame begins there")
         memory.hold()
-        cl_segment_hold(self.segment)
-        cdef cl_segment *segment = self.segment
+        cdef cl_segment *segment = self.held()
         with nogil:
             claims = cl_segment_take_over(segment, memory.bytes, &offset)
-        cl_segment_release(segment)
+            cl_segment_release(segment)
         memory.release()
         return offset, claims
 
     def nonzero(self, uint64_t start, uint64_t stop):
         """The offset of the first byte in [start, stop) that is not zero, or `stop`."""
         cdef uint64_t found
-        self.check()
-        cl_segment_hold(self.segment)
-        cdef cl_segment *segment = self.segment
+        cdef cl_segment *segment = self.held()
         with nogil:
             found = cl_segment_nonzero(segment, start, stop if stop < segment.size else segment.size)
-        cl_segment_release(segment)
+            cl_segment_release(segment)
         return found
 
     def step(self, uint64_t offset, bint buffered=False):
@@ -403,12 +283,10 @@ cdef class Segment:
             A frame in it is damaged.
         """
         cdef int code
-        self.check()
-        cl_segment_hold(self.segment)
-        cdef cl_segment *segment = self.segment
+        cdef cl_segment *segment = self.held()
         with nogil:
             code = cl_segment_seal(segment, first_sequence)
-        cl_segment_release(segment)
+            cl_segment_release(segment)
         if code == CL_E_BUSY:
             return False
         if code != CL_OK:

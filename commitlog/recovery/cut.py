@@ -15,8 +15,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from commitlog._kernel import segment as kernel
-from commitlog._kernel.segment import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
+from commitlog._kernel import segment_file as kernel
+from commitlog._kernel.segment import Segment
+from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.recovery.place import Place, passed
 from commitlog.segment.directory import LogDirectory, segment_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from commitlog._kernel.segment import HEADER_SIZE
+from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import DiskFullError
 from commitlog.segment.directory import LogDirectory, segment_name
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from commitlog._kernel.cursors import STATE_NONE, STATE_RECOVERING, Cursors
-from commitlog._kernel.segment import HEADER_SIZE
+from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm import ShmSurvey, discard, find_buffers

@@ -7,7 +7,7 @@ import time
 from typing import Literal
 
 from commitlog._kernel.cursors import MODE_MAPPED, MODE_POOLED, Cursors
-from commitlog._kernel.segment import HEADER_SIZE
+from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import CorruptSegmentError
 from commitlog.pool.shm import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out

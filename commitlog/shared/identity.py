@@ -8,7 +8,7 @@ import time
 import uuid as uuids
 from dataclasses import dataclass
 
-from commitlog._kernel import segment as kernel
+from commitlog._kernel import segment_file as kernel
 from commitlog.errors import NotALogError, UnsupportedVersionError
 
 NAME = "log.json"

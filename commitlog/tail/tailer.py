@@ -9,7 +9,8 @@ from typing import Literal, Self
 from commitlog._kernel.core import Core
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.reader import IDLE, FollowIterator, Reader, Record
-from commitlog._kernel.segment import HEADER_SIZE, Segment
+from commitlog._kernel.segment import Segment
+from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
 from commitlog.options import Duration, parse_duration
 from commitlog.segment.mapped_file import MappedFile

@@ -1,27 +1,5 @@
 /* Batches: many records under one claim, with plain stores and with swaps. */
-#include "kernel_test.h"
-
-#define LARGEST (SMALL / 8u)
-
-static uint8_t noise[1 << 20];
-
-static void fill_noise(void) {
-    uint64_t state = 0x9E3779B97F4A7C15ull;
-    for (size_t index = 0; index < sizeof noise; index++) {
-        noise[index] = (uint8_t)next_random(&state);
-    }
-}
-
-static void start(test_place *place, test_handle *handle, uint64_t size, bool plain) {
-    make_place(place, size);
-    open_handle(place, handle, plain);
-}
-
-static void end(test_place *place, test_handle *handle) {
-    CHECK(place->cursors->slots[handle->log.slot].counter % 2 == 0); /* whatever came of its calls, the slot is in no odd window */
-    close_handle(handle);
-    drop_place(place);
-}
+#include "stage.h"
 
 static void rows_are_records_of_their_own(bool plain) {
     static const uint32_t lengths[] = {0, 1, 8, 24, 40, 1000, 4000, LARGEST - CL_FRAME_HEADER};

@@ -1,4 +1,5 @@
-/* A log with one segment, and a pool buffer over it if it is pooled: what the tests of commit and flush stand on. */
+/* A log with one segment, and a pool buffer over it if it is pooled: what the tests of commit and flush stand on,
+ * and the count of instructions. */
 #ifndef SCENE_H
 #define SCENE_H
 
@@ -12,14 +13,14 @@ typedef struct {
 } test_scene;
 
 static UNUSED void attach_buffer(test_scene *scene) {
-    scene->buffer = calloc(1, SMALL);
+    scene->buffer = calloc(1, scene->place.size);
     CHECK(scene->buffer != NULL);
     scene->segment->bytes = scene->buffer;
 }
 
-static UNUSED void start(test_scene *scene, bool pooled, uint32_t copy_limit) {
+static UNUSED void start_sized(test_scene *scene, uint64_t size, bool pooled, uint32_t copy_limit) {
     memset(scene, 0, sizeof *scene);
-    make_place(&scene->place, SMALL);
+    make_place(&scene->place, size);
     open_handle(&scene->place, &scene->handle, pooled);
     scene->handle.log.copy_limit = copy_limit;
     CHECK(cl_table_acquire(&scene->handle.log.table, 0, &scene->segment) == CL_OK);
@@ -27,6 +28,8 @@ static UNUSED void start(test_scene *scene, bool pooled, uint32_t copy_limit) {
         attach_buffer(scene);
     }
 }
+
+static UNUSED void start(test_scene *scene, bool pooled, uint32_t copy_limit) { start_sized(scene, SMALL, pooled, copy_limit); }
 
 static UNUSED void end(test_scene *scene) {
     cl_segment_release(scene->segment);

@@ -1,28 +1,7 @@
 /* Appending from one thread, with plain stores and with swaps: exact fits, crossings, overshoots, rolls, bounds. */
-#include "kernel_test.h"
+#include "stage.h"
 
-#define LARGEST (SMALL / 8u)
 #define ROOM (SMALL - CL_SEGMENT_HEADER)
-
-static uint8_t noise[1 << 20];
-
-static void fill_noise(void) {
-    uint64_t state = 0x9E3779B97F4A7C15ull;
-    for (size_t index = 0; index < sizeof noise; index++) {
-        noise[index] = (uint8_t)next_random(&state);
-    }
-}
-
-static void start(test_place *place, test_handle *handle, uint64_t size, bool plain) {
-    make_place(place, size);
-    open_handle(place, handle, plain);
-}
-
-static void end(test_place *place, test_handle *handle) {
-    CHECK(place->cursors->slots[handle->log.slot].counter % 2 == 0); /* whatever came of its calls, the slot is in no odd window */
-    close_handle(handle);
-    drop_place(place);
-}
 
 static void every_size_comes_back_as_it_went_in(bool plain) {
     test_place place;

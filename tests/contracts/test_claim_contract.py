@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
-from commitlog import CommitLog
 from commitlog.errors import (
     ClaimError,
     ExportedBufferError,
     PositionError,
     RolledBackError,
 )
-from tests.setups import BY_HAND, Logs, Setup
-
-Open = Callable[..., CommitLog]
-
-
-@pytest.fixture
-def open_log(logs: Logs, setup: Setup) -> Open:
-    return functools.partial(logs.open_as, setup)
-
-
-def values(log: CommitLog, **options: Any) -> list[bytes]:
-    return list(log.tailer(**options).values())
-
-
-def all_appended(log: CommitLog) -> list[bytes]:
-    return values(log, visibility="appended")
+from tests.setups import BY_HAND, Open, Setup, all_appended, values
 
 
 def test_a_claim_is_written_in_place(open_log: Open) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,23 +11,7 @@ import numpy as np
 import pytest
 
 from commitlog import CommitLog
-from tests.setups import BY_HAND, LARGEST_VALUE, Logs, Setup
-
-Open = Callable[..., CommitLog]
-
-
-@pytest.fixture
-def open_log(logs: Logs, setup: Setup) -> Open:
-    return functools.partial(logs.open_as, setup)
-
-
-def values(log: CommitLog, **options: Any) -> list[bytes]:
-    return list(log.tailer(**options).values())
-
-
-def all_appended(log: CommitLog) -> list[bytes]:
-    return values(log, visibility="appended")
-
+from tests.setups import BY_HAND, LARGEST_VALUE, Logs, Open, Setup, all_appended, values
 
 # --- what goes in comes out ------------------------------------------------------------------------------------------
 

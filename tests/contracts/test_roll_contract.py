@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 
-from commitlog import CommitLog
 from commitlog.errors import (
     RecordTooLargeError,
 )
-from tests.setups import HEADER, LARGEST_VALUE, SEGMENT, Logs, Setup
-
-Open = Callable[..., CommitLog]
-
-
-@pytest.fixture
-def open_log(logs: Logs, setup: Setup) -> Open:
-    return functools.partial(logs.open_as, setup)
-
-
-def values(log: CommitLog, **options: Any) -> list[bytes]:
-    return list(log.tailer(**options).values())
-
-
-def all_appended(log: CommitLog) -> list[bytes]:
-    return values(log, visibility="appended")
+from tests.setups import HEADER, LARGEST_VALUE, SEGMENT, Logs, Open, all_appended, values
 
 
 def test_16_byte_appends_roll_the_smallest_segments(open_log: Open) -> None:

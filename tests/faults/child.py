@@ -209,31 +209,6 @@ def _run(target: Target, link: Link, arguments: Sequence[Any]) -> None:
         os._exit(status)
 
 
-def die() -> None:
-    """SIGKILL to oneself: nothing of the process runs after it."""
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def die_at(step: int) -> Callable[[str], None]:
-    """A replacement of the `passed` hooks that kills the process at the step with that number, from 1; 0 never does."""
-    steps = 0
-
-    def passed(_name: str) -> None:
-        nonlocal steps
-        steps += 1
-        if steps == step:
-            die()
-
-    return passed
-
-
-def replace_hooks(passed: Callable[[str], None]) -> None:
-    """Put `passed` in place of the hook of that name in every module of the package that has it."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("commitlog.") and hasattr(module, "passed"):
-            module.passed = passed  # type: ignore[attr-defined]
-
-
 def main() -> None:
     module, _, name = sys.argv[1].partition(":")
     target = getattr(importlib.import_module(module), name)

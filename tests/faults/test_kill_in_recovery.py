@@ -12,8 +12,9 @@ import pytest
 from commitlog import CommitLog
 from tests.faults import image
 from tests.faults.account import Account, read_all
-from tests.faults.child import Child, Link, Report, die, die_at, replace_hooks
+from tests.faults.child import Child, Link, Report
 from tests.faults.writers import APPENDED, CLAIMED, OPENED, SEGMENT_SIZE, close_log, open_log, value_of
+from tests.steps import die, die_at, replace_hooks
 
 Start = Callable[..., Child]
 Pool = dict[str, Any] | None

@@ -13,8 +13,9 @@ import pytest
 from commitlog import CommitLog
 from tests.faults import image
 from tests.faults.account import Account
-from tests.faults.child import Child, Link, die, die_at, replace_hooks
+from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, close_log, open_log, value_of
+from tests.steps import die, die_at, replace_hooks
 
 Start = Callable[..., Child]
 Pool = dict[str, Any] | None

@@ -1,18 +1,13 @@
-"""What the pool's tests share: children by fork, processes to kill, and bounded waiting for a condition."""
+"""What the pool's tests share: processes that own a pool, to be killed."""
 
 from __future__ import annotations
 
 import json
-import os
-import pickle
 import signal
 import subprocess
 import sys
-import time
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -58,41 +53,3 @@ def pool_owner() -> Iterator[Callable[[str], PoolOwner]]:
     yield start
     for owner in owners:
         owner.end()
-
-
-@pytest.fixture
-def in_child() -> Callable[[Callable[[], Any]], Any]:
-    """Run a function in a forked child and give its result, or the text of what it raised, as an AssertionError."""
-
-    def run(function: Callable[[], Any]) -> Any:
-        reader, writer = os.pipe()
-        child = os.fork()
-        if child == 0:
-            answer = None
-            try:
-                answer = (True, function())
-            finally:
-                os.write(writer, pickle.dumps(answer or (False, traceback.format_exc())))
-                os._exit(0)
-        os.close(writer)
-        with os.fdopen(reader, "rb") as stream:
-            data = stream.read()
-        assert os.waitpid(child, 0)[1] == 0
-        fine, result = pickle.loads(data)
-        assert fine, result
-        return result
-
-    return run
-
-
-@pytest.fixture
-def until() -> Callable[[Callable[[], bool]], None]:
-    """Yield the processor until a condition holds, ten seconds at most."""
-
-    def wait(condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 10
-        while not condition():
-            assert time.monotonic() < deadline, "the condition did not come true within 10 s"
-            os.sched_yield()
-
-    return wait

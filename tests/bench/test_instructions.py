@@ -1,0 +1,175 @@
+"""Counting instructions: the programs do what is counted, and a count that grew by over 5 % fails."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.instructions import __main__ as command
+from bench.instructions import counting
+from bench.instructions.counting import CountingError
+from bench.instructions.counts import KEPT, Counts, changes
+from setup import KERNEL_FLAGS
+
+SANITIZED = [*KERNEL_FLAGS, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+COUNTS = Counts("gcc 12.2.0", "x86_64", ["-O3"], "sse42", {"append": 100.0, "read": 50.0})
+Counted = Callable[[Counts | Exception], None]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program, under the address and undefined-behaviour sanitizers."""
+    return counting.build(tmp_path_factory.mktemp("program"), SANITIZED)
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    """Says what the command will have counted."""
+
+    def say(result: Counts | Exception) -> None:
+        def count_all() -> Counts:
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        monkeypatch.setattr(command, "count_all", count_all)
+
+    return say
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Path:
+    file = tmp_path / "counts.json"
+    COUNTS.save(file)
+    return file
+
+
+@pytest.mark.parametrize("path", Counts.load(KEPT).instructions)
+@pytest.mark.parametrize("operations", [1, 2, 300])
+def test_a_hot_path_does_what_is_counted_and_makes_no_mistake(program: Path, path: str, operations: int) -> None:
+    assert counting.run(program, path, str(operations), cwd=program.parent).strip() in ("sse42", "armv8")
+
+
+def test_every_hot_path_has_a_count_that_is_kept(program: Path) -> None:
+    kept = Counts.load(KEPT)
+    assert list(kept.instructions) == counting.hot_paths(program)
+    assert all(number > 0 for number in kept.instructions.values())
+    assert kept.flags == KERNEL_FLAGS
+
+
+@pytest.mark.parametrize(
+    "arguments", [("no such path", "1"), ("read", "0"), ("read", "-1"), ("read", "1000000000"), ("read", "x"), ("read",)]
+)
+def test_the_program_refuses_what_it_cannot_run(program: Path, arguments: tuple[str, ...]) -> None:
+    with pytest.raises(CountingError, match="failed with status"):
+        counting.run(program, *arguments, cwd=program.parent)
+
+
+def test_the_compiler_has_a_name_and_a_version() -> None:
+    name, version = counting.compiler_version().split()
+    assert name in ("gcc", "clang")
+    assert [part.isdigit() for part in version.split(".")] == [True] * 3
+
+
+@pytest.mark.parametrize("report", ["events: Ir\nsummary: 12345\n\nfn=(1) f\n3 45\n", "events: Ir\n\nfn=(1) f\n3 45\ntotals: 12345\n"])
+def test_the_sum_of_a_report_is_found(report: str) -> None:
+    assert counting.total_of(report) == 12345
+
+
+def test_a_report_without_a_sum_is_refused() -> None:
+    with pytest.raises(CountingError, match="wrote no sum"):
+        counting.total_of("events: Ir\n\nfn=(1) f\n3 45\n")
+
+
+def test_a_missing_counter_is_named_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert command.main(["--check"]) == 2
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    assert "apt install valgrind" in output.err
+
+
+def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CC", str(tmp_path / "gcc-99"))
+    with pytest.raises(CountingError, match="gcc-99 is missing"):
+        counting.build(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "now", "verdict", "fails"),
+    [
+        ("append", 100.0, "", False),
+        ("append", 105.0, "", False),
+        ("append", 105.1, "more", True),
+        ("append", 95.0, "", False),
+        ("append", 94.9, "fewer", False),
+        ("append", 200.0, "more", True),
+        ("walk", 1.0, "not kept yet", True),
+    ],
+)
+def test_over_five_percent_more_fails(path: str, now: float, verdict: str, fails: bool) -> None:
+    change = next(row for row in changes(COUNTS, replace(COUNTS, instructions={**COUNTS.instructions, path: now})) if row.path == path)
+    assert (change.verdict, change.fails) == (verdict, fails)
+
+
+def test_a_path_that_is_not_counted_any_more_fails() -> None:
+    gone = changes(COUNTS, replace(COUNTS, instructions={"append": 100.0}))[-1]
+    assert (gone.path, gone.verdict, gone.fails) == ("read", "not counted any more", True)
+
+
+def test_a_check_passes_where_nothing_grew(counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counted(replace(COUNTS, compiler="gcc 12.3.1"))
+    assert command.main(["--check"], kept) == 0
+    assert "append" in capsys.readouterr().out
+
+
+def test_a_check_fails_and_names_the_path_that_grew(counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counted(replace(COUNTS, instructions={"append": 106.0, "read": 50.0}))
+    assert command.main(["--check"], kept) == 1
+    output = capsys.readouterr()
+    assert [line.split()[0] for line in output.out.splitlines() if line.endswith("more")] == ["append"]
+    assert "--update" in output.err
+    assert Counts.load(kept) == COUNTS
+
+
+def test_a_check_says_that_a_path_became_shorter(counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counted(replace(COUNTS, instructions={"append": 60.0, "read": 50.0}))
+    assert command.main(["--check"], kept) == 0
+    assert "became shorter" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("other", [{"compiler": "gcc 13.1.0"}, {"compiler": "clang 12.2.0"}, {"machine": "aarch64"}])
+def test_a_check_with_another_compiler_or_machine_passes_with_one_line(
+    counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str], other: dict[str, str]
+) -> None:
+    counted(replace(COUNTS, instructions={"append": 1000.0}, **other))  # type: ignore[arg-type]
+    assert command.main(["--check"], kept) == 0
+    output = capsys.readouterr().out
+    assert output.startswith("not compared")
+    assert output.count("\n") == 1
+
+
+def test_a_check_without_kept_counts_fails(counted: Counted, tmp_path: Path) -> None:
+    counted(COUNTS)
+    assert command.main(["--check"], tmp_path / "nothing.json") == 1
+
+
+def test_an_update_keeps_what_was_counted(counted: Counted, kept: Path) -> None:
+    now = replace(COUNTS, compiler="gcc 14.1.0", instructions={"append": 300.0})
+    counted(now)
+    assert command.main(["--update"], kept) == 0
+    assert Counts.load(kept) == now
+    assert json.loads(kept.read_text(encoding="utf-8"))["instructions"] == {"append": 300.0}
+
+
+def test_a_count_that_failed_changes_nothing(counted: Counted, kept: Path) -> None:
+    counted(CountingError("it broke"))
+    assert command.main(["--update"], kept) == 2
+    assert Counts.load(kept) == COUNTS

@@ -1,0 +1,228 @@
+"""Recovery after a crash of the system, or of a pool: the log is cut at the first frame that cannot be, and nothing else is lost."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from commitlog._kernel import cursors as kernel
+from commitlog.errors import CorruptSegmentError
+from commitlog.recovery import Recovered
+from tests.log_files import HEADER, SIZE, LogFiles, numbered
+from tests.oracle import segment_file as oracle
+
+
+def test_an_unclean_log_that_is_whole_keeps_everything(files: LogFiles) -> None:
+    files.full(0, numbered(10))
+    files.create(1, opened=True)
+    end = files.records(1, numbered(10, 10))
+    end = files.skip(1, end, 64)
+    files.create(2)
+    recovered = files.recover(checkpoint=files.checkpoint(HEADER))
+    assert recovered == Recovered("cut", (1, end), SIZE + end)
+    assert files.numbers() == [0, 1, 2]
+    assert files.values() == numbered(20)
+
+
+def test_a_log_without_a_checkpoint_is_read_from_its_first_segment(files: LogFiles) -> None:
+    files.full(3, numbered(10))
+    files.create(4, opened=True)
+    end = files.records(4, numbered(5, 10))
+    assert files.recover().tail == (4, end)
+
+
+def test_a_half_written_last_record_is_cut_and_zeroed(files: LogFiles) -> None:
+    files.create(0)
+    end = files.records(0, numbered(20))
+    frame = oracle.build_frame(files.segment_id(0), end, b"x" * 500)
+    files.put(0, end, frame[:300])
+    recovered = files.recover(checkpoint=files.checkpoint(HEADER))
+    assert recovered == Recovered("cut", (0, end), end, cut_range=(end, end + 304))
+    assert files.get(0, end) == bytes(SIZE - end)
+    assert not files.cut_file(0).exists()
+    assert files.values() == numbered(20)
+
+
+@pytest.mark.parametrize("gap", ["zero", "claimed", "damaged"])
+def test_a_cut_saves_valid_frames_zeroes_and_removes_what_follows(files: LogFiles, gap: str, caplog: pytest.LogCaptureFixture) -> None:
+    files.create(0)
+    cut = files.records(0, numbered(20))
+    if gap == "claimed":
+        files.claim(0, cut, 32)
+    elif gap == "damaged":
+        files.record(0, cut, b"0123456789")
+        files.flip(0, cut + 20)
+    after = files.skip(0, files.records(0, numbered(10, 20), cut + 32), 0)
+    assert after == SIZE
+    files.create(1, opened=True)
+    second_end = files.records(1, numbered(10, 30))
+    files.create(2)
+    for number in (0, 1):
+        (files.path / f"{number * SIZE:020d}.idx").write_bytes(b"index")
+    first, second = files.get(0), files.get(1)
+    recovered = files.recover(checkpoint=files.checkpoint(HEADER))
+    assert recovered == Recovered("cut", (0, cut), cut, cut_range=(cut, 2 * SIZE), saved_as=str(files.cut_file(0)))
+    assert files.get(0) == first[:cut].ljust(SIZE, b"\0")
+    assert files.numbers() == [0]
+    assert not list(files.path.glob("*.idx"))
+    assert files.values() == numbered(20)
+    assert files.cut_file(0).read_bytes() == first[:HEADER] + bytes(cut - HEADER) + first[cut:]
+    assert files.cut_file(1).read_bytes() == second[:second_end]
+    assert f"{cut} to {2 * SIZE}" in caplog.text
+
+
+def test_a_cut_range_keeps_its_blocks(files: LogFiles) -> None:
+    files.directory.create_segment(0, opened_ns=1)
+    before = files.file(0).stat().st_blocks
+    files.put(0, HEADER + 8, b"\xff" * 30000)
+    files.recover(checkpoint=files.checkpoint(HEADER))
+    assert files.get(0, HEADER) == bytes(SIZE - HEADER)
+    assert files.file(0).stat().st_blocks >= before >= SIZE // 512
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_holes_of_a_copied_segment_get_blocks(files: LogFiles, clean: bool) -> None:
+    files.create(0)
+    end = files.records(0, numbered(3))
+    os.truncate(files.file(0), end)
+    os.truncate(files.file(0), SIZE)
+    assert files.file(0).stat().st_blocks < SIZE // 512
+    files.recover(checkpoint=files.checkpoint(end, clean=clean))
+    assert files.file(0).stat().st_blocks >= SIZE // 512
+
+
+def test_stale_bytes_never_come_back_after_new_appends(files: LogFiles) -> None:
+    files.create(0)
+    cut = files.records(0, numbered(20))
+    files.records(0, numbered(20, 100), cut + 32)
+    files.recover(checkpoint=files.checkpoint(HEADER))
+    # The new record ends where a stale one began.
+    files.record(0, cut, b"new value___")
+    assert files.recover(checkpoint=files.checkpoint(HEADER)).tail == (0, cut + 32)
+    assert files.values() == [*numbered(20), b"new value___"]
+
+
+def test_frames_above_a_later_segments_torn_start_are_cut_there(files: LogFiles) -> None:
+    files.full(0, numbered(10))
+    files.create(1, opened=True)
+    files.record(1, HEADER + 64, b"orphan")
+    recovered = files.recover(checkpoint=files.checkpoint(HEADER))
+    assert (recovered.tail, recovered.saved_as) == ((1, HEADER), str(files.cut_file(1)))
+    assert files.numbers() == [0, 1]
+    assert files.get(1, HEADER) == bytes(SIZE - HEADER)
+
+
+def test_an_opened_segment_whose_predecessor_lost_its_frames_goes(files: LogFiles) -> None:
+    files.create(0)
+    end = files.records(0, numbered(4))
+    files.create(1, opened=True)
+    assert files.recover(checkpoint=files.checkpoint(HEADER)).tail == (0, end)
+    assert files.numbers() == [0]
+
+
+def test_a_full_last_segment_is_the_end(files: LogFiles) -> None:
+    files.full(0, numbered(10))
+    assert files.recover(checkpoint=files.checkpoint(HEADER)) == Recovered("cut", (0, SIZE), SIZE)
+
+
+def test_a_seal_of_frames_that_were_lost_goes_with_them(files: LogFiles) -> None:
+    files.create(0, opened=True, seal=oracle.Seal(9000, 0, 99, 1, 1, 1))
+    end = files.records(0, numbered(4))
+    files.recover(checkpoint=files.checkpoint(HEADER))
+    header = oracle.read_header(files.get(0))
+    assert (header.seal, header.opened) == (None, oracle.Opened(5, 0))
+    assert files.values() == numbered(4)
+    assert end < 9000
+
+
+def test_a_flipped_bit_below_the_checkpoint_is_left_alone(files: LogFiles, caplog: pytest.LogCaptureFixture) -> None:
+    files.create(0)
+    damaged = files.records(0, numbered(5))
+    middle = files.records(0, numbered(5, 5), damaged)
+    files.flip(0, damaged + 17)
+    end = files.records(0, numbered(5, 10), middle)
+    before = files.get(0)
+    recovered = files.recover(checkpoint=files.checkpoint(middle))
+    assert (recovered.tail, recovered.cut_range) == ((0, end), None)
+    assert files.get(0) == before
+    assert f"damage at position {damaged}" in caplog.text
+
+
+def test_a_checkpoint_inside_a_frame_does_not_cut_that_frame(files: LogFiles) -> None:
+    files.create(0)
+    end = files.records(0, [b"a" * 100, b"b" * 100])
+    assert files.recover(checkpoint=files.checkpoint(HEADER + 48)).tail == (0, end)
+    assert len(files.values()) == 2
+
+
+def test_damage_between_the_checkpoint_and_the_flushed_mark_is_not_cut_in_the_same_boot(files: LogFiles) -> None:
+    files.create(0)
+    damaged = files.records(0, numbered(5))
+    flushed = files.records(0, numbered(5, 5), damaged)
+    files.flip(0, damaged + 17)
+    end = files.records(0, numbered(5, 10), flushed)
+    files.open_cursors(mode=kernel.MODE_POOLED, flushed=flushed)
+    before = files.get(0)
+    recovered = files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
+    assert (recovered.case, recovered.tail, recovered.cut_range) == ("cut", (0, end), None)
+    assert files.get(0) == before
+
+
+def test_a_damaged_header_where_recovery_has_to_begin_is_refused(files: LogFiles) -> None:
+    files.full(0, numbered(5))
+    files.flip(0, 33)
+    before = files.snapshot()
+    with pytest.raises(CorruptSegmentError, match="commitlog repair"):
+        files.recover()
+    assert files.snapshot() == before
+
+
+def test_a_missing_segment_in_the_middle_is_refused(files: LogFiles) -> None:
+    files.full(0, numbered(5))
+    files.full(2, numbered(5))
+    before = files.snapshot()
+    with pytest.raises(CorruptSegmentError, match="missing") as refused:
+        files.recover()
+    assert refused.value.position == SIZE
+    assert files.snapshot() == before
+
+
+def test_a_later_segment_that_cannot_be_read_is_put_aside_whole(files: LogFiles) -> None:
+    files.create(0)
+    end = files.records(0, numbered(5))
+    files.full(1, numbered(5))
+    files.flip(1, 33)
+    content = files.get(1)
+    assert files.recover(checkpoint=files.checkpoint(HEADER)).tail == (0, end)
+    assert files.cut_file(1).read_bytes() == content
+    assert files.numbers() == [0]
+
+
+def test_an_earlier_cut_file_is_never_overwritten(files: LogFiles) -> None:
+    files.create(0)
+    files.cut_file(0).write_bytes(b"from long ago")
+    files.record(0, HEADER + 64, b"orphan")
+    recovered = files.recover()
+    assert recovered.saved_as == f"{files.cut_file(0)}.1"
+    assert files.cut_file(0).read_bytes() == b"from long ago"
+
+
+def test_what_creations_left_half_done_is_swept(files: LogFiles) -> None:
+    left = files.path / f".{0:020d}.seg.0123456789abcdef.tmp"
+    left.write_bytes(b"half")
+    files.recover()
+    assert not left.exists()
+
+
+def test_the_cursors_get_what_every_handle_starts_from(files: LogFiles) -> None:
+    files.create(0)
+    end = files.records(0, numbered(3))
+    cursors = files.open_cursors()
+    for cell in ("failed", "flusher", "waiters"):
+        cursors[cell] = 5
+    files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
+    assert [cursors[cell] for cell in ("appended", "committed", "flushed")] == [end, end, end]
+    assert [cursors[cell] for cell in ("failed", "flusher", "waiters")] == [0, 0, 0]
+    assert cursors["tail"] == end
+    assert cursors["state"] == kernel.STATE_RECOVERING
