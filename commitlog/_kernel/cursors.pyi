@@ -6,6 +6,8 @@ STATE_READY: int
 MODE_MAPPED: int
 MODE_POOLED: int
 
+def slot_alive(fd: int, slot: int) -> bool: ...
+
 class Cursors:
     def __init__(self, fd: int, writable: bool) -> None: ...
     @property

@@ -8,8 +8,8 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from commitlog._kernel.kernel cimport (
-    CL_CURSORS_MAGIC, CL_CURSORS_SIZE, CL_CURSORS_SLOTS, CL_CURSORS_VERSION, CL_MODE_MAPPED, CL_MODE_POOLED, CL_STATE_NONE, CL_STATE_READY,
-    CL_STATE_RECOVERING, cl_cursors, cl_line, cl_load, cl_store,
+    CL_CURSORS_MAGIC, CL_CURSORS_SIZE, CL_CURSORS_SLOTS, CL_CURSORS_VERSION, CL_MODE_MAPPED, CL_MODE_POOLED, CL_STATE_NONE,
+    CL_STATE_READY, CL_STATE_RECOVERING, cl_cursors, cl_line, cl_load, cl_slot_alive, cl_store,
 )
 
 SIZE = CL_CURSORS_SIZE
@@ -19,6 +19,11 @@ STATE_RECOVERING = CL_STATE_RECOVERING
 STATE_READY = CL_STATE_READY
 MODE_MAPPED = CL_MODE_MAPPED
 MODE_POOLED = CL_MODE_POOLED
+
+
+def slot_alive(int fd, uint32_t slot):
+    """Whether another open description than `fd` holds the slot's lock: its owner lives."""
+    return cl_slot_alive(fd, slot)
 
 
 cdef cl_line *_cell(Cursors cursors, str name) except NULL:

@@ -12,6 +12,8 @@
 #define KEEP_MAPPED 64u             /* segments kept mapped for readers after they are flushed */
 #define LEADER_POLL_NS 1000000ll    /* how often a follower looks whether its leader lives */
 #define CLAIM_POLL_NS 50000ll       /* how often a leader looks at a claim that holds it up */
+#define BUSY_BYTES (64u << 10)       /* a round that commits this much is followed by another one soon */
+#define COMMIT_INTERVAL_NS 2000000ll /* how soon */
 #define BUSY_INTERVAL_NS 10000000ll /* how often a loop does: below what one poll counts for in the claim timeout */
 
 /* Copies [from, to) of a pool buffer into its file. Its first cell goes last, through the mapping, in one store: the
@@ -266,21 +268,34 @@ static bool ends_loop(int code) {
     return code != CL_OK && !later;
 }
 
+/* While much is being appended the loop looks by itself, at short intervals. To be woken each time would cost the appender:
+ * the scheduler likes to run who was woken on the processor of who woke it, and first. */
+static int64_t commit_interval(cl_log *log, const cl_pace *pace, int code, uint64_t moved) {
+    bool busy = moved >= BUSY_BYTES;
+    cl_store32(&log->commit_rests, !busy);
+    int64_t interval_ns = loop_interval(pace, code);
+    return busy && interval_ns > COMMIT_INTERVAL_NS ? COMMIT_INTERVAL_NS : interval_ns;
+}
+
 int cl_commit_loop(cl_log *log, const cl_pace *pace) {
     int64_t last_ns = cl_clock_monotonic_ns();
     uint32_t seen = cl_load32(&log->commit_signal);
+    uint64_t moved = 0;
     int code = CL_OK;
-    while (loop_wait(log, &log->commit_signal, seen, loop_interval(pace, code))) {
+    while (loop_wait(log, &log->commit_signal, seen, commit_interval(log, pace, code, moved))) {
         seen = cl_load32(&log->commit_signal);
         if (cl_log_failed(log)) {
             return CL_E_FAILED;
         }
         int64_t now_ns = cl_clock_monotonic_ns();
-        uint64_t waiting = waiting_bytes(log, cl_load(&log->cursors->committed.value));
+        uint64_t committed = cl_load(&log->cursors->committed.value);
+        uint64_t waiting = waiting_bytes(log, committed);
+        moved = 0;
         if (!loop_due(pace, code, waiting, now_ns - last_ns)) {
             continue;
         }
         code = cl_commit(log, UINT64_MAX);
+        moved = cl_load(&log->cursors->committed.value) - committed;
         if (ends_loop(code)) {
             return code;
         }

@@ -49,6 +49,7 @@ typedef struct {
 
     pthread_mutex_t commit_mutex;
     uint32_t commit_signal; /* futex: raised when enough waits to be committed, or at stop */
+    uint32_t commit_rests;  /* 1: the commit loop sleeps its long interval, and wants to be woken for much to do */
     uint32_t flush_request; /* futex: raised when the flush loop should look, or at stop */
     uint32_t event;         /* futex: raised when the allocation service has something to do */
     uint32_t copy_limit;    /* largest commit that is copied through the mapping; larger ones use pwrite */

@@ -78,7 +78,9 @@ static inline void writer_tell(cl_writer *writer, uint64_t place, uint32_t recor
     if (writer->log->pooled) {
         if (CL_UNLIKELY(place >= writer->wake_place)) {
             writer->wake_place = place + writer->wake_bytes;
-            cl_futex_raise(&writer->log->commit_signal);
+            if (cl_load32(&writer->log->commit_rests)) {
+                cl_futex_raise(&writer->log->commit_signal);
+            }
         }
     } else {
         cl_log_wake_readers(writer->log);

@@ -1,7 +1,7 @@
 """The command line: `commitlog COMMAND LOG`.
 
 A command is a module of this package with a click command named `command`, and a line in `COMMANDS`; nothing is imported before it is
-asked for. Exit status: 0 fine, 1 damage or failure, 2 usage, 130 Ctrl-C.
+asked for. Exit status: 0 fine, 1 damage or failure, 2 usage, 130 Ctrl-C, 141 when whoever read the output went away.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 import sys
 
 # What `commitlog --help` lists, in this order.
-COMMANDS = ("verify", "repair")
+COMMANDS = ("append", "cat", "tail", "info", "verify", "repair", "remove", "bench")
 
 FAILURE = 1
 USAGE = 2
@@ -41,17 +41,35 @@ def run(arguments: list[str]) -> int:
 
     try:
         status = group.main(arguments, prog_name="commitlog", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        _drop_output()
         return INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # Whoever read has enough; where click sees it first, it exits. The interpreter would complain once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read has enough; where click sees it first, it exits.
+        _drop_output()
         return PIPE_CLOSED
-    except CommitLogError as error:
-        print(f"commitlog: {error}", file=sys.stderr)
+    except (CommitLogError, OSError) as error:
+        if isinstance(error, CommitLogError):
+            click.echo(f"commitlog: {error}", err=True)
+        else:
+            click.echo(f"commitlog: {_told(error)}", err=True)
+            _drop_output()
         return FAILURE
+
+
+def _told(error: OSError) -> str:
+    """What the system refused, in a line: a full disk behind standard output, a directory that may not be written."""
+    what = error.strerror or str(error)
+    return what if error.filename is None else f"{what}: {os.fsdecode(error.filename)}"
+
+
+def _drop_output() -> None:
+    """What could not be printed is not tried again: at its end the interpreter would, and complain, or wait for a reader once more."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

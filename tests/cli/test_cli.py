@@ -7,21 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from commitlog import cli
-from tests.log_files import HEADER, LogFiles, log_files, numbered
+from tests.log_files import HEADER, LogFiles, numbered
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "commitlog.cli"]
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> Iterator[LogFiles]:
-    yield from log_files(tmp_path / "log")
 
 
 @pytest.fixture

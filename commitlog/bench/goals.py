@@ -1,0 +1,202 @@
+"""What commitlog is meant to reach, as ratios inside one run, and whether it did."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from commitlog.bench.results import CaseResult, Results
+from commitlog.bench.words import say_bytes, say_rate, say_seconds
+
+_SLOW_FLUSH_S = 500e-6
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One goal and what came of it.
+
+    Attributes
+    ----------
+    goal : str
+        In words.
+    figure : str
+        What was measured, in words.
+    value, limit : float or None
+        The ratio (or the figure itself), and what it should be; None where it was not measured.
+    least : bool
+        Whether the limit is the least that is asked for, and not the most.
+    met : bool or None
+        None where it was not measured.
+    """
+
+    goal: str
+    figure: str
+    value: float | None
+    limit: float
+    least: bool
+    met: bool | None
+
+
+Ratio = tuple[float, str] | None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A ratio, and its bound."""
+
+    goal: str
+    limit: float | Callable[[Results], float]
+    ratio: Callable[[Results], Ratio]
+    least: bool = True
+
+    def judge(self, results: Results) -> Verdict:
+        limit = self.limit(results) if callable(self.limit) else self.limit
+        measured = self.ratio(results)
+        if measured is None:
+            return Verdict(self.goal, "not measured", None, limit, self.least, None)
+        value, figure = measured
+        return Verdict(self.goal, figure, value, limit, self.least, value >= limit if self.least else value <= limit)
+
+
+def judge(results: Results) -> list[Verdict]:
+    """Every goal, in the order of the table."""
+    return [goal.judge(results) for goal in GOALS]
+
+
+# --- ratios ----------------------------------------------------------------------------------------------------------
+
+
+def _quotient(
+    over: CaseResult | None, under: CaseResult | None, figures: Callable[[CaseResult], list[float]], say: Callable[[float], str]
+) -> Ratio:
+    """The median of the quotients of the same turn: what slows one turn of the machine down slows both."""
+    if over is None or under is None:
+        return None
+    pairs = [(first, second) for first, second in zip(figures(over), figures(under), strict=False) if second]
+    if not pairs:
+        return None
+    value = statistics.median(first / second for first, second in pairs)
+    return value, f"{say(statistics.median(first for first, _ in pairs))} : {say(statistics.median(second for _, second in pairs))}"
+
+
+def _rates(result: CaseResult) -> list[float]:
+    return result.figures
+
+
+def _times(result: CaseResult) -> list[float]:
+    """Seconds a record."""
+    return [1 / figure for figure in result.figures if figure]
+
+
+def _tails(result: CaseResult) -> list[float]:
+    return [nanoseconds / 1e9 for nanoseconds in result.tails_ns]
+
+
+def _append(results: Results, setup: str, form: str = "single") -> CaseResult | None:
+    if setup == "python-mmap":
+        return results.find("append", setup, value_size=40)
+    return results.find("append", setup, value_size=40, form=form, flush="async")
+
+
+def _forms(form: str) -> Callable[[Results], Ratio]:
+    return lambda results: _quotient(_append(results, "pooled", form), _append(results, "pooled"), _rates, say_rate)
+
+
+def _read(results: Results, form: str) -> CaseResult | None:
+    return results.find("read", "pooled", value_size=40, form=form)
+
+
+def _tail_against(setup: str) -> Callable[[Results], Ratio]:
+    return lambda results: _quotient(results.find("paced", "pooled"), results.find("paced", setup), _tails, say_seconds)
+
+
+def _sync(results: Results, threads: int, setup: str = "mapped") -> CaseResult | None:
+    return results.find("sync-threads", setup, threads=threads)
+
+
+def _sixteen_limit(results: Results) -> float:
+    """The faster the flush, the more of the time goes to the interpreter, which hands its lock round in between."""
+    flush = results.find("sync-threads", "page-msync")
+    return 8.0 if flush is not None and min(_times(flush), default=0.0) >= _SLOW_FLUSH_S else 4.0
+
+
+def _apart(results: Results) -> Ratio:
+    """How far pooled and mapped sync appends are from each other, at one thread and at sixteen: the larger distance."""
+    found: list[tuple[float, str]] = []
+    for threads in (1, 16):
+        ratio = _quotient(_sync(results, threads, "pooled"), _sync(results, threads), _times, say_seconds)
+        if ratio is not None:
+            found.append((max(ratio[0], 1 / ratio[0]), f"{ratio[1]}, {threads} thread{'s' * (threads > 1)}"))
+    return max(found, default=None)
+
+
+def _scan_rate(results: Results) -> Ratio:
+    rates = _facts(results.find("recovery", "mapped", form="scan"), "log_bytes_s")
+    return (statistics.median(rates) / 1e9, say_bytes(statistics.median(rates))) if rates else None
+
+
+def _facts(result: CaseResult | None, name: str) -> list[float]:
+    facts: Iterable[object] = () if result is None else (sample.facts.get(name) for sample in result.samples)
+    return [fact for fact in facts if isinstance(fact, float)]
+
+
+def _open_ms(results: Results) -> Ratio:
+    found = results.find("open", "mapped", form="append")
+    if found is None or found.median is None:
+        return None
+    segments = found.samples[0].facts["segments"]
+    return found.median * 1e3, f"{say_seconds(found.median)}, {segments} segments"
+
+
+GOALS = (
+    Goal(
+        "append 40 B, pooled, async: times as fast as pure Python into a mapped file",
+        4.0,
+        lambda results: _quotient(_append(results, "pooled"), _append(results, "python-mmap"), _rates, say_rate),
+    ),
+    Goal(
+        "append 40 B, async: mapped takes as long as pooled, times",
+        1.5,
+        lambda results: _quotient(_append(results, "mapped"), _append(results, "pooled"), _times, say_seconds),
+        least=False,
+    ),
+    Goal("append_many: times the rate of single appends", 1.4, _forms("batch")),
+    Goal("append_array: times the rate of single appends", 5.0, _forms("array")),
+    Goal(
+        "values(), 40 B: times the rate of single appends",
+        1.0,
+        lambda results: _quotient(_read(results, "values"), _append(results, "pooled"), _rates, say_rate),
+    ),
+    Goal(
+        "records, 40 B: times the rate of values()",
+        0.4,
+        lambda results: _quotient(_read(results, "records"), _read(results, "values"), _rates, say_rate),
+    ),
+    Goal(
+        "read_batch, 40 B: times the rate of values()",
+        2.0,
+        lambda results: _quotient(_read(results, "read_batch"), _read(results, "values"), _rates, say_rate),
+    ),
+    Goal("constant rate, p99.9: pooled against mapped, not pre-faulted", 1 / 20, _tail_against("mapped-cold"), least=False),
+    Goal("constant rate, p99.9: pooled against mapped, pre-faulted", 1 / 5, _tail_against("mapped"), least=False),
+    Goal(
+        "sustained, pooled: share of what pwrite and fdatasync reach",
+        0.85,
+        lambda results: _quotient(results.find("sustained", "pooled"), results.find("sustained", "plain-write"), _rates, say_bytes),
+    ),
+    Goal(
+        "sync append, one thread, mapped: times a bare one-page msync",
+        1.3,
+        lambda results: _quotient(_sync(results, 1), results.find("sync-threads", "page-msync"), _times, say_seconds),
+        least=False,
+    ),
+    Goal(
+        "sync append, mapped: 16 threads, times the rate of one",
+        _sixteen_limit,
+        lambda results: _quotient(_sync(results, 16), _sync(results, 1), _rates, say_rate),
+    ),
+    Goal("sync append: pooled and mapped apart, times", 1.15, _apart, least=False),
+    Goal("recovery scan, GB/s", 1.0, _scan_rate),
+    Goal("open of a clean log of 1,000 segments, ms", 50.0, _open_ms, least=False),
+)

@@ -1,0 +1,229 @@
+"""`commitlog append`: records from files or standard input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+import commitlog
+from commitlog.cli import FAILURE, INTERRUPTED, parameters
+from commitlog.cli.intake import STANDARD_INPUT, Delimited, Frames, Splitter, pieces, total_bytes
+from commitlog.cli.progress import AppendProgress
+from commitlog.cli.stop import Stop
+from commitlog.errors import CommitLogError, LogNotFoundError, RecordTooLargeError
+from commitlog.log import CommitLog
+from commitlog.options import SEGMENT_SIZE_DEFAULT
+from commitlog.pool.pool_options import MOST_BUFFERS
+from commitlog.pool.transient_store_pool import TransientStorePool
+from commitlog.shared import identity as identities
+from commitlog.shared.identity import Identity
+from commitlog.verification import open_directory
+
+_TYPE_MOST = (1 << 32) - 1
+
+
+class _RefusedError(Exception):
+    """The input cannot be taken as records from here on."""
+
+
+@dataclass
+class _Appended:
+    """What was appended so far. `last_position` is None where a failure came in the middle of a batch and it is not known."""
+
+    records: int = 0
+    bytes: int = 0
+    first_position: int | None = None
+    last_position: int | None = None
+
+
+@click.command()
+@click.argument("log", type=click.Path())
+@click.argument("files", nargs=-1, metavar="[FILE ...]", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
+@click.option("-0", "--null", is_flag=True, help="Records end with a NUL byte, in place of a newline.")
+@click.option("--frames", is_flag=True, help="Records have their length before them, 4 bytes little-endian.")
+@click.option("--key", metavar="TEXT", default=None, help="The key of every record.")
+@click.option("--type", "kind", type=parameters.whole(0, _TYPE_MOST), default=0, metavar="N", help="The type of every record.")
+@click.option("--sync", is_flag=True, help="Go on only when what was read so far is durable.")
+@click.option(
+    "--flush", type=click.Choice(["sync", "async", "none"]), default="async", show_default=True, help="When records become durable."
+)
+@click.option("--pool", type=parameters.whole(1, MOST_BUFFERS), default=None, metavar="N", help="Append through a pool of N buffers.")
+@click.option("--segment-size", type=parameters.size, default=None, metavar="SIZE", help="Of a new log, such as 64MiB.")
+@click.option("--no-create", is_flag=True, help="Fail where there is no log, in place of creating it.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was appended as one JSON object.")
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    log: str,
+    files: tuple[str, ...],
+    null: bool,
+    frames: bool,
+    key: str | None,
+    kind: int,
+    sync: bool,
+    flush: str,
+    pool: int | None,
+    segment_size: int | None,
+    no_create: bool,
+    as_json: bool,
+) -> None:
+    """Append each line of the FILEs, or of standard input, to LOG as a record. - is standard input.
+
+    What is read is appended at once, so that a line that is typed can be read elsewhere. The last line counts without its newline, too.
+    In the end all of it is durable, whatever --flush is, and what was appended is said on standard error. Ctrl-C ends after what was read.
+
+    \b
+    Examples:
+      commitlog append orders orders.txt
+      commitlog append --key lena --sync orders < orders.txt
+      find . -print0 | commitlog append --null files
+    """
+    if null and frames:
+        raise click.UsageError("--null and --frames exclude each other: use one of them")
+    sources = files or (STANDARD_INPUT,)
+    if STANDARD_INPUT in sources and sys.stdin is None:
+        raise click.UsageError("standard input is closed: name a FILE")
+
+    def split(largest: int) -> Splitter:
+        return Frames(largest) if frames else Delimited(b"\0" if null else b"\n", largest)
+
+    options: dict[str, Any] = {"flush": flush, "segment_size": segment_size}
+    appender = _Appending(split, None if key is None else os.fsencode(key), kind, sync=sync)
+    interrupted, failure = appender.run(log, sources, options, buffers=pool, create=not no_create)
+    _say(appender.done, interrupted=interrupted, failure=failure, as_json=as_json, log=log)
+    if failure is not None:
+        click.echo(f"commitlog: {failure}", err=True)
+    context.exit(FAILURE if failure is not None else INTERRUPTED if interrupted else 0)
+
+
+class _Appending:
+    """One run: what is appended, how, and what has come of it in `done`."""
+
+    def __init__(self, split: Callable[[int], Splitter], key: bytes | None, kind: int, *, sync: bool) -> None:
+        self.done = _Appended()
+        self._split = split
+        self._key = key
+        self._kind = kind
+        self._sync = True if sync else None
+        self._taken = 0
+
+    def run(
+        self, path: str, sources: tuple[str, ...], options: dict[str, Any], *, buffers: int | None, create: bool
+    ) -> tuple[bool, Exception | None]:
+        """Append everything: whether Ctrl-C ended it, and what failed.
+
+        Raises
+        ------
+        CommitLogError
+            The log could not be opened; nothing was appended.
+        """
+        found = _identity(path)
+        if found is None and not create:
+            raise LogNotFoundError("there is no log here, and --no-create forbids to create it", path=path)
+        interrupted = False
+        failure: Exception | None = None
+        with contextlib.ExitStack() as stack:
+            if buffers is not None:
+                size = options["segment_size"] or (found.segment_size if found is not None else SEGMENT_SIZE_DEFAULT)
+                options["pool"] = stack.enter_context(TransientStorePool(buffers=buffers, buffer_size=size))
+            opened = commitlog.open(path, "a", **options)
+            # Around the closing too: an impatient second Ctrl-C is needed to leave that.
+            stop = stack.enter_context(Stop())
+            try:
+                with opened, AppendProgress(total_bytes(sources)) as progress:
+                    try:
+                        interrupted = self._take_all(opened, sources, stop, progress)
+                    except (_RefusedError, CommitLogError, OSError) as error:
+                        failure = error  # what came before stays, and closing makes it durable
+            except CommitLogError as error:
+                failure = failure or error
+        return interrupted, failure
+
+    def _take_all(self, log: CommitLog, sources: tuple[str, ...], stop: Stop, progress: AppendProgress) -> bool:
+        for source in sources:
+            splitter = self._split(log.largest_value)
+            for piece in pieces(source, stop):
+                self._taken += len(piece)
+                self._append(log, source, splitter, splitter.feed(piece))
+                progress.show(self._taken, self.done.records)
+            if stop.asked:
+                if splitter.unfinished:
+                    click.echo(f"commitlog: {splitter.unfinished} bytes of a record that had not ended were not appended", err=True)
+                return True
+            self._append(log, source, splitter, splitter.end())
+        return False
+
+    def _append(self, log: CommitLog, source: str, splitter: Splitter, values: list[bytes]) -> None:
+        name = "standard input" if source == STANDARD_INPUT else source
+        try:
+            self._append_values(log, values)
+        except RecordTooLargeError:
+            # The whole list was refused: those before the large one are appended one by one, and it is found by that.
+            for index, value in enumerate(values):
+                try:
+                    self._append_values(log, [value])
+                except RecordTooLargeError as error:
+                    offset = splitter.offset + sum(map(len, values[:index])) + index * splitter.overhead
+                    raise _RefusedError(f"{name}, the record at offset {offset}: {error.message}") from error
+        if splitter.fault is not None:
+            raise _RefusedError(f"{name}: {splitter.fault}")
+
+    def _append_values(self, log: CommitLog, values: list[bytes]) -> None:
+        count = len(values)
+        if count == 0:
+            return
+        before = log.writer_counters()["records"]
+        try:
+            positions = log.append_many(
+                values,
+                keys=None if self._key is None else [self._key] * count,
+                types=None if self._kind == 0 else [self._kind] * count,
+                sync=self._sync,
+            )
+        except CommitLogError:
+            self._count(values[: log.writer_counters()["records"] - before], None, None)
+            raise
+        self._count(values, int(positions[0]), int(positions[-1]))
+
+    def _count(self, values: list[bytes], first: int | None, last: int | None) -> None:
+        if not values:
+            return
+        done = self.done
+        done.first_position = first if done.records == 0 else done.first_position
+        done.last_position = last
+        done.records += len(values)
+        done.bytes += sum(map(len, values))
+
+
+def _identity(path: str) -> Identity | None:
+    """The log that is there already."""
+    try:
+        fd = open_directory(path)
+    except LogNotFoundError:
+        return None
+    try:
+        return identities.read(fd, path)
+    finally:
+        os.close(fd)
+
+
+def _say(done: _Appended, *, interrupted: bool, failure: Exception | None, as_json: bool, log: str) -> None:
+    if as_json:
+        said = {"log": log, **done.__dict__, "interrupted": interrupted, "error": None if failure is None else str(failure)}
+        click.echo(json.dumps(said))
+        return
+    if done.records == 0:
+        text = "appended nothing"
+    else:
+        first, last = ("unknown" if found is None else found for found in (done.first_position, done.last_position))
+        text = f"appended {done.records} record{'s' * (done.records != 1)}, {done.bytes} bytes"
+        text += f", first position {first}, last position {last}"
+    click.echo(f"{text}{', interrupted' if interrupted else ''}", err=True)

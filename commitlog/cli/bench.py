@@ -1,0 +1,151 @@
+"""`commitlog bench`: what commitlog does on a disk of the user's."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from commitlog.bench import harness, machine, report_page, report_table
+from commitlog.bench.results import Results
+from commitlog.bench.settings import QUICK, Settings
+from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, WORKLOADS, choose
+from commitlog.cli import INTERRUPTED
+from commitlog.errors import InvalidOptionError
+from commitlog.options import parse_duration, parse_size
+
+_SMALLEST_S = 0.05
+
+
+@click.command()
+@click.argument("directory", metavar="DIR", required=False, type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path))
+@click.option("-w", "--workload", "names", multiple=True, metavar="NAME", help="Only this workload; may be given several times.")
+@click.option("--setup", "setups", multiple=True, metavar="NAME", help=f"Only this setup: {', '.join(ALL_SETUPS)}.")
+@click.option("--flush", "flushes", multiple=True, metavar="NAME", help=f"Only this flush option: {', '.join(ALL_FLUSHES)}.")
+@click.option("--list", "as_list", is_flag=True, help="Print the names of all workloads and cases, and measure nothing.")
+@click.option("--quick", is_flag=True, help="Everything at a size that takes seconds: to see that it works, not for the figures.")
+@click.option("--seconds", metavar="TIME", help="How long a constant-rate turn takes (15 s).")
+@click.option("--rate", metavar="SIZE", help="Bytes a second of the constant rate (200MB).")
+@click.option("--size", metavar="SIZE", help="How much the sustained workload appends (8GiB).")
+@click.option("--turns", type=click.IntRange(1, 100), help="How often each case is measured (5, and 3 for the long ones).")
+@click.option("--memory", is_flag=True, help="Measure on a file system in memory too.")
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to this file as JSON.")
+@click.option("--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with charts to this file.")
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    directory: Path | None,
+    names: tuple[str, ...],
+    setups: tuple[str, ...],
+    flushes: tuple[str, ...],
+    as_list: bool,
+    quick: bool,
+    seconds: str | None,
+    rate: str | None,
+    size: str | None,
+    turns: int | None,
+    memory: bool,
+    json_file: Path | None,
+    html_file: Path | None,
+) -> None:
+    """Measure appending, reading and reopening on the disk of DIR, with the pool and without it.
+
+    Makes a directory of its own in DIR, and removes it at the end. A full run takes tens of minutes and 9 GiB of room; Ctrl-C ends it and
+    shows what there is. The cases of a workload take turns; figures are medians.
+
+    Exit status 1 when a case failed. One without room is skipped, and said to be.
+    """
+    try:
+        chosen = choose(names, setups, flushes)
+        settings = _settings(quick, seconds, rate, size, turns)
+    except InvalidOptionError as error:
+        raise click.UsageError(error.message, context) from error
+    if as_list:
+        click.echo("\n".join(_listing(names)))
+        return
+    if directory is None:
+        raise click.UsageError("name the directory to measure in: commitlog bench DIR", context)
+    _check_histograms(context)
+    for file in (json_file, html_file):
+        if file is not None and not file.absolute().parent.is_dir():
+            raise click.UsageError(f"there is no directory for {file}", context)
+    machine.check_disk(directory, memory)
+    results = harness.run(directory, chosen, settings, _progress())
+    _show(results, json_file, html_file)
+    context.exit(INTERRUPTED if results.interrupted else int(bool(results.failures)))
+
+
+def _settings(quick: bool, seconds: str | None, rate: str | None, size: str | None, turns: int | None) -> Settings:
+    """The usual settings, or the quick ones, with what was asked for.
+
+    Raises
+    ------
+    InvalidOptionError
+        A size or a time is none.
+    """
+    settings = QUICK if quick else Settings()
+    if seconds is not None:
+        paced_s = parse_duration(float(seconds) if seconds.replace(".", "", 1).isdigit() else seconds, "--seconds")
+        if paced_s < _SMALLEST_S:
+            raise InvalidOptionError(f"--seconds must be at least {_SMALLEST_S:g}, not {seconds!r}")
+        settings = dataclasses.replace(settings, paced_s=paced_s)
+    if rate is not None:
+        settings = dataclasses.replace(settings, rate=_at_least(1024, rate, "--rate"))
+    if size is not None:
+        settings = dataclasses.replace(settings, sustained_bytes=_at_least(1 << 20, size, "--size"))
+    if turns is not None:
+        settings = dataclasses.replace(settings, turns=turns, paced_turns=turns, sustained_turns=turns)
+    return settings
+
+
+def _at_least(smallest: int, value: str, name: str) -> int:
+    size = parse_size(value, name)
+    if size < smallest:
+        raise InvalidOptionError(f"{name} must be at least {smallest}, not {value!r}")
+    return size
+
+
+def _check_histograms(context: click.Context) -> None:
+    if find_spec("hdrh") is None:
+        raise click.UsageError("the benchmark needs hdrhistogram: pip install 'commitlog-engine[bench]'", context)
+
+
+def _listing(names: tuple[str, ...]) -> list[str]:
+    said = []
+    for workload in WORKLOADS:
+        if not names or workload.name in names:
+            said.append(f"{workload.name}: {workload.title}")
+            said += [f"  {case.name}" for case in workload.cases()]
+    return said
+
+
+def _progress() -> Callable[[str, int, int], None] | None:
+    """A line on the terminal that is written over and over; nothing where there is none."""
+    if not sys.stderr.isatty():
+        return None
+
+    def tell(case: str, done: int, total: int) -> None:
+        columns = shutil.get_terminal_size().columns - 1
+        sys.stderr.write("\r\x1b[K" + f"{done}/{total} {case}"[:columns])
+        sys.stderr.flush()
+
+    return tell
+
+
+def _show(results: Results, json_file: Path | None, html_file: Path | None) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+    if json_file is not None:
+        json_file.write_text(json.dumps(results.as_object(), indent=1) + "\n", encoding="utf-8")
+    if html_file is not None:
+        html_file.write_text(report_page.page(results), encoding="utf-8")
+    terminal = sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if terminal else None
+    click.echo(report_table.render(results, width, colour=terminal), nl=False)

@@ -1,0 +1,185 @@
+"""`commitlog remove`: deletes a log, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from dataclasses import asdict, dataclass, field
+
+import click
+
+from commitlog.cli import FAILURE
+from commitlog.cli.holders import describe_holders
+from commitlog.cli.stop import Stop
+from commitlog.errors import LogLockedError, NotALogError
+from commitlog.pool import shm
+from commitlog.segment.directory import LogDirectory
+from commitlog.shared.cursors_file import boot_id
+from commitlog.shared.identity import Identity
+from commitlog.shared.lock_file import NAME as LOCK_NAME
+from commitlog.shared.lock_file import LockFile
+from commitlog.verification import open_directory, read_identity
+
+_TAILERS = "tailers"
+_IDENTITY = "log.json"
+# What a log consists of, its index, what recovery and repair have saved from it, and what they left when they were killed.
+_SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx)")
+_OURS = re.compile(
+    r"(?:[0-9]{20}\.(?:seg|idx)|log\.json|checkpoint|cursors|lock)(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
+    r"|\.(?:[0-9]{20}\.seg|log\.json|checkpoint)(?:\.(?:cut|broken))?\.[0-9a-f]{16}\.tmp"
+)
+
+
+@dataclass
+class _Removed:
+    """What came of it."""
+
+    log: str
+    files: list[str] = field(default_factory=list)
+    bytes: int = 0
+    buffers: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    directory_removed: bool = False
+
+
+@click.command()
+@click.argument("log", type=click.Path())
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> None:
+    """Delete LOG with all its records, which cannot be undone.
+
+    Refused while anybody has it open for writing. Asks on a terminal, and wants --yes elsewhere. Only files that a log consists of are
+    deleted; where there are others, they stay, and the directory with them.
+
+    \b
+    Examples:
+      commitlog remove orders
+      commitlog remove --yes --json orders
+    """
+    if os.path.islink(log.rstrip("/")):
+        raise NotALogError(f"this is a symbolic link: name the log itself, {os.path.realpath(log)}", path=log)
+    fd = open_directory(log)
+    try:
+        identity, _ = read_identity(fd, log)
+    finally:
+        os.close(fd)
+    directory = LogDirectory(log, identity.segment_size, identity.uuid)
+    try:
+        _check_unheld(directory, identity)
+        if not yes and not _confirmed(directory):
+            click.echo("nothing was deleted", err=True)
+            context.exit(FAILURE)
+        removed = _remove(directory, identity)
+    finally:
+        directory.close()
+    click.echo(json.dumps(asdict(removed), indent=2) if as_json else "\n".join(_lines(removed)))
+    context.exit(0 if removed.directory_removed else FAILURE)
+
+
+def _check_unheld(directory: LogDirectory, identity: Identity) -> None:
+    """Refuse before anybody is asked. The lock is not kept meanwhile: a question may stay unanswered for long."""
+    _lock(directory, identity).close()
+
+
+def _lock(directory: LogDirectory, identity: Identity) -> LockFile:
+    lock_file = LockFile(directory.fd)
+    if lock_file.acquire("exclusive"):
+        return lock_file
+    holders = describe_holders(directory, identity, lock_file)
+    lock_file.close()
+    raise LogLockedError(f"the log is open for writing in {holders}: close it there first", path=directory.path, holder=holders)
+
+
+def _confirmed(directory: LogDirectory) -> bool:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask on: say --yes to delete the log")
+    count = len(directory.segment_numbers())
+    with Stop() as stop:
+        # Not `input`: a Ctrl-C between its prompt and its reading is not seen before the next key.
+        click.echo(f"Delete {directory.path} with all its records ({count} segments)? [y/N]: ", nl=False, err=True)
+        if not stop.wait_for(sys.stdin.fileno()):
+            raise KeyboardInterrupt
+        answer = os.read(sys.stdin.fileno(), 1024)
+    return answer.strip().lower() in (b"y", b"yes")
+
+
+def _remove(directory: LogDirectory, identity: Identity) -> _Removed:
+    removed = _Removed(directory.path)
+    lock_file = _lock(directory, identity)
+    try:
+        _discard_buffers(directory, identity, lock_file, removed)
+        _remove_tailers(directory, removed)
+        for name in _in_order(os.listdir(directory.fd)):
+            _unlink(directory, name, removed)
+        directory.sync()
+        removed.left = sorted(set(os.listdir(directory.fd)) - {LOCK_NAME})
+        if not removed.left:
+            # Last, and with the directory: whoever waits for this lock finds no place left to create a log in. Where the directory
+            # stays, the lock stays too, since two could otherwise hold two files of that name.
+            _unlink(directory, LOCK_NAME, removed)
+            os.rmdir(os.path.realpath(directory.path))
+            removed.directory_removed = True
+    finally:
+        lock_file.close()
+    return removed
+
+
+def _in_order(names: list[str]) -> list[str]:
+    """The files to delete: segments first, oldest first, so that a log stays a log when this is killed half-way; the identity last."""
+    ours = [name for name in names if _OURS.fullmatch(name) and name not in (LOCK_NAME, _IDENTITY)]
+    ours.sort(key=lambda name: (_SEGMENT.fullmatch(name) is None, name))
+    return ours + [_IDENTITY] * (_IDENTITY in names)
+
+
+def _unlink(directory: LogDirectory, name: str, removed: _Removed) -> None:
+    try:
+        size = os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_size
+        os.unlink(name, dir_fd=directory.fd)
+    except (FileNotFoundError, IsADirectoryError):
+        return  # gone already, or not what its name says: then it is listed as left
+    removed.files.append(name)
+    removed.bytes += size
+
+
+def _remove_tailers(directory: LogDirectory, removed: _Removed) -> None:
+    """The positions of named tailers: plain files in a folder of their own."""
+    try:
+        fd = os.open(_TAILERS, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    except OSError:
+        return
+    try:
+        for name in sorted(os.listdir(fd)):
+            os.unlink(name, dir_fd=fd)
+            removed.files.append(os.path.join(_TAILERS, name))
+    finally:
+        os.close(fd)
+    os.rmdir(_TAILERS, dir_fd=directory.fd)
+
+
+def _discard_buffers(directory: LogDirectory, identity: Identity, lock_file: LockFile, removed: _Removed) -> None:
+    """Shared-memory buffers that a killed process left with records of this log would stay in memory for ever."""
+    holder = lock_file.read()
+    if holder.boot_id != boot_id().hex() or holder.inode != os.fstat(directory.fd).st_ino:
+        return  # a copy of another log's file, or of another boot: they are not ours
+    survey = shm.find_buffers((*holder.pool_names, *holder.lent_names), identity.uuid)
+    names = [buffer.name for buffer in survey.recoverable]
+    for buffer in survey.recoverable:
+        buffer.header.close()
+        buffer.memory.close()
+    for name in (*names, *survey.free):
+        shm.discard(name)
+        removed.buffers.append(name)
+
+
+def _lines(removed: _Removed) -> list[str]:
+    said = [f"{removed.log}: deleted {len(removed.files)} files, {removed.bytes} bytes"]
+    if removed.buffers:
+        said.append(f"  and {len(removed.buffers)} shared-memory buffers that a killed process had left")
+    said += [f"  left: {name}, which is no part of a log" for name in removed.left]
+    if removed.left:
+        said.append("  the directory stays for what is left")
+    return said

@@ -1,0 +1,297 @@
+"""`commitlog append`: what becomes a record, when, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import cli
+from tests.cli.program import LIMIT_S, ROOT, SEGMENT, interrupted, on_terminal, read_rest, run, started
+
+Until = Callable[..., None]
+
+
+def values(path: Path) -> list[bytes]:
+    with commitlog.open(path, "r") as log:
+        return list(log.tailer().values())
+
+
+def frames(*contents: bytes) -> bytes:
+    return b"".join(struct.pack("<I", len(content)) + content for content in contents)
+
+
+@pytest.mark.parametrize(
+    ("options", "feed", "expected"),
+    [
+        ((), b"one\ntwo\n", [b"one", b"two"]),
+        ((), b"one\n\nlast", [b"one", b"", b"last"]),
+        ((), b"cr\r\nnul\0in\xff\n", [b"cr\r", b"nul\0in\xff"]),
+        (("--null",), b"a\nb\0c\0", [b"a\nb", b"c"]),
+        (("--frames",), frames(b"one", b"", b"a\nb\0"), [b"one", b"", b"a\nb\0"]),
+        ((), b"", []),
+        (("--frames",), b"", []),
+    ],
+)
+def test_standard_input_is_split_into_records(tmp_path: Path, options: tuple[str, ...], feed: bytes, expected: list[bytes]) -> None:
+    done = run("append", *options, tmp_path / "log", feed=feed)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert values(tmp_path / "log") == expected
+
+
+def test_records_that_span_many_reads_stay_whole(tmp_path: Path) -> None:
+    """Pieces are read up to 256 KiB at a time: these records are longer, and others end in the middle of a piece."""
+    contents = [bytes([65 + index % 26]) * (index * 7919 % 700_000) for index in range(12)]
+    for options, feed in (((), b"\n".join(contents) + b"\n"), (("--frames",), frames(*contents))):
+        name = f"log{len(options)}"
+        done = run("append", *options, tmp_path / name, feed=feed)
+        assert done.returncode == 0, done.stderr
+        assert values(tmp_path / name) == contents
+
+
+def test_files_come_one_after_the_other_and_a_dash_is_standard_input(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"1\n2")
+    (tmp_path / "b").write_bytes(b"4\n")
+    done = run("append", tmp_path / "log", tmp_path / "a", "-", tmp_path / "b", feed=b"3")
+    assert done.returncode == 0
+    assert values(tmp_path / "log") == [b"1", b"2", b"3", b"4"]
+
+
+def test_key_and_type_are_those_of_every_record(tmp_path: Path) -> None:
+    run("append", "--key", "lena", "--type", 7, tmp_path / "log", feed=b"one\ntwo\n")
+    run("append", "--key", "", "--sync", tmp_path / "log", feed=b"three\n")
+    with commitlog.open(tmp_path / "log", "r") as log:
+        assert [(r.value, r.key, r.type) for r in log.tailer()] == [(b"one", b"lena", 7), (b"two", b"lena", 7), (b"three", b"", 0)]
+
+
+def test_the_summary_says_how_much_and_where(tmp_path: Path) -> None:
+    done = run("append", tmp_path / "log", feed=b"one\ntwo\n")
+    assert done.stderr == b"appended 2 records, 6 bytes, first position 4096, last position 4120\n"
+    done = run("append", "--json", tmp_path / "log", feed=b"three\n")
+    assert done.stderr == b""
+    expected = {"records": 1, "bytes": 5, "first_position": 4144, "last_position": 4144, "interrupted": False, "error": None}
+    assert json.loads(done.stdout) == {"log": str(tmp_path / "log"), **expected}
+    assert run("append", tmp_path / "log").stderr == b"appended nothing\n"
+
+
+@pytest.mark.parametrize(("flush", "pool"), [("sync", ()), ("none", ()), ("async", ("--pool", 2)), ("none", ("--pool", 2))])
+def test_all_of_it_is_durable_in_the_end(tmp_path: Path, flush: str, pool: tuple[object, ...]) -> None:
+    feed = b"".join(b"record %06d\n" % number for number in range(20_000))  # several segments
+    done = run("append", "--flush", flush, *pool, "--segment-size", "64KiB", tmp_path / "log", feed=feed)
+    assert done.returncode == 0, done.stderr
+    with commitlog.open(tmp_path / "log", "r") as log:
+        assert log.segment_size == SEGMENT
+        assert log.flushed_position == log.tail_position
+        assert b"".join(value + b"\n" for value in log.tailer().values()) == feed
+
+
+def test_a_pool_takes_the_segment_size_of_the_log_that_is_there(tmp_path: Path) -> None:
+    run("append", "--segment-size", SEGMENT, tmp_path / "log", feed=b"one\n")
+    assert run("append", "--pool", 1, tmp_path / "log", feed=b"two\n").returncode == 0
+    assert values(tmp_path / "log") == [b"one", b"two"]
+
+
+def test_no_create_makes_nothing(tmp_path: Path) -> None:
+    done = run("append", "--no-create", tmp_path / "log", feed=b"one\n")
+    assert done.returncode == 1
+    assert b"there is no log here, and --no-create" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- while input still comes ------------------------------------------------------------------------------------------
+
+
+def test_a_line_is_in_the_log_before_the_next_one_is_written(tmp_path: Path, until: Until) -> None:
+    with started("append", tmp_path / "log") as process:
+        assert process.stdin is not None
+        for number in range(3):
+            process.stdin.write(b"line %d\n" % number)
+            until(lambda wanted=number + 1: (tmp_path / "log" / "cursors").exists() and len(values(tmp_path / "log")) == wanted, LIMIT_S)
+
+
+def test_a_line_typed_at_a_terminal_is_appended_at_once(tmp_path: Path, until: Until) -> None:
+    with on_terminal("append", tmp_path / "log") as (process, terminal):
+        os.write(terminal, b"typed\n")
+        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"typed"], LIMIT_S)
+        os.write(terminal, b"unended\x04\x04")  # the first Ctrl-D hands the line over, the second ends
+        assert read_rest(terminal) == b"appended 2 records, 12 bytes, first position 4096, last position 4120\r\n"
+        assert process.wait(LIMIT_S) == 0
+    assert values(tmp_path / "log") == [b"typed", b"unended"]
+
+
+def test_ctrl_c_at_a_terminal_keeps_what_was_typed(tmp_path: Path, until: Until) -> None:
+    with on_terminal("append", tmp_path / "log") as (process, terminal):
+        os.write(terminal, b"typed\n")
+        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"typed"], LIMIT_S)
+        os.write(terminal, b"\x03")
+        assert read_rest(terminal).endswith(b"appended 1 record, 5 bytes, first position 4096, last position 4096, interrupted\r\n")
+        assert process.wait(LIMIT_S) == 130
+    assert run("verify", "--json", tmp_path / "log").returncode == 0
+    assert json.loads(run("info", "--json", tmp_path / "log").stdout)["clean"] is True
+
+
+def test_ctrl_c_ends_after_what_was_read_and_says_so(tmp_path: Path, until: Until) -> None:
+    with started("append", "--json", tmp_path / "log") as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one\ntwo\nunfin")
+        until(lambda: (tmp_path / "log" / "cursors").exists() and len(values(tmp_path / "log")) == 2, LIMIT_S)
+        status, output, errors = interrupted(process)
+    assert status == 130
+    assert errors == b"commitlog: 5 bytes of a record that had not ended were not appended\n"
+    said = json.loads(output)
+    assert (said["records"], said["interrupted"], said["error"]) == (2, True, None)
+    assert values(tmp_path / "log") == [b"one", b"two"]
+
+
+def test_ctrl_c_leaves_a_fifo_that_nobody_writes(tmp_path: Path, until: Until) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "file").write_bytes(b"one\n")
+    with started("append", tmp_path / "log", tmp_path / "file", tmp_path / "fifo") as process:
+        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"], LIMIT_S)
+        status, _, errors = interrupted(process)
+    assert (status, errors.endswith(b"last position 4096, interrupted\n")) == (130, True)
+
+
+def test_ctrl_c_stays_ignored_where_it_was(tmp_path: Path, until: Until) -> None:
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); from commitlog.cli import main; main()"
+    command = [sys.executable, "-c", code, "append", str(tmp_path / "log")]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"], LIMIT_S)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(b"two\n", timeout=LIMIT_S)
+    assert (process.returncode, errors.startswith(b"appended 2 records")) == (0, True)
+
+
+def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
+    (tmp_path / "input").write_bytes(b"line\n" * 200_000)
+    with on_terminal("append", tmp_path / "log", tmp_path / "input") as (process, terminal):
+        shown = read_rest(terminal)
+        assert process.wait(LIMIT_S) == 0
+    assert b"200000 records" in shown
+    assert b"\x1b[" in shown
+    assert shown.endswith(b"last position 4804072\r\n")
+    assert b"\x1b[" not in run("append", tmp_path / "log", tmp_path / "input").stderr
+
+
+def test_two_processes_append_to_one_log_at_once(tmp_path: Path) -> None:
+    with started("append", tmp_path / "log") as first, started("append", tmp_path / "log") as second:
+        for number in range(200):
+            for name, process in ((b"a", first), (b"b", second)):
+                assert process.stdin is not None
+                process.stdin.write(b"%b %d\n" % (name, number))
+        outcomes = [process.communicate(timeout=LIMIT_S)[1] for process in (first, second)]
+        assert (first.returncode, second.returncode) == (0, 0)
+    assert all(errors.startswith(b"appended 200 records") for errors in outcomes)
+    found = values(tmp_path / "log")
+    for name in (b"a", b"b"):
+        assert [value for value in found if value.startswith(name)] == [b"%b %d" % (name, number) for number in range(200)]
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("half", "what"),
+    [
+        (frames(b"four")[:6], b"ends inside the frame at offset 14: 6 bytes of it are there, 8 were to come"),
+        (b"\x04\x00", b"ends inside the frame at offset 14: 2 bytes of it are there, 4 or more were to come"),
+        (frames(b"x" * 20_000)[:5], b"the frame at offset 14 says that it holds 20000 bytes, and 8176 is the most"),
+    ],
+)
+def test_half_a_frame_is_refused_with_its_offset_and_what_came_before_stays(tmp_path: Path, half: bytes, what: bytes) -> None:
+    done = run("append", "--frames", "--segment-size", SEGMENT, tmp_path / "log", feed=frames(b"one", b"two") + half)
+    assert done.returncode == 1
+    summary, refusal = done.stderr.splitlines()
+    assert summary == b"appended 2 records, 6 bytes, first position 4096, last position 4120"
+    assert refusal.startswith(b"commitlog: standard input: ")
+    assert what in refusal
+    assert values(tmp_path / "log") == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("key", [(), ("--key", "k" * 100)])
+def test_a_record_that_is_too_large_is_refused_with_its_offset(tmp_path: Path, key: tuple[str, ...]) -> None:
+    large = b"x" * (8176 if key else 8177)
+    (tmp_path / "input").write_bytes(b"one\ntwo\n" + large + b"\nthree\n")
+    done = run("append", *key, "--segment-size", SEGMENT, tmp_path / "log", tmp_path / "input")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"appended 2 records")
+    assert f"{tmp_path / 'input'}, the record at offset 8: a record of ".encode() in done.stderr
+    assert values(tmp_path / "log") == [b"one", b"two"]
+
+
+def test_input_without_any_delimiter_is_refused_before_memory_is_full_of_it(tmp_path: Path) -> None:
+    with (
+        open("/dev/zero", "rb") as endless,
+        started("append", "--segment-size", SEGMENT, tmp_path / "log", feed=endless.fileno()) as process,
+    ):
+        _, errors = process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 1
+    assert b"the record at offset 0 is longer than 8176 bytes" in errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--type", "many"), "expected a whole number from 0 to 4294967295, not 'many'"),
+        (("--type", "4294967296"), "expected a whole number from 0 to 4294967295"),
+        (("--pool", "0"), "expected a whole number from 1"),
+        (("--segment-size", "big"), "expected a size such as 65536 or 64MiB, not 'big'"),
+        (("--flush", "later"), "'later' is not one of"),
+        (("--null", "--frames"), "exclude each other"),
+    ],
+)
+def test_wrong_options_are_refused_with_what_was_expected(
+    tmp_path: Path, arguments: tuple[str, ...], what: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = cli.run(["append", *arguments, str(tmp_path / "log")])
+    printed = capfd.readouterr()
+    assert (status, printed.out) == (2, "")
+    assert what in printed.err
+    assert not (tmp_path / "log").exists()
+
+
+def test_a_file_that_is_missing_is_refused_before_anything_is_appended(tmp_path: Path) -> None:
+    done = run("append", tmp_path / "log", tmp_path / "absent")
+    assert done.returncode == 2
+    assert b"does not exist" in done.stderr
+    assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.parametrize("options", [(), ("--no-create",)])
+def test_a_path_that_is_no_log_is_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    done = run("append", *options, tmp_path / "file", feed=b"one\n")
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"commitlog: this is a file: a log is a directory")
+
+
+def test_a_pooled_log_that_is_held_names_its_holder(tmp_path: Path, until: Until) -> None:
+    with started("append", "--pool", 1, "--segment-size", SEGMENT, tmp_path / "log") as holder:
+        assert holder.stdin is not None
+        holder.stdin.write(b"one\n")
+        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"], LIMIT_S)
+        done = run("append", tmp_path / "log", feed=b"two\n")
+    assert done.returncode == 1
+    assert f"held by process {holder.pid} ".encode() in done.stderr
+
+
+def test_closed_standard_input_is_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'"{sys.executable}" -m commitlog.cli append "$1" <&-', "bash", str(tmp_path / "log")],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"standard input is closed: name a FILE" in done.stderr

@@ -1,0 +1,158 @@
+"""`commitlog cat`: raw values, and which of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import cli
+from tests.cli.program import LIMIT_S, PROGRAM, ROOT, SEGMENT, run, shell, started
+from tests.log_files import HEADER, LogFiles, numbered
+
+PIPE_CLOSED = 141
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> tuple[Path, list[int]]:
+    """Ten records of 24 bytes, closed; their positions."""
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=SEGMENT) as opened:
+        positions = opened.append_many(numbered(10))
+    return path, positions.tolist()
+
+
+def lines(values: list[bytes]) -> bytes:
+    return b"".join(value + b"\n" for value in values)
+
+
+def test_values_are_printed_as_they_are(tmp_path: Path) -> None:
+    values = [b"", b"a\nb", b"\0\xff", b"x" * 5000, "Ü".encode()]
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
+        opened.append_many(values)
+    for options, expected in (
+        ((), lines(values)),
+        (("--no-newline",), b"".join(values)),
+        (("-0",), b"\0".join(values) + b"\0"),
+    ):
+        done = run("cat", *options, tmp_path / "log")
+        assert (done.returncode, done.stdout, done.stderr) == (0, expected, b"")
+
+
+def test_frames_go_from_log_to_log_unchanged(tmp_path: Path) -> None:
+    values = [b"", b"a\nb\0", os.urandom(3000), b"\xff" * 100]
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
+        opened.append_many(values)
+    done = shell('c cat --frames "$1" | c append --frames "$2"', tmp_path / "log", tmp_path / "copy")
+    assert done.returncode == 0, done.stderr
+    with commitlog.open(tmp_path / "copy", "r") as copy:
+        assert list(copy.tailer().values()) == values
+
+
+def test_a_range_is_printed_by_positions_and_count(log: tuple[Path, list[int]]) -> None:
+    path, positions = log
+    values = numbered(10)
+    for options, expected in (
+        (("--from", positions[3]), values[3:]),
+        (("--from", hex(positions[3]), "-n", 2), values[3:5]),
+        (("--from", "first", "--to", positions[3] + 1), values[:4]),
+        (("--from", positions[2], "--to", positions[2]), []),
+        (("-n", 100, "--to", 1 << 60), values),
+    ):
+        done = run("cat", *options, path)
+        assert (done.returncode, done.stdout) == (0, lines(expected)), options
+
+
+def test_many_segments_are_printed_in_order(tmp_path: Path) -> None:
+    values = numbered(30_000)
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
+        opened.append_many(values)
+    assert run("cat", tmp_path / "log").stdout == lines(values)
+
+
+def test_flushed_is_what_no_crash_can_take_back(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT, flush="none") as opened:
+        opened.append(b"durable", sync=True)
+        opened.append(b"seen")
+        assert run("cat", tmp_path / "log").stdout == b"durable\nseen\n"
+        assert run("cat", "--visibility", "flushed", tmp_path / "log").stdout == b"durable\n"
+
+
+def test_damage_ends_the_output_or_is_passed_and_both_are_said(files: LogFiles) -> None:
+    files.create(0)
+    files.checkpoint(files.records(0, numbered(10)), clean=True)
+    files.flip(0, HEADER + 3 * 32 + 20)
+    values = numbered(10)
+    done = run("cat", files.path)
+    assert (done.returncode, done.stdout) == (1, lines(values[:3]))
+    assert f"position {HEADER + 96}".encode() in done.stderr
+    done = run("cat", "--on-damage", "skip", files.path)
+    assert (done.returncode, done.stdout) == (1, lines(values[:3] + values[4:]))
+    assert done.stderr == f"commitlog: damage: skipped position {HEADER + 96} to {HEADER + 128}\n".encode()
+
+
+def test_a_reader_that_has_enough_is_not_complained_about(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as opened:
+        opened.append_many(numbered(200_000))
+    done = shell('c cat "$1" | head -1', tmp_path / "log")
+    assert (done.returncode, done.stdout, done.stderr) == (PIPE_CLOSED, b"value 000000\n", b"")
+
+
+def test_a_full_disk_behind_the_output_is_a_failure_in_one_line(log: tuple[Path, list[int]]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*PROGRAM, "cat", str(log[0])], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (1, b"commitlog: No space left on device\n")
+
+
+def test_closed_output_is_refused(log: tuple[Path, list[int]]) -> None:
+    done = shell('c cat "$1" >&-', log[0])
+    assert (done.returncode, done.stderr) == (1, b"Error: standard output is closed: there is nowhere to print to\n")
+
+
+def test_it_ends_although_somebody_goes_on_appending(tmp_path: Path) -> None:
+    """What is printed fits no pipe, so that the reader is held up while more is appended; that is not printed."""
+    values = numbered(20_000)
+    with commitlog.open(tmp_path / "log") as opened:
+        opened.append_many(values)
+        with started("cat", tmp_path / "log") as process:
+            assert process.stdout is not None
+            began = process.stdout.read(1)
+            opened.append_many([b"late"] * 1000)
+            output, _ = process.communicate(timeout=LIMIT_S)
+            assert process.returncode == 0
+    assert began + output == lines(values)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--from", "last"), "expected 'first' or a position, decimal or 0x..., not 'last'"),
+        (("--from", "-1"), "expected 'first' or a position"),
+        (("--to", "0xg"), "expected a position, decimal or 0x..., not '0xg'"),
+        (("--to", "9223372036854775808"), "expected a position"),
+        (("-n", "ten"), "expected a whole number of at least 0, not 'ten'"),
+        (("--visibility", "appended"), "'appended' is not one of"),
+        (("--null", "--frames"), "exclude one another"),
+        (("--from", "5000", "--to", "4096"), "--to (4096) is below --from (5000)"),
+    ],
+)
+def test_wrong_options_are_refused_with_what_was_expected(
+    log: tuple[Path, list[int]], arguments: tuple[str, ...], what: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = cli.run(["cat", *arguments, str(log[0])])
+    printed = capfd.readouterr()
+    assert (status, printed.out) == (2, "")
+    assert what in printed.err
+
+
+def test_a_position_of_no_record_and_a_log_that_is_not_there_are_said(log: tuple[Path, list[int]]) -> None:
+    path, positions = log
+    done = run("cat", "--from", positions[0] + 8, path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"commitlog: no record starts here: the log's positions go from 0 to ")
+    done = run("cat", path / "absent")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"commitlog: there is no log here")

@@ -1,0 +1,156 @@
+"""`commitlog remove`: what it deletes, what it leaves, and when it does neither."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from tests.cli.program import LIMIT_S, SEGMENT, on_terminal, read_rest, read_until, run, started
+from tests.log_files import LogFiles, numbered
+
+Until = Callable[..., None]
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
+        opened.append_many(numbered(5_000))
+    return tmp_path / "log"
+
+
+def test_a_log_is_deleted_with_its_directory(log: Path) -> None:
+    names = {path.name for path in log.iterdir()}
+    done = run("remove", "--yes", "--json", log)
+    said = json.loads(done.stdout)
+    assert (done.returncode, done.stderr, set(said["files"]), said["left"]) == (0, b"", names, [])
+    assert said["directory_removed"] is True
+    assert not log.exists()
+
+
+def test_all_that_belongs_to_a_log_is_deleted(log: Path) -> None:
+    segment = next(log.glob("*.seg")).name
+    for name in (f"{segment}.cut", f"{segment}.cut.1", f"{segment}.broken", "log.json.broken", segment.replace("seg", "idx")):
+        (log / name).write_bytes(b"")
+    (log / f".{segment}.0123456789abcdef.tmp").write_bytes(b"")
+    (log / f".{segment}.cut.0123456789abcdef.tmp").write_bytes(b"")
+    (log / "tailers").mkdir()
+    (log / "tailers" / "billing").write_bytes(b"")
+    done = run("remove", "-y", log)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert not log.exists()
+
+
+def test_foreign_files_are_left_and_listed(log: Path) -> None:
+    (log / "notes.txt").write_bytes(b"mine")
+    (log / "sub").mkdir()
+    (log / "sub" / "00000000000000000000.seg").write_bytes(b"mine too")
+    done = run("remove", "--yes", log)
+    assert done.returncode == 1
+    assert b"left: notes.txt" in done.stdout
+    assert b"left: sub" in done.stdout
+    assert {path.name for path in log.iterdir()} == {"notes.txt", "sub", "lock"}
+    assert (log / "sub" / "00000000000000000000.seg").read_bytes() == b"mine too"
+
+
+@pytest.mark.parametrize("pool", [(), ("--pool", 1)], ids=["mapped", "pooled"])
+def test_a_log_that_is_held_is_refused_and_its_holder_named(tmp_path: Path, pool: tuple[object, ...], until: Until) -> None:
+    path = tmp_path / "log"
+    with started("append", *pool, "--segment-size", SEGMENT, path) as writer:
+        assert writer.stdin is not None
+        writer.stdin.write(b"one\n")
+        until(lambda: (path / "cursors").exists() and _values(path) == [b"one"], LIMIT_S)
+        done = run("remove", "--yes", path)
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert f"the log is open for writing in process {writer.pid} (".encode() in done.stderr
+        assert _values(path) == [b"one"]
+        writer.stdin.close()
+        assert writer.wait(LIMIT_S) == 0
+    assert run("remove", "--yes", path).returncode == 0
+
+
+def _values(path: Path) -> list[bytes]:
+    with commitlog.open(path, "r") as log:
+        return list(log.tailer().values())
+
+
+def test_a_reader_holds_nothing_up_and_keeps_what_it_reads(log: Path) -> None:
+    with commitlog.open(log, "r") as opened:
+        tailer = opened.tailer()
+        first = tailer.read()
+        assert run("remove", "--yes", log).returncode == 0
+        assert first is not None
+        assert first.value == numbered(1)[0]
+
+
+def test_shared_memory_that_a_killed_writer_left_goes_too(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    pid = os.fork()
+    if pid == 0:
+        pool = commitlog.TransientStorePool(buffers=2, buffer_size=SEGMENT, backing="shm", lock_memory="off", low_water=0)
+        commitlog.open(path, pool=pool).append(b"one")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    names = json.loads((path / "lock").read_bytes())["pool_names"]
+    assert all(Path(f"/dev/shm{name}").exists() for name in names)
+    done = run("remove", "--yes", "--json", path)
+    assert done.returncode == 0
+    assert sorted(json.loads(done.stdout)["buffers"]) == sorted(names)
+    assert not any(Path(f"/dev/shm{name}").exists() for name in names)
+
+
+def test_a_log_without_its_identity_is_known_by_its_segments(files: LogFiles) -> None:
+    files.create(0)
+    (files.path / "log.json").unlink()
+    assert run("remove", "--yes", files.path).returncode == 0
+    assert not files.path.exists()
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("answer", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1), (b"\x03", 130)])
+def test_a_terminal_is_asked(log: Path, answer: bytes, status: int) -> None:
+    with on_terminal("remove", log) as (process, terminal):
+        read_until(terminal, b"[y/N]:")
+        os.write(terminal, answer)
+        read_rest(terminal)
+        assert process.wait(LIMIT_S) == status
+    assert log.exists() == (status != 0)
+    if status:
+        assert len(_values(log)) == 5_000
+
+
+def test_without_a_terminal_it_wants_to_be_told(log: Path) -> None:
+    done = run("remove", log, feed=b"y\n")
+    assert done.returncode == 2
+    assert b"there is no terminal to ask on: say --yes" in done.stderr
+    assert len(_values(log)) == 5_000
+
+
+# --- what is no log ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_log_stays(tmp_path: Path, log: Path) -> None:
+    (tmp_path / "file").write_bytes(b"mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "notes.txt").write_bytes(b"mine")
+    (tmp_path / "link").symlink_to(log)
+    for name, what in (
+        ("file", b"this is a file"),
+        ("folder", b"log.json is missing, and no segment with a sound header says what log this was"),
+        ("link", b"this is a symbolic link: name the log itself"),
+        ("link/", b"this is a symbolic link"),
+        ("absent", b"there is no log here"),
+    ):
+        done = run("remove", "--yes", f"{tmp_path}/{name}")
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert done.stderr.startswith(b"commitlog: " + what), done.stderr
+    assert (tmp_path / "folder" / "notes.txt").read_bytes() == b"mine"
+    assert not (tmp_path / "folder" / "lock").exists()
+    assert len(_values(log)) == 5_000
