@@ -210,6 +210,14 @@ class LogHandle(Appender):
     # --- state -------------------------------------------------------------------------------------------------------
 
     @property
+    def place(self) -> tuple[int, int] | None:
+        """Which directory a writable handle is on, by device and inode; None for a reader's."""
+        if self.mode == "r" or self.directory.fd < 0:
+            return None
+        status = os.fstat(self.directory.fd)
+        return status.st_dev, status.st_ino
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import threading
 import warnings
@@ -11,12 +12,17 @@ from typing import Protocol
 
 from commitlog.errors import CommitLogError
 
+_logger = logging.getLogger("commitlog")
+
 
 class OpenLog(Protocol):
     """What the registry asks of a log."""
 
     @property
     def path(self) -> str: ...
+
+    @property
+    def place(self) -> tuple[int, int] | None: ...
 
     def close(self) -> None: ...
 
@@ -33,8 +39,10 @@ class Registry:
         os.register_at_fork(before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._forked)
 
     def add(self, log: OpenLog) -> None:
-        """A log was opened."""
+        """A log was opened. To have it open twice for writing works, and is seldom meant: it is said."""
         with self._lock:
+            if log.place is not None and any(other.place == log.place for other in self._logs):
+                _logger.warning("%s is open for writing in this very process already: one handle serves all threads", log.path)
             self._logs.add(log)
             if not self._at_exit:
                 # Registered late, so that it runs before whatever a pool registered when it was made.
