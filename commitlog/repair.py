@@ -22,8 +22,8 @@ from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogL
 from commitlog.lost_identity import read_page
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared import identity as identities
-from commitlog.shared.lock_file import LockFile
-from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, Damage, VerifyReport, is_live, open_directory, read_identity, survey
+from commitlog.shared.lock_file import LockFile, is_live
+from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, Damage, VerifyReport, open_directory, read_identity, survey
 
 _logger = logging.getLogger("commitlog.repair")
 _CHUNK = 1 << 20

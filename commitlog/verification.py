@@ -17,12 +17,11 @@ from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, PositionError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.life_lock import is_held
 from commitlog.lost_identity import deduce, segment_files
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
-from commitlog.shared.lock_file import NAME as LOCK_NAME
+from commitlog.shared.lock_file import is_live
 
 _CHUNK = 1 << 20
 SEAL_BROKEN = "its seal fails its CRC; it counts as not written"
@@ -176,18 +175,6 @@ def open_directory(path: str) -> int:
         raise LogNotFoundError("there is no log here", path=path) from None
     except NotADirectoryError:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
-
-
-def is_live(dir_fd: int) -> bool:
-    """Whether somebody has the log open for writing."""
-    try:
-        fd = os.open(LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
-    except FileNotFoundError:
-        return False
-    try:
-        return is_held(fd)
-    finally:
-        os.close(fd)
 
 
 def read_identity(dir_fd: int, path: str) -> tuple[Identity, str | None]:

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from commitlog._kernel.cursors import slot_alive
 from commitlog.errors import CommitLogError
-from commitlog.life_lock import is_held
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared import cursors_file
 from commitlog.shared.cursors_file import boot_id
 from commitlog.shared.identity import Identity
-from commitlog.shared.lock_file import NAME as LOCK_NAME
 from commitlog.shared.lock_file import LockFile, process_name
 
 
@@ -39,18 +37,6 @@ class Writer:
 
     def __str__(self) -> str:
         return f"process {self.pid} ({self.name})"
-
-
-def lock_is_held(dir_fd: int) -> bool:
-    """Whether anybody has the log open for writing."""
-    try:
-        fd = os.open(LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
-    except FileNotFoundError:
-        return False
-    try:
-        return is_held(fd)
-    finally:
-        os.close(fd)
 
 
 def writers(directory: LogDirectory, identity: Identity) -> list[Writer]:

@@ -15,12 +15,13 @@ import commitlog
 from commitlog._kernel.core import Core
 from commitlog._kernel.segment_file import FORMAT
 from commitlog.cli import FAILURE
-from commitlog.cli.holders import Writer, lock_is_held, writers
+from commitlog.cli.holders import Writer, writers
 from commitlog.errors import CommitLogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared.identity import Identity
+from commitlog.shared.lock_file import is_live
 from commitlog.verification import open_directory, read_identity
 
 _BLOCK = 512  # what `st_blocks` counts in
@@ -96,7 +97,7 @@ def _gather(path: str) -> _Info:
 
 def _describe(directory: LogDirectory, identity: Identity, checkpoint: Checkpoint | None) -> _Info:
     numbers = directory.segment_numbers()
-    held = lock_is_held(directory.fd)
+    held = is_live(directory.fd)
     return _Info(
         path=directory.path,
         uuid=str(uuid.UUID(bytes=identity.uuid)),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from commitlog.errors import DiskFullError, IOFailureError
-from commitlog.life_lock import Kind, LifeLock
+from commitlog.life_lock import Kind, LifeLock, is_held
 
 NAME = "lock"
 _SIZE = 1 << 16
@@ -46,6 +46,18 @@ def process_name(pid: int) -> str:
         return str(psutil.Process(pid).name())
     except psutil.Error:
         return "unknown"
+
+
+def is_live(dir_fd: int) -> bool:
+    """Whether somebody has the log in a directory open for writing."""
+    try:
+        fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return False
+    try:
+        return is_held(fd)
+    finally:
+        os.close(fd)
 
 
 class LockFile:
