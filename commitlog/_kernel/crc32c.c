@@ -20,7 +20,7 @@ typedef struct {
     const char *name;
     uint32_t (*feed)(uint32_t state, const uint8_t *data, size_t length); /* feeds bytes to the bare register */
     uint32_t (*frame)(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length);
-    uint32_t (*frame_copy)(uint32_t seed, uint64_t offset, uint32_t word, void *frame, size_t head, const void *value);
+    uint32_t (*frame_copy)(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to, const void *from);
 } implementation;
 
 INLINED uint64_t load_u64(const uint8_t *at) {
@@ -70,15 +70,19 @@ static uint32_t frame_portable(uint32_t seed, uint64_t offset, uint32_t word, co
     return ~feed_portable(state, rest, length);
 }
 
-static uint32_t frame_copy_portable(uint32_t seed, uint64_t offset, uint32_t word, void *frame, size_t head, const void *value) {
-    size_t length = word & CL_WORD_LENGTH;
-    if (length > head) {
-        memcpy((uint8_t *)frame + head, value, length - head);
+static uint32_t frame_copy_portable(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to,
+                                    const void *from) {
+    size_t length = (word & CL_WORD_LENGTH) - head;
+    if (length > 0) {
+        memcpy(to, from, length);
     }
-    return frame_portable(seed, offset, word, (uint8_t *)frame + CL_FRAME_TIMESTAMP, length - CL_FRAME_TIMESTAMP);
+    uint32_t state = feed_portable(step_portable(seed, offset), (const uint8_t *)&word, sizeof word);
+    state = feed_portable(state, (const uint8_t *)frame + CL_FRAME_TIMESTAMP, head - CL_FRAME_TIMESTAMP);
+    return ~feed_portable(state, to, length);
 }
 
-/* With CRC instructions. What differs between the processors is in these three primitives; the rest is common. */
+/* With CRC instructions. What differs between the processors is in these three primitives; the rest is common. The register is 32 bits wide;
+ * it is carried as 64 so that no instruction in the chain of steps only widens it. */
 
 #if defined(__x86_64__)
 #define HAS_INSTRUCTIONS 1
@@ -87,7 +91,7 @@ static uint32_t frame_copy_portable(uint32_t seed, uint64_t offset, uint32_t wor
 #define NAME_CRC "sse42"
 #define NAME_MULTIPLY "sse42-pclmul"
 
-WITH_CRC INLINED uint32_t step_u64(uint32_t state, uint64_t word) { return (uint32_t)_mm_crc32_u64(state, word); }
+WITH_CRC INLINED uint64_t step_u64(uint64_t state, uint64_t word) { return _mm_crc32_u64(state, word); }
 WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) { return _mm_crc32_u32(state, word); }
 
 WITH_MULTIPLY INLINED uint64_t multiply(uint32_t left, uint32_t right) {
@@ -111,7 +115,7 @@ static bool has_multiply(void) { return has_crc() && __builtin_cpu_supports("pcl
 #define CAPABILITY_PMULL (1ul << 4) /* bits of AT_HWCAP, as the Linux ABI has them */
 #define CAPABILITY_CRC32 (1ul << 7)
 
-WITH_CRC INLINED uint32_t step_u64(uint32_t state, uint64_t word) { return __crc32cd(state, word); }
+WITH_CRC INLINED uint64_t step_u64(uint64_t state, uint64_t word) { return __crc32cd((uint32_t)state, word); }
 WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) { return __crc32cw(state, word); }
 
 WITH_MULTIPLY INLINED uint64_t multiply(uint32_t left, uint32_t right) {
@@ -141,38 +145,47 @@ INLINED uint64_t take_few(const uint8_t *from, size_t length) {
     return word;
 }
 
-/* Feeds the last one to eight bytes, which stand in `word` above its lowest `fed` bits; those bits are zero. Zeroes leave a zero register
+/* Feeds the last one to seven bytes, which stand in `word` above its lowest `fed` bits; those bits are zero. Zeroes leave a zero register
  * as it is, so the register goes in with the first byte of the bytes instead; what of it has no room there goes to the result. */
-WITH_CRC INLINED uint32_t step_last(uint32_t state, uint64_t word, unsigned fed) {
-    return step_u64(0, word ^ (uint64_t)state << fed) ^ (uint32_t)((uint64_t)state >> 1 >> (63 - fed));
+WITH_CRC INLINED uint64_t step_last(uint64_t state, uint64_t word, unsigned fed) {
+    return step_u64(0, word ^ state << fed) ^ state >> (64 - fed);
 }
 
-/* One chain, which copies what it feeds where `copies` (a constant at each call). Its end takes one step whatever the length and has no
- * branch, because the lengths of real records are not to be predicted: it is read as the upper part of the last eight bytes. */
-WITH_CRC INLINED uint32_t feed_chain(uint32_t state, uint8_t *to, const uint8_t *from, size_t length, const bool copies) {
-    uint64_t word = 0;
-    if (CL_UNLIKELY(length < 8)) {
-        if (length == 0) {
-            return state;
-        }
-        word = take_few(from, length);
-        if (copies) {
-            memcpy(to, &word, length);
-        }
-        return step_last(state, word << (64 - length * 8), (unsigned)(64 - length * 8));
+/* Out of line, like everything else that few frames need: the registers that it takes cost the others nothing. */
+WITH_CRC static __attribute__((noinline)) uint64_t feed_few(uint64_t state, uint8_t *to, const uint8_t *from, size_t length) {
+    if (length == 0) {
+        return state;
     }
+    uint64_t word = take_few(from, length);
+    if (to != NULL) {
+        memcpy(to, &word, length);
+    }
+    return step_last(state, word << (64 - length * 8), (unsigned)(64 - length * 8));
+}
+
+/* One chain, which copies what it feeds where `copies` (a constant at each call). What is left after the whole words takes one step whatever
+ * its length and has no branch, because the lengths of real records are not to be predicted: it is read as the upper part of the last eight
+ * bytes. */
+WITH_CRC INLINED uint64_t feed_chain(uint64_t state, uint8_t *to, const uint8_t *from, size_t length, const bool copies) {
+    if (CL_UNLIKELY(length < 8)) {
+        return feed_few(state, copies ? to : NULL, from, length);
+    }
+    uint64_t word = 0;
     size_t at = 0;
-    for (; at < length - 8; at += 8) {
+    for (; at <= length - 8; at += 8) {
         word = take_u64(from + at);
         if (copies) {
             memcpy(to + at, &word, 8);
         }
         state = step_u64(state, word);
     }
-    unsigned fed = (unsigned)(at - (length - 8)) * 8; /* bits of the last eight bytes that are fed already: 0 to 56 */
+    if (at == length) {
+        return state;
+    }
+    unsigned fed = (unsigned)(at - (length - 8)) * 8; /* bits of the last eight bytes that are fed already: 8 to 56 */
     uint64_t last = take_u64(from + length - 8) >> fed << fed;
     if (copies) {
-        uint64_t joined = last | word >> 1 >> (63 - fed);
+        uint64_t joined = last | word >> (64 - fed);
         memcpy(to + length - 8, &joined, 8);
     }
     return step_last(state, last, fed);
@@ -189,23 +202,22 @@ static uint32_t powers[2 * LANE_WORDS + 1]; /* x^(64n - 33), reflected, for n fr
 WITH_CRC static void fill_powers(void) {
     powers[1] = 1; /* x^31 */
     for (unsigned words = 2; words <= 2 * LANE_WORDS; words++) {
-        powers[words] = step_u64(0, powers[words - 1]);
+        powers[words] = (uint32_t)step_u64(0, powers[words - 1]);
     }
 }
 
-WITH_MULTIPLY INLINED uint32_t feed_lanes(uint32_t state, const uint8_t *data, size_t words) {
+WITH_MULTIPLY INLINED uint64_t feed_lanes(uint64_t state, const uint8_t *data, size_t words) {
     const size_t second = words * 8, third = words * 16;
-    uint32_t state_second = 0, state_third = 0;
+    uint64_t state_second = 0, state_third = 0;
     for (size_t at = 0; at < second; at += 8) {
         state = step_u64(state, load_u64(data + at));
         state_second = step_u64(state_second, load_u64(data + second + at));
         state_third = step_u64(state_third, load_u64(data + third + at));
     }
-    return state_third ^ step_u64(0, multiply(state, powers[2 * words]) ^ multiply(state_second, powers[words]));
+    return state_third ^ step_u64(0, multiply((uint32_t)state, powers[2 * words]) ^ multiply((uint32_t)state_second, powers[words]));
 }
 
-/* Out of line, so that short frames do not pay for the registers that it needs. */
-WITH_MULTIPLY static __attribute__((noinline)) uint32_t feed_long(uint32_t state, const uint8_t *data, size_t length) {
+WITH_MULTIPLY static __attribute__((noinline)) uint64_t feed_long(uint64_t state, const uint8_t *data, size_t length) {
     while (length >= INTERLEAVED_LEAST) {
         size_t words = length / 24 < LANE_WORDS ? length / 24 : LANE_WORDS;
         state = feed_lanes(state, data, words);
@@ -216,48 +228,61 @@ WITH_MULTIPLY static __attribute__((noinline)) uint32_t feed_long(uint32_t state
 }
 
 WITH_CRC static uint32_t feed_crc(uint32_t state, const uint8_t *data, size_t length) {
-    return feed_chain(state, NULL, data, length, false);
+    return (uint32_t)feed_chain(state, NULL, data, length, false);
 }
 
 WITH_MULTIPLY static uint32_t feed_multiply(uint32_t state, const uint8_t *data, size_t length) {
-    return length < INTERLEAVED_LEAST ? feed_crc(state, data, length) : feed_long(state, data, length);
+    return (uint32_t)(length < INTERLEAVED_LEAST ? feed_crc(state, data, length) : feed_long(state, data, length));
+}
+
+WITH_CRC INLINED uint64_t feed_place(uint32_t seed, uint64_t offset, uint32_t word) {
+    return step_u32((uint32_t)step_u64(seed, offset), word);
 }
 
 WITH_CRC static uint32_t frame_crc(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length) {
-    return ~feed_chain(step_u32(step_u64(seed, offset), word), NULL, rest, length, false);
+    return (uint32_t)~feed_chain(feed_place(seed, offset, word), NULL, rest, length, false);
 }
 
 WITH_MULTIPLY static uint32_t frame_multiply(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length) {
     if (CL_UNLIKELY(length >= INTERLEAVED_LEAST)) {
-        return ~feed_long(step_u32(step_u64(seed, offset), word), rest, length);
+        return (uint32_t)~feed_long(feed_place(seed, offset, word), rest, length);
     }
     return frame_crc(seed, offset, word, rest, length);
 }
 
-/* What a frame's CRC covers before its value. Most frames have no more there than a timestamp. */
-WITH_CRC INLINED uint32_t feed_head(uint32_t seed, uint64_t offset, uint32_t word, const uint8_t *frame, size_t head) {
-    uint32_t state = step_u64(step_u32(step_u64(seed, offset), word), load_u64(frame + CL_FRAME_TIMESTAMP));
-    return head == CL_FRAME_HEADER ? state : feed_chain(state, NULL, frame + CL_FRAME_HEADER, head - CL_FRAME_HEADER, false);
+WITH_CRC static __attribute__((noinline)) uint64_t feed_extension(uint64_t state, const uint8_t *frame, size_t head) {
+    return feed_chain(state, NULL, frame + CL_FRAME_HEADER, head - CL_FRAME_HEADER, false);
 }
 
-WITH_CRC static uint32_t frame_copy_crc(uint32_t seed, uint64_t offset, uint32_t word, void *frame, size_t head, const void *value) {
-    uint32_t state = feed_head(seed, offset, word, frame, head);
-    return ~feed_chain(state, (uint8_t *)frame + head, value, (word & CL_WORD_LENGTH) - head, true);
+/* What a frame's CRC covers before its value. Most frames have no more there than a timestamp. */
+WITH_CRC INLINED uint64_t feed_head(uint32_t seed, uint64_t offset, uint32_t word, const uint8_t *frame, size_t head) {
+    uint64_t state = step_u64(feed_place(seed, offset, word), load_u64(frame + CL_FRAME_TIMESTAMP));
+    return CL_LIKELY(head == CL_FRAME_HEADER) ? state : feed_extension(state, frame, head);
+}
+
+WITH_CRC INLINED uint32_t copy_short(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to,
+                                     const void *from) {
+    return (uint32_t)~feed_chain(feed_head(seed, offset, word, frame, head), to, from, (word & CL_WORD_LENGTH) - head, true);
+}
+
+WITH_CRC static uint32_t frame_copy_crc(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to,
+                                        const void *from) {
+    return copy_short(seed, offset, word, frame, head, to, from);
 }
 
 /* For long values memcpy's wide stores and three chains win. It is the copy that is fed, so that the CRC fits what was written. */
-WITH_MULTIPLY static __attribute__((noinline)) uint32_t copy_long(uint32_t state, uint8_t *to, const uint8_t *from, size_t length) {
+WITH_MULTIPLY static __attribute__((noinline)) uint64_t copy_long(uint64_t state, uint8_t *to, const uint8_t *from, size_t length) {
     memcpy(to, from, length);
     return feed_long(state, to, length);
 }
 
-WITH_MULTIPLY static uint32_t frame_copy_multiply(uint32_t seed, uint64_t offset, uint32_t word, void *frame, size_t head,
-                                                  const void *value) {
+WITH_MULTIPLY static uint32_t frame_copy_multiply(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to,
+                                                  const void *from) {
     size_t length = (word & CL_WORD_LENGTH) - head;
     if (CL_UNLIKELY(length >= INTERLEAVED_LEAST)) {
-        return ~copy_long(feed_head(seed, offset, word, frame, head), (uint8_t *)frame + head, value, length);
+        return (uint32_t)~copy_long(feed_head(seed, offset, word, frame, head), to, from, length);
     }
-    return frame_copy_crc(seed, offset, word, frame, head, value);
+    return copy_short(seed, offset, word, frame, head, to, from);
 }
 
 #endif /* HAS_INSTRUCTIONS */
@@ -272,7 +297,7 @@ static const implementation with_multiply = {NAME_MULTIPLY, feed_multiply, frame
 
 static const implementation *chosen;
 uint32_t (*cl_frame_crc)(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length);
-uint32_t (*cl_frame_copy_crc)(uint32_t seed, uint64_t offset, uint32_t word, void *frame, size_t head, const void *value);
+uint32_t (*cl_frame_copy_crc)(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to, const void *from);
 
 static void choose(const implementation *wanted) {
     chosen = wanted;

@@ -90,6 +90,12 @@ cdef extern from "cursors.h":
     uint32_t cl_owner(uint32_t slot, uint32_t generation) nogil
 
 cdef extern from "segment.h":
+    ctypedef struct cl_tally:
+        uint64_t records
+        uint64_t end
+        int64_t first_timestamp_ns
+        int64_t last_timestamp_ns
+        int64_t largest_timestamp_ns
     ctypedef struct cl_segment:
         uint64_t number
         uint64_t base
@@ -258,12 +264,8 @@ cdef extern from "scan.h":
     ctypedef struct cl_scan:
         uint64_t offset
         int code
-        uint64_t records
         uint64_t skipped
-        uint64_t end
-        int64_t first_timestamp_ns
-        int64_t last_timestamp_ns
-        int64_t largest_timestamp_ns
+        cl_tally tally
     void cl_segment_scan(const cl_segment *segment, uint64_t start, uint64_t stop, cl_scan *scan) nogil
     uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) nogil

@@ -36,8 +36,6 @@ int cl_log_fail(cl_log *log, int cause) {
     return CL_E_FAILED;
 }
 
-bool cl_log_failed(const cl_log *log) { return cl_load(&log->cursors->failed.value) != 0; }
-
 void cl_log_wake_sleepers(cl_log *log, uint64_t until) {
     if ((int64_t)until < cl_clock_coarse_ns()) {
         cl_swap(&log->cursors->waiters.value, &until, 0); /* the last of them has left */
@@ -49,23 +47,4 @@ void cl_log_wake_sleepers(cl_log *log, uint64_t until) {
 uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) {
     uint32_t word = CL_WORD_SKIP | length;
     return cl_cell(word, cl_frame_crc(segment->seed, offset, word, NULL, 0));
-}
-
-enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {
-    uint32_t word = cl_cell_word(cell);
-    uint32_t length = word & CL_WORD_LENGTH;
-    *step = cl_frame_aligned(length);
-    if (cell == 0) {
-        return CL_CELL_ZERO;
-    }
-    if (word & CL_WORD_SKIP) {
-        *step = length == 0 ? room : *step;
-        return (length != 0 && length < CL_FRAME_SMALLEST) || *step > room || (word & ~CL_WORD_LENGTH) != CL_WORD_SKIP ? CL_CELL_BAD
-                                                                                                                       : CL_CELL_SKIP;
-    }
-    uint32_t least = word & CL_WORD_EXT ? CL_FRAME_EXTENDED : CL_FRAME_HEADER;
-    if (length < least || *step > room || (word & CL_WORD_BATCH)) {
-        return CL_CELL_BAD;
-    }
-    return word & CL_WORD_CLAIMED ? CL_CELL_CLAIMED : CL_CELL_RECORD;
 }

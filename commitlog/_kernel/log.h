@@ -67,7 +67,7 @@ void cl_log_clear(cl_log *log);
 void cl_log_after_fork(cl_log *log);
 /* Fails the log for all its processes: the first cause stays. Returns CL_E_FAILED. */
 int cl_log_fail(cl_log *log, int cause);
-bool cl_log_failed(const cl_log *log);
+static inline bool cl_log_failed(const cl_log *log) { return cl_load(&log->cursors->failed.value) != 0; }
 
 /* Position of a place, never past the end of its segment. */
 static inline uint64_t cl_log_position(const cl_log *log, uint64_t place) {
@@ -109,11 +109,26 @@ uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t lengt
 enum cl_cell_kind { CL_CELL_ZERO, CL_CELL_CLAIMED, CL_CELL_SKIP, CL_CELL_RECORD, CL_CELL_BAD };
 
 /* What stands in a cell, and how many bytes to step over it; says nothing about the CRC of a record's body. */
-enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step);
+static inline enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {
+    uint32_t word = cl_cell_word(cell);
+    uint32_t length = word & CL_WORD_LENGTH;
+    *step = cl_frame_aligned(length);
+    if (CL_UNLIKELY(word & CL_WORD_SKIP)) {
+        *step = length == 0 ? room : *step;
+        bool bad = (length != 0 && length < CL_FRAME_SMALLEST) || *step > room || (word & ~CL_WORD_LENGTH) != CL_WORD_SKIP;
+        return bad ? CL_CELL_BAD : CL_CELL_SKIP;
+    }
+    uint32_t least = word & CL_WORD_EXT ? CL_FRAME_EXTENDED : CL_FRAME_HEADER;
+    if (CL_UNLIKELY(length < least || *step > room || (word & CL_WORD_BATCH))) {
+        return cell == 0 ? CL_CELL_ZERO : CL_CELL_BAD;
+    }
+    return CL_UNLIKELY(word & CL_WORD_CLAIMED) ? CL_CELL_CLAIMED : CL_CELL_RECORD;
+}
 
 /* Walks from `position` over published cells towards `limit`, resolving dead claims on its way if it may.
- * *position is where it stopped; the code says why (CL_OK: at or past the limit, or at a segment's end). */
-int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch);
+ * *position is where it stopped; the code says why (CL_OK: at or past the limit, or at a segment's end). Who walks with `tallies`, under
+ * the commit mutex, adds to the segment's tally, if it goes on where that ends. */
+int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch, bool tallies);
 
 /* Returns when no commit and no walk of a pooled log is under way that began before. */
 void cl_log_pass_commits(cl_log *log);

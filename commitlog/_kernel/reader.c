@@ -109,10 +109,15 @@ static bool is_doubtful(const cl_reader *reader) {
     return position >= reader->doubtful || (in_file_only && position >= cl_load(&reader->log->cursors->committed.value));
 }
 
+/* The position from which on nothing is read at present. */
+static inline uint64_t reader_limit(const cl_reader *reader) {
+    uint64_t flushed = reader->flushed_only ? cl_load(&reader->log->cursors->flushed.value) : UINT64_MAX;
+    return flushed < reader->limit ? flushed : reader->limit;
+}
+
 int cl_reader_next(cl_reader *reader, cl_record *record) {
     const cl_segment *segment = reader->segment;
-    uint64_t limit = reader->flushed_only ? cl_load(&reader->log->cursors->flushed.value) : reader->limit;
-    limit = limit < reader->limit ? limit : reader->limit;
+    uint64_t limit = reader_limit(reader);
     for (;;) {
         if (CL_UNLIKELY(reader->offset >= segment->size)) {
             return CL_E_ROLL;
@@ -220,33 +225,94 @@ bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
     return true;
 }
 
+/* The end, as an offset, of what can be read from where reader_source points: the limit, or where the committed bytes end. */
+static uint64_t source_end(const cl_reader *reader, uint64_t limit) {
+    const cl_segment *segment = reader->segment;
+    uint64_t committed = reader->from_buffer ? cl_load(&reader->log->cursors->committed.value) : UINT64_MAX;
+    uint64_t end = segment->base + reader->offset < committed && committed < limit ? committed : limit;
+    return end <= segment->base ? 0 : end - segment->base < segment->size ? end - segment->base : segment->size;
+}
+
+/* Reads on as long as records without key and type stand there, published and whole. Whatever else does, also what fails its CRC, is left
+ * to cl_reader_next, which alone knows what to make of it. */
+static void batch_plain(cl_reader *reader, cl_batch *batch) {
+    const cl_segment *segment = reader->segment;
+    const cl_batch columns = *batch; /* a copy that nothing points to: no store through its pointers makes it be loaded again */
+    const uint32_t largest = cl_frame_largest(segment->size);
+    /* In this order: a source that was chosen before the watermark moved is good for what is below it, too. */
+    const uint8_t *source = reader_source(reader);
+    const uint64_t end = source_end(reader, reader_limit(reader));
+    size_t count = batch->count, data_size = batch->data_size;
+    uint64_t offset = reader->offset;
+    while (count < columns.most && offset < end) {
+        const uint8_t *at = source + offset;
+        uint64_t cell = cl_load((const uint64_t *)at);
+        uint32_t length = cl_cell_word(cell); /* with any flag in it, longer than the largest */
+        uint32_t step = cl_frame_aligned(length);
+        if (length < CL_FRAME_HEADER || length > largest || step > segment->size - offset ||
+            length - CL_FRAME_HEADER > columns.data_room - data_size) {
+            break;
+        }
+        if (cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER, columns.data + data_size, at + CL_FRAME_HEADER) !=
+            cl_cell_high(cell)) {
+            break;
+        }
+        data_size += length - CL_FRAME_HEADER;
+        columns.positions[count] = (int64_t)(segment->base + offset);
+        memcpy(&columns.timestamps_ns[count], at + CL_FRAME_TIMESTAMP, sizeof *columns.timestamps_ns);
+        columns.value_ends[count] = (int64_t)data_size;
+        offset += step;
+        count++;
+    }
+    for (size_t at = batch->count; at < count; at++) {
+        columns.types[at] = 0;
+        columns.keyed[at] = false;
+        columns.key_ends[at] = (int64_t)columns.keys_size;
+    }
+    batch->count = count;
+    batch->data_size = data_size;
+    reader->offset = offset;
+}
+
+/* Any record: CL_E_FULL when it has no room. */
+static int batch_one(cl_reader *reader, cl_batch *batch) {
+    cl_record record;
+    uint64_t before = reader->offset;
+    int code = cl_reader_next(reader, &record);
+    if (code != CL_OK) {
+        return code;
+    }
+    if (batch->data_size + record.value_length > batch->data_room || batch->keys_size + record.key_length > batch->keys_room) {
+        reader->offset = before;
+        return CL_E_FULL;
+    }
+    size_t at = batch->count++;
+    batch->positions[at] = (int64_t)record.position;
+    batch->timestamps_ns[at] = record.timestamp_ns;
+    batch->types[at] = record.type;
+    batch->keyed[at] = record.key != NULL;
+    if (record.value_length != 0) {
+        memcpy(batch->data + batch->data_size, record.value, record.value_length);
+        batch->data_size += record.value_length;
+    }
+    if (record.key_length != 0) {
+        memcpy(batch->keys + batch->keys_size, record.key, record.key_length);
+        batch->keys_size += record.key_length;
+    }
+    batch->value_ends[at] = (int64_t)batch->data_size;
+    batch->key_ends[at] = (int64_t)batch->keys_size;
+    return CL_OK;
+}
+
 int cl_reader_batch(cl_reader *reader, cl_batch *batch) {
-    while (batch->count < batch->most) {
-        cl_record record;
-        uint64_t before = reader->offset;
-        int code = cl_reader_next(reader, &record);
+    for (;;) {
+        batch_plain(reader, batch);
+        if (batch->count >= batch->most) {
+            return CL_E_FULL;
+        }
+        int code = batch_one(reader, batch);
         if (code != CL_OK) {
             return code;
         }
-        if (batch->data_size + record.value_length > batch->data_room || batch->keys_size + record.key_length > batch->keys_room) {
-            reader->offset = before;
-            return CL_E_FULL;
-        }
-        size_t at = batch->count++;
-        batch->positions[at] = (int64_t)record.position;
-        batch->timestamps_ns[at] = record.timestamp_ns;
-        batch->types[at] = record.type;
-        batch->keyed[at] = record.key != NULL;
-        if (record.value_length != 0) {
-            memcpy(batch->data + batch->data_size, record.value, record.value_length);
-            batch->data_size += record.value_length;
-        }
-        if (record.key_length != 0) {
-            memcpy(batch->keys + batch->keys_size, record.key, record.key_length);
-            batch->keys_size += record.key_length;
-        }
-        batch->value_ends[at] = (int64_t)batch->data_size;
-        batch->key_ends[at] = (int64_t)batch->keys_size;
     }
-    return CL_E_FULL;
 }

@@ -1,5 +1,6 @@
 from libc.stdint cimport uint64_t
 
+from commitlog._kernel.columns cimport Shelf
 from commitlog._kernel.core cimport Core
 from commitlog._kernel.kernel cimport cl_reader, cl_record
 from commitlog._kernel.segment cimport Segment
@@ -11,6 +12,7 @@ cdef class Reader:
     cdef Segment segment
     cdef uint64_t pending  # the position to start at, while no segment is entered
     cdef bint busy
+    cdef Shelf shelf       # memory for batches
 
     cdef int guard(self) except -1
     cdef int next_record(self, cl_record *record) except? -100

@@ -1,18 +1,17 @@
 """Reading forward: what `Tailer` is made of, and the records it gives."""
 
-import numpy
-
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 cimport cython
 
+from commitlog._kernel.columns cimport Columns, Shelf
 from commitlog._kernel.core cimport Core, nanoseconds
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
-    CL_FRAME_HEADER, cl_batch, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
+    CL_FRAME_HEADER, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
     cl_reader_next, cl_reader_wait, cl_record, cl_segment_resume,
 )
 from commitlog._kernel.segment cimport Segment
@@ -100,6 +99,7 @@ cdef class Reader:
 
     def __cinit__(self, *args, **kwargs):
         memset(&self.reader, 0, sizeof(self.reader))
+        self.shelf = Shelf.__new__(Shelf)
 
     def setup(self, Core core not None, uint64_t position, *, bint from_buffer, bint flushed_only, uint64_t doubtful):
         """Stand at `position`, where a record starts or the log ends."""
@@ -264,7 +264,7 @@ cdef class Reader:
     def batch(self, Py_ssize_t max_records, Py_ssize_t max_bytes=BATCH_BYTES):
         """The next records as columns, up to the present end:
         (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets)."""
-        cdef cl_batch native
+        cdef Columns columns
         cdef int code = CL_E_ROLL
         cdef bint to_buffer = self.reader.from_buffer
         self.guard()
@@ -273,32 +273,30 @@ cdef class Reader:
             max_bytes = 0
         max_bytes = self.room(max_bytes)
         max_records = min(max_records, max_bytes // CL_FRAME_HEADER)  # no more than can be there
-        columns = _Columns(max_records, max_bytes)
-        columns.fill(&native)
-        while max_records and native.count < native.most:
+        columns = Columns(self.shelf, max_records, max_bytes)
+        while max_records and columns.native.count < columns.native.most:
             self.busy = True
             try:
                 if to_buffer:
-                    code = cl_reader_batch(&self.reader, &native)
+                    code = cl_reader_batch(&self.reader, &columns.native)
                 else:
                     with nogil:
-                        code = cl_reader_batch(&self.reader, &native)
+                        code = cl_reader_batch(&self.reader, &columns.native)
             finally:
                 self.busy = False
             if code == CL_E_ROLL:
                 if self.enter() != CL_OK:
                     break
-            elif code == CL_E_FULL and native.count == 0:
+            elif code == CL_E_FULL and columns.native.count == 0:
                 # One record larger than the room there was: room for the largest there can be.
-                columns = _Columns(max_records, self.core.log.segment_size)
-                columns.fill(&native)
-            elif code == CL_E_DAMAGE and native.count == 0:
+                columns = Columns(self.shelf, max_records, self.core.log.segment_size)
+            elif code == CL_E_DAMAGE and columns.native.count == 0:
                 self.damaged()
                 if self.segment is None and self.enter() != CL_OK:
                     break
             else:
                 break
-        return columns.cut(&native)
+        return columns.cut()
 
     cdef Py_ssize_t room(self, Py_ssize_t max_bytes):
         """Bytes of data to make room for: what there is to read, as far as is known, and no more than `max_bytes`."""
@@ -315,56 +313,6 @@ cdef extern from "futex.h":
 
 cdef void _nap(int64_t budget_ns) noexcept nogil:
     cl_sleep_ns(budget_ns)
-
-
-cdef class _Columns:
-    """The arrays behind a batch while it is read."""
-    cdef object positions, timestamps_ns, types, keyed, offsets, key_offsets, data, keys
-
-    def __cinit__(self, Py_ssize_t most, Py_ssize_t room):
-        self.positions = numpy.empty(most, dtype=numpy.int64)
-        self.timestamps_ns = numpy.empty(most, dtype=numpy.int64)
-        self.types = numpy.empty(most, dtype=numpy.uint32)
-        self.keyed = numpy.empty(most, dtype=numpy.bool_)
-        self.offsets = numpy.empty(most + 1, dtype=numpy.int64)
-        self.key_offsets = numpy.empty(most + 1, dtype=numpy.int64)
-        self.data = numpy.empty(room, dtype=numpy.uint8)
-        self.keys = numpy.empty(room, dtype=numpy.uint8)
-
-    cdef void fill(self, cl_batch *native):
-        cdef int64_t[::1] numbers
-        cdef uint32_t[::1] types
-        cdef uint8_t[::1] octets
-        memset(native, 0, sizeof(cl_batch))
-        native.most = len(self.positions)
-        native.data_room = len(self.data)
-        native.keys_room = len(self.keys)
-        numbers = self.offsets
-        numbers[0] = 0
-        native.value_ends = &numbers[0] + 1
-        numbers = self.key_offsets
-        numbers[0] = 0
-        native.key_ends = &numbers[0] + 1
-        if native.most == 0:
-            return
-        numbers = self.positions
-        native.positions = &numbers[0]
-        numbers = self.timestamps_ns
-        native.timestamps_ns = &numbers[0]
-        types = self.types
-        native.types = &types[0]
-        octets = self.keyed.view(numpy.uint8)
-        native.keyed = &octets[0]
-        if native.data_room:
-            octets = self.data
-            native.data = &octets[0]
-            octets = self.keys
-            native.keys = &octets[0]
-
-    cdef tuple cut(self, const cl_batch *native):
-        cdef Py_ssize_t count = native.count
-        return (self.positions[:count], self.timestamps_ns[:count], self.types[:count], self.keyed[:count], self.data[:native.data_size],
-                self.offsets[:count + 1], self.keys[:native.keys_size], self.key_offsets[:count + 1])
 
 
 cdef class ValueIterator:

@@ -6,30 +6,17 @@
 
 #define LONG_FRAME 4096u /* up to here a CRC costs less than to think about it */
 
-static void scan_count(cl_scan *scan, const cl_record *record, uint64_t end) {
-    if (scan->records == 0) {
-        scan->first_timestamp_ns = record->timestamp_ns;
-        scan->largest_timestamp_ns = record->timestamp_ns;
-    }
-    scan->records++;
-    scan->end = end;
-    scan->last_timestamp_ns = record->timestamp_ns;
-    if (record->timestamp_ns > scan->largest_timestamp_ns) {
-        scan->largest_timestamp_ns = record->timestamp_ns;
-    }
-}
-
 void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan) {
     memset(scan, 0, sizeof *scan);
     uint64_t offset = from < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : from;
     to = to < segment->size ? to : segment->size;
-    scan->end = offset;
+    scan->tally.end = offset;
     while (offset < to) {
         cl_record record;
         uint64_t step;
         int code = cl_record_read(segment, segment->map, offset, &record, &step);
         if (code == CL_OK) {
-            scan_count(scan, &record, offset + step);
+            cl_tally_add(&scan->tally, record.timestamp_ns, offset + step);
         } else if (code == CL_E_ROLLED_BACK) {
             scan->skipped += step;
         } else {
@@ -146,17 +133,23 @@ int cl_segment_seal(cl_segment *segment, uint64_t first_sequence) {
     if (cl_segment_sealed(segment, &seal) == CL_OK) {
         return CL_OK;
     }
-    cl_scan scan;
-    cl_segment_scan(segment, 0, segment->size, &scan);
-    if (scan.code != CL_OK) {
-        return scan.code == CL_E_END ? CL_E_BUSY : scan.code;
+    cl_tally tally;
+    if (cl_load32(&segment->tallied) == segment->size) {
+        tally = segment->tally;
+    } else {
+        cl_scan scan;
+        cl_segment_scan(segment, 0, segment->size, &scan);
+        if (scan.code != CL_OK) {
+            return scan.code == CL_E_END ? CL_E_BUSY : scan.code;
+        }
+        tally = scan.tally;
     }
-    seal = (cl_header_seal){.end = scan.end,
+    seal = (cl_header_seal){.end = tally.end,
                             .first_sequence = first_sequence,
-                            .record_count = scan.records,
-                            .first_timestamp_ns = scan.first_timestamp_ns,
-                            .last_timestamp_ns = scan.last_timestamp_ns,
-                            .largest_timestamp_ns = scan.largest_timestamp_ns,
+                            .record_count = tally.records,
+                            .first_timestamp_ns = tally.first_timestamp_ns,
+                            .last_timestamp_ns = tally.last_timestamp_ns,
+                            .largest_timestamp_ns = tally.largest_timestamp_ns,
                             .sealed = 1};
     seal.crc = cl_header_seal_crc(segment->id, &seal);
     /* Every process that seals this segment writes the same bytes. */

@@ -7,12 +7,8 @@
 typedef struct {
     uint64_t offset; /* where the scan stopped */
     int code;        /* CL_OK at `to` or the segment's end; CL_E_END zero cell, CL_E_BUSY claim, CL_E_DAMAGE */
-    uint64_t records;
     uint64_t skipped; /* bytes in SKIP frames */
-    uint64_t end;     /* offset past the last record */
-    int64_t first_timestamp_ns;
-    int64_t last_timestamp_ns;
-    int64_t largest_timestamp_ns;
+    cl_tally tally;
 } cl_scan;
 
 /* Checks every frame in [from, to) of what `segment` maps. */
@@ -36,7 +32,8 @@ uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to);
  * their length. *offset is where they end. Returns how many claims there were. For recovery, under the exclusive lock. */
 uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset);
 
-/* Writes the seal, once. CL_E_BUSY when the segment is not whole yet. */
+/* Writes the seal, once, of a segment that is committed whole. What this handle did not count while it committed is read, and each CRC
+ * checked. CL_E_BUSY when the segment is not whole yet. */
 int cl_segment_seal(cl_segment *segment, uint64_t first_sequence);
 /* The seal, or CL_E_ABSENT when the segment has none that is valid. */
 int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal);

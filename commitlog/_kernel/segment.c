@@ -109,7 +109,9 @@ static cl_segment *map_file(int fd, uint64_t number, uint64_t size, uint64_t id,
                             .fd = fd,
                             .map = map,
                             .bytes = map,
-                            .references = 1};
+                            .references = 1,
+                            .tallied = CL_SEGMENT_HEADER,
+                            .tally = {.end = CL_SEGMENT_HEADER}};
     return segment;
 }
 
@@ -173,7 +175,12 @@ int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t
     return pthread_mutex_init(&table->mutex, NULL) == 0 ? CL_OK : CL_E_MEMORY;
 }
 
-void cl_table_after_fork(cl_table *table) { pthread_mutex_init(&table->mutex, NULL); }
+void cl_table_after_fork(cl_table *table) {
+    pthread_mutex_init(&table->mutex, NULL);
+    for (size_t index = 0; index < table->count; index++) {
+        table->entries[index]->tallied = 0; /* a thread of the parent may have been in the middle of it: nobody's count */
+    }
+}
 
 void cl_table_clear(cl_table *table) {
     for (size_t index = 0; index < table->count; index++) {

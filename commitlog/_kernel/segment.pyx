@@ -167,8 +167,8 @@ cdef class Segment:
         with nogil:
             cl_segment_scan(segment, start, stop, &scan)
             cl_segment_release(segment)
-        return (scan.offset, scan.code, scan.records, scan.skipped, scan.end, scan.first_timestamp_ns, scan.last_timestamp_ns,
-                scan.largest_timestamp_ns)
+        return (scan.offset, scan.code, scan.tally.records, scan.skipped, scan.tally.end, scan.tally.first_timestamp_ns,
+                scan.tally.last_timestamp_ns, scan.tally.largest_timestamp_ns)
 
     def resume(self, uint64_t offset):
         """The offset of the next frame that certainly is one after `offset`, or the segment's size."""

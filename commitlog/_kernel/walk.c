@@ -1,16 +1,26 @@
 /* Walks over published cells: how the appended watermark rises. */
 #include "log.h"
 
-int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch) {
+#include <string.h>
+
+int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch, bool tallies) {
     uint32_t offset = (uint32_t)(*position - segment->base);
     offset = offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
     uint64_t stop = limit - segment->base < segment->size ? limit - segment->base : segment->size;
+    tallies = tallies && segment->tallied == offset;
+    cl_tally tally = tallies ? segment->tally : (cl_tally){0};
     int code = CL_OK;
     while (offset < stop) {
-        uint64_t cell = cl_load((const uint64_t *)(segment->bytes + offset));
+        const uint8_t *at = segment->bytes + offset;
         uint64_t step;
-        enum cl_cell_kind kind = cl_cell_read(cell, segment->size - offset, &step);
-        if (kind == CL_CELL_ZERO || kind == CL_CELL_CLAIMED) {
+        enum cl_cell_kind kind = cl_cell_read(cl_load((const uint64_t *)at), segment->size - offset, &step);
+        if (CL_LIKELY(kind == CL_CELL_RECORD)) {
+            if (tallies) {
+                int64_t timestamp_ns;
+                memcpy(&timestamp_ns, at + CL_FRAME_TIMESTAMP, sizeof timestamp_ns);
+                cl_tally_add(&tally, timestamp_ns, offset + step);
+            }
+        } else if (kind == CL_CELL_ZERO || kind == CL_CELL_CLAIMED) {
             code = cl_resolve(log, segment, offset, watch, &step);
             if (code != CL_OK) {
                 break;
@@ -20,6 +30,10 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
             break;
         }
         offset += (uint32_t)step;
+    }
+    if (tallies) {
+        segment->tally = tally;
+        cl_store32(&segment->tallied, offset);
     }
     *position = segment->base + offset;
     return code;
@@ -46,7 +60,7 @@ int cl_log_appended(cl_log *log, uint64_t *appended) {
         if (code != CL_OK) {
             break;
         }
-        code = cl_walk(log, segment, &position, goal, &watch);
+        code = cl_walk(log, segment, &position, goal, &watch, false);
         cl_segment_release(segment);
     }
     /* One who may not roll back has stepped over dead claims that still stand there: that is nobody else's watermark. */

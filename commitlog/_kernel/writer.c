@@ -35,7 +35,7 @@ static inline int writer_gate(const cl_writer *writer) {
     return CL_UNLIKELY(cl_log_failed(writer->log)) ? CL_E_FAILED : CL_OK;
 }
 
-static int writer_switch(cl_writer *writer, uint64_t number) {
+static __attribute__((noinline)) int writer_switch(cl_writer *writer, uint64_t number) {
     cl_segment *segment;
     int code = cl_table_acquire(&writer->log->table, number, &segment);
     if (code != CL_OK) {
@@ -52,22 +52,31 @@ static inline bool writer_at(const cl_writer *writer, uint64_t number) {
     return writer->segment != NULL && writer->segment->number == number;
 }
 
-uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) {
+/* Type and key; where they end in the frame. Out of line, since most frames have none. */
+static __attribute__((noinline)) size_t write_extension(uint8_t *at, const cl_record_input *input) {
+    memcpy(at + CL_FRAME_TYPE, &input->type, sizeof input->type);
+    memcpy(at + CL_FRAME_KEYLEN, &input->key_length, sizeof input->key_length);
+    if (input->key_length == CL_KEYLEN_NONE || input->key_length == 0) {
+        return CL_FRAME_EXTENDED;
+    }
+    memcpy(at + CL_FRAME_EXTENDED, input->key, input->key_length);
+    return CL_FRAME_EXTENDED + (size_t)input->key_length;
+}
+
+static inline uint64_t frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) {
     uint8_t *at = segment->bytes + offset;
     uint32_t word = (uint32_t)cl_input_length(input);
     size_t head = CL_FRAME_HEADER;
     memcpy(at + CL_FRAME_TIMESTAMP, &input->timestamp_ns, sizeof input->timestamp_ns);
-    if (cl_input_extended(input)) {
+    if (CL_UNLIKELY(cl_input_extended(input))) {
         word |= CL_WORD_EXT;
-        memcpy(at + CL_FRAME_TYPE, &input->type, sizeof input->type);
-        memcpy(at + CL_FRAME_KEYLEN, &input->key_length, sizeof input->key_length);
-        head = CL_FRAME_EXTENDED;
-        if (input->key_length != CL_KEYLEN_NONE && input->key_length != 0) {
-            memcpy(at + head, input->key, input->key_length);
-            head += input->key_length;
-        }
+        head = write_extension(at, input);
     }
-    return cl_cell(word, cl_frame_copy_crc(segment->seed, offset, word, at, head, input->value));
+    return cl_cell(word, cl_frame_copy_crc(segment->seed, offset, word, at, head, at + head, input->value));
+}
+
+uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) {
+    return frame_write(segment, offset, input);
 }
 
 /* After a publish: the commit loop of a pooled log hears of every wake_bytes, sleepers on a mapped one of every record. */
@@ -88,14 +97,14 @@ static inline void writer_tell(cl_writer *writer, uint64_t place, uint32_t recor
 }
 
 /* Pads from `offset` to the segment's end. A refused swap means that observers marked the range already. */
-static void pad_to_end(cl_segment *segment, uint32_t offset) {
+static __attribute__((noinline)) void pad_to_end(cl_segment *segment, uint32_t offset) {
     uint64_t zero = 0;
     cl_swap((uint64_t *)(segment->bytes + offset), &zero, cl_skip_cell(segment, offset, 0));
 }
 
 /* One lock around every append: the frame is written where the tail stands and the tail moves last, so that no other
  * thread ever finds a zero cell below it. */
-static int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim) {
+static inline int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim) {
     uint64_t place = cl_load_relaxed(writer->tail);
     uint32_t offset = cl_place_offset(place);
     if (CL_UNLIKELY(!writer_at(writer, cl_place_number(place)))) {
@@ -270,7 +279,7 @@ int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *
     if (writer->plain) {
         code = plain_claim(writer, need, &claim);
         if (CL_LIKELY(code == CL_OK)) {
-            plain_publish(writer, claim.offset, need, cl_frame_write(claim.segment, claim.offset, input));
+            plain_publish(writer, claim.offset, need, frame_write(claim.segment, claim.offset, input));
             writer_tell(writer, cl_place(claim.segment->number, claim.offset + need), 1, need);
             *position = claim.segment->base + claim.offset;
         }
@@ -281,7 +290,7 @@ int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *
         if (CL_UNLIKELY(code != CL_OK)) {
             return code;
         }
-        code = cl_writer_publish(writer, &claim, cl_frame_write(claim.segment, claim.offset, input), 1);
+        code = cl_writer_publish(writer, &claim, frame_write(claim.segment, claim.offset, input), 1);
         if (CL_LIKELY(code == CL_OK)) {
             *position = claim.segment->base + claim.offset;
             return CL_OK;
@@ -333,7 +342,7 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, 
         for (size_t row = 0; row < count; row++) {
             uint32_t offset = claim.offset + (uint32_t)row * step;
             input.value = rows->data + (*done + row) * rows->stride;
-            uint64_t cell = cl_frame_write(claim.segment, offset, &input);
+            uint64_t cell = frame_write(claim.segment, offset, &input);
             if (row == 0) {
                 first_cell = cell;
             } else {

@@ -102,6 +102,37 @@ static void commits_go_in_chunks_and_from_segment_to_segment(uint32_t copy_limit
     }
 }
 
+/* What a seal says is known when the last commit has passed; only who was not there for all of it reads the segment. */
+static void records_are_counted_while_they_are_committed(bool pooled) {
+    test_scene scene;
+    cl_scan scan;
+    cl_claim claim;
+    cl_segment *later;
+    start(&scene, pooled, 0);
+    for (uint32_t index = 0; index < 40; index++) {
+        cl_record_input input = record_of("value", index % 6);
+        input.timestamp_ns = 1000 + index * 7 % 13;
+        input.type = index % 2;
+        append_input(&scene.handle, &input);
+        CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
+        cl_writer_abandon(&scene.handle.writer, &claim);
+        CHECK(index % 9 != 0 || cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
+    }
+    CHECK(cl_writer_close_segment(&scene.handle.writer) == CL_OK && cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
+    cl_segment_scan(scene.segment, 0, SMALL, &scan);
+    CHECK(scan.code == CL_OK && scan.tally.records == 40 && scene.segment->tallied == SMALL);
+    CHECK(memcmp(&scan.tally, &scene.segment->tally, sizeof scan.tally) == 0);
+    scene.segment->map[CL_SEGMENT_HEADER + CL_FRAME_TIMESTAMP] ^= 1; /* who reads the segment stumbles over this */
+    CHECK(cl_segment_open(scene.place.dir_fd, 0, SMALL, NULL, true, &later) == CL_OK);
+    CHECK(cl_segment_seal(later, 0) == CL_E_DAMAGE);
+    CHECK(cl_segment_seal(scene.segment, 7) == CL_OK);
+    cl_header_seal seal;
+    CHECK(cl_segment_sealed(later, &seal) == CL_OK && seal.first_sequence == 7 && seal.record_count == 40 && seal.end == scan.tally.end);
+    CHECK(seal.first_timestamp_ns == 1000 && seal.last_timestamp_ns == 1000 && seal.largest_timestamp_ns == 1012);
+    cl_segment_release(later);
+    end(&scene);
+}
+
 typedef struct {
     test_scene *scene;
     uint64_t seen;
@@ -162,5 +193,7 @@ int main(void) {
     commits_go_in_chunks_and_from_segment_to_segment(0);
     commits_go_in_chunks_and_from_segment_to_segment(UINT32_MAX);
     a_commit_stops_before_an_open_claim();
+    records_are_counted_while_they_are_committed(true);
+    records_are_counted_while_they_are_committed(false);
     return 0;
 }

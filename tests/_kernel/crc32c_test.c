@@ -76,15 +76,20 @@ static uint8_t *exact_copy(size_t alignment, size_t length) {
     return block;
 }
 
+/* Into a frame, as appends do, and out of it, as batches are read. */
 static void check_frame_copy(uint32_t seed, uint64_t offset, size_t head, const uint8_t *value, size_t length) {
     uint32_t word = (uint32_t)(head + length);
     uint8_t *frame = malloc(head + length);
-    CHECK(frame != NULL);
+    uint8_t *out = malloc(length + (length == 0));
+    CHECK(frame != NULL && out != NULL);
     memcpy(frame, noise + 77, head);
-    uint32_t crc = cl_frame_copy_crc(seed, offset, word, frame, head, value);
+    uint32_t crc = cl_frame_copy_crc(seed, offset, word, frame, head, frame + head, value);
     CHECK(memcmp(frame, noise + 77, head) == 0);
     CHECK(length == 0 || memcmp(frame + head, value, length) == 0);
     CHECK(crc == cl_frame_crc(seed, offset, word, frame + 8, word - 8));
+    CHECK(crc == cl_frame_copy_crc(seed, offset, word, frame, head, out, frame + head));
+    CHECK(length == 0 || memcmp(out, value, length) == 0);
+    free(out);
     free(frame);
 }
 

@@ -247,7 +247,7 @@ static UNUSED uint64_t scan_log(test_handle *handle) {
         uint64_t end = number < cl_place_number(tail) || cl_place_offset(tail) > segment->size ? segment->size : cl_place_offset(tail);
         cl_segment_scan(segment, 0, end, &scan);
         CHECK(scan.code == CL_OK && scan.offset == end);
-        records += scan.records;
+        records += scan.tally.records;
         cl_segment_release(segment);
     }
     return records;

@@ -220,9 +220,9 @@ static void resume_finds_the_next_whole_frame(void) {
     CHECK(cl_segment_resume(scene.segment, damaged) == next && cl_segment_resume(scene.segment, next) == SMALL);
     cl_scan scan;
     cl_segment_scan(scene.segment, 0, SMALL, &scan);
-    CHECK(scan.code == CL_E_DAMAGE && scan.offset == damaged && scan.records == 0);
+    CHECK(scan.code == CL_E_DAMAGE && scan.offset == damaged && scan.tally.records == 0);
     cl_segment_scan(scene.segment, next, SMALL, &scan);
-    CHECK(scan.code == CL_E_END && scan.records == 1 && scan.end == next + 24);
+    CHECK(scan.code == CL_E_END && scan.tally.records == 1 && scan.tally.end == next + 24);
     CHECK(cl_segment_nonzero(scene.segment, next + 24, SMALL) == SMALL);
     scene.segment->map[SMALL - 1] = 1;
     CHECK(cl_segment_nonzero(scene.segment, next + 24, SMALL) == SMALL - 1);
@@ -307,6 +307,68 @@ static void a_full_batch_resumes_where_it_stopped(void) {
     }
 }
 
+static size_t batch_from_start(test_scene *scene, int *code) {
+    test_columns columns;
+    cl_batch batch = batch_of(&columns, 64, 256, 0);
+    cl_reader_enter(&scene->reader.reader, scene->segment, 0);
+    *code = cl_reader_batch(&scene->reader.reader, &batch);
+    for (size_t row = 0; row < batch.count; row++) {
+        CHECK(memcmp(columns.data + row * 8, "12345678", 8) == 0 && columns.value_ends[row] == (int64_t)(row + 1) * 8);
+    }
+    return batch.count;
+}
+
+static void a_batch_ends_where_single_reads_would(void) {
+    enum { FRAME = 24, RECORDS = 6 };
+    test_scene scene;
+    int code;
+    start(&scene, false);
+    cl_reader *reader = &scene.reader.reader;
+    for (int index = 0; index < RECORDS; index++) {
+        append_value(&scene.handle, "12345678", 8);
+    }
+    CHECK(batch_from_start(&scene, &code) == RECORDS && code == CL_E_END);
+    for (uint64_t seen = 0; seen < RECORDS; seen++) {
+        uint64_t stop = CL_SEGMENT_HEADER + seen * FRAME;
+        reader->limit = stop;
+        CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_END);
+        reader->limit = UINT64_MAX;
+        reader->flushed_only = true;
+        scene.place.cursors->flushed.value = stop;
+        CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_END);
+        reader->flushed_only = false;
+        scene.segment->map[stop + CL_FRAME_HEADER] ^= 1;
+        CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_DAMAGE && reader->offset == stop);
+        reader->doubtful = stop;
+        CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_END);
+        reader->doubtful = UINT64_MAX;
+        scene.segment->map[stop + CL_FRAME_HEADER] ^= 1;
+    }
+    uint64_t skip = cl_skip_cell(scene.segment, CL_SEGMENT_HEADER + FRAME, FRAME);
+    memcpy(scene.segment->map + CL_SEGMENT_HEADER + FRAME, &skip, sizeof skip);
+    CHECK(batch_from_start(&scene, &code) == RECORDS - 1 && code == CL_E_END);
+    CHECK(cl_writer_close_segment(&scene.handle.writer) == CL_OK);
+    CHECK(batch_from_start(&scene, &code) == RECORDS - 1 && code == CL_E_ROLL);
+    end(&scene);
+}
+
+/* What was committed before the buffer came has never been in it. */
+static void a_batch_reads_the_file_and_then_the_buffer(void) {
+    static uint8_t buffer[SMALL];
+    test_scene scene;
+    int code;
+    start(&scene, true);
+    append_value(&scene.handle, "12345678", 8);
+    append_value(&scene.handle, "12345678", 8);
+    CHECK(cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
+    scene.segment->bytes = buffer;
+    append_value(&scene.handle, "12345678", 8);
+    scene.reader.reader.from_buffer = true;
+    CHECK(batch_from_start(&scene, &code) == 3 && code == CL_E_END);
+    scene.segment->bytes = scene.segment->map;
+    end(&scene);
+}
+
 static void a_record_larger_than_the_room_is_full_with_nothing(void) {
     test_scene scene;
     test_columns columns;
@@ -375,6 +437,8 @@ int main(void) {
     resume_finds_the_next_whole_frame();
     a_seal_is_written_once_the_segment_is_whole();
     a_full_batch_resumes_where_it_stopped();
+    a_batch_ends_where_single_reads_would();
+    a_batch_reads_the_file_and_then_the_buffer();
     a_record_larger_than_the_room_is_full_with_nothing();
     every_way_of_idling_sees_the_news();
     a_reader_behind_a_claim_looks_again_soon();

@@ -106,7 +106,7 @@ static void an_exact_fill_leaves_no_pad(bool plain) {
     cl_scan scan;
     CHECK(cl_table_acquire(&handle.log.table, 0, &segment) == CL_OK);
     cl_segment_scan(segment, 0, SMALL, &scan);
-    CHECK(scan.skipped == 0 && scan.end == SMALL);
+    CHECK(scan.skipped == 0 && scan.tally.end == SMALL);
     cl_segment_release(segment);
     end(&place, &handle);
 }
