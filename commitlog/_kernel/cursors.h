@@ -52,7 +52,7 @@ typedef struct {
     cl_line failed;    /* the errno that failed the log; 0 while all is well */
     cl_line flusher;   /* owner word of the flush leader; 0 when nobody leads */
     cl_line flush_signal;  /* futex: raised when a flush ended */
-    cl_line waiters;       /* wall-clock ns until which somebody may sleep on append_signal */
+    cl_line waiters;       /* 1: somebody sleeps on append_signal, or is about to; whoever wakes them sets 0 */
     cl_line append_signal; /* futex: raised after a publish while there are waiters */
     uint8_t more_cells[4096 - 10 * CL_CURSORS_LINE];
 

@@ -257,6 +257,7 @@ cdef extern from "reader.h":
     void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) nogil
     int cl_reader_next(cl_reader *reader, cl_record *record) nogil
     int cl_record_read(const cl_segment *segment, const uint8_t *data, uint64_t offset, cl_record *record, uint64_t *step) nogil
+    bint cl_reader_spin(cl_reader *reader) nogil
     bint cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) nogil
     int cl_reader_batch(cl_reader *reader, cl_batch *batch) nogil
 

@@ -36,12 +36,10 @@ int cl_log_fail(cl_log *log, int cause) {
     return CL_E_FAILED;
 }
 
-void cl_log_wake_sleepers(cl_log *log, uint64_t until) {
-    if ((int64_t)until < cl_clock_coarse_ns()) {
-        cl_swap(&log->cursors->waiters.value, &until, 0); /* the last of them has left */
-        return;
+void cl_log_wake_sleepers(cl_log *log) {
+    if (__atomic_exchange_n(&log->cursors->waiters.value, 0, __ATOMIC_SEQ_CST) != 0) {
+        cl_futex_raise((uint32_t *)&log->cursors->append_signal.value);
     }
-    cl_futex_raise((uint32_t *)&log->cursors->append_signal.value);
 }
 
 uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) {

@@ -75,12 +75,12 @@ static inline uint64_t cl_log_position(const cl_log *log, uint64_t place) {
     return cl_place_number(place) * log->segment_size + (offset < log->segment_size ? offset : log->segment_size);
 }
 
-/* Wakes those who sleep until something is published, if anybody does. */
-void cl_log_wake_sleepers(cl_log *log, uint64_t until);
+/* Wakes those who sleep until something is published, if anybody does. Whoever wakes them takes their announcement away first, so that
+ * a sleep costs one wake-up, however many append before the sleepers run. */
+void cl_log_wake_sleepers(cl_log *log);
 static inline void cl_log_wake_readers(cl_log *log) {
-    uint64_t until = cl_load(&log->cursors->waiters.value);
-    if (CL_UNLIKELY(until != 0)) {
-        cl_log_wake_sleepers(log, until);
+    if (CL_UNLIKELY(cl_load(&log->cursors->waiters.value) != 0)) {
+        cl_log_wake_sleepers(log);
     }
 }
 
@@ -107,6 +107,9 @@ bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell);
 uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length);
 
 enum cl_cell_kind { CL_CELL_ZERO, CL_CELL_CLAIMED, CL_CELL_SKIP, CL_CELL_RECORD, CL_CELL_BAD };
+
+/* Whether a cell's record, or SKIP, is there to be read. */
+static inline bool cl_cell_published(uint64_t cell) { return cell != 0 && !(cl_cell_word(cell) & CL_WORD_CLAIMED); }
 
 /* What stands in a cell, and how many bytes to step over it; says nothing about the CRC of a record's body. */
 static inline enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {

@@ -1,10 +1,8 @@
 #include "reader.h"
 
-#include <sched.h>
 #include <string.h>
 
 #include "crc32c.h"
-#include "futex.h"
 
 void cl_reader_init(cl_reader *reader, cl_log *log) {
     memset(reader, 0, sizeof *reader);
@@ -85,10 +83,19 @@ int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t off
 }
 
 /* A claim or a gap in the reader's way. Claims are resolved where they live: another process's pooled log has none
- * here, and its zero cell is the end. */
+ * here, and its zero cell is the end. A live owner publishes within nanoseconds, and asking who it is takes microseconds. */
 static int unpublished(cl_reader *reader, int code, uint64_t *step) {
-    if (reader->log->pooled && !reader->from_buffer) {
+    const cl_log *log = reader->log;
+    if (log->pooled && !reader->from_buffer) {
         return CL_E_END;
+    }
+    bool claimed = log->tail != NULL && cl_log_position(log, cl_load(log->tail)) > reader->segment->base + reader->offset;
+    for (uint32_t look = 0; claimed && look < CL_READER_LOOKS; look++) {
+        if (cl_cell_published(cl_load((const uint64_t *)(reader_source(reader) + reader->offset)))) {
+            *step = 0;
+            return CL_OK;
+        }
+        cl_pause();
     }
     int resolved = cl_resolve(reader->log, reader->segment, (uint32_t)reader->offset, &reader->watch, step);
     return resolved == CL_E_END && code == CL_E_BUSY ? CL_E_BUSY : resolved;
@@ -129,6 +136,7 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
         int code = cl_record_read(segment, reader_source(reader), reader->offset, record, &step);
         if (CL_LIKELY(code == CL_OK)) {
             reader->offset += step;
+            reader->streak++;
             return CL_OK;
         }
         if ((code == CL_E_END || code == CL_E_BUSY) && is_settled(reader)) {
@@ -157,72 +165,6 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
         }
         reader->offset += step; /* a SKIP, or what is certainly dead */
     }
-}
-
-/* Whether the last look found a claim or a gap here: whoever resolves it has to come back soon. */
-static bool is_held_up(const cl_reader *reader) { return reader->watch.position == reader->segment->base + reader->offset; }
-
-/* Whether a look at the reader's place is worth while. The line that a writer is about to write is read here only. */
-static bool has_news(const cl_reader *reader) {
-    const cl_segment *segment = reader->segment;
-    if (reader->offset >= segment->size) {
-        return false; /* the next segment's file: the caller looks for it */
-    }
-    if (reader->flushed_only && cl_load(&reader->log->cursors->flushed.value) <= segment->base + reader->offset) {
-        return false;
-    }
-    if (reader->from_buffer) {
-        /* This runs without the interpreter's lock, under which buffers are taken back: only the tail can be looked at. */
-        const cl_log *log = reader->log;
-        return !is_held_up(reader) && log->tail != NULL && cl_log_position(log, cl_load(log->tail)) > segment->base + reader->offset;
-    }
-    uint64_t cell = cl_load((const uint64_t *)(segment->map + reader->offset));
-    return cell != 0 && !(cl_cell_word(cell) & CL_WORD_CLAIMED);
-}
-
-static void wait_blocked(cl_reader *reader, int64_t budget_ns) {
-    cl_cursors *cursors = reader->log->cursors;
-    uint32_t *signal = (uint32_t *)(reader->flushed_only ? &cursors->flush_signal.value : &cursors->append_signal.value);
-    uint32_t seen = cl_load32(signal);
-    if (!reader->flushed_only) {
-        cl_raise(&cursors->waiters.value, (uint64_t)(cl_clock_coarse_ns() + budget_ns + CL_WAITER_GRACE_NS));
-    }
-    /* The announcement comes before this look, a writer's publish before its look for waiters: one of them sees the other. */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (!has_news(reader)) {
-        cl_futex_wait(signal, seen, budget_ns);
-    }
-}
-
-bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
-    int64_t nap_ns = CL_NAP_FIRST_NS;
-    if (is_held_up(reader) && budget_ns > CL_NAP_LONGEST_NS) {
-        budget_ns = CL_NAP_LONGEST_NS;
-    }
-    int64_t deadline_ns = cl_clock_monotonic_ns() + budget_ns;
-    if (idle == CL_IDLE_BLOCK && reader->from_buffer) {
-        idle = CL_IDLE_BACKOFF; /* a pooled log's writer wakes nobody before the commit */
-    }
-    if (idle == CL_IDLE_BLOCK && !has_news(reader)) {
-        wait_blocked(reader, budget_ns);
-        return has_news(reader);
-    }
-    for (uint32_t round = 0; !has_news(reader); round++) {
-        if (cl_clock_monotonic_ns() >= deadline_ns) {
-            return false;
-        }
-        if (idle == CL_IDLE_YIELD || (idle == CL_IDLE_BACKOFF && round >= CL_BACKOFF_SPINS && round < CL_BACKOFF_YIELDS)) {
-            sched_yield();
-        } else if (idle == CL_IDLE_SPIN || round < CL_BACKOFF_SPINS) {
-            for (int pause = 0; pause < 16; pause++) {
-                cl_pause();
-            }
-        } else {
-            cl_sleep_ns(nap_ns);
-            nap_ns = nap_ns * 2 < CL_NAP_LONGEST_NS ? nap_ns * 2 : CL_NAP_LONGEST_NS;
-        }
-    }
-    return true;
 }
 
 /* The end, as an offset, of what can be read from where reader_source points: the limit, or where the committed bytes end. */

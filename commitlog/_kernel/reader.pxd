@@ -1,9 +1,16 @@
-from libc.stdint cimport uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from commitlog._kernel.columns cimport Shelf
 from commitlog._kernel.core cimport Core
-from commitlog._kernel.kernel cimport cl_reader, cl_record
+from commitlog._kernel.kernel cimport cl_idle, cl_reader, cl_record
 from commitlog._kernel.segment cimport Segment
+
+
+cdef struct Patience:
+    # How long to wait for a record, and how.
+    int64_t budget_ns
+    bint endless
+    cl_idle idle
 
 
 cdef class Reader:
@@ -18,6 +25,9 @@ cdef class Reader:
     cdef int next_record(self, cl_record *record) except? -100
     cdef int enter(self) except? -100
     cdef object damaged(self)
+    cdef Patience patience_of(self, object timeout, object idle)
+    cdef int await_record(self, cl_record *record, Patience patience) except? -100
+    cdef bint wait_for(self, cl_idle idle, int64_t budget_ns) except -1
     cdef Py_ssize_t room(self, Py_ssize_t max_bytes)
 
 

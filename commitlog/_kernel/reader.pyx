@@ -12,13 +12,15 @@ from commitlog._kernel.core cimport Core, nanoseconds
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
     CL_FRAME_HEADER, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
-    cl_reader_next, cl_reader_wait, cl_record, cl_segment_resume,
+    cl_reader_next, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume,
 )
 from commitlog._kernel.segment cimport Segment
 from commitlog.errors import ClosedError, CorruptRecordError, TailerInUseError
 
 IDLE = {"spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF, "block": CL_IDLE_BLOCK}
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
+cdef int64_t NO_END_NS = 3_600_000_000_000
+cdef double PLAIN_LIMIT_S = 86_400.0  # longer timeouts than a day are checked at leisure
 cdef Py_ssize_t BATCH_BYTES = 16 << 20
 cdef uint32_t GATE_CLOSED = -CL_E_CLOSED
 
@@ -216,8 +218,15 @@ cdef class Reader:
             raise StopIteration
         return make_record(self.segment, &native)
 
-    def values(self):
-        """The values alone, as bytes, from where it stands to the present end: the fastest loop.
+    def values(self, timeout=0, idle="backoff"):
+        """The values alone, as bytes: the fastest loop.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            0 ends at the present end; otherwise as for `follow`: end when none came for so long, or, with None, when the log is closed.
+        idle : {"spin", "yield", "backoff", "block"}
+            How to wait: see `follow`.
 
         Returns
         -------
@@ -225,19 +234,97 @@ cdef class Reader:
         """
         cdef ValueIterator iterator = ValueIterator.__new__(ValueIterator)
         iterator.reader = self
+        iterator.patience = self.patience_of(timeout, idle)
         return iterator
 
-    def read_now(self):
-        """The next record, or None."""
+    def follow(self, timeout=None, idle="backoff"):
+        """Records as they come, without end.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            End when no record came for so long; None ends only when the log is closed.
+        idle : {"spin", "yield", "backoff", "block"}
+            What to do until there is more. "spin" burns a core for the least delay; "yield" lends it out in between; "backoff" spins,
+            yields, then sleeps up to 1 ms; "block" sleeps in the kernel until a writer wakes it.
+
+        Returns
+        -------
+        iterator of Record
+        """
+        cdef FollowIterator iterator = FollowIterator.__new__(FollowIterator)
+        iterator.reader = self
+        iterator.patience = self.patience_of(timeout, idle)
+        return iterator
+
+    def read(self, timeout=0, idle="backoff"):
+        """The next record.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one or the log is closed.
+        idle : {"spin", "yield", "backoff", "block"}
+            How to wait: see `follow`.
+
+        Returns
+        -------
+        Record or None
+            None when nothing came in time.
+        """
         cdef cl_record native
-        if self.next_record(&native) != CL_OK:
+        if self.busy or self.core is None or self.core.log.gate == GATE_CLOSED:
+            self.guard()
+        if self.await_record(&native, self.patience_of(timeout, idle)) != CL_OK:
             return None
         return make_record(self.segment, &native)
 
+    def check_patience(self, timeout, idle):
+        """A duration that is no number, and an idle strategy by its name: the timeout in seconds, or an error that says what is wrong."""
+        raise NotImplementedError
+
+    cdef Patience patience_of(self, object timeout, object idle):
+        cdef Patience patience
+        cdef bint plain = timeout is None or ((type(timeout) is int or type(timeout) is float) and 0 <= timeout <= PLAIN_LIMIT_S)
+        if not plain or type(idle) is not str or idle not in IDLE:
+            timeout = self.check_patience(timeout, idle)
+        patience.endless = timeout is None
+        patience.budget_ns = 0 if timeout is None else nanoseconds(timeout)
+        patience.idle = IDLE[idle]
+        return patience
+
+    cdef int await_record(self, cl_record *record, Patience patience) except? -100:
+        """CL_OK with a record, or CL_E_END when none came in time, or the log was closed meanwhile."""
+        cdef int64_t began_ns = 0
+        cdef int64_t left_ns = NO_END_NS
+        cdef bint at_once = not patience.endless and patience.budget_ns == 0
+        while True:
+            if self.core.log.gate == GATE_CLOSED:
+                return CL_E_END
+            # With the interpreter's lock held: to give it up and take it again costs more than most waits take.
+            if not at_once and self.segment is not None and not self.busy:
+                cl_reader_spin(&self.reader)
+            try:
+                if self.next_record(record) == CL_OK:
+                    return CL_OK
+            except ClosedError:
+                return CL_E_END  # closed while the next segment was looked for
+            if not patience.endless:
+                if began_ns == 0:
+                    began_ns = cl_clock_monotonic_ns()
+                left_ns = 0 if at_once else patience.budget_ns - (cl_clock_monotonic_ns() - began_ns)
+                if left_ns <= 0:
+                    return CL_E_END
+            if self.core.log.gate != GATE_CLOSED:
+                self.wait_for(patience.idle, left_ns)
+
     def wait(self, cl_idle idle, double timeout):
         """Wait until a look is worth while, at most `timeout` seconds and one slice of 50 ms. True when there may be news."""
-        cdef int64_t budget_ns = min(nanoseconds(timeout), SLICE_NS)
+        return self.wait_for(idle, nanoseconds(timeout))
+
+    cdef bint wait_for(self, cl_idle idle, int64_t budget_ns) except -1:
         cdef bint news
+        budget_ns = min(budget_ns, SLICE_NS)
         self.guard()
         if not self.core.cursors.writable and idle == CL_IDLE_BLOCK:
             idle = CL_IDLE_BACKOFF
@@ -318,13 +405,17 @@ cdef void _nap(int64_t budget_ns) noexcept nogil:
 cdef class ValueIterator:
     """Bytes objects and nothing around them."""
     cdef Reader reader
+    cdef Patience patience
 
     def __iter__(self):
         return self
 
     def __next__(self):
         cdef cl_record native
-        if self.reader.next_record(&native) != CL_OK:
+        if self.patience.budget_ns == 0 and not self.patience.endless:
+            if self.reader.next_record(&native) != CL_OK:
+                raise StopIteration
+        elif self.reader.core is None or self.reader.await_record(&native, self.patience) != CL_OK:
             raise StopIteration
         return PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
 
@@ -332,36 +423,13 @@ cdef class ValueIterator:
 cdef class FollowIterator:
     """Records as they come, waiting in between. Ends when the time is up, or with the log."""
     cdef Reader reader
-    cdef cl_idle idle
-    cdef double timeout
-    cdef bint endless
-
-    def __cinit__(self, Reader reader not None, cl_idle idle, timeout):
-        self.reader = reader
-        self.idle = idle
-        self.endless = timeout is None
-        self.timeout = 0.0 if timeout is None else timeout
+    cdef Patience patience
 
     def __iter__(self):
         return self
 
     def __next__(self):
         cdef cl_record native
-        cdef int64_t began_ns = 0
-        cdef double left = 3600.0
-        while True:
-            if self.reader.core is None or self.reader.core.log.gate == GATE_CLOSED:
-                raise StopIteration
-            try:
-                if self.reader.next_record(&native) == CL_OK:
-                    return make_record(self.reader.segment, &native)
-            except ClosedError:
-                raise StopIteration from None  # closed while the next segment was looked for
-            if not self.endless:
-                if began_ns == 0:
-                    began_ns = cl_clock_monotonic_ns()
-                left = self.timeout - (cl_clock_monotonic_ns() - began_ns) / 1e9
-                if left <= 0:
-                    raise StopIteration
-            if self.reader.core.log.gate != GATE_CLOSED:
-                self.reader.wait(self.idle, left)
+        if self.reader.core is None or self.reader.await_record(&native, self.patience) != CL_OK:
+            raise StopIteration
+        return make_record(self.reader.segment, &native)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from commitlog._kernel.core import Core
 from commitlog._kernel.failure import ROLLED_BACK
-from commitlog._kernel.reader import IDLE, FollowIterator, Reader, Record
+from commitlog._kernel.reader import IDLE, Reader
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
@@ -21,6 +20,7 @@ Start = Literal["first", "end"] | int
 Visibility = Literal["committed", "appended", "flushed"]
 OnDamage = Literal["raise", "skip"]
 Idle = Literal["spin", "yield", "backoff", "block"]
+_IDLES = get_args(Idle)
 _FOREVER_S = 3600.0
 
 
@@ -47,7 +47,8 @@ def _chosen(name: str, value: object, choices: tuple[str, ...]) -> None:
 class Tailer(Reader):
     """Reads records in their order; got from `CommitLog.tailer`. One thread at a time.
 
-    Iterating gives `Record` objects from where it stands to the present end; iterating again goes on from there.
+    Iterating gives `Record` objects from where it stands to the present end; iterating again goes on from there. `read`, `follow` and
+    `values` come from the compiled base class, so that each record is one C call.
 
     Parameters
     ----------
@@ -174,47 +175,16 @@ class Tailer(Reader):
         self.damaged.append((error.position or 0, error.resume_position))
         return error.resume_position if self._on_damage == "skip" else None
 
+    def check_patience(self, timeout: Duration | None, idle: Idle) -> float | None:
+        _chosen("idle", idle, _IDLES)
+        return None if timeout is None else parse_duration(timeout, "timeout")
+
     def _leave(self) -> None:
         held, self._held = self._held, None
         if held is not None:
             held[0].release(held[1])
 
     # --- reading ---------------------------------------------------------------------------------------------------
-
-    def read(self, timeout: Duration | None = 0, idle: Idle = "backoff") -> Record | None:
-        """The next record.
-
-        Parameters
-        ----------
-        timeout : float, str or None
-            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one or the log is closed.
-        idle : {"spin", "yield", "backoff", "block"}
-            How to wait: see `follow`.
-
-        Returns
-        -------
-        Record or None
-            None when nothing came in time.
-        """
-        record = self.read_now()
-        if record is not None or timeout == 0:
-            return record
-        return next(self.follow(timeout=timeout, idle=idle), None)
-
-    def follow(self, timeout: Duration | None = None, idle: Idle = "backoff") -> Iterator[Record]:
-        """Records as they come, without end.
-
-        Parameters
-        ----------
-        timeout : float, str or None
-            End when no record came for so long; None ends only when the log is closed.
-        idle : {"spin", "yield", "backoff", "block"}
-            What to do until there is more. "spin" burns a core for the least delay; "yield" lends it out in between; "backoff" spins,
-            yields, then sleeps up to 1 ms; "block" sleeps in the kernel until a writer wakes it.
-        """
-        _chosen("idle", idle, ("spin", "yield", "backoff", "block"))
-        seconds = None if timeout is None else parse_duration(timeout, "timeout")
-        return FollowIterator(self, IDLE[idle], seconds)
 
     def read_batch(self, max_records: int = 65536, timeout: Duration | None = 0, idle: Idle = "backoff") -> Batch:
         """The next records as NumPy columns, at most `max_records` and about 16 MiB of them.
@@ -236,8 +206,8 @@ class Tailer(Reader):
         batch = Batch(*self.batch(max_records))
         if len(batch) or timeout == 0:
             return batch
-        _chosen("idle", idle, ("spin", "yield", "backoff", "block"))
-        seconds = _FOREVER_S * 24 * 365 if timeout is None else parse_duration(timeout, "timeout")
+        seconds = self.check_patience(timeout, idle)
+        seconds = _FOREVER_S * 24 * 365 if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while not len(batch) and (left := deadline - time.monotonic()) > 0:
             if self.wait(IDLE[idle], left):
