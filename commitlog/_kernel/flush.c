@@ -200,6 +200,18 @@ static int lead_once(cl_log *log, uint64_t upto) {
     return code == CL_OK ? commit_code : code;
 }
 
+/* Leads for everybody who waits, unless the leader before has served this one meanwhile. */
+static int lead_group(cl_log *log, uint64_t upto, int64_t deadline_ns) {
+    if (cl_load(&log->cursors->flushed.value) >= upto) {
+        return CL_OK;
+    }
+    cl_group_gather(&log->group, deadline_ns);
+    cl_group_begin(&log->group);
+    int code = lead_once(log, upto);
+    cl_group_end(&log->group);
+    return code;
+}
+
 static int follow_once(cl_log *log, uint32_t seen, int64_t remaining_ns) {
     int code =
         cl_futex_wait((uint32_t *)&log->cursors->flush_signal.value, seen, remaining_ns < LEADER_POLL_NS ? remaining_ns : LEADER_POLL_NS);
@@ -216,6 +228,9 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
         return CL_E_READ_ONLY;
     }
     upto = cl_log_downward(log, upto);
+    if (cl_load(&log->cursors->flushed.value) < upto) {
+        cl_group_arrive(&log->group);
+    }
     while (cl_load(&log->cursors->flushed.value) < upto) {
         int64_t remaining_ns = deadline_ns - cl_clock_monotonic_ns();
         uint32_t seen = cl_load32((uint32_t *)&log->cursors->flush_signal.value);
@@ -223,7 +238,7 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
             return CL_E_TIMEOUT;
         }
         if (lead_try(log)) {
-            code = lead_once(log, upto);
+            code = lead_group(log, upto, deadline_ns);
             lead_end(log);
             if (code == CL_E_BUSY || (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto)) {
                 cl_sleep_ns(CLAIM_POLL_NS);

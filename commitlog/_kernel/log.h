@@ -4,6 +4,7 @@
 
 #include "atomics.h"
 #include "cursors.h"
+#include "group.h"
 #include "segment.h"
 
 /* What an observer remembers about a cell that does not move, across calls. */
@@ -51,6 +52,7 @@ typedef struct {
     uint32_t commit_signal; /* futex: raised when enough waits to be committed, or at stop */
     uint32_t commit_rests;  /* 1: the commit loop sleeps its long interval, and wants to be woken for much to do */
     uint32_t flush_request; /* futex: raised when the flush loop should look, or at stop */
+    cl_group group;         /* those who wait for a flush */
     uint32_t event;         /* futex: raised when the allocation service has something to do */
     uint32_t copy_limit;    /* largest commit that is copied through the mapping; larger ones use pwrite */
     cl_watch watch;         /* of whoever walks under the commit mutex */

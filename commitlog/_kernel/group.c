@@ -1,0 +1,64 @@
+#define _GNU_SOURCE
+#include "group.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "atomics.h"
+#include "futex.h"
+
+/* A leader that began at once would serve only those who came during the flush before, while those whom that flush served are on
+ * their way back with the next record: two groups would take turns, and every flush would serve half of the threads.
+ *
+ * So a leader waits for them, within these bounds: */
+#define LEAST_FLUSH_NS 200000ll /* a shorter flush is over before they are back */
+#define PATIENCE_SHARE 4        /* of the last flush's time, counted from its end */
+#define PATIENCE_NS 1000000ll
+#define RESTS_MOST 63u          /* flushes without a wait, when those who were waited for do something else */
+
+void cl_group_arrive(cl_group *group) {
+    uint32_t number = cl_add32(&group->arrived, 1) + 1;
+    if (number == cl_load32(&group->awaited)) {
+        syscall(SYS_futex, &group->arrived, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    }
+}
+
+void cl_group_gather(cl_group *group, int64_t deadline_ns) {
+    uint32_t first = cl_load32(&group->arrived), came = first;
+    int32_t missing = (int32_t)(group->complete - first);
+    int64_t now_ns = cl_clock_monotonic_ns();
+    int64_t until_ns = group->until_ns < deadline_ns ? group->until_ns : deadline_ns;
+    if (missing <= 0 || now_ns >= until_ns) {
+        return;
+    }
+    if (group->rests != 0) {
+        group->rests--;
+        return;
+    }
+    cl_store32(&group->awaited, group->complete);
+    while ((int32_t)(group->complete - came) > 0 && now_ns < until_ns) {
+        cl_futex_wait(&group->arrived, came, until_ns - now_ns);
+        came = cl_load32(&group->arrived);
+        now_ns = cl_clock_monotonic_ns();
+    }
+    bool in_vain = (int32_t)(came - first) < (missing + 1) / 2;
+    group->in_vain = !in_vain ? 0 : group->in_vain >= RESTS_MOST ? RESTS_MOST : 2 * group->in_vain + 1;
+    group->rests = group->in_vain;
+}
+
+void cl_group_begin(cl_group *group) {
+    uint32_t arrived = cl_load32(&group->arrived);
+    /* For now those whom this flush serves; `cl_group_end` adds who has come meanwhile. */
+    group->complete = arrived - group->begun;
+    group->begun = arrived;
+    group->began_ns = cl_clock_monotonic_ns();
+}
+
+void cl_group_end(cl_group *group) {
+    int64_t now_ns = cl_clock_monotonic_ns(), took_ns = now_ns - group->began_ns;
+    int64_t patience_ns = took_ns < LEAST_FLUSH_NS ? 0 : took_ns / PATIENCE_SHARE;
+    group->until_ns = now_ns + (patience_ns < PATIENCE_NS ? patience_ns : PATIENCE_NS);
+    group->complete += cl_load32(&group->arrived);
+}
