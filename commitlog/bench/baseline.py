@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
-import shutil
 import struct
 import subprocess
 import time
@@ -16,6 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
+from commitlog.bench import compiler
 from commitlog.bench.case import Case
 from commitlog.bench.ground import HEADER, Ground, frame_size, value_of
 from commitlog.bench.sample import Meter, Sample
@@ -158,8 +159,8 @@ class PlainWrite:
 def write_plainly(ground: Ground, path: Path, total: int) -> PlainWrite:
     """Write a pre-allocated file in pieces of 1 MiB, with fdatasync behind every 64 MiB and at the end: in C, or without gcc in Python."""
     total = max(PIECE, total // PIECE * PIECE)
-    program = _compiled(ground)
-    if program is not None:
+    with contextlib.suppress(compiler.NoCompilerError):
+        program = compiler.build(ground.root, "plain-write", _C_SOURCE)
         command = [str(program), str(path), str(total), str(PIECE), str(SYNC_EVERY)]
         done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_C_LIMIT_S)
         return PlainWrite(int(done.stdout) / 1e9, "C")
@@ -176,17 +177,6 @@ def write_plainly(ground: Ground, path: Path, total: int) -> PlainWrite:
         return PlainWrite((time.perf_counter_ns() - began) / 1e9, "Python")
     finally:
         os.close(fd)
-
-
-def _compiled(ground: Ground) -> Path | None:
-    """The C loop as a program, compiled once a run; None where there is no gcc."""
-    program, source = ground.root / "plain-write", ground.root / "plain-write.c"
-    gcc = shutil.which("gcc")
-    if gcc is None or source.exists():
-        return program if program.exists() else None
-    source.write_text(_C_SOURCE, encoding="utf-8")
-    done = subprocess.run([gcc, "-O2", "-o", str(program), str(source)], capture_output=True, timeout=60, check=False)
-    return program if done.returncode == 0 else None
 
 
 def measure_plain_write(ground: Ground, case: Case, _hashed: bool) -> Sample:

@@ -73,7 +73,7 @@ def nines(percentile: float) -> float:
 
 
 def draw(lines: Sequence[Line], across: Axis, up: Axis, caption: str) -> str:
-    """The chart.
+    """The chart, with the names of its curves below.
 
     Parameters
     ----------
@@ -82,26 +82,31 @@ def draw(lines: Sequence[Line], across: Axis, up: Axis, caption: str) -> str:
     caption : str
         What it shows, for those who do not see it.
     """
-    inner_width, inner_height = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+    plotted = plot(lines, across, up)
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(caption)}">{plotted}</svg>{legend(lines)}'
 
-    def x(value: float) -> float:
-        return _LEFT + across.share(value) * inner_width
 
-    def y(value: float) -> float:
-        return _TOP + (1 - up.share(value)) * inner_height
-
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(caption)}">']
+def plot(lines: Sequence[Line], across: Axis, up: Axis) -> str:
+    """What is inside: grid, marks and curves."""
+    parts = []
     for value, text in up.ticks:
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{y(value) + 4:.1f}" text-anchor="end">{escape(text)}</text>')
+        y = place(up, across, 0, value)[1]
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(text)}</text>')
     for value, text in across.ticks:
-        parts.append(f'<line class="grid" x1="{x(value):.1f}" x2="{x(value):.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>')
-        parts.append(f'<text class="tick" x="{x(value):.1f}" y="{HEIGHT - _BOTTOM + 18}" text-anchor="middle">{escape(text)}</text>')
+        x = place(up, across, value, 0)[0]
+        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>')
+        parts.append(f'<text class="tick" x="{x:.1f}" y="{HEIGHT - _BOTTOM + 18}" text-anchor="middle">{escape(text)}</text>')
     for index, line in enumerate(lines):
-        points = " ".join(f"{x(across_value):.1f},{y(up_value):.1f}" for across_value, up_value in line.points)
+        points = " ".join("{:.1f},{:.1f}".format(*place(up, across, *point)) for point in line.points)
         parts.append(f'<polyline class="curve c{index % _COLOURS}" points="{points}"><title>{escape(line.name)}</title></polyline>')
-    parts.append("</svg>")
-    return "".join(parts) + legend(lines)
+    return "".join(parts)
+
+
+def place(up: Axis, across: Axis, across_value: float, up_value: float) -> Point:
+    """Where a point is drawn."""
+    inner_width, inner_height = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
+    return _LEFT + across.share(across_value) * inner_width, _TOP + (1 - up.share(up_value)) * inner_height
 
 
 def legend(lines: Sequence[Line]) -> str:

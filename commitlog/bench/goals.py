@@ -121,6 +121,16 @@ def _sixteen_limit(results: Results) -> float:
     return 8.0 if flush is not None and min(_times(flush), default=0.0) >= _SLOW_FLUSH_S else 4.0
 
 
+def _slow_sixteen(results: Results) -> Ratio:
+    """Where each flush is delayed; how long one took then stands beside it."""
+    sixteen, one = (results.find("sync-threads-slow", "mapped", threads=threads) for threads in (16, 1))
+    ratio = _quotient(sixteen, one, _rates, say_rate)
+    flushes = _facts(one, "mean_flush_s")
+    if ratio is None or not flushes:
+        return ratio
+    return ratio[0], f"{ratio[1]}, a flush {say_seconds(statistics.median(flushes))}"
+
+
 def _apart(results: Results) -> Ratio:
     """How far pooled and mapped sync appends are from each other, at one thread and at sixteen: the larger distance."""
     found: list[tuple[float, str]] = []
@@ -196,6 +206,7 @@ GOALS = (
         _sixteen_limit,
         lambda results: _quotient(_sync(results, 16), _sync(results, 1), _rates, say_rate),
     ),
+    Goal("sync append, mapped, each flush delayed: 16 threads, times the rate of one", 8.0, _slow_sixteen),
     Goal("sync append: pooled and mapped apart, times", 1.15, _apart, least=False),
     Goal("recovery scan, GB/s", 1.0, _scan_rate),
     Goal("open of a clean log of 1,000 segments, ms", 50.0, _open_ms, least=False),

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,8 +25,12 @@ HASHED_MOST = GIB
 _ROOM_KEPT = 64 * MIB
 
 
-class NoRoomError(Exception):
-    """The disk has too little room for a case; the run goes on without it."""
+class SkippedError(Exception):
+    """A case cannot be measured here, and says why; the run goes on without it."""
+
+
+class NoRoomError(SkippedError):
+    """The disk has too little room."""
 
 
 def value_of(size: int) -> bytes:
@@ -42,9 +46,14 @@ def frame_size(value_size: int) -> int:
 class Ground:
     """Makes a directory of its own under the user's, and removes it at the end, however that comes."""
 
-    def __init__(self, directory: Path, settings: Settings) -> None:
+    def __init__(
+        self, directory: Path, settings: Settings, options: OptionOverrides | None = None, pool_options: dict[str, Any] | None = None
+    ) -> None:
         self.directory = directory
         self.settings = settings
+        # What all logs and pools get, whatever their case says.
+        self._options = options or {}
+        self._pool_options = pool_options or {}
         self._pools: dict[tuple[str, int], commitlog.TransientStorePool] = {}
         self._made = 0
         # What the disk can take, once somebody has asked it: bytes a second.
@@ -93,8 +102,8 @@ class Ground:
         size = segment_size or self.settings.segment_size
         options: OptionOverrides = {"flush": case.flush or "async", "prefault": setup.prefault}
         if setup.backing is None:
-            return {**options, "segment_size": size}
-        return {**options, "pool": self._pool(setup.backing, size)}
+            return {**options, "segment_size": size, **self._options}
+        return {**options, "pool": self.pool(setup.backing, size), **self._options}
 
     def open(self, path: Path, case: Case, segment_size: int | None = None) -> commitlog.CommitLog:
         """Open a log as the case says."""
@@ -106,12 +115,12 @@ class Ground:
         with self.place(needed_bytes) as path, self.open(path, case) as log:
             yield log
 
-    def _pool(self, backing: str, buffer_size: int) -> commitlog.TransientStorePool:
+    def pool(self, backing: str, buffer_size: int) -> commitlog.TransientStorePool:
+        """The pool of this kind, made when it is first asked for."""
         key = (backing, buffer_size)
         if key not in self._pools:
-            self._pools[key] = commitlog.TransientStorePool(
-                buffers=self.settings.buffers, buffer_size=buffer_size, backing="shm" if backing == "shm" else "anonymous", low_water=0
-            )
+            options: dict[str, Any] = {"buffers": self.settings.buffers, "buffer_size": buffer_size, "backing": backing, "low_water": 0}
+            self._pools[key] = commitlog.TransientStorePool(**(options | self._pool_options))
         return self._pools[key]
 
 

@@ -2,28 +2,58 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime as dt
 import gc
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from commitlog.bench import machine
 from commitlog.bench.case import Case
-from commitlog.bench.ground import Ground, NoRoomError
+from commitlog.bench.ground import Ground, SkippedError
 from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.settings import Settings
 from commitlog.bench.workloads import Workload
 from commitlog.errors import CommitLogError, DiskFullError, PoolMemoryError
 
-# Told before each turn: which case, how many turns are done, how many there are.
-Progress = Callable[[str, int, int], None]
-_WANT_OF_ROOM = (NoRoomError, DiskFullError, PoolMemoryError)
+
+@dataclass(frozen=True)
+class Step:
+    """A turn that is about to begin.
+
+    Attributes
+    ----------
+    workload, case : str
+        Their names.
+    done, total : int
+        Turns.
+    left_s : float
+        How long the rest will take: as was thought, and then as the run has gone so far.
+    """
+
+    workload: str
+    case: str
+    done: int
+    total: int
+    left_s: float
 
 
-def run(directory: Path, chosen: Sequence[tuple[Workload, list[Case]]], settings: Settings, progress: Progress | None = None) -> Results:
+Progress = Callable[[Step], None]
+Keep = Callable[[Results], None]
+_WANT_OF_MEANS = (SkippedError, DiskFullError, PoolMemoryError)
+
+
+def run(
+    directory: Path,
+    chosen: Sequence[tuple[Workload, list[Case]]],
+    settings: Settings,
+    progress: Progress | None = None,
+    keep: Keep | None = None,
+) -> Results:
     """Measure.
 
     Parameters
@@ -36,43 +66,76 @@ def run(directory: Path, chosen: Sequence[tuple[Workload, list[Case]]], settings
         How large, how long, how often.
     progress : callable, optional
         Told before each turn.
+    keep : callable, optional
+        Given what there is after each workload, marked as interrupted, since nobody knows what comes next.
 
     Returns
     -------
     Results
-        After Ctrl-C those that there are, marked as interrupted. A case without room is skipped, with the reason.
+        After Ctrl-C those that there are, marked as interrupted. A case that cannot be measured here is skipped, with the reason.
     """
     began = time.monotonic()
     results = Results(
         started=dt.datetime.now().astimezone().isoformat(timespec="seconds"),
         machine=machine.describe(directory),
         options=dataclasses.asdict(settings),
+        interrupted=True,
     )
-    total = sum(len(cases) * _turns(workload, settings) for workload, cases in chosen)
-    done = 0
-    try:
-        with Ground(directory, settings) as ground:
-            for workload, cases in chosen:
-                for case in cases:
-                    results.cases[case.name] = CaseResult(case, workload.unit)
-                for turn in range(_turns(workload, settings)):
-                    counted = turn >= settings.warm_up
-                    # Each turn begins with another case, so that no case always follows the same one.
-                    for index in range(len(cases)):
-                        case = cases[(index + turn) % len(cases)]
-                        if progress is not None:
-                            progress(case.name, done, total)
-                        _take_turn(ground, workload, results.cases[case.name], counted)
-                        done += 1
-                ground.drop_pools()
-    except KeyboardInterrupt:
-        results.interrupted = True
+    course = _Course(chosen, settings, progress)
+    with contextlib.suppress(KeyboardInterrupt), Ground(directory, settings) as ground:
+        for workload, cases in chosen:
+            _run_workload(ground, workload, cases, results, course)
+            results.seconds = time.monotonic() - began
+            if keep is not None:
+                keep(results)
+        results.interrupted = False
     results.seconds = time.monotonic() - began
     return results
 
 
-def _turns(workload: Workload, settings: Settings) -> int:
-    return settings.warm_up + (settings.turns if workload.turns is None else workload.turns(settings))
+def expected_s(chosen: Sequence[tuple[Workload, list[Case]]], settings: Settings) -> float:
+    """About how long a run will take, in seconds."""
+    return sum(sum(workload.turns_of(settings)) * len(cases) * workload.turn_s(settings) for workload, cases in chosen)
+
+
+class _Course:
+    """How far a run has come, and how far it has to go."""
+
+    def __init__(self, chosen: Sequence[tuple[Workload, list[Case]]], settings: Settings, progress: Progress | None) -> None:
+        self._progress = progress
+        self._total = sum(sum(workload.turns_of(settings)) * len(cases) for workload, cases in chosen)
+        self._expected_s = expected_s(chosen, settings)
+        self._began = time.monotonic()
+        self._done = 0
+        self._done_s = 0.0
+
+    def tell(self, workload: Workload, case: Case) -> None:
+        """A turn begins."""
+        if self._progress is not None:
+            # Slow or fast disks show with time: the more is done, the more it counts how long that took.
+            share = self._done_s / self._expected_s
+            pace = (1 - share) + share * (time.monotonic() - self._began) / self._done_s if self._done_s else 1.0
+            left_s = (self._expected_s - self._done_s) * pace
+            self._progress(Step(workload.name, case.name, self._done, self._total, left_s))
+
+    def ended(self, workload: Workload, settings: Settings) -> None:
+        """It has ended."""
+        self._done += 1
+        self._done_s += workload.turn_s(settings)
+
+
+def _run_workload(ground: Ground, workload: Workload, cases: list[Case], results: Results, course: _Course) -> None:
+    for case in cases:
+        results.cases[case.name] = CaseResult(case, workload.unit)
+    warm_up, turns = workload.turns_of(ground.settings)
+    for turn in range(warm_up + turns):
+        # Each turn begins with another case, so that no case always follows the same one.
+        for index in range(len(cases)):
+            case = cases[(index + turn) % len(cases)]
+            course.tell(workload, case)
+            _take_turn(ground, workload, results.cases[case.name], turn >= warm_up)
+            course.ended(workload, ground.settings)
+    ground.drop_pools()
 
 
 def _take_turn(ground: Ground, workload: Workload, result: CaseResult, counted: bool) -> None:
@@ -81,7 +144,7 @@ def _take_turn(ground: Ground, workload: Workload, result: CaseResult, counted: 
     gc.collect()
     try:
         sample = workload.measure_of(result.case)(ground, result.case, counted and not result.samples)
-    except _WANT_OF_ROOM as error:
+    except _WANT_OF_MEANS as error:
         result.skipped = str(error)
         return
     except (CommitLogError, OSError, RuntimeError, subprocess.SubprocessError) as error:

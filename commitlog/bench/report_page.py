@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from html import escape
 
 from commitlog.bench import chart
@@ -112,15 +112,21 @@ def _name(result: CaseResult) -> str:
 
 
 def _percentiles(found: list[CaseResult]) -> str:
-    curves = {_name(result): result.histogram.curve() for result in found}
-    values = [nanoseconds / 1e9 for curve in curves.values() for _, nanoseconds in curve]
-    highest = max((percentile for curve in curves.values() for percentile, _ in curve if percentile < 100), default=99.0)
-    across = chart.percentiles(highest)
-    lines = []
-    for name, curve in curves.items():
-        points = [(min(chart.nines(percentile), across.high), math.log10(max(1, nanoseconds) / 1e9)) for percentile, nanoseconds in curve]
-        lines.append(Line(name, points))
-    return chart.draw(lines, across, chart.decades(values, say_seconds), "latency by percentile")
+    lines, across, up = percentile_curves({_name(result): result.histogram.curve() for result in found})
+    return chart.draw(lines, across, up, "latency by percentile")
+
+
+def percentile_curves(curves: Mapping[str, Iterable[tuple[float, int]]]) -> tuple[list[Line], chart.Axis, chart.Axis]:
+    """Curves of percentiles and nanoseconds, by name, as lines: nines across, seconds up, by their logarithms."""
+    points = {name: [(percentile, max(1, nanoseconds) / 1e9) for percentile, nanoseconds in curve] for name, curve in curves.items()}
+    every = [point for curve in points.values() for point in curve]
+    across = chart.percentiles(max((percentile for percentile, _ in every if percentile < 100), default=99.0))
+    up = chart.decades([seconds for _, seconds in every], say_seconds)
+    lines = [
+        Line(name, [(min(chart.nines(percentile), across.high), math.log10(seconds)) for percentile, seconds in curve])
+        for name, curve in points.items()
+    ]
+    return lines, across, up
 
 
 def _worst_over_time(found: list[CaseResult]) -> str:

@@ -14,7 +14,8 @@ class Settings:
     Attributes
     ----------
     turns, warm_up : int
-        How often each case is measured, and how often it runs before that without being counted.
+        How often each case is measured, and how often it runs before that without being counted; the long ones have turns of their own,
+        and no warm-up.
     burst_bytes, append_bytes : int
         The append workloads: what is appended without a rest, and altogether, a turn.
     rest_s : float
@@ -37,10 +38,10 @@ class Settings:
         Whether it is all too small for its figures to mean much.
     """
 
-    turns: int = 5
+    turns: int = 3
     warm_up: int = 1
     burst_bytes: int = 32 * MIB
-    append_bytes: int = 256 * MIB
+    append_bytes: int = 128 * MIB
     rest_s: float = 0.01
     sync_s: float = 0.5
     read_bytes: int = 64 * MIB
@@ -48,10 +49,10 @@ class Settings:
     paced_s: float = 15.0
     paced_turns: int = 3
     rate: int = 200_000_000
-    recovery_bytes: int = 512 * MIB
+    recovery_bytes: int = 256 * MIB
     open_segments: int = 1000
     sustained_bytes: int = 8 * GIB
-    sustained_turns: int = 3
+    sustained_turns: int = 2
     segment_size: int = 64 * MIB
     buffers: int = 5
     latency_appends: int = 20_000

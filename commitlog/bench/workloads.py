@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from commitlog.bench import appends, baseline, paced, reads, restarts, sustained, sync_threads
+from commitlog.bench import appends, baseline, paced, reads, restarts, slow_flush, sustained, sync_threads
 from commitlog.bench.case import SETUPS, Case
 from commitlog.bench.ground import Ground
 from commitlog.bench.sample import Sample
@@ -48,7 +48,9 @@ class Workload:
     baselines : tuple of Baseline
         What it is compared with.
     turns : callable or None
-        How many turns of these settings; None for the usual number.
+        How many turns of these settings, without a warm-up; None for the usual number, behind the usual warm-up.
+    turn_s : callable
+        About how many seconds a turn of one of its cases takes on a disk of 1 GB/s: a run says at its start how long it will take.
     latencies : str
         What one latency is the time of; empty where none is taken.
     """
@@ -56,6 +58,7 @@ class Workload:
     name: str
     title: str
     measure: Measure
+    turn_s: Callable[[Settings], float]
     unit: str = "records"
     setups: tuple[str, ...] = ALL_SETUPS
     flushes: tuple[Flush | None, ...] = _ONCE
@@ -72,6 +75,10 @@ class Workload:
         own = itertools.product(self.sizes, self.forms, self.flushes, self.threads, self.setups)
         return beside + [Case(self.name, setup, flush, size, form, threads) for size, form, flush, threads, setup in own]
 
+    def turns_of(self, settings: Settings) -> tuple[int, int]:
+        """How many turns of each case are not counted, and how many are."""
+        return (settings.warm_up, settings.turns) if self.turns is None else (0, self.turns(settings))
+
     def measure_of(self, case: Case) -> Measure:
         """What measures one of its cases."""
         return next((line.measure for line in self.baselines if line.name == case.setup), self.measure)
@@ -82,6 +89,7 @@ WORKLOADS = (
         name="append",
         title="Appending in bursts",
         measure=appends.measure,
+        turn_s=lambda settings: 0.4 + settings.append_bytes / 250e6,
         flushes=ALL_FLUSHES,
         sizes=(40, 1024),
         forms=tuple(appends.FORMS),
@@ -94,6 +102,7 @@ WORKLOADS = (
         name="paced",
         title="Appending at a constant rate",
         measure=paced.measure,
+        turn_s=lambda settings: 1.0 + settings.paced_s,
         unit="bytes",
         flushes=("async",),
         sizes=(1024,),
@@ -105,15 +114,29 @@ WORKLOADS = (
         name="sync-threads",
         title="Sync appends by several threads",
         measure=sync_threads.measure,
+        turn_s=lambda settings: 0.2 + settings.sync_s,
         flushes=("sync",),
         threads=(1, 4, 16),
         baselines=(Baseline(name="page-msync", title="msync of one page", measure=baseline.measure_page_msync, sizes=(40,)),),
         latencies="an append until it is durable",
     ),
     Workload(
+        name="sync-threads-slow",
+        title="Sync appends by several threads, each flush half a millisecond longer",
+        measure=slow_flush.measure,
+        turn_s=lambda settings: 1.0 + settings.sync_s,
+        setups=("mapped", "pooled"),
+        flushes=("sync",),
+        sizes=(40,),
+        threads=(1, 4, 16),
+        baselines=(Baseline(name="page-msync", title="msync of one page", measure=slow_flush.measure, sizes=(40,)),),
+        latencies="an append until it is durable",
+    ),
+    Workload(
         name="read",
         title="Reading",
         measure=reads.measure,
+        turn_s=lambda settings: 0.1 + settings.read_s + settings.read_bytes / 300e6,
         flushes=("async",),
         sizes=(40, 1024),
         forms=tuple(reads.FORMS),
@@ -123,6 +146,7 @@ WORKLOADS = (
         name="recovery",
         title="Recovery of a log whose process died",
         measure=restarts.measure_recovery,
+        turn_s=lambda settings: 0.5 + settings.recovery_bytes / 200e6,
         unit="bytes",
         flushes=_ONCE,
         sizes=(1024,),
@@ -134,6 +158,7 @@ WORKLOADS = (
         name="open",
         title="Opening a clean log of many segments",
         measure=restarts.measure_open,
+        turn_s=lambda settings: 0.3 + settings.open_segments / 600,
         unit="seconds",
         sizes=(0,),
         forms=("append", "read-only"),
@@ -143,6 +168,7 @@ WORKLOADS = (
         name="sustained",
         title="Appending several GiB",
         measure=sustained.measure,
+        turn_s=lambda settings: settings.sustained_bytes / 1e9,
         unit="bytes",
         flushes=("async",),
         sizes=(1024,),

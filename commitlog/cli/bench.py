@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import json
+import os
 import shutil
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
 
 import click
 
 from commitlog.bench import harness, machine, report_page, report_table
+from commitlog.bench.harness import Step
 from commitlog.bench.results import Results
 from commitlog.bench.settings import QUICK, Settings
 from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, WORKLOADS, choose
-from commitlog.cli import INTERRUPTED
+from commitlog.cli import INTERRUPTED, parameters
+from commitlog.cli.progress import is_terminal
 from commitlog.errors import InvalidOptionError
 from commitlog.options import parse_duration, parse_size
 
@@ -33,7 +40,7 @@ _SMALLEST_S = 0.05
 @click.option("--seconds", metavar="TIME", help="How long a constant-rate turn takes (15 s).")
 @click.option("--rate", metavar="SIZE", help="Bytes a second of the constant rate (200MB).")
 @click.option("--size", metavar="SIZE", help="How much the sustained workload appends (8GiB).")
-@click.option("--turns", type=click.IntRange(1, 100), help="How often each case is measured (5, and 3 for the long ones).")
+@click.option("--turns", type=parameters.whole(1, 100), help="How often each case is measured (3, and 2 for the sustained ones).")
 @click.option("--memory", is_flag=True, help="Measure on a file system in memory too.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to this file as JSON.")
 @click.option("--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with charts to this file.")
@@ -57,10 +64,11 @@ def command(
 ) -> None:
     """Measure appending, reading and reopening on the disk of DIR, with the pool and without it.
 
-    Makes a directory of its own in DIR, and removes it at the end. A full run takes tens of minutes and 9 GiB of room; Ctrl-C ends it and
-    shows what there is. The cases of a workload take turns; figures are medians.
+    Makes a directory of its own in DIR, and removes it at the end. A full run takes some twelve minutes and 9 GiB of room; it says at the
+    start how long it expects to take. Ctrl-C ends it and shows what there is; --json has kept it already. The cases of a workload take
+    turns; figures are medians.
 
-    Exit status 1 when a case failed. One without room is skipped, and said to be.
+    Exit status 1 when a case failed. One without room, or without gcc where that is needed, is skipped, and said to be.
     """
     try:
         chosen = choose(names, setups, flushes)
@@ -70,15 +78,25 @@ def command(
     if as_list:
         click.echo("\n".join(_listing(names)))
         return
-    if directory is None:
+    if directory is None or not directory.is_dir():  # click lets a device pass
         raise click.UsageError("name the directory to measure in: commitlog bench DIR", context)
     _check_histograms(context)
     for file in (json_file, html_file):
         if file is not None and not file.absolute().parent.is_dir():
             raise click.UsageError(f"there is no directory for {file}", context)
     machine.check_disk(directory, memory)
-    results = harness.run(directory, chosen, settings, _progress())
-    _show(results, json_file, html_file)
+    for file in (json_file, html_file):
+        if file is not None:
+            file.open("a").close()  # better now than after a run of minutes
+    click.echo(
+        f"about {_say_time(harness.expected_s(chosen, settings))}; Ctrl-C ends it, and what was measured until then is shown", err=True
+    )
+    with _ended_as_by_ctrl_c():
+        keep = functools.partial(_keep, json_file=json_file) if json_file is not None and json_file.is_file() else None
+        results = harness.run(directory, chosen, settings, _progress(), keep)
+    if json_file is not None:
+        _keep(results, json_file)
+    _show(results, html_file)
     context.exit(INTERRUPTED if results.interrupted else int(bool(results.failures)))
 
 
@@ -92,7 +110,7 @@ def _settings(quick: bool, seconds: str | None, rate: str | None, size: str | No
     """
     settings = QUICK if quick else Settings()
     if seconds is not None:
-        paced_s = parse_duration(float(seconds) if seconds.replace(".", "", 1).isdigit() else seconds, "--seconds")
+        paced_s = parse_duration(seconds, "--seconds")
         if paced_s < _SMALLEST_S:
             raise InvalidOptionError(f"--seconds must be at least {_SMALLEST_S:g}, not {seconds!r}")
         settings = dataclasses.replace(settings, paced_s=paced_s)
@@ -126,26 +144,61 @@ def _listing(names: tuple[str, ...]) -> list[str]:
     return said
 
 
-def _progress() -> Callable[[str, int, int], None] | None:
-    """A line on the terminal that is written over and over; nothing where there is none."""
-    if not sys.stderr.isatty():
-        return None
+@contextlib.contextmanager
+def _ended_as_by_ctrl_c() -> Iterator[None]:
+    """Whoever is told to go, or loses the terminal, tidies up as well: there may be gigabytes in the temporary directory."""
 
-    def tell(case: str, done: int, total: int) -> None:
-        columns = shutil.get_terminal_size().columns - 1
-        sys.stderr.write("\r\x1b[K" + f"{done}/{total} {case}"[:columns])
-        sys.stderr.flush()
+    def end(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    wanted = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
+    for number in wanted:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in wanted:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _progress() -> Callable[[Step], None]:
+    """On a terminal, a line that is written over and over; elsewhere a line a workload."""
+    seen: list[str] = []
+
+    def tell(step: Step) -> None:
+        said = f"{step.done}/{step.total}, about {_say_time(step.left_s)} left: "
+        if is_terminal(sys.stderr):
+            columns = shutil.get_terminal_size().columns - 1
+            sys.stderr.write("\r\x1b[K" + (said + step.case)[:columns])
+            sys.stderr.flush()
+        elif step.workload not in seen:
+            seen.append(step.workload)
+            click.echo(said + step.workload, err=True)
 
     return tell
 
 
-def _show(results: Results, json_file: Path | None, html_file: Path | None) -> None:
-    if sys.stderr.isatty():
+def _say_time(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{max(1, round(seconds))} s"
+
+
+def _keep(results: Results, json_file: Path) -> None:
+    """Write the JSON, whole, in place of what was there."""
+    text = json.dumps(results.as_object(), indent=1) + "\n"
+    if not json_file.is_file():  # a pipe
+        json_file.write_text(text, encoding="utf-8")
+        return
+    file = json_file.resolve()
+    written = file.with_name(f"{file.name}.{os.getpid()}")
+    written.write_text(text, encoding="utf-8")
+    written.replace(file)
+
+
+def _show(results: Results, html_file: Path | None) -> None:
+    if is_terminal(sys.stderr):
         sys.stderr.write("\r\x1b[K")
-    if json_file is not None:
-        json_file.write_text(json.dumps(results.as_object(), indent=1) + "\n", encoding="utf-8")
     if html_file is not None:
         html_file.write_text(report_page.page(results), encoding="utf-8")
-    terminal = sys.stdout.isatty()
+    terminal = is_terminal(sys.stdout)
     width = shutil.get_terminal_size().columns if terminal else None
     click.echo(report_table.render(results, width, colour=terminal), nl=False)

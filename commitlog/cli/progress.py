@@ -25,7 +25,7 @@ class AppendProgress:
         self._task: TaskID | None = None
 
     def __enter__(self) -> Self:
-        if _is_terminal(sys.stderr) and not (self._total is None and _is_terminal(sys.stdin)):
+        if is_terminal(sys.stderr) and not (self._total is None and is_terminal(sys.stdin)):
             self._start()
         return self
 
@@ -50,5 +50,6 @@ class AppendProgress:
             self._progress.stop()
 
 
-def _is_terminal(stream: TextIO | None) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody sees it as it comes; a stream that was closed before the start is None."""
     return stream is not None and stream.isatty()

@@ -1,17 +1,15 @@
-"""`commitlog bench`: every workload at a size that takes moments, and what comes out of it. No test asserts a time."""
+"""`commitlog bench`: what is chosen, what is refused, what happens when a run goes wrong, and the parts. No test asserts a time."""
 
 from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
 import json
 import os
 import re
 import signal
 import sys
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -22,45 +20,14 @@ from commitlog import cli
 from commitlog.bench import ground, harness, machine, report_page, report_table, workloads
 from commitlog.bench.case import Case
 from commitlog.bench.goals import GOALS, judge
-from commitlog.bench.ground import Ground, NoRoomError, value_of
+from commitlog.bench.ground import Ground, NoRoomError
 from commitlog.bench.histogram import Histogram
-from commitlog.bench.results import FORMAT, CaseResult, Results
+from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.sample import Sample
 from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import WORKLOADS, choose
 from commitlog.errors import DiskFullError, InvalidOptionError
-
-
-@dataclasses.dataclass
-class Run:
-    """One run of everything, and its three reports."""
-
-    status: int
-    text: str
-    json: dict[str, Any]
-    html: str
-    left: list[str]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    place = tmp_path_factory.mktemp("bench")
-    disk = place / "disk"
-    disk.mkdir()
-    shown = place / "shown"
-    arguments = ["bench", str(disk), "--quick", "--memory", "--json", str(place / "a.json"), "--html", str(place / "a.html")]
-    with pytest.MonkeyPatch.context() as patch, shown.open("w", encoding="utf-8") as stream:
-        patch.setattr(sys, "stdout", stream)
-        status = cli.run(arguments)
-    html = (place / "a.html").read_text(encoding="utf-8")
-    return Run(status, shown.read_text(encoding="utf-8"), json.loads((place / "a.json").read_text()), html, os.listdir(disk))
-
-
-def test_every_case_of_every_workload_runs(run: Run) -> None:
-    expected = [case.name for workload in WORKLOADS for case in workload.cases()]
-    assert [case["name"] for case in run.json["cases"]] == expected
-    assert [(case["name"], case["skipped"]) for case in run.json["cases"] if case["skipped"]] == []
-    assert run.status == 0
+from tests.bench.page import Page
 
 
 def test_names_of_cases_tell_them_apart() -> None:
@@ -74,113 +41,6 @@ def test_setups_and_flushes_are_those_that_are_asked_for() -> None:
     assert {(case.form, case.flush, case.value_size) for case in cases} == {
         (form, flush, size) for form in ("single", "batch", "array") for flush in ("none", "async", "sync") for size in (40, 1024)
     }
-
-
-def test_nothing_is_left_on_the_disk(run: Run) -> None:
-    assert run.left == []
-
-
-# --- JSON ------------------------------------------------------------------------------------------------------------
-
-
-def test_the_json_says_where_and_how(run: Run) -> None:
-    assert (run.json["format"], run.json["interrupted"]) == (FORMAT, False)
-    assert {"processor", "cores", "kernel", "file_system", "memory_bytes", "python", "commitlog"} <= set(run.json["machine"])
-    assert {"type", "device", "options"} == set(run.json["machine"]["file_system"])
-    assert run.json["options"] == dataclasses.asdict(QUICK)
-
-
-def test_each_case_has_raw_samples_and_their_median(run: Run) -> None:
-    for case in run.json["cases"]:
-        assert len(case["samples"]) == 1, case["name"]
-        sample = case["samples"][0]
-        assert sample["records"] > 0, case["name"]
-        assert sample["seconds"] > 0, case["name"]
-        assert sample["rss_bytes"] > 0, case["name"]
-        assert sample["user_s"] >= 0, case["name"]
-        assert case["lowest"] <= case["median"] <= case["highest"], case["name"]
-
-
-def test_latencies_are_ordered_and_kept_as_a_histogram(run: Run) -> None:
-    from hdrh.histogram import HdrHistogram
-
-    timed = [case for case in run.json["cases"] if case["latency_ns"]]
-    assert {case["workload"] for case in timed} == {workload.name for workload in WORKLOADS if workload.latencies}
-    for case in timed:
-        latency = case["latency_ns"]
-        assert latency["p50"] <= latency["p99"] <= latency["p99.9"] <= latency["p99.99"] <= latency["max"], case["name"]
-        assert HdrHistogram.decode(latency["hdr"]).get_total_count() == latency["count"], case["name"]
-
-
-def test_what_was_written_is_read_back_and_hashed(run: Run) -> None:
-    for case in run.json["cases"]:
-        if case["baseline"] or case["workload"] == "open":
-            continue
-        written = case["written"]
-        assert written["value_bytes"] == written["records"] * case["value_size"], case["name"]
-        digest = hashlib.sha256(value_of(case["value_size"]) * written["records"])
-        assert written["sha256"] == digest.hexdigest(), case["name"]
-
-
-def test_every_goal_is_judged_after_a_whole_run(run: Run) -> None:
-    assert [goal["goal"] for goal in run.json["goals"]] == [goal.goal for goal in GOALS]
-    for goal in run.json["goals"]:
-        assert goal["met"] is (goal["value"] >= goal["limit"] if goal["least"] else goal["value"] <= goal["limit"]), goal
-
-
-# --- the page and the table ------------------------------------------------------------------------------------------
-
-
-class Page(HTMLParser):
-    """Checks that what is opened is closed, and gathers what is shown and loaded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: dict[str, int] = {}
-        self.loaded: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.seen[tag] = self.seen.get(tag, 0) + 1
-        self.loaded += [name for name, _ in attrs if name in ("src", "href", "xlink:href", "srcset", "data", "onload", "onclick")]
-        if tag != "meta":
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        self.handle_endtag(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open, f"</{tag}> closes nothing"
-        assert self.open.pop() == tag
-
-
-def test_the_page_is_well_formed_and_needs_nothing_else(run: Run) -> None:
-    page = Page()
-    page.feed(run.html)
-    page.close()
-    assert page.open == []
-    assert page.loaded == []
-    assert "script" not in page.seen
-    assert "link" not in page.seen
-    assert not re.search(r"url\(|@import|https?://", run.html)
-
-
-def test_the_page_has_its_charts_and_tables(run: Run) -> None:
-    page = Page()
-    page.feed(run.html)
-    assert page.seen["svg"] == 5
-    assert page.seen["polyline"] == 5 + 7 + 4 + 4 + 4
-    assert page.seen["table"] == len(WORKLOADS) + 1
-    assert "nan" not in " ".join(re.findall(r'points="([^"]*)"', run.html))
-
-
-def test_the_table_names_all_workloads_and_goals(run: Run) -> None:
-    for workload in WORKLOADS:
-        assert workload.title in run.text
-    for goal in GOALS:
-        assert goal.goal in run.text
-    assert "\x1b" not in run.text
 
 
 def test_without_rich_the_table_is_plain(results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +85,7 @@ def test_only_what_is_named_is_chosen() -> None:
         (["--size", "much"], "--size must be a size"),
         (["--size", "1"], "--size must be at least"),
         (["--rate", "-1"], "--rate must be a size"),
-        (["--turns", "0"], "0 is not in the range"),
+        (["--turns", "0"], "expected a whole number from 1 to 100"),
         (["--json", "absent/a.json"], "there is no directory for"),
         (["absent"], "does not exist"),
         (["--nonsense"], "No such option"),

@@ -1,0 +1,215 @@
+"""Every command with wrong paths, flags and numbers, a pipe that is closed early, and no terminal: one line, a status, nothing lost."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import cli
+from tests.cli.program import PROGRAM, ROOT, SEGMENT, run
+from tests.log_files import numbered
+
+# What each command is given besides its path so that it does its work, shortly and without asking.
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "append": (),
+    "cat": (),
+    "tail": (),
+    "info": (),
+    "verify": (),
+    "repair": (),
+    "remove": ("--yes",),
+    "bench": ("--quick", "--memory", "-w", "open", "--setup", "mapped"),
+}
+# What each prints a lot with, where anything; a bench prints its table at the end.
+TALKATIVE = COMMANDS | {"append": ("--json",)}
+NUMBERS = {
+    "append": ("--type", "--pool", "--segment-size"),
+    "cat": ("--from", "--to", "--count"),
+    "tail": ("--last", "--from"),
+    "bench": ("--turns", "--seconds", "--rate", "--size"),
+}
+NO_NUMBERS = ("", " ", "x", "-1", "1e400", "nan", "0x", "99999999999999999999", "1,5", "\u0663", "--")
+CHOICES = {
+    "append": ("--flush",),
+    "cat": ("--visibility", "--on-damage"),
+    "tail": ("--visibility", "--on-damage", "--idle"),
+    "bench": ("--setup", "--flush", "--workload"),
+}
+commands = pytest.mark.parametrize("command", COMMANDS)
+
+
+def test_the_table_has_every_command() -> None:
+    assert set(COMMANDS) == set(cli.COMMANDS)
+
+
+def all_of(folder: Path) -> dict[str, str]:
+    """Names and contents of all files below a folder."""
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.rglob("*")) if file.is_file()}
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of a few segments."""
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
+        opened.append_many(numbered(5_000))
+    return tmp_path / "log"
+
+
+def place_of(command: str, log: Path, tmp_path: Path) -> Path:
+    """A log, or for a bench a directory."""
+    return log if command != "bench" else tmp_path
+
+
+# --- paths ------------------------------------------------------------------------------------------------------------
+
+
+def _absent(folder: Path) -> Path:
+    """An append would make a log there."""
+    return folder / "absent" / "log"
+
+
+def _file(folder: Path) -> Path:
+    (folder / "file").write_bytes(b"mine")
+    return folder / "file"
+
+
+def _below_a_file(folder: Path) -> Path:
+    return _file(folder) / "log"
+
+
+def _too_long(folder: Path) -> Path:
+    return folder / ("x" * 300)
+
+
+def _loop(folder: Path) -> Path:
+    (folder / "loop").symlink_to(folder / "loop")
+    return folder / "loop"
+
+
+def _nothing(folder: Path) -> Path:
+    return Path("/dev/null")
+
+
+@pytest.mark.parametrize("wrong", [_absent, _file, _below_a_file, _too_long, _loop, _nothing], ids=lambda made: made.__name__[1:])
+@commands
+def test_a_wrong_path_is_said_in_a_line_and_nothing_is_made(command: str, wrong: Callable[[Path], Path], tmp_path: Path) -> None:
+    if (command, wrong) == ("append", _absent):
+        given: tuple[str, ...] = ("--no-create",)
+    else:
+        given = COMMANDS[command]
+    path = wrong(tmp_path)
+    before = all_of(tmp_path)
+    done = run(command, *given, path, feed=b"one\n")
+    assert done.returncode == (2 if command == "bench" else 1), done
+    assert done.stdout == b""
+    assert b"Traceback" not in done.stderr
+    assert done.stderr.strip()
+    assert all_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("append", "bench")])
+def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "notes.txt").write_bytes(b"mine")
+    done = run(command, *COMMANDS[command], tmp_path / "folder")
+    assert (done.returncode, done.stdout) == (1, b""), done
+    assert done.stderr.startswith(b"commitlog: "), done.stderr
+    assert os.listdir(tmp_path / "folder") == ["notes.txt"]
+
+
+# --- flags and numbers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [("--nonsense",), ("-Z",), ("--nonsense=yes",), ("one", "two", "three")], ids=" ".join)
+@commands
+def test_a_wrong_flag_is_usage(command: str, wrong: tuple[str, ...], log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = all_of(log)
+    status = cli.run([command, *COMMANDS[command], str(place_of(command, log, tmp_path)), *wrong])
+    printed = capfd.readouterr()
+    assert (status, printed.out) == (2, "")
+    assert f"Usage: commitlog {command}" in printed.err
+    assert all_of(log) == before
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "bench"])
+def test_without_a_log_it_is_usage(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([command]) == 2
+    assert "Missing argument 'LOG'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "option"), [(command, option) for command, options in NUMBERS.items() for option in options])
+def test_what_is_no_number_is_usage_and_names_the_option(
+    command: str, option: str, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = all_of(log)
+    for number in NO_NUMBERS:
+        status = cli.run([command, *COMMANDS[command], option, number, str(place_of(command, log, tmp_path))])
+        printed = capfd.readouterr()
+        assert (status, printed.out) == (2, ""), (number, printed)
+        assert option.strip("-") in printed.err, number
+    assert all_of(log) == before
+
+
+@pytest.mark.parametrize(("command", "option"), [(command, option) for command, options in CHOICES.items() for option in options])
+def test_a_choice_that_is_none_is_usage_and_says_what_there_is(
+    command: str, option: str, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for wrong in ("nonsense", "", "FIRST\n"):
+        assert cli.run([command, *COMMANDS[command], option, wrong, str(place_of(command, log, tmp_path))]) == 2
+        printed = capfd.readouterr().err
+        assert any(said in printed for said in ("is not one of", "there are", "did you mean")), printed
+
+
+@commands
+def test_an_option_without_its_value_is_usage(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for option in NUMBERS.get(command, ()) + CHOICES.get(command, ()):
+        assert cli.run([command, option]) == 2
+        assert "requires an argument" in capfd.readouterr().err
+
+
+# --- pipes and terminals ----------------------------------------------------------------------------------------------
+
+
+@commands
+def test_a_pipe_that_is_closed_early_is_not_complained_about(command: str, log: Path, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    given = [*PROGRAM, command, *TALKATIVE[command], str(place_of(command, log, tmp_path))]
+    try:
+        done = subprocess.run(given, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+    finally:
+        os.close(writer)
+    assert done.returncode == cli.PIPE_CLOSED, done.stderr
+    said = done.stderr.decode().splitlines()
+    assert len(said) <= (2 if command == "bench" else 0), said  # how long it will take, and with what it begins
+    assert not any(word in done.stderr for word in (b"Traceback", b"Error", b"rror:"))
+    assert list(tmp_path.glob("commitlog-bench-*")) == []
+
+
+@commands
+def test_without_any_descriptor_nothing_breaks(command: str, log: Path, tmp_path: Path) -> None:
+    """As a service manager may start it: not even closed ones, which the first file that is opened would take the place of."""
+    before = all_of(log)
+    script = f'exec "$@" <&- >&- 2>"{tmp_path}/said"'
+    given = [*PROGRAM, command, *COMMANDS[command], str(place_of(command, log, tmp_path))]
+    done = subprocess.run(["bash", "-c", script, "bash", *given], cwd=ROOT, timeout=60, check=False)
+    said = (tmp_path / "said").read_text()
+    assert done.returncode in (0, 1, 2), said  # an append has nothing to read
+    assert "Traceback" not in said
+    if command in ("cat", "tail", "info", "verify", "append"):
+        assert {name: content for name, content in all_of(log).items() if name.endswith(".seg")} == {
+            name: content for name, content in before.items() if name.endswith(".seg")
+        }
+
+
+@commands
+def test_without_a_terminal_there_are_no_escape_sequences(command: str, log: Path, tmp_path: Path) -> None:
+    done = run(command, *COMMANDS[command], place_of(command, log, tmp_path), feed=b"one\n")
+    assert done.returncode == 0, done.stderr
+    assert b"\x1b" not in done.stdout + done.stderr

@@ -1,0 +1,186 @@
+"""`commitlog bench`: every workload under every setup and flush option, at a size that takes moments, and its three reports.
+
+No test asserts a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import headline
+from commitlog import cli
+from commitlog.bench import slow_flush
+from commitlog.bench.case import SETUPS
+from commitlog.bench.goals import GOALS
+from commitlog.bench.ground import value_of
+from commitlog.bench.results import FORMAT
+from commitlog.bench.settings import QUICK
+from commitlog.bench.workloads import WORKLOADS
+from tests.bench.page import Page
+
+
+@dataclasses.dataclass
+class Run:
+    """One run of everything, and its three reports."""
+
+    status: int
+    text: str
+    json: dict[str, Any]
+    html: str
+    left: list[str]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    place = tmp_path_factory.mktemp("bench")
+    disk = place / "disk"
+    disk.mkdir()
+    shown = place / "shown"
+    arguments = ["bench", str(disk), "--quick", "--memory", "--json", str(place / "a.json"), "--html", str(place / "a.html")]
+    with pytest.MonkeyPatch.context() as patch, shown.open("w", encoding="utf-8") as stream:
+        patch.setattr(sys, "stdout", stream)
+        status = cli.run(arguments)
+    html = (place / "a.html").read_text(encoding="utf-8")
+    return Run(status, shown.read_text(encoding="utf-8"), json.loads((place / "a.json").read_text()), html, os.listdir(disk))
+
+
+def test_every_case_of_every_workload_runs(run: Run) -> None:
+    expected = [case.name for workload in WORKLOADS for case in workload.cases()]
+    assert [case["name"] for case in run.json["cases"]] == expected
+    assert [(case["name"], case["skipped"]) for case in run.json["cases"] if case["skipped"]] == []
+    assert run.status == 0
+
+
+def test_each_workload_runs_in_each_setup_under_each_flush_option(run: Run) -> None:
+    """By what was written and how often, not only by name."""
+    ran = {(case["workload"], case["setup"], case["flush"]) for case in run.json["cases"] if all(s["records"] for s in case["samples"])}
+    for workload in WORKLOADS:
+        for setup in workload.setups:
+            for flush in workload.flushes:
+                assert (workload.name, setup, flush) in ran
+    for setup in ("mapped-cold", "mapped", "pooled", "pooled-shm"):
+        assert setup in SETUPS
+        assert {flush for name, found, flush in ran if (name, found) == ("append", setup)} == {"none", "async", "sync"}
+
+
+def test_slow_flushes_were_slow(run: Run) -> None:
+    """Each took the delay at least: the shim was there, and the log's own flushes went through it."""
+    slow = [case for case in run.json["cases"] if case["workload"] == "sync-threads-slow"]
+    assert len(slow) == 7
+    for case in slow:
+        (sample,) = case["samples"]
+        assert sample["facts"]["delayed_flushes"] > 0, case["name"]
+        assert case["latency_ns"]["max"] >= slow_flush.DELAY_NS, case["name"]
+        if not case["baseline"]:
+            assert sample["facts"]["mean_flush_s"] >= slow_flush.DELAY_NS / 1e9, case["name"]
+
+
+def test_the_headline_is_a_picture_of_its_own(run: Run) -> None:
+    drawn = headline.draw(run.json)
+    assert drawn is not None
+    page = Page()
+    page.feed(drawn)
+    page.close()
+    assert page.open == []
+    assert page.loaded == []
+    assert (page.seen["svg"], page.seen["polyline"], page.seen["circle"]) == (1, 4, 4)
+    assert "nan" not in drawn
+    assert not re.search(r"url\(|@import|<script", drawn)
+
+
+def test_without_a_constant_rate_there_is_no_headline(run: Run, tmp_path: Path) -> None:
+    few = {**run.json, "cases": [case for case in run.json["cases"] if case["workload"] != "paced"]}
+    (tmp_path / "few.json").write_text(json.dumps(few))
+    assert headline.main([str(tmp_path / "few.json"), str(tmp_path / "image.svg")]) == 1
+    assert not (tmp_path / "image.svg").exists()
+
+
+def test_nothing_is_left_on_the_disk(run: Run) -> None:
+    assert run.left == []
+
+
+# --- JSON ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_json_says_where_and_how(run: Run) -> None:
+    assert (run.json["format"], run.json["interrupted"]) == (FORMAT, False)
+    assert {"processor", "cores", "kernel", "file_system", "memory_bytes", "python", "commitlog"} <= set(run.json["machine"])
+    assert {"type", "device", "options"} == set(run.json["machine"]["file_system"])
+    assert run.json["options"] == dataclasses.asdict(QUICK)
+
+
+def test_each_case_has_raw_samples_and_their_median(run: Run) -> None:
+    for case in run.json["cases"]:
+        assert len(case["samples"]) == 1, case["name"]
+        sample = case["samples"][0]
+        assert sample["records"] > 0, case["name"]
+        assert sample["seconds"] > 0, case["name"]
+        assert sample["rss_bytes"] > 0, case["name"]
+        assert sample["user_s"] >= 0, case["name"]
+        assert case["lowest"] <= case["median"] <= case["highest"], case["name"]
+
+
+def test_latencies_are_ordered_and_kept_as_a_histogram(run: Run) -> None:
+    from hdrh.histogram import HdrHistogram
+
+    timed = [case for case in run.json["cases"] if case["latency_ns"]]
+    assert {case["workload"] for case in timed} == {workload.name for workload in WORKLOADS if workload.latencies}
+    for case in timed:
+        latency = case["latency_ns"]
+        assert latency["p50"] <= latency["p99"] <= latency["p99.9"] <= latency["p99.99"] <= latency["max"], case["name"]
+        assert HdrHistogram.decode(latency["hdr"]).get_total_count() == latency["count"], case["name"]
+
+
+def test_what_was_written_is_read_back_and_hashed(run: Run) -> None:
+    for case in run.json["cases"]:
+        if case["baseline"] or case["workload"] == "open":
+            continue
+        written = case["written"]
+        assert written["value_bytes"] == written["records"] * case["value_size"], case["name"]
+        digest = hashlib.sha256(value_of(case["value_size"]) * written["records"])
+        assert written["sha256"] == digest.hexdigest(), case["name"]
+
+
+def test_every_goal_is_judged_after_a_whole_run(run: Run) -> None:
+    assert [goal["goal"] for goal in run.json["goals"]] == [goal.goal for goal in GOALS]
+    for goal in run.json["goals"]:
+        assert goal["met"] is (goal["value"] >= goal["limit"] if goal["least"] else goal["value"] <= goal["limit"]), goal
+
+
+# --- the page and the table ------------------------------------------------------------------------------------------
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else(run: Run) -> None:
+    page = Page()
+    page.feed(run.html)
+    page.close()
+    assert page.open == []
+    assert page.loaded == []
+    assert "script" not in page.seen
+    assert "link" not in page.seen
+    assert not re.search(r"url\(|@import|https?://", run.html)
+
+
+def test_the_page_has_its_charts_and_tables(run: Run) -> None:
+    page = Page()
+    page.feed(run.html)
+    assert page.seen["svg"] == 5
+    assert page.seen["polyline"] == 5 + 7 + 4 + 4 + 4
+    assert page.seen["table"] == len(WORKLOADS) + 1
+    assert "nan" not in " ".join(re.findall(r'points="([^"]*)"', run.html))
+
+
+def test_the_table_names_all_workloads_and_goals(run: Run) -> None:
+    for workload in WORKLOADS:
+        assert workload.title in run.text
+    for goal in GOALS:
+        assert goal.goal in run.text
+    assert "\x1b" not in run.text
