@@ -1,0 +1,74 @@
+"""The rows of the tuning table: the defaults, and each knob turned by itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+MAPPED, POOLED, POOLED_SHM = "mapped", "pooled", "pooled-shm"
+
+
+@dataclass(frozen=True)
+class Knob:
+    """A row.
+
+    Attributes
+    ----------
+    setup : str
+        The setup of `commitlog bench` that it begins with.
+    options, pool : dict
+        What is not as it is by default, of the log and of its pool.
+    threads : int
+        How many append; above 1 only under "sync".
+    cycle_s : float
+        The longest time between two rounds of its services: a kill comes up to two of them after the first append.
+    """
+
+    setup: str
+    options: dict[str, Any] = field(default_factory=dict)
+    pool: dict[str, Any] = field(default_factory=dict)
+    threads: int = 1
+    cycle_s: float = 0.6
+
+    @property
+    def name(self) -> str:
+        """As a program would write it."""
+        given = {**self.options, **({"backing": "shm"} if self.setup == POOLED_SHM else {}), **self.pool}
+        said = ", ".join(f"{name}={value!r}".replace("'", '"') for name, value in given.items()) or "the defaults"
+        return said if self.threads == 1 else f"{said}, {self.threads} threads"
+
+    @property
+    def flush(self) -> str:
+        """The flush option in force."""
+        flush: str = self.options.get("flush", "async")
+        return flush
+
+
+KNOBS = (
+    Knob(MAPPED),
+    Knob(MAPPED, {"flush": "none"}),
+    Knob(MAPPED, {"flush": "sync"}),
+    Knob(MAPPED, {"flush": "sync"}, threads=16),
+    Knob(MAPPED, {"flush_interval": "50ms"}),
+    Knob(MAPPED, {"flush_interval": "2s"}, cycle_s=2.2),
+    Knob(MAPPED, {"flush_least_pages": 1024}, cycle_s=4.0),
+    Knob(MAPPED, {"flush_least_pages": 1024, "flush_thorough_interval": "1s"}, cycle_s=1.6),
+    Knob(MAPPED, {"timestamps": "precise"}),
+    Knob(MAPPED, {"prefault": False}),
+    Knob(MAPPED, {"prefault_distance": "4MiB"}),
+    Knob(POOLED),
+    Knob(POOLED, {"flush": "none"}),
+    Knob(POOLED, {"flush": "sync"}),
+    Knob(POOLED, {"flush": "sync"}, threads=16),
+    Knob(POOLED, {"commit_interval": "20ms"}),
+    Knob(POOLED, {"commit_interval": "1s"}, cycle_s=1.2),
+    Knob(POOLED, {"commit_least_pages": 1024}),
+    Knob(POOLED, {"commit_least_pages": 1024, "commit_thorough_interval": "1s"}, cycle_s=1.4),
+    Knob(POOLED, pool={"buffers": 2}),
+    Knob(POOLED, pool={"buffers": 10}),
+    Knob(POOLED, pool={"buffer_size": "8MiB"}),
+    Knob(POOLED, pool={"buffer_size": "256MiB"}),
+    Knob(POOLED, pool={"lock_memory": "off"}),
+    Knob(POOLED_SHM),
+    Knob(POOLED_SHM, {"flush": "none"}),
+)

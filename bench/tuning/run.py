@@ -1,0 +1,155 @@
+"""Measures each row in turns."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.tuning import kill
+from bench.tuning.kill import Kill
+from bench.tuning.knobs import Knob
+from commitlog.bench import appends, machine, paced, sustained, sync_threads
+from commitlog.bench.case import Case
+from commitlog.bench.ground import Ground, SkippedError
+from commitlog.bench.histogram import PERCENTILES, Histogram
+from commitlog.bench.sample import Sample
+from commitlog.bench.settings import MIB, Settings
+from commitlog.errors import DiskFullError, PoolMemoryError
+
+FORMAT = "commitlog-tuning/1"
+SEED = 20260101
+SMALL, LARGE = 40, 1024
+SETTINGS = Settings(
+    turns=3, append_bytes=64 * MIB, sync_s=1.0, paced_s=2.0, rate=100_000_000, sustained_bytes=512 * MIB, latency_appends=0, rest_s=0.01
+)
+QUICK = dataclasses.replace(
+    SETTINGS,
+    turns=1,
+    burst_bytes=MIB // 4,
+    append_bytes=MIB // 4,
+    sync_s=0.005,
+    paced_s=0.02,
+    rate=5_000_000,
+    sustained_bytes=MIB,
+    quick=True,
+    segment_size=MIB,
+    buffers=4,
+)
+QUICK_BUFFER_SIZE = 2 * MIB
+KILLS, QUICK_KILLS = 5, 1
+QUICK_CYCLE_S = 0.02
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass
+class Row:
+    """What came of a knob; a list has one figure a turn.
+
+    Attributes
+    ----------
+    appends_s : list of float
+        Records a second: small ones in bursts, or, under "sync", as they become durable.
+    sustained_bytes_s : list of float
+        Bytes of values a second, several hundred MiB in one piece.
+    latency_ns : dict of str to list of int
+        Percentiles at a constant rate, from when each append was due; under "sync", of each append.
+    kills : list of Kill
+        One each.
+    skipped : str
+        Why there are no figures.
+    """
+
+    setup: str
+    name: str
+    flush: str
+    threads: int
+    appends_s: list[float] = field(default_factory=list)
+    sustained_bytes_s: list[float] = field(default_factory=list)
+    latency_ns: dict[str, list[int]] = field(default_factory=dict)
+    kills: list[Kill] = field(default_factory=list)
+    skipped: str = ""
+
+    @classmethod
+    def of(cls, entry: dict[str, Any]) -> Row:
+        """From JSON."""
+        return cls(**{**entry, "kills": [Kill(**killed) for killed in entry["kills"]]})
+
+    def take(self, sample: Sample) -> None:
+        """Keep the percentiles of a turn."""
+        histogram = Histogram()
+        assert sample.latencies_ns is not None
+        histogram.add(sample.latencies_ns)
+        for name, percentile in PERCENTILES.items():
+            self.latency_ns.setdefault(name, []).append(histogram.at(percentile))
+        self.latency_ns.setdefault("max", []).append(histogram.largest_ns)
+
+    def median_ns(self, name: str) -> float | None:
+        return statistics.median(self.latency_ns[name]) if self.latency_ns else None
+
+
+def run(directory: Path, knobs: Sequence[Knob], settings: Settings, progress: Progress) -> dict[str, Any]:
+    """Measure every row, in turns, and kill its children; as JSON has it."""
+    began, started = time.monotonic(), dt.datetime.now().astimezone().isoformat(timespec="seconds")
+    rows = [Row(knob.setup, knob.name, knob.flush, knob.threads) for knob in knobs]
+    pairs = list(zip(knobs, rows, strict=True))
+    total = len(pairs) * (settings.turns + 1)
+    disk_rate: float | None = None
+    for turn in range(settings.turns + 1):
+        # Each turn begins with another row, so that none always follows the same one; the last turn is that of the kills.
+        for index in range(len(pairs)):
+            knob, row = pairs[(index + turn * len(pairs) // settings.turns) % len(pairs)]
+            progress(f"{knob.setup}: {knob.name}", turn * len(pairs) + index, total)
+            if row.skipped:
+                continue
+            gc.collect()
+            with Ground(directory, settings, knob.options, _pool_options(knob, settings)) as ground:
+                ground.disk_rate = disk_rate
+                try:
+                    _take_turn(ground, knob, row) if turn < settings.turns else _kill(ground, knob, row)
+                except (SkippedError, DiskFullError, PoolMemoryError) as error:
+                    row.skipped = str(error)
+                disk_rate = ground.disk_rate
+    return {
+        "format": FORMAT,
+        "started": started,
+        "seconds": time.monotonic() - began,
+        "machine": machine.describe(directory),
+        "settings": dataclasses.asdict(settings),
+        "kill": {"rate": kill.RATE, "value_size": kill.VALUE_SIZE, "seed": SEED},
+        "rows": [dataclasses.asdict(row) for row in rows],
+    }
+
+
+def _pool_options(knob: Knob, settings: Settings) -> dict[str, Any]:
+    """A quick pass makes no large buffers."""
+    small = settings.quick and "buffer_size" in knob.pool
+    return knob.pool | ({"buffer_size": QUICK_BUFFER_SIZE} if small else {})
+
+
+def _take_turn(ground: Ground, knob: Knob, row: Row) -> None:
+    flush = kill.flush_of(knob)
+    if flush == "sync":
+        sample = sync_threads.measure(ground, Case("sync-threads", knob.setup, "sync", SMALL, threads=knob.threads), False)
+        row.appends_s.append(sample.records / sample.seconds)
+        row.take(sample)
+        return
+    sample = appends.measure(ground, Case("append", knob.setup, flush, SMALL, "single"), False)
+    row.appends_s.append(sample.records / sample.seconds)
+    sample = sustained.measure(ground, Case("sustained", knob.setup, flush, LARGE), False)
+    row.sustained_bytes_s.append(sample.value_bytes / sample.seconds)
+    row.take(paced.measure(ground, Case("paced", knob.setup, flush, LARGE), False))
+
+
+def _kill(ground: Ground, knob: Knob, row: Row) -> None:
+    if knob.threads > 1:
+        return  # one thread is enough to lose something
+    quick = ground.settings.quick
+    moments_s = kill.moments(knob, QUICK_KILLS if quick else KILLS, SEED, QUICK_CYCLE_S if quick else knob.cycle_s)
+    row.kills = kill.killed(knob, ground.root, ground, moments_s)

@@ -1,0 +1,68 @@
+"""The table of docs/tuning.md, made from the kept results."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from bench.tuning.kill import Kill
+from bench.tuning.knobs import MAPPED
+from bench.tuning.run import Row
+from commitlog.bench.words import say_bytes, say_rate, say_seconds
+
+BEGIN, END = "<!-- tuning: begin -->", "<!-- tuning: end -->"
+HEADINGS = ("appends of 40 B", "sustained, 1 KiB", "p50", "p99", "p99.9", "max", "a kill takes", "a power cut may take")
+TITLES = {True: "mapped", False: "pooled"}
+
+
+def render(results: dict[str, Any]) -> str:
+    """Machine and table, as Markdown."""
+    rows = [Row.of(entry) for entry in results["rows"]]
+    rate = int(results["kill"]["rate"])
+    machine, settings = results["machine"], results["settings"]
+    where = f"{machine['processor']}, {machine['usable_cores']} cores, {machine['memory_bytes'] / (1 << 30):.0f} GiB"
+    kills = max(len(row.kills) for row in rows)
+    lines = [
+        f"{where}, {machine['kernel']}, {machine['file_system']['type']}; {results['started'].partition('T')[0]};",
+        f"medians of {settings['turns']} turns. Latencies are those at {settings['rate'] / 1e6:.0f} MB/s of 1 KiB records, from when each",
+        'append was due; under `flush="sync"`, those of appends one after the other. What is taken is the worst',
+        f"of {kills} kills of a process that appends {rate:,} records a second, as the time in which it had appended them.",
+    ]
+    for mapped, title in TITLES.items():
+        chosen = [row for row in rows if (row.setup == MAPPED) is mapped]
+        lines += ["", f"| {title} | {' | '.join(HEADINGS)} |", f"| --- |{' ---: |' * len(HEADINGS)}"]
+        lines += [f"| {_name(row)} | {' | '.join(_cells(row, rate))} |" for row in chosen]
+    return "\n".join(lines) + "\n"
+
+
+def _name(row: Row) -> str:
+    name, _, threads = row.name.partition(", 16")
+    shown = name if name.startswith("the ") else f"`{name}`"
+    return f"{shown}, 16{threads}" if threads else shown
+
+
+def _cells(row: Row, rate: int) -> list[str]:
+    if row.skipped:
+        return [f"not measured: {row.skipped}", *("",) * (len(HEADINGS) - 1)]
+    tails = [say_seconds((row.median_ns(name) or 0) / 1e9) for name in ("p50", "p99", "p99.9", "max")]
+    sustained = say_bytes(statistics.median(row.sustained_bytes_s)) if row.sustained_bytes_s else ""
+    kills = [_worst(row.kills, "lost", rate), _worst(row.kills, "not_flushed", rate)] if row.kills else ["", ""]
+    return [say_rate(statistics.median(row.appends_s)), sustained, *tails, *kills]
+
+
+def _worst(kills: list[Kill], name: str, rate: int) -> str:
+    """The most that one of them took, as the time in which it was appended."""
+    taken = [getattr(kill, name) for kill in kills]
+    if all(lost == kill.appended for lost, kill in zip(taken, kills, strict=True)):
+        return "all"
+    return say_seconds(max(taken) / rate) if max(taken) else "nothing"
+
+
+def write(page: Path, results: dict[str, Any]) -> None:
+    """Put the table between the markers of a page."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise SystemExit(f"{page} has no place for the table: a line {BEGIN} and a line {END}")
+    page.write_text(f"{before}{BEGIN}\n{render(results)}{END}{after}", encoding="utf-8")
