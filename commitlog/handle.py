@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -117,6 +118,8 @@ class LogHandle(Appender):
             opened.lock_file.acquire("shared")
 
     def _take_slot(self) -> None:
+        if self._slot_lock is not None:
+            self._slot_lock.close()
         self._slot_lock = cursors_file.open_slot_lock(self.directory.fd)
         self.attach_slot(self._slot_lock.descriptor)
         self.setup_writer(
@@ -206,6 +209,16 @@ class LogHandle(Appender):
             self.queue.forked()
             if self.mode != "r":
                 self.gate = GATE_FORKED
+            self._watch_slots()
+
+    def _watch_slots(self) -> None:
+        """In the child of a fork: ask through a description of its own who lives. It may be the parent that dies, and its claim that is in
+        the way of what the child reads."""
+        if self._slot_lock is None or (self.pooled and self.mode != "r"):
+            return
+        with contextlib.suppress(OSError):  # where no descriptor is free, the claim timeout decides
+            self._slot_lock = cursors_file.open_slot_lock(self.directory.fd, writable=self.cursors.writable)
+            self.watch_slots(self._slot_lock.descriptor)
 
     # --- state -------------------------------------------------------------------------------------------------------
 

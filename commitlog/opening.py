@@ -35,7 +35,7 @@ from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import CursorsFile, boot_id
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import NAME as LOCK_NAME
-from commitlog.shared.lock_file import POLL_INTERVAL_S, Holder, LockFile, new_holder, process_name
+from commitlog.shared.lock_file import POLL_INTERVAL_S, Holder, LockFile, describe_process, is_foreign, new_holder, process_name
 
 _logger = logging.getLogger("commitlog")
 _NEVER_DOUBTFUL = 2**64 - 1
@@ -212,7 +212,7 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
     """Others have the log open: join them, if both sides are mapped. None: they are not ready yet."""
     if not lock_file.acquire("shared"):
         holder = lock_file.read()
-        if holder.pid and process_name(holder.pid) != "unknown" and holder.boot_id == boot_id().hex():
+        if _is_there(fd, path, holder):
             raise LogLockedError(
                 f"a pooled log has one writer, and this one is held by {holder.describe()}: close it there, or read with mode 'r'",
                 path=path,
@@ -228,7 +228,8 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
         file = cursors_file.open_writable(directory.fd, identity)
         if file.ready and file.cells.mode == kernel.MODE_MAPPED:
             if options.pool is not None:
-                names = ", ".join(_writer_name(pid) for _, pid, _, _ in file.cells.slots()) or "another process"
+                writers = cursors_file.live_writers(directory.fd, identity)
+                names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
                 directory.close()
                 raise LogLockedError(
                     f"with a pool this process would be the only writer, but the log is open in {names}: close it there, or open without "
@@ -256,8 +257,16 @@ def _joined(directory: LogDirectory, identity: Identity, cells: Cursors, lock_fi
     )
 
 
-def _writer_name(pid: int) -> str:
-    return "this very process" if pid == os.getpid() else f"process {pid} ({process_name(pid)})"
+def _is_there(fd: int, path: str, holder: Holder) -> bool:
+    """Whether it is the pooled writer that holds the lock, and not somebody who recovers what it left. A pid of another namespace says
+    nothing here: there the lock on the writer's slot does."""
+    if not holder.pid or holder.boot_id != boot_id().hex():
+        return False
+    if not is_foreign(holder.pid_namespace):
+        return process_name(holder.pid) != "unknown"
+    identity = identities.read(fd, path)
+    writers = cursors_file.live_writers(fd, identity) if identity is not None else []
+    return any((writer.pid, writer.pid_namespace) == (holder.pid, holder.pid_namespace) for writer in writers)
 
 
 def _shared_tail(cells: Cursors) -> tuple[int, int]:

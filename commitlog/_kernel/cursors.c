@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "atomics.h"
@@ -11,6 +12,11 @@
 static struct flock slot_range(uint32_t slot, short kind) {
     struct flock range = {.l_type = kind, .l_whence = SEEK_SET, .l_start = CL_SLOT_LOCK_AT + slot, .l_len = 1};
     return range;
+}
+
+static uint32_t pid_namespace(void) {
+    struct stat status;
+    return stat("/proc/self/ns/pid", &status) == 0 ? (uint32_t)status.st_ino : 0;
 }
 
 int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation) {
@@ -27,6 +33,7 @@ int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *genera
         next = next == 0 ? 1 : next;
         /* The generation first: from here on the former owner's claims are dead, even one in its odd window. */
         __atomic_store_n(&mine->generation, next, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&mine->pid_namespace, pid_namespace(), __ATOMIC_RELAXED);
         __atomic_store_n(&mine->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
         __atomic_store_n(&mine->attached_ns, cl_clock_precise_ns(), __ATOMIC_RELAXED);
         __atomic_store_n(&mine->rolled_back, 0, __ATOMIC_RELAXED);

@@ -29,7 +29,8 @@ typedef struct {
     uint32_t pid;         /* for people only: the lock on the slot, not the pid, tells who lives */
     int64_t attached_ns;
     uint64_t rolled_back; /* claims of this owner that others turned into SKIP */
-    uint8_t unused[CL_CURSORS_LINE - 32];
+    uint32_t pid_namespace; /* inode of the namespace in which pid says who it is; 0: not known */
+    uint8_t unused[CL_CURSORS_LINE - 36];
 } cl_slot;
 
 typedef struct {

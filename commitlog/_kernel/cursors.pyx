@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from commitlog._kernel.kernel cimport (
     CL_CURSORS_MAGIC, CL_CURSORS_SIZE, CL_CURSORS_SLOTS, CL_CURSORS_VERSION, CL_MODE_MAPPED, CL_MODE_POOLED, CL_STATE_NONE,
-    CL_STATE_READY, CL_STATE_RECOVERING, cl_cursors, cl_line, cl_load, cl_slot_alive, cl_store,
+    CL_STATE_READY, CL_STATE_RECOVERING, cl_cursors, cl_line, cl_load, cl_slot, cl_slot_alive, cl_store,
 )
 
 SIZE = CL_CURSORS_SIZE
@@ -131,10 +131,12 @@ cdef class Cursors:
         cl_store(&_cell(self, name).value, value)
 
     def slots(self):
-        """The slots that somebody took and did not give back: (index, pid, attached_ns, rolled_back)."""
+        """The slots that somebody took and did not give back: (index, pid, attached_ns, rolled_back, pid_namespace)."""
         cdef uint32_t index
+        cdef cl_slot *slot
         taken = []
         for index in range(CL_CURSORS_SLOTS):
-            if self.cells.slots[index].pid != 0:
-                taken.append((index, self.cells.slots[index].pid, self.cells.slots[index].attached_ns, self.cells.slots[index].rolled_back))
+            slot = &self.cells.slots[index]
+            if slot.pid != 0:
+                taken.append((index, slot.pid, slot.attached_ns, slot.rolled_back, slot.pid_namespace))
         return taken

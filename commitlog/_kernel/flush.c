@@ -122,22 +122,49 @@ static bool lead_try(cl_log *log) {
 
 static void lead_end(cl_log *log) {
     int cause = errno; /* of what the leader reports */
-    cl_store(&log->cursors->flusher.value, 0);
+    uint64_t mine = log->owner;
+    cl_swap(&log->cursors->flusher.value, &mine, 0); /* unless somebody else leads by now, who took this one for stuck */
     cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
     errno = cause;
 }
 
-/* A leader that died is replaced by the first follower that finds out. */
-static void replace_dead_leader(cl_log *log) {
-    uint64_t leader = cl_load(&log->cursors->flusher.value);
+static bool leader_dead(const cl_log *log, uint64_t leader) {
     uint32_t slot = cl_owner_slot((uint32_t)leader);
-    if (leader == 0 || leader == log->owner || slot >= CL_CURSORS_SLOTS) {
-        return;
+    if (leader == log->owner || slot >= CL_CURSORS_SLOTS) {
+        return false;
     }
     bool current = cl_owner_generation((uint32_t)leader) == (cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK);
-    if ((!current || !cl_slot_alive(log->slot_fd, slot)) && cl_swap(&log->cursors->flusher.value, &leader, 0)) {
+    return !current || (log->slot_fd >= 0 && !cl_slot_alive(log->slot_fd, slot));
+}
+
+/* How long this handle has been awake and waiting for this one flush of this leader; -1 when it sees it for the first time. */
+static int64_t waited_for(cl_log *log, uint64_t leader, uint32_t signal) {
+    cl_lead_watch *watch = &log->lead_watch;
+    uint64_t which = leader << 32 | signal;
+    int64_t now_ns = cl_clock_monotonic_ns();
+    int64_t passed_ns = now_ns - __atomic_exchange_n(&watch->polled_ns, now_ns, __ATOMIC_RELAXED);
+    if (__atomic_exchange_n(&watch->which, which, __ATOMIC_RELAXED) != which) {
+        __atomic_store_n(&watch->awake_ns, 0, __ATOMIC_RELAXED);
+        return -1;
+    }
+    passed_ns = passed_ns < CL_POLL_CREDIT_NS ? passed_ns : CL_POLL_CREDIT_NS;
+    return __atomic_add_fetch(&watch->awake_ns, passed_ns, __ATOMIC_RELAXED);
+}
+
+/* A leader that died is replaced by the first follower that finds out; one that lives and does not come back, stopped or at a disk that
+ * hangs, after the claim timeout. Leading is a courtesy and no lock: two may flush at once, and each says no more than it knows. Returns
+ * whether the leader is at the same flush as when this was asked last. */
+static bool replace_stuck_leader(cl_log *log) {
+    uint32_t signal = cl_load32((uint32_t *)&log->cursors->flush_signal.value);
+    uint64_t leader = cl_load(&log->cursors->flusher.value);
+    if (leader == 0) {
+        return false;
+    }
+    int64_t waited_ns = waited_for(log, leader, signal);
+    if ((waited_ns >= log->claim_timeout_ns || leader_dead(log, leader)) && cl_swap(&log->cursors->flusher.value, &leader, 0)) {
         cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
     }
+    return waited_ns >= 0;
 }
 
 static int flush_range(cl_log *log, uint64_t from, uint64_t to) {
@@ -216,7 +243,7 @@ static int follow_once(cl_log *log, uint32_t seen, int64_t remaining_ns) {
     int code =
         cl_futex_wait((uint32_t *)&log->cursors->flush_signal.value, seen, remaining_ns < LEADER_POLL_NS ? remaining_ns : LEADER_POLL_NS);
     if (code == CL_E_TIMEOUT) {
-        replace_dead_leader(log);
+        replace_stuck_leader(log);
         code = CL_OK;
     }
     return code;
@@ -336,8 +363,8 @@ int cl_flush_loop(cl_log *log, const cl_pace *pace) {
         }
         last_ns = now_ns;
         if (!lead_try(log)) {
-            replace_dead_leader(log);
-            continue; /* somebody is at it */
+            code = replace_stuck_leader(log) ? CL_E_BUSY : CL_OK; /* somebody is at it, and if at the same as before, look again soon */
+            continue;
         }
         code = lead_once(log, log->pooled ? 0 : UINT64_MAX);
         lead_end(log);

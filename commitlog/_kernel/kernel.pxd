@@ -72,6 +72,7 @@ cdef extern from "cursors.h":
         uint32_t pid
         int64_t attached_ns
         uint64_t rolled_back
+        uint32_t pid_namespace
     ctypedef struct cl_cursors:
         uint64_t magic
         uint32_t version

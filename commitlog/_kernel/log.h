@@ -7,6 +7,9 @@
 #include "group.h"
 #include "segment.h"
 
+/* One poll counts for at most this towards a timeout, so that a frozen machine expires nobody. */
+#define CL_POLL_CREDIT_NS 20000000ll
+
 /* What an observer remembers about a cell that does not move, across calls. */
 typedef struct {
     uint64_t position;
@@ -19,7 +22,15 @@ typedef struct {
     uint16_t slot[CL_CURSORS_SLOTS];
     uint32_t generation[CL_CURSORS_SLOTS];
     uint64_t counter[CL_CURSORS_SLOTS];
+    uint64_t outstayed[CL_CURSORS_SLOTS]; /* by slot: the odd counter whose owner had the claim timeout already; no gap waits for it again */
 } cl_watch;
+
+/* What a handle remembers about a flush leader that it waits for. Several threads wait: atomics. */
+typedef struct {
+    uint64_t which;    /* owner and flush signal: this one flush of this one leader */
+    int64_t awake_ns;  /* how long this handle has been awake and waiting for it */
+    int64_t polled_ns; /* when it looked last */
+} cl_lead_watch;
 
 typedef struct {
     uint64_t commits;
@@ -56,6 +67,7 @@ typedef struct {
     uint32_t event;         /* futex: raised when the allocation service has something to do */
     uint32_t copy_limit;    /* largest commit that is copied through the mapping; larger ones use pwrite */
     cl_watch watch;         /* of whoever walks under the commit mutex */
+    cl_lead_watch lead_watch;
 
     int checkpoint_fd;      /* -1: none is kept */
     uint64_t checkpoint_count;

@@ -8,19 +8,19 @@
 
 #define PROBE_AFTER_NS 30000ll         /* a live owner publishes within nanoseconds: do not ask the kernel before this */
 #define PROBE_INTERVAL_NS 1000000ll
-#define POLL_CREDIT_NS 20000000ll      /* one poll counts for at most this, so that a frozen machine expires nobody */
 
 bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell) {
     uint32_t length = cl_cell_word(cell) & CL_WORD_LENGTH;
     return cl_swap((uint64_t *)(segment->bytes + offset), &cell, cl_skip_cell(segment, offset, length));
 }
 
-/* Notes which slots could own a gap below `tail`: those that are odd after the tail was read. */
+/* Notes which slots could own a gap below `tail`: those that are odd after the tail was read. One that has outstayed the claim timeout with
+ * this very counter, in another gap, is waited for no more: a stopped owner costs the timeout once, however many gaps there are. */
 static void watch_gap(const cl_cursors *cursors, cl_watch *watch) {
     watch->suspects = 0;
     for (uint32_t slot = 0; slot < CL_CURSORS_SLOTS; slot++) {
         uint64_t counter = __atomic_load_n(&cursors->slots[slot].counter, __ATOMIC_SEQ_CST);
-        if ((counter & 1) == 0) {
+        if ((counter & 1) == 0 || counter == watch->outstayed[slot]) {
             continue;
         }
         uint32_t at = watch->suspects++;
@@ -45,7 +45,7 @@ static void watch_start(const cl_log *log, cl_watch *watch, uint64_t position, u
 
 static void watch_poll(cl_watch *watch, int64_t now_ns) {
     int64_t passed = now_ns - watch->polled_ns;
-    watch->awake_ns += passed < POLL_CREDIT_NS ? passed : POLL_CREDIT_NS;
+    watch->awake_ns += passed < CL_POLL_CREDIT_NS ? passed : CL_POLL_CREDIT_NS;
     watch->polled_ns = now_ns;
 }
 
@@ -118,6 +118,9 @@ static int resolve_gap(cl_log *log, cl_segment *segment, uint32_t offset, cl_wat
     review_suspects(log, watch, probe_due(watch, now_ns));
     if (watch->suspects != 0 && (!log->resolves || watch->awake_ns < log->claim_timeout_ns)) {
         return CL_E_BUSY;
+    }
+    for (uint32_t at = 0; at < watch->suspects; at++) {
+        watch->outstayed[watch->slot[at]] = watch->counter[at];
     }
     uint64_t marked = mark_gap(log, segment, offset, watch->tail);
     if (log->resolves && marked != 0) {

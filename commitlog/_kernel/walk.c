@@ -45,11 +45,9 @@ void cl_log_pass_commits(cl_log *log) {
 }
 
 int cl_log_appended(cl_log *log, uint64_t *appended) {
-    cl_watch watch = {.position = UINT64_MAX};
-    /* Buffers are detached only after the commit mutex was free, so none goes away under this walk. */
-    if (log->pooled) {
-        pthread_mutex_lock(&log->commit_mutex);
-    }
+    /* Its holder walks with the handle's watch, which goes on from call to call: whoever asks for this watermark again and again finds out
+     * that a claim is dead. And buffers are detached only after the mutex was free, so none goes away under this walk. */
+    pthread_mutex_lock(&log->commit_mutex);
     uint64_t position = cl_load(&log->cursors->appended.value);
     /* Only up to where the tail stands now: appenders that are faster than this walk must not keep it going. */
     uint64_t goal = log->tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(log->tail));
@@ -60,16 +58,14 @@ int cl_log_appended(cl_log *log, uint64_t *appended) {
         if (code != CL_OK) {
             break;
         }
-        code = cl_walk(log, segment, &position, goal, &watch, false);
+        code = cl_walk(log, segment, &position, goal, &log->watch, false);
         cl_segment_release(segment);
     }
     /* One who may not roll back has stepped over dead claims that still stand there: that is nobody else's watermark. */
     if (log->resolves) {
         cl_raise(&log->cursors->appended.value, position);
     }
-    if (log->pooled) {
-        pthread_mutex_unlock(&log->commit_mutex);
-    }
+    pthread_mutex_unlock(&log->commit_mutex);
     uint64_t reached = cl_load(&log->cursors->appended.value);
     *appended = reached > position ? reached : position;
     /* Where the walk stopped for want of more is no failure. */

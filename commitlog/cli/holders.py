@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
-from commitlog._kernel.cursors import slot_alive
 from commitlog.errors import CommitLogError
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared import cursors_file
 from commitlog.shared.cursors_file import boot_id
 from commitlog.shared.identity import Identity
-from commitlog.shared.lock_file import LockFile, process_name
+from commitlog.shared.lock_file import LockFile, describe_process, is_foreign, process_name
 
 
 @dataclass(frozen=True)
@@ -21,36 +19,39 @@ class Writer:
     Attributes
     ----------
     pid : int
-        As it called itself: in another container it may be another's here.
+        As it called itself: in another pid namespace it may be another's here.
     name : str
-        Of that process, as far as it can be known.
+        Of that process, as far as it can be known; of one in another pid namespace, that it is there.
     slot : int
         Its line in `cursors`.
     since_ns : int
         When it took that, in nanoseconds since 1970.
+    pid_namespace : int
+        Where its pid means something; 0 where that is not known.
     """
 
     pid: int
     name: str
     slot: int
     since_ns: int
+    pid_namespace: int
 
     def __str__(self) -> str:
-        return f"process {self.pid} ({self.name})"
+        return describe_process(self.pid, self.pid_namespace)
 
 
 def writers(directory: LogDirectory, identity: Identity) -> list[Writer]:
     """The owners of slots who live, by their locks and not by their pids."""
-    found = cursors_file.open_for_reading(directory.fd, identity)
-    if not found.usable:
-        return []
-    fd = os.open(cursors_file.NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
-    try:
-        return [
-            Writer(pid, process_name(pid), slot, attached_ns) for slot, pid, attached_ns, _ in found.cells.slots() if slot_alive(fd, slot)
-        ]
-    finally:
-        os.close(fd)
+    return [
+        Writer(
+            pid=writer.pid,
+            name="in another pid namespace" if is_foreign(writer.pid_namespace) else process_name(writer.pid),
+            slot=writer.slot,
+            since_ns=writer.since_ns,
+            pid_namespace=writer.pid_namespace,
+        )
+        for writer in cursors_file.live_writers(directory.fd, identity)
+    ]
 
 
 def describe_holders(directory: LogDirectory, identity: Identity, lock_file: LockFile) -> str:
@@ -62,6 +63,6 @@ def describe_holders(directory: LogDirectory, identity: Identity, lock_file: Loc
     if listed:
         return ", ".join(listed)
     holder = lock_file.read()
-    if holder.boot_id == boot_id().hex() and process_name(holder.pid) == holder.name:
+    if holder.boot_id == boot_id().hex() and not is_foreign(holder.pid_namespace) and process_name(holder.pid) == holder.name:
         return holder.describe()
     return "another process, which is opening, recovering or repairing it"

@@ -83,6 +83,44 @@ def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
     return CursorsFile(cells=Cursors(-1, True), usable=False, inode=0)
 
 
+@dataclass(frozen=True)
+class Writer:
+    """A live writable handle, as its slot says.
+
+    Attributes
+    ----------
+    pid : int
+        As it called itself.
+    pid_namespace : int
+        Where that pid means something: the namespace's inode; 0 where it is not known.
+    slot : int
+        Its line in the file.
+    since_ns : int
+        When it took that, in nanoseconds since 1970.
+    """
+
+    pid: int
+    pid_namespace: int
+    slot: int
+    since_ns: int
+
+
+def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
+    """The owners of slots who live, by their locks and not by their pids; none where the file is of no use."""
+    found = open_for_reading(dir_fd, identity)
+    if not found.usable:
+        return []
+    fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    try:
+        return [
+            Writer(pid, namespace, slot, attached_ns)
+            for slot, pid, attached_ns, _, namespace in found.cells.slots()
+            if kernel.slot_alive(fd, slot)
+        ]
+    finally:
+        os.close(fd)
+
+
 def open_slot_lock(dir_fd: int, *, writable: bool = True) -> LifeLock:
     """A description of the file for slot locks alone. It is never mapped: a mapping would keep the lock in forked children."""
     flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW

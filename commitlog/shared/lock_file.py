@@ -30,14 +30,35 @@ class Holder:
     inode: int = 0
     pool_names: tuple[str, ...] = field(default=())
     lent_names: tuple[str, ...] = field(default=())
+    pid_namespace: int = 0
 
     def describe(self) -> str:
         """Who it is, for a message."""
-        if self.pid == 0:
-            return "another process"
-        if self.pid == os.getpid():
-            return "this very process"
-        return f"process {self.pid} ({self.name or process_name(self.pid)})"
+        return describe_process(self.pid, self.pid_namespace, self.name)
+
+
+def pid_namespace() -> int:
+    """The namespace in which this process's pid says who it is, by its inode; 0 where the system does not tell."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def is_foreign(namespace: int) -> bool:
+    """Whether pids of that namespace mean somebody else here, or nobody."""
+    return namespace != 0 and namespace != pid_namespace()
+
+
+def describe_process(pid: int, namespace: int, name: str = "") -> str:
+    """Who a process is that wrote its pid down, for a message."""
+    if pid == 0:
+        return "another process"
+    if is_foreign(namespace):
+        return f"a process in another pid namespace, where it is process {pid}" + (f" ({name})" if name else "")
+    if pid == os.getpid():
+        return "this very process"
+    return f"process {pid} ({name or process_name(pid)})"
 
 
 def process_name(pid: int) -> str:
@@ -98,6 +119,7 @@ class LockFile:
                 inode=int(content["inode"]),
                 pool_names=tuple(str(name) for name in content["pool_names"]),
                 lent_names=tuple(str(name) for name in content["lent_names"]),
+                pid_namespace=int(content.get("pid_namespace", 0)),  # a release that did not note it may have been the last
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             return Holder()
@@ -134,4 +156,6 @@ class LockFile:
 def new_holder(boot_id: bytes, inode: int) -> Holder:
     """This process, as it will be written."""
     pid = os.getpid()
-    return Holder(pid=pid, name=process_name(pid), since_ns=time.time_ns(), boot_id=boot_id.hex(), inode=inode)
+    return Holder(
+        pid=pid, name=process_name(pid), since_ns=time.time_ns(), boot_id=boot_id.hex(), inode=inode, pid_namespace=pid_namespace()
+    )

@@ -95,12 +95,12 @@ class Child:
 
     # --- what it says ----------------------------------------------------------------------------------------------
 
-    def hear(self, count: int) -> list[Report]:
+    def hear(self, count: int, limit_s: float = TIME_LIMIT_S) -> list[Report]:
         """The next `count` reports; an error when the child ends before."""
-        deadline = time.monotonic() + TIME_LIMIT_S
+        deadline = time.monotonic() + limit_s
         while len(self._buffer) < count * _REPORT.size:
             left = deadline - time.monotonic()
-            assert left > 0, f"the child said nothing for {TIME_LIMIT_S:g} s"
+            assert left > 0, f"the child said nothing for {limit_s:g} s"
             if select.select([self._in], [], [], left)[0]:
                 data = os.read(self._in, _PIPE_SIZE)
                 assert data, f"the child ended early, with status {self.wait()}; its traceback is in the captured output"
