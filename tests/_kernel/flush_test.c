@@ -71,6 +71,35 @@ static void a_dead_leader_is_replaced(void) {
     end(&scene);
 }
 
+/* It lives and does not come back: others go on after the claim timeout. */
+static void a_stuck_leader_is_replaced_after_the_claim_timeout(void) {
+    test_scene scene;
+    test_handle leader;
+    start(&scene, false, 0);
+    open_handle(&scene.place, &leader, false);
+    scene.handle.log.claim_timeout_ns = 60 * MILLISECOND;
+    uint64_t *flusher = &scene.place.cursors->flusher.value;
+    append_value(&scene.handle, "value", 5);
+    *flusher = leader.log.owner;
+    int64_t began_ns = cl_clock_monotonic_ns();
+    int code;
+    while ((code = cl_flush(&scene.handle.log, tail_position(&scene), deadline(5 * MILLISECOND))) == CL_E_TIMEOUT) {
+        CHECK(cl_clock_monotonic_ns() - began_ns < PATIENCE_NS); /* in slices, as callers wait who look after signals */
+    }
+    CHECK(code == CL_OK && cl_clock_monotonic_ns() - began_ns >= 60 * MILLISECOND && *flusher == 0);
+    /* One that gets on is left alone, however long they are at it: each flush of theirs is another one. */
+    append_value(&scene.handle, "value", 5);
+    for (int round = 0; round < 20; round++) {
+        *flusher = leader.log.owner;
+        CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(6 * MILLISECOND)) == CL_E_TIMEOUT && *flusher == leader.log.owner);
+        cl_futex_raise((uint32_t *)&scene.place.cursors->flush_signal.value);
+    }
+    *flusher = 0;
+    CHECK(flush_all(&scene) == CL_OK);
+    close_handle(&leader);
+    end(&scene);
+}
+
 /* The write fails: the log has failed for everybody, nothing later is acknowledged, and the error is not retried away. */
 static void a_failed_commit_is_final(void) {
     test_scene scene;
@@ -283,6 +312,7 @@ int main(void) {
     }
     a_flush_crosses_segments();
     a_dead_leader_is_replaced();
+    a_stuck_leader_is_replaced_after_the_claim_timeout();
     a_failed_commit_is_final();
     a_failed_flush_is_final_for_every_process();
     a_reader_neither_commits_nor_flushes();

@@ -188,6 +188,106 @@ static void a_gap_is_dead_once_every_suspect_has_moved(void) {
     end(&scene);
 }
 
+/* What was claimed after the gap was first seen is not a part of it, though nobody had to wait for its owner. */
+static void a_gap_ends_where_the_tail_stood_when_it_was_first_seen(void) {
+    test_scene scene;
+    cl_record record;
+    start(&scene, NEVER_NS);
+    cl_add(scene.other.log.tail, GAP); /* somebody died here */
+    uint64_t offset = stop_in_the_gap(&scene.writer);
+    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
+    leave_the_gap(&scene.writer); /* not the owner of the first gap, and without a claim of its own */
+    uint64_t later = stop_in_the_gap(&scene.writer);
+    CHECK(offset == CL_SEGMENT_HEADER + GAP && later == offset + GAP);
+    for (int look = 0; look < 100; look++) {
+        CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
+    }
+    CHECK(scene.reader.reader.offset == later && cell_at(&scene.other, later - CL_FRAME_SMALLEST) != 0 && cell_at(&scene.other, later) == 0);
+    uint64_t zero = 0;
+    uint64_t claimed = cl_cell(CL_WORD_CLAIMED | GAP, scene.writer.log.owner);
+    CHECK(cl_swap((uint64_t *)(scene.reader.held->bytes + later), &zero, claimed));
+    leave_the_gap(&scene.writer);
+    end(&scene);
+}
+
+/* The marks stop at the first foreign cell: behind it lies the body of a claim that lives, zero or not. */
+static void marks_stop_at_the_first_foreign_cell(void) {
+    test_scene scene;
+    cl_claim claim;
+    cl_record record;
+    start(&scene, NEVER_NS);
+    cl_add(scene.other.log.tail, GAP);
+    CHECK(cl_writer_claim(&scene.writer.writer, 4 * GAP, &claim) == CL_OK);
+    static const uint8_t value[4 * GAP - CL_FRAME_HEADER]; /* zeros */
+    cl_record_input input = record_of(value, sizeof value);
+    input.timestamp_ns = 0;
+    uint64_t cell = cl_frame_write(claim.segment, claim.offset, &input);
+    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY && scene.reader.reader.offset == claim.offset);
+    CHECK(cl_writer_publish(&scene.writer.writer, &claim, cell, 1) == CL_OK);
+    CHECK(read_on(&scene.reader, &record) == CL_OK && record.position == claim.offset && record.value_length == sizeof value);
+    end(&scene);
+}
+
+/* A stopped owner might own any gap from then on; it has had its time with the first. */
+static void a_stopped_owner_costs_its_timeout_once(void) {
+    enum { GAPS = 20 };
+    test_scene scene;
+    cl_record record;
+    int64_t took_ns, first_ns = 0;
+    start(&scene, 100 * MILLISECOND);
+    stop_in_the_gap(&scene.writer);
+    append_value(&scene.other, "x", 1);
+    CHECK(read_patiently(&scene.reader, &record, &first_ns) == CL_OK && first_ns >= 100 * MILLISECOND);
+    int64_t began_ns = cl_clock_monotonic_ns();
+    for (int gap = 0; gap < GAPS; gap++) {
+        cl_add(scene.other.log.tail, GAP); /* dead: no slot is odd for it */
+        append_value(&scene.other, "x", 1);
+        CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_OK);
+    }
+    CHECK(cl_clock_monotonic_ns() - began_ns < GAPS * 100 * MILLISECOND);
+    /* In its next window it has its time again. */
+    leave_the_gap(&scene.writer);
+    stop_in_the_gap(&scene.writer);
+    CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_E_END && took_ns >= 100 * MILLISECOND);
+    leave_the_gap(&scene.writer);
+    end(&scene);
+}
+
+/* Who only asks how far the log is appended, again and again, finds out as well. */
+static void the_appended_watermark_alone_rolls_the_dead_back(void) {
+    test_scene scene;
+    cl_claim claim;
+    uint64_t appended = 0;
+    start(&scene, NEVER_NS);
+    CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
+    kill_handle(&scene.writer);
+    int64_t until_ns = cl_clock_monotonic_ns() + PATIENCE_NS;
+    while (appended < CL_SEGMENT_HEADER + 104 && cl_clock_monotonic_ns() < until_ns) {
+        CHECK(cl_log_appended(&scene.other.log, &appended) == CL_OK);
+    }
+    CHECK(appended == CL_SEGMENT_HEADER + 104 && scene.other.log.counters.rolled_back == 1);
+    end(&scene);
+}
+
+/* A zombie that goes on writing behind a roll-back writes into a SKIP, whose CRC says nothing about its body. */
+static void a_zombie_writes_into_its_skip_and_harms_nobody(void) {
+    test_scene scene;
+    cl_claim claim;
+    cl_record record;
+    int64_t took_ns;
+    static uint8_t value[84];
+    start(&scene, MILLISECOND);
+    CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
+    append_value(&scene.other, "x", 1);
+    CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_OK);
+    memset(value, 0xA5, sizeof value);
+    cl_record_input input = record_of(value, sizeof value);
+    uint64_t cell = cl_frame_write(claim.segment, claim.offset, &input);
+    CHECK(scan_log(&scene.other) == 1);
+    CHECK(cl_writer_publish(&scene.writer.writer, &claim, cell, 1) == CL_E_ROLLED_BACK && scan_log(&scene.other) == 1);
+    end(&scene);
+}
+
 static void a_gap_over_the_segments_end_is_marked_to_the_end(void) {
     test_scene scene;
     cl_record record;
@@ -302,6 +402,11 @@ int main(void) {
     a_gap_of_a_live_odd_slot_waits_for_the_timeout();
     a_gap_of_a_dead_odd_slot_is_marked_soon();
     a_gap_is_dead_once_every_suspect_has_moved();
+    a_gap_ends_where_the_tail_stood_when_it_was_first_seen();
+    marks_stop_at_the_first_foreign_cell();
+    a_stopped_owner_costs_its_timeout_once();
+    the_appended_watermark_alone_rolls_the_dead_back();
+    a_zombie_writes_into_its_skip_and_harms_nobody();
     a_gap_over_the_segments_end_is_marked_to_the_end();
     a_frozen_observer_expires_nobody();
     a_read_only_observer_passes_the_dead_and_waits_for_the_living();

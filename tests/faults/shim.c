@@ -1,10 +1,11 @@
-/* Stands between a process and the C library (LD_PRELOAD) and does three things to the calls that make bytes durable:
+/* Stands between a process and the C library (LD_PRELOAD) and does four things to the calls that make bytes durable:
  *
  *   it fails them on demand;
+ *   it delays them on demand;
  *   it counts them;
  *   it keeps a shadow: the bytes of each file as they were last made durable, which is all that a power cut has to leave.
  *
- * COMMITLOG_SHIM_STATE   a file of one page, mapped: errno values to fail with, by call, and then counters, by call
+ * COMMITLOG_SHIM_STATE   a file of one page, mapped: errno values to fail with, by call, counters, by call, and delays
  * COMMITLOG_SHIM_SHADOW  a directory for the shadow: a file per inode, and `entries` with the names of the synced directory */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -28,6 +29,7 @@ typedef struct {
     int64_t fail[8];   /* errno values; 0 lets the call through */
     uint64_t count[8]; /* calls that were let through */
     uint64_t flushed;  /* bytes in the ranges of msync */
+    int64_t delay[8];  /* microseconds before each call, in slices: set to 0, those under way go on */
 } state;
 
 typedef struct {
@@ -65,6 +67,9 @@ static int refused(int call) {
         return 1;
     }
     __atomic_fetch_add(&shared->count[call], 1, __ATOMIC_RELAXED);
+    for (int64_t slept = 0; slept < __atomic_load_n(&shared->delay[call], __ATOMIC_ACQUIRE); slept += 1000) {
+        usleep(1000);
+    }
     return 0;
 }
 

@@ -12,7 +12,7 @@ from tests.faults import image
 
 CALLS = ("msync", "pwrite", "fdatasync", "fsync", "fallocate")
 _PAGE = 4096
-_COUNTS_AT, _FLUSHED_AT = 64, 128
+_COUNTS_AT, _FLUSHED_AT, _DELAYS_AT = 64, 128, 136
 
 
 def build(directory: Path) -> Path:
@@ -52,6 +52,10 @@ class Shim:
     def fail(self, call: str, cause: int) -> None:
         """Let every call of that name fail with an errno; 0 lets them through again."""
         struct.pack_into("<q", self._state, CALLS.index(call) * 8, cause)
+
+    def delay(self, call: str, microseconds: int) -> None:
+        """Let every call of that name wait before it begins; 0 also lets those go on that wait."""
+        struct.pack_into("<q", self._state, _DELAYS_AT + CALLS.index(call) * 8, microseconds)
 
     def count(self, call: str) -> int:
         """How many calls of that name went through."""

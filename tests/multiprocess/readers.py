@@ -50,7 +50,7 @@ def _values(tailer: Tailer) -> Iterator[bytes]:
 
 def _batches(tailer: Tailer) -> Iterator[bytes]:
     while True:
-        batch = tailer.read_batch(max_records=1000, timeout=LIMIT_S, idle="yield")
+        batch = tailer.read_batch(max_records=1000, timeout=LIMIT_S)
         assert len(batch), "nothing came"
         yield from batch.values()
 

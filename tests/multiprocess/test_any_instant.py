@@ -1,0 +1,155 @@
+"""Writers that are killed and stopped at any instant, under load: what was acknowledged is there once, where it was said to be, what was told to
+be rolled back is nowhere, and all readers saw the same."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog.errors import RolledBackError
+from tests.faults.child import Child, Link, Report
+from tests.faults.writers import APPENDED, CLAIMED, PUBLISHED, SEGMENT_SIZE, Mark, mark_of, open_log, value_of
+from tests.multiprocess.readers import LAST, digest_of, read_to_last, seen_by, values_of
+
+Start = Callable[..., Child]
+ROLLED_BACK = "R"
+WRITERS = 5
+CLAIM_TIMEOUT_S = 0.15
+OPTIONS: dict[str, Any] = {"flush": "async", "claim_timeout": CLAIM_TIMEOUT_S, "sync_timeout": 3600, "flush_interval": 0.05}
+
+
+def write_anything(link: Link, path: str, session: int) -> None:
+    """Append in every way there is, for ever, and report what came of each. A record's number is used once."""
+    log, _ = open_log(path, None, OPTIONS)
+    numbers = random.Random(session)
+    for index in itertools.count(step=10):
+        if index % 500 == 0:
+            time.sleep(0.005)  # between bursts, so that whoever disturbs them gets to do so
+        way = numbers.random()
+        if way < 0.6:
+            link.say(APPENDED, session, index, log.append(value_of(session, index)))
+        elif way < 0.75:
+            positions = log.append_many([value_of(session, index + step) for step in range(10)])
+            for step, position in enumerate(positions.tolist()):
+                link.say(APPENDED, session, index + step, position)
+        elif way < 0.8:
+            link.say(APPENDED, session, index, log.append(value_of(session, index), sync=True))
+        else:
+            claim_one(link, log, session, index, numbers.random() * 0.02 if way > 0.95 else 0)
+
+
+def claim_one(link: Link, log: commitlog.CommitLog, session: int, index: int, held_s: float) -> None:
+    """A claim, which comes to nothing when this process is stopped in it for too long."""
+    value = value_of(session, index)
+    claim = log.claim(len(value))
+    link.say(CLAIMED, session, index, claim.position)
+    try:
+        with claim:
+            claim.buffer[:] = value
+            if held_s:
+                time.sleep(held_s)
+    except RolledBackError:
+        link.say(ROLLED_BACK, session, index, claim.position)
+    else:
+        link.say(PUBLISHED, session, index, claim.position)
+
+
+class Ledger:
+    """What the writers reported."""
+
+    def __init__(self) -> None:
+        self.promised: dict[int, Mark] = {}
+        self.rolled_back: set[int] = set()
+
+    def note(self, reports: list[Report]) -> None:
+        """Take down what a writer said. No position is given twice, whatever became of it."""
+        for report in reports:
+            if report.kind in (APPENDED, PUBLISHED):
+                assert report.position not in self.promised, f"position {report.position} was given twice"
+                self.promised[report.position] = Mark(report.session, report.index)
+            elif report.kind == ROLLED_BACK:
+                self.rolled_back.add(report.position)
+
+    def check(self, found: dict[int, Mark]) -> None:
+        """Everything promised is there, nothing rolled back is, no record twice, and each session's in the order of their numbers."""
+        lost = self.promised.items() - found.items()
+        assert not lost, f"{len(lost)} acknowledged records are not where they were said to be, such as {min(lost)}"
+        assert not self.rolled_back & found.keys(), "a claim that was told to be rolled back has become a record"
+        before: dict[int, int] = {}
+        for mark in found.values():
+            assert mark.index > before.get(mark.session, -1), f"{mark} comes after record {before[mark.session]}"
+            before[mark.session] = mark.index
+
+
+def kill_and_stop(path: Path, seconds: float, numbers: random.Random, start: Start) -> None:
+    """Disturb writers at random times, in the middle of anything, and hold the log against their reports."""
+    ledger = Ledger()
+    with commitlog.open(path, segment_size=SEGMENT_SIZE, **OPTIONS | {"flush": "none"}) as log:
+        readers = [start(read_to_last, str(path), style, mode, "first") for style, mode in (("records", "r"), ("values", "a"), ("batches", "r"))]
+        for reader in readers:
+            reader.hear(1)
+        sessions = itertools.count(1)
+        writers = [start(write_anything, str(path), next(sessions)) for _ in range(WRITERS)]
+        stopped: dict[Child, float] = {}
+        kills = stops = 0
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if (kills + stops) % 8 == 7:
+                for writer in writers:
+                    ledger.note(writer.hear_some())
+            for writer in [writer for writer, until in stopped.items() if until < time.monotonic()]:
+                del stopped[writer]
+                os.kill(writer.pid, signal.SIGCONT)
+            victim = numbers.randrange(WRITERS)
+            writer = writers[victim]
+            spin(numbers.randint(0, 3000))
+            if numbers.random() < 0.3:
+                stopped.pop(writer, None)
+                ledger.note(writer.kill())
+                writer.end()
+                writers[victim] = start(write_anything, str(path), next(sessions))
+                kills += 1
+            elif writer not in stopped:
+                os.kill(writer.pid, signal.SIGSTOP)
+                stopped[writer] = time.monotonic() + numbers.uniform(0, 3 * CLAIM_TIMEOUT_S)
+                stops += 1
+        for writer in writers:
+            ledger.note(writer.kill())
+        log.append(LAST)
+        seen = [seen_by(reader) for reader in readers]
+        found = {record.position: mark_of(record.value) for record in log.tailer() if record.value != LAST}
+        ledger.check(found)
+        values = values_of(log)
+        assert [reader[0::2] for reader in seen] == [(len(values), digest_of(values))] * len(readers)
+        stats = log.stats()
+        print(
+            f"{kills} kills, {stops} stops, {len(found)} records, {len(ledger.promised)} reported, {len(ledger.rolled_back)} claims told, "
+            f"{stats.rolled_back_claims} rolled back by this process"
+        )
+
+
+def spin(microseconds: int) -> None:
+    """Let a random moment pass."""
+    end = time.perf_counter_ns() + microseconds * 1000
+    while time.perf_counter_ns() < end:
+        pass
+
+
+def test_writers_that_are_killed_and_stopped_lose_and_double_nothing(path: Path, numbers: random.Random, start: Start) -> None:
+    kill_and_stop(path, 2.0, numbers, start)
+
+
+@pytest.mark.long
+def test_writers_that_are_killed_and_stopped_for_a_minute_lose_and_double_nothing(
+    path: Path, numbers: random.Random, start: Start
+) -> None:
+    kill_and_stop(path, 60.0, numbers, start)

@@ -1,0 +1,144 @@
+"""Appends of several processes that wait for the disk share its flushes: one leads, the others wait for the watermark that all share."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import commitlog
+from tests.faults import image
+from tests.faults.child import Child, Link
+from tests.faults.shim import Shim
+from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, open_log, value_of
+
+Start = Callable[..., Child]
+Until = Callable[..., None]
+A_MINUTE_US = 60_000_000
+PROCESSES, APPENDS = 4, 25
+
+
+def append_synced(link: Link, path: str, session: int, count: int, claim_timeout: float) -> None:
+    """Wait for each record to be durable, and say how many flushes this process led."""
+    log, _ = open_log(path, None, {"flush": "sync", "flush_interval": 60, "claim_timeout": claim_timeout, "sync_timeout": 60})
+    link.say(OPENED, session, log.slot or 0, log.tail_position)
+    link.wait()
+    for index in range(count):
+        link.say(APPENDED, session, index, log.append(value_of(session, index)))
+    link.say(OPENED, session, log.stats().flushes)
+    link.wait()
+
+
+def test_appends_that_wait_for_the_disk_share_its_flushes(path: Path, start: Start, shim: Shim) -> None:
+    """A flush takes at least two milliseconds, in which the others' records gather."""
+    with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
+        writers = [
+            start(append_synced, str(path), session, APPENDS, 3600, environment=shim.environment()) for session in range(PROCESSES)
+        ]
+        for writer in writers:
+            writer.hear(1)
+        shim.delay("msync", 2000)
+        for writer in writers:
+            writer.go_on()
+        reports = [writer.hear(APPENDS + 1) for writer in writers]
+        flushes = sum(said[-1].index for said in reports)
+        print(f"{PROCESSES * APPENDS} appends that waited, {flushes} flushes")
+        assert APPENDS <= flushes <= PROCESSES * APPENDS // 2
+        shim.delay("msync", 0)
+
+
+def led_by(path: Path) -> int:
+    """The owner word of who leads a flush."""
+    return image.cell(path, "flusher")
+
+
+def start_leader(path: Path, start: Start, shim: Shim, until: Until) -> Child:
+    """A process that hangs in the flush that it leads."""
+    leader = start(append_synced, str(path), 1, 1, 3600, environment=shim.environment())
+    leader.hear(1)
+    shim.delay("msync", A_MINUTE_US)
+    before = shim.count("msync")
+    leader.go_on()
+    until(lambda: shim.count("msync") > before)
+    assert led_by(path) != 0
+    return leader
+
+
+def follow(path: Path, start: Start, session: int, claim_timeout: float) -> Child:
+    """A process whose append waits behind that flush."""
+    follower = start(append_synced, str(path), session, 1, claim_timeout)
+    follower.hear(1)
+    follower.go_on()
+    return follower
+
+
+def tail_reaches(path: Path, count: int) -> Callable[[], bool]:
+    """Whether as many records are appended, durable or not."""
+
+    def reached() -> bool:
+        with commitlog.open(path, "r") as log:
+            return len(list(log.tailer().values())) == count
+
+    return reached
+
+
+def test_a_leader_that_is_killed_in_its_flush_is_replaced_at_once(path: Path, start: Start, shim: Shim, until: Until) -> None:
+    """By any of those who wait behind it; the claim timeout is an hour."""
+    with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
+        leader = start_leader(path, start, shim, until)
+        followers = [follow(path, start, session, 3600) for session in (2, 3)]
+        until(tail_reaches(path, 3))
+        assert [follower.hear_some() for follower in followers] == [[], []]
+        began = time.perf_counter()
+        leader.kill()
+        for follower in followers:
+            assert follower.hear(1)[0].kind == APPENDED
+        print(f"both were acknowledged {(time.perf_counter() - began) * 1000:.1f} ms after the kill")
+
+
+def test_a_leader_that_is_stopped_in_its_flush_is_replaced_after_the_claim_timeout(
+    path: Path, start: Start, shim: Shim, until: Until
+) -> None:
+    """It comes back later, finishes what it was at, and takes nothing from who leads by then."""
+    with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none") as log:
+        leader = start_leader(path, start, shim, until)
+        os.kill(leader.pid, signal.SIGSTOP)
+        began = time.perf_counter()
+        follower = follow(path, start, 2, 0.2)
+        appended = follower.hear(1)[0]
+        took = time.perf_counter() - began
+        print(f"acknowledged after {took * 1000:.0f} ms behind a stopped leader, with a timeout of 200 ms")
+        assert took >= 0.2
+        assert log.flushed_position > appended.position
+        assert led_by(path) == 0
+        shim.delay("msync", 0)
+        os.kill(leader.pid, signal.SIGCONT)
+        assert leader.hear(1)[0].kind == APPENDED
+        flushed = log.flushed_position
+        assert flushed > appended.position
+        assert len(list(log.tailer(visibility="flushed").values())) == 2
+
+
+def claim_and_wait(link: Link, path: str, options: dict[str, Any]) -> None:
+    """Leave a claim open."""
+    log, _ = open_log(path, None, options)
+    claim = log.claim(100)
+    link.say(OPENED, position=claim.position)
+    link.wait()
+
+
+def test_a_dead_claim_below_costs_those_who_wait_for_the_disk_nothing_but_a_look(path: Path, start: Start, until: Until) -> None:
+    """The leader resolves it itself; nobody reads."""
+    with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
+        owner = start(claim_and_wait, str(path), {"flush": "none"})
+        owner.hear(1)
+        writers = [follow(path, start, session, 3600) for session in (1, 2, 3)]
+        assert [writer.hear_some() for writer in writers] == [[], [], []]
+        began = time.perf_counter()
+        owner.kill()
+        for writer in writers:
+            assert writer.hear(1)[0].kind == APPENDED
+        print(f"three were acknowledged {(time.perf_counter() - began) * 1000:.1f} ms after the kill")

@@ -1,0 +1,130 @@
+"""Processes in another pid namespace, as containers have them: who lives is told by locks, and pids that mean nothing here are not used."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog.errors import LogLockedError
+from tests.faults.child import Child, Link
+from tests.faults.writers import CLAIMED, OPENED, How, open_log, value_of, write_some
+
+Start = Callable[..., Child]
+AN_HOUR = 3600.0
+_UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+_AS_USER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+@functools.cache
+def another_namespace() -> tuple[str, ...]:
+    """The command that starts another one in a pid namespace of its own; empty, and said, where the system has none for us."""
+    for launcher in (_UNSHARE, _AS_USER):
+        try:
+            done = subprocess.run([*launcher, "true"], capture_output=True, text=True, check=False, timeout=30)
+        except FileNotFoundError as error:
+            print(f"no other pid namespace here: {error}")
+            return ()
+        if done.returncode == 0:
+            return launcher
+    print(f"no other pid namespace here: {done.stderr.strip()}")
+    return ()
+
+
+def kill_inside(child: Child) -> None:
+    """SIGKILL to the process in the namespace; `unshare`, which stands around it, ends in the same way."""
+    os.kill(int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text()), signal.SIGKILL)
+    assert child.wait() != 0
+
+
+def claim_inside(link: Link, path: str, size: int) -> None:
+    """Say which pid this is in here, leave a claim open, and wait."""
+    log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
+    claim = log.claim(size)
+    link.say(CLAIMED, os.getpid(), log.slot or 0, claim.position)
+    link.wait()
+    with claim:
+        claim.buffer[:] = b"x" * size
+    link.say(OPENED)
+    link.wait()
+
+
+def test_a_claim_of_another_namespace_lives_and_dies_with_its_process(path: Path, start: Start) -> None:
+    """Its pid there is 1 or so, which here is somebody who never dies, or nobody."""
+    launcher = another_namespace()
+    if not launcher:
+        return
+    with commitlog.open(path, segment_size=1 << 16, flush="none", claim_timeout=AN_HOUR) as log:
+        children = [start(claim_inside, str(path), 100, launcher=launcher) for _ in range(2)]
+        pids = [child.hear(1)[0].session for child in children]
+        assert all(inside != child.pid for inside, child in zip(pids, children, strict=True))
+        log.append(b"later")
+        tailer = log.tailer()
+        assert tailer.read(timeout=0.1) is None, "both live"
+        kill_inside(children[1])
+        children[0].go_on()
+        assert [getattr(tailer.read(timeout=10), "value", None) for _ in range(2)] == [b"x" * 100, b"later"]
+
+
+def read_inside(link: Link, path: str) -> None:
+    """Wait for the record behind a claim of the other side."""
+    with commitlog.open(path, segment_size=1 << 16, flush="none", claim_timeout=AN_HOUR) as log:
+        tailer = log.tailer()
+        link.say(OPENED, int(tailer.read(timeout=0.1) is None))
+        record = tailer.read(timeout=20)
+        link.say(OPENED, int(record is not None and record.value == b"later"))
+
+
+def test_who_is_inside_sees_that_an_owner_outside_lives_and_that_it_died(path: Path, start: Start) -> None:
+    launcher = another_namespace()
+    if not launcher:
+        return
+    with commitlog.open(path, segment_size=1 << 16, flush="none", claim_timeout=AN_HOUR) as log:
+        owner = start(claim_inside, str(path), 100)
+        owner.hear(1)
+        log.append(b"later")
+        reader = start(read_inside, str(path), launcher=launcher)
+        assert reader.hear(1)[0].session == 1
+        owner.kill()
+        assert reader.hear(1)[0].session == 1
+
+
+HOLDERS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_holder_in_another_namespace_is_said_to_be_there(path: Path, holder: str, start: Start) -> None:
+    """At once, and not after `open_timeout`; whoever has the same pid here is not taken for it."""
+    launcher = another_namespace()
+    if not launcher:
+        return
+    child = start(write_some, str(path), 0, 5, How(HOLDERS[holder], {"flush": "none"}), launcher=launcher)
+    child.hear(6)
+    with pytest.raises(LogLockedError, match="in another pid namespace") as caught:
+        open_log(str(path), {}, {"open_timeout": AN_HOUR})
+    assert "in another pid namespace" in (caught.value.holder or "")
+    told = subprocess.run([sys.executable, "-m", "commitlog.cli", "info", "--json", str(path)], capture_output=True, text=True, check=True)
+    assert [writer["name"] for writer in json.loads(told.stdout)["holders"]] == ["in another pid namespace"]
+    child.go_on()
+    child.join()
+
+
+def test_what_a_killed_pooled_holder_of_another_namespace_left_is_recovered(path: Path, start: Start) -> None:
+    """Its note in the `lock` file stays behind and says nothing about who lives."""
+    launcher = another_namespace()
+    if not launcher:
+        return
+    child = start(write_some, str(path), 0, 5, How({"backing": "shm"}, {"flush": "none"}), launcher=launcher)
+    child.hear(6)
+    kill_inside(child)
+    with commitlog.open(path) as log:
+        assert list(log.tailer().values()) == [value_of(0, index) for index in range(5)]
