@@ -22,7 +22,7 @@ typedef struct {
     uint16_t slot[CL_CURSORS_SLOTS];
     uint32_t generation[CL_CURSORS_SLOTS];
     uint64_t counter[CL_CURSORS_SLOTS];
-    uint64_t outstayed[CL_CURSORS_SLOTS]; /* by slot: the odd counter whose owner had the claim timeout already; no gap waits for it again */
+    uint64_t outstayed[CL_CURSORS_SLOTS]; /* by slot: the odd counter with which its owner had the claim timeout already */
 } cl_watch;
 
 /* What a handle remembers about a flush leader that it waits for. Several threads wait: atomics. */

@@ -1,5 +1,5 @@
-"""Writers that are killed and stopped at any instant, under load: what was acknowledged is there once, where it was said to be, what was told to
-be rolled back is nowhere, and all readers saw the same."""
+"""Writers that are killed and stopped at any instant, under load: what was acknowledged is there once, where it was said to be, what was
+told to be rolled back is nowhere, and all readers saw the same."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from tests.multiprocess.readers import LAST, digest_of, read_to_last, seen_by, v
 Start = Callable[..., Child]
 ROLLED_BACK = "R"
 WRITERS = 5
+READERS = [("records", "r"), ("values", "a"), ("batches", "r")]
 CLAIM_TIMEOUT_S = 0.15
 OPTIONS: dict[str, Any] = {"flush": "async", "claim_timeout": CLAIM_TIMEOUT_S, "sync_timeout": 3600, "flush_interval": 0.05}
 
@@ -94,7 +95,7 @@ def kill_and_stop(path: Path, seconds: float, numbers: random.Random, start: Sta
     """Disturb writers at random times, in the middle of anything, and hold the log against their reports."""
     ledger = Ledger()
     with commitlog.open(path, segment_size=SEGMENT_SIZE, **OPTIONS | {"flush": "none"}) as log:
-        readers = [start(read_to_last, str(path), style, mode, "first") for style, mode in (("records", "r"), ("values", "a"), ("batches", "r"))]
+        readers = [start(read_to_last, str(path), style, mode, "first") for style, mode in READERS]
         for reader in readers:
             reader.hear(1)
         sessions = itertools.count(1)
@@ -149,7 +150,5 @@ def test_writers_that_are_killed_and_stopped_lose_and_double_nothing(path: Path,
 
 
 @pytest.mark.long
-def test_writers_that_are_killed_and_stopped_for_a_minute_lose_and_double_nothing(
-    path: Path, numbers: random.Random, start: Start
-) -> None:
+def test_writers_that_are_killed_and_stopped_for_a_minute_lose_and_double_nothing(path: Path, numbers: random.Random, start: Start) -> None:
     kill_and_stop(path, 60.0, numbers, start)

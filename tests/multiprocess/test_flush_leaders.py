@@ -35,9 +35,7 @@ def append_synced(link: Link, path: str, session: int, count: int, claim_timeout
 def test_appends_that_wait_for_the_disk_share_its_flushes(path: Path, start: Start, shim: Shim) -> None:
     """A flush takes at least two milliseconds, in which the others' records gather."""
     with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
-        writers = [
-            start(append_synced, str(path), session, APPENDS, 3600, environment=shim.environment()) for session in range(PROCESSES)
-        ]
+        writers = [start(append_synced, str(path), session, APPENDS, 3600, environment=shim.environment()) for session in range(PROCESSES)]
         for writer in writers:
             writer.hear(1)
         shim.delay("msync", 2000)

@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -215,8 +214,6 @@ def test_two_readers_and_the_writer_agree_on_a_roll_back_that_races_a_publish(pa
 @pytest.mark.long
 def test_two_readers_and_the_writer_agree_on_thousands_of_races(path: Path, start: Start) -> None:
     run_race(path, 5000, start)
-
-
 
 
 def test_a_machine_that_stood_still_expires_nobody(path: Path, start: Start) -> None:
