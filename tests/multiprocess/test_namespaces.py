@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog.errors import LogLockedError
+from commitlog.errors import LogLockedError, OpenTimeoutError
+from commitlog.shared.lock_file import LockFile
 from tests.faults.child import Child, Link
 from tests.faults.writers import CLAIMED, OPENED, How, open_log, value_of, write_some
 
@@ -110,7 +111,7 @@ def test_a_holder_in_another_namespace_is_said_to_be_there(path: Path, holder: s
     child = start(write_some, str(path), 0, 5, How(HOLDERS[holder], {"flush": "none"}), launcher=launcher)
     child.hear(6)
     with pytest.raises(LogLockedError, match="in another pid namespace") as caught:
-        open_log(str(path), {}, {"open_timeout": AN_HOUR})
+        open_log(str(path), {}, {"open_timeout": 5})
     assert "in another pid namespace" in (caught.value.holder or "")
     told = subprocess.run([sys.executable, "-m", "commitlog.cli", "info", "--json", str(path)], capture_output=True, text=True, check=True)
     assert [writer["name"] for writer in json.loads(told.stdout)["holders"]] == ["in another pid namespace"]
@@ -126,5 +127,12 @@ def test_what_a_killed_pooled_holder_of_another_namespace_left_is_recovered(path
     child = start(write_some, str(path), 0, 5, How({"backing": "shm"}, {"flush": "none"}), launcher=launcher)
     child.hear(6)
     kill_inside(child)
+    directory = os.open(path, os.O_RDONLY)
+    recovering = LockFile(directory)
+    assert recovering.acquire("exclusive")
+    with pytest.raises(OpenTimeoutError):  # and not: held by a process that has the pid of the dead one
+        commitlog.open(path, open_timeout=0.05)
+    recovering.close()
+    os.close(directory)
     with commitlog.open(path) as log:
         assert list(log.tailer().values()) == [value_of(0, index) for index in range(5)]

@@ -18,6 +18,7 @@ from commitlog.errors import RolledBackError
 from commitlog.tail.tailer import Tailer
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, CLAIMED, OPENED, PUBLISHED, open_log, value_of
+from tests.multiprocess.readers import LIMIT_S
 from tests.multiprocess.stepping import Driven, append_driven
 
 Start = Callable[..., Child]
@@ -193,12 +194,12 @@ def run_race(path: Path, rounds: int, start: Start) -> None:
         for reader in readers:
             reader.hear(1)
         writer.go_on()
-        outcomes = writer.hear(rounds)
+        outcomes = writer.hear(rounds, LIMIT_S)
         writer.join()
         published = [report.position for report in outcomes if report.kind == PUBLISHED]
         rolled_back = 0
         for reader in readers:
-            *seen, counted = reader.hear(len(published) + 1)
+            *seen, counted = reader.hear(len(published) + 1, LIMIT_S)
             reader.join()
             assert [report.position for report in seen] == published
             rolled_back += counted.session
@@ -213,7 +214,7 @@ def test_two_readers_and_the_writer_agree_on_a_roll_back_that_races_a_publish(pa
 
 @pytest.mark.long
 def test_two_readers_and_the_writer_agree_on_thousands_of_races(path: Path, start: Start) -> None:
-    run_race(path, 5000, start)
+    run_race(path, 3000, start)
 
 
 def test_a_machine_that_stood_still_expires_nobody(path: Path, start: Start) -> None:
