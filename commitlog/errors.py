@@ -18,6 +18,7 @@ __all__ = [
     "CommitLogError",
     "CorruptRecordError",
     "CorruptSegmentError",
+    "DestinationTooSmallError",
     "DiskFullError",
     "ExportedBufferError",
     "ForkedError",
@@ -28,6 +29,10 @@ __all__ = [
     "LogLockedError",
     "LogNotFoundError",
     "MemoryLockError",
+    "MessageLayoutError",
+    "MessageMismatchError",
+    "MessageValueError",
+    "NoMessageError",
     "NotALogError",
     "OpenTimeoutError",
     "PoolBufferError",
@@ -273,6 +278,45 @@ class PositionError(CommitLogError, LookupError):
     def __init__(self, message: str, *, path: _Path = None, position: int | None = None, first_position: int | None = None) -> None:
         super().__init__(message, path=path, position=position)
         self.first_position = first_position
+
+
+# Messages on a bus.
+
+
+class MessageLayoutError(CommitLogError, TypeError):
+    """A message class cannot be: its type number, or a field whose kind is unknown or whose size is not fixed. Correct the class."""
+
+
+class MessageValueError(CommitLogError, ValueError):
+    """A value does not fit the message's field. Nothing was changed: give one that does, or the field a wider kind."""
+
+
+class MessageMismatchError(CommitLogError, TypeError):
+    """A message is of another class than was asked for, or two classes of one bus have the same type number.
+
+    Nothing was read or written: look at `reader.type` first, and give each class of a bus a number of its own.
+    """
+
+
+class NoMessageError(CommitLogError, LookupError):
+    """The reader stands on no message. Call `next()`, and read when it has returned True."""
+
+
+class DestinationTooSmallError(CommitLogError, ValueError):
+    """The buffer to read into is shorter than the message. Nothing was read: read it again into a larger one.
+
+    Parameters
+    ----------
+    size, limit : int, optional
+        What the message has and what the buffer holds, in bytes.
+    """
+
+    def __init__(
+        self, message: str, *, path: _Path = None, position: int | None = None, size: int | None = None, limit: int | None = None
+    ) -> None:
+        super().__init__(message, path=path, position=position)
+        self.size = size
+        self.limit = limit
 
 
 # Damage.

@@ -20,5 +20,6 @@ cdef class Writer(Core):
     cdef int advance(self) except -1
     cdef int settle(self, end, sync) except -1
     cdef int check_own_claims(self, uint64_t below) except -1
+    cdef uint64_t put(self, const cl_record_input *record, bint durable) except 0
     cdef int overcome(self, int code, const cl_record_input *record) except -1
     cdef object too_large(self, size)

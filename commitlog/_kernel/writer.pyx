@@ -210,8 +210,7 @@ cdef class Writer(Core):
         cdef Py_buffer value_view, key_view
         cdef bint value_held = False
         cdef bint key_held = False
-        cdef uint64_t position = 0
-        cdef int code
+        cdef uint64_t position
         cdef Py_ssize_t value_length
         cdef bint durable = self.sync_default if sync is None else sync
         try:
@@ -236,14 +235,8 @@ cdef class Writer(Core):
             if value_length > CL_FRAME_LIMIT:
                 raise self.too_large(value_length)
             record.value_length = <uint32_t>value_length
-            if durable and self.claims:
-                self.check_own_claims(<uint64_t>-1)
             record.timestamp_ns = cl_writer_now(&self.writer) if timestamp_ns is None else timestamp_of(timestamp_ns)
-            while True:
-                code = cl_writer_append(&self.writer, &record, &position)
-                if code == CL_OK:
-                    break
-                self.overcome(code, &record)
+            position = self.put(&record, durable)
         finally:
             if value_held:
                 PyBuffer_Release(&value_view)
@@ -252,6 +245,18 @@ cdef class Writer(Core):
         if durable or self.writer.roll_due:
             self.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable)
         return position
+
+    cdef uint64_t put(self, const cl_record_input *record, bint durable) except 0:
+        """Append one record whose bytes stay in place meanwhile; its position. What it owes afterwards is `settle`'s."""
+        cdef uint64_t position = 0
+        cdef int code
+        if durable and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        while True:
+            code = cl_writer_append(&self.writer, record, &position)
+            if code == CL_OK:
+                return position
+            self.overcome(code, record)
 
     cdef int overcome(self, int code, const cl_record_input *record) except -1:
         """After a refused append: roll and let the caller try again, or raise."""

@@ -1,0 +1,33 @@
+"""The bus: many processes write messages to one log, and all read them in the same order.
+
+`writer` and `reader` open the two ends; `Message` is the base of message classes, whose fields are annotated with the kinds below.
+"""
+
+from __future__ import annotations
+
+from commitlog.message.kinds import float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+from commitlog.message.layout import Layout
+from commitlog.message.message import Message
+from commitlog.message.reader import BusReader
+from commitlog.message.reader import open_reader as reader
+from commitlog.message.writer import BusWriter
+from commitlog.message.writer import open_writer as writer
+
+__all__ = [
+    "BusReader",
+    "BusWriter",
+    "Layout",
+    "Message",
+    "float32",
+    "float64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "reader",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "writer",
+]

@@ -1,0 +1,1 @@
+"""Messages with a type number and a fixed layout, and the bus that carries them: a thin layer over log and tailer."""
