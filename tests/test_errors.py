@@ -20,6 +20,7 @@ BUILTINS: dict[str, type[Exception]] = {
     "ClosedError": ValueError,
     "CorruptRecordError": ValueError,
     "CorruptSegmentError": ValueError,
+    "DestinationTooSmallError": ValueError,
     "DiskFullError": OSError,
     "ExportedBufferError": BufferError,
     "ForkedError": RuntimeError,
@@ -30,6 +31,10 @@ BUILTINS: dict[str, type[Exception]] = {
     "LogLockedError": BlockingIOError,
     "LogNotFoundError": FileNotFoundError,
     "MemoryLockError": OSError,
+    "MessageLayoutError": TypeError,
+    "MessageMismatchError": TypeError,
+    "MessageValueError": ValueError,
+    "NoMessageError": LookupError,
     "NotALogError": ValueError,
     "OpenTimeoutError": TimeoutError,
     "PoolBufferError": ValueError,
@@ -51,6 +56,7 @@ BUILTINS: dict[str, type[Exception]] = {
 }
 EXTRAS: dict[str, dict[str, Any]] = {
     "CorruptRecordError": {"resume_position": 8192},
+    "DestinationTooSmallError": {"size": 10, "limit": 9},
     "LogFailedError": {"errno": errno.ENODEV},
     "LogLockedError": {"holder": "process 17 (writer)"},
     "PoolMemoryError": {"wanted": 5 << 30, "available": 1 << 30},

@@ -1,6 +1,9 @@
 """The bus's hot paths: a message written from where its bytes lie, and read into where they shall lie."""
 
-from cpython.buffer cimport PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer, Py_buffer
+import reprlib
+
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer, Py_buffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_CheckExact, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.type cimport PyType_Check
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -120,7 +123,11 @@ cdef class MessageWriter:
         cdef Writer log = self.target
         cdef uint64_t position
         cdef bint durable = log.sync_default if sync is None else sync
-        if isinstance(message, MessageBytes):
+        if PyBytes_CheckExact(message) and PyBytes_GET_SIZE(message) <= CL_FRAME_LIMIT:
+            record.value = PyBytes_AS_STRING(message)
+            record.value_length = <uint32_t>PyBytes_GET_SIZE(message)
+            record.type = 0 if type is None else type_of(type)
+        elif isinstance(message, MessageBytes):
             placed = <MessageBytes>message
             if placed.shape is not self.known.last:
                 self.known.meet(placed.shape, log.path)
@@ -129,10 +136,6 @@ cdef class MessageWriter:
             record.value = placed.data
             record.value_length = placed.shape.size
             record.type = placed.shape.type
-        elif PyBytes_CheckExact(message) and PyBytes_GET_SIZE(message) <= CL_FRAME_LIMIT:
-            record.value = PyBytes_AS_STRING(message)
-            record.value_length = <uint32_t>PyBytes_GET_SIZE(message)
-            record.type = 0 if type is None else type_of(type)
         else:
             return log.append(message, type=0 if type is None else type, sync=sync)
         record.key = NULL
@@ -346,16 +349,17 @@ cdef class MessageReader:
 
     cdef object copy_to(self, into):
         cdef Py_buffer view
+        if PyByteArray_CheckExact(into) and PyByteArray_GET_SIZE(into) >= self.record.value_length:
+            memcpy(PyByteArray_AS_STRING(into), self.record.value, self.record.value_length)
+            return self.record.value_length
         try:
-            PyObject_GetBuffer(into, &view, PyBUF_WRITABLE | PyBUF_FORMAT)
-        except (TypeError, BufferError):
-            raise RecordTypeError(
-                f"into must be a message, a message class, or a writable buffer such as a bytearray, not {into!r:.80}") from None
+            PyObject_GetBuffer(into, &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        except (TypeError, BufferError, ValueError):
+            raise RecordTypeError("into must be a message, a message class, or a writable contiguous buffer such as a bytearray, not "
+                                  f"{reprlib.repr(into)}") from None
         try:
             if view.format != NULL and b"O" in <bytes>view.format:
                 raise RecordTypeError("into must be a buffer of bytes, not of references to objects")
-            if not PyBuffer_IsContiguous(&view, b"C"):
-                raise RecordTypeError("into must be a contiguous buffer")
             if view.len < self.record.value_length:
                 raise DestinationTooSmallError(
                     f"the message has {self.record.value_length} bytes and the buffer {view.len}: read it again into a larger one",

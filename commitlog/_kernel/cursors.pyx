@@ -44,6 +44,8 @@ cdef cl_line *_cell(Cursors cursors, str name) except NULL:
         return &cells.flusher
     if name == "waiters":
         return &cells.waiters
+    if name == "append_signal":
+        return &cells.append_signal
     raise KeyError(name)
 
 

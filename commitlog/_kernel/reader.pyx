@@ -326,8 +326,8 @@ cdef class Reader:
         cdef bint news
         budget_ns = min(budget_ns, SLICE_NS)
         self.guard()
-        if not self.core.cursors.writable and idle == CL_IDLE_BLOCK:
-            idle = CL_IDLE_BACKOFF
+        if idle == CL_IDLE_BLOCK and not (self.core.cursors.writable and self.core.cursors.shared):
+            idle = CL_IDLE_BACKOFF  # no writer would see that this one sleeps, and none would wake it
         if self.segment is None or self.reader.offset >= self.segment.segment.size:
             # The next segment's file is what is waited for: nobody announces it, so look at short intervals.
             budget_ns = min(budget_ns, <int64_t>1_000_000)

@@ -1,0 +1,250 @@
+"""Waiting: how soon each way wakes, what it costs meanwhile, to the reader and to the writers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog import CommitLog, Options
+from commitlog._kernel.reader import IDLE
+from commitlog.errors import InvalidOptionError, TailerInUseError
+from tests.setups import Logs
+from tests.test_interrupts import interrupted_when
+
+NOBODY = 65534
+IDLES = ["spin", "yield", "backoff", "block"]
+
+# A reader of its own that follows, and says for each record how long after its appending it came; at the end, what it took.
+FOLLOWER = """
+import sys, time, resource
+import commitlog
+
+with commitlog.open(sys.argv[1], mode="r") as log:
+    tailer = log.tailer(start="end")
+    print("ready", flush=True)
+    for record in tailer.follow(timeout=60, idle=sys.argv[2]):
+        came = time.monotonic_ns()
+        if not record.value:
+            break
+        print(came - int.from_bytes(record.value, "little"), flush=True)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    print(usage.ru_utime + usage.ru_stime, flush=True)
+"""
+
+
+class Follower:
+    """A reader process, asked line by line."""
+
+    def __init__(self, path: Path, idle: str) -> None:
+        self.process = subprocess.Popen([sys.executable, "-c", FOLLOWER, str(path), idle], stdout=subprocess.PIPE, text=True)
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def cpu_s(self) -> float:
+        """Processor time that it has taken so far, as the kernel counts it."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(params=["disk", "shm"])
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommitLog]:
+    """A mapped log on a disk or in shared memory."""
+    path = tmp_path if request.param == "disk" else Path(tempfile.mkdtemp(prefix="commitlog-test-", dir="/dev/shm"))
+    with CommitLog.open(path / "log", "a", Options(segment_size=1 << 20)) as opened:
+        yield opened
+    if request.param == "shm":
+        shutil.rmtree(path)
+
+
+# The writers ask a clock that ticks each 1 to 10 ms.
+TICK_NS = 20_000_000
+
+
+def someone_waits(log: CommitLog) -> bool:
+    return log.cursors["waiters"] + TICK_NS > time.time_ns()
+
+
+def test_a_blocked_reader_wakes_at_once_and_takes_no_processor_time_meanwhile(log: CommitLog, until: Callable[..., None]) -> None:
+    with Follower(Path(log.path), "block") as follower:
+        assert follower.line() == "ready"
+        delays_ns = []
+        for _ in range(60):
+            until(lambda: someone_waits(log))
+            time.sleep(0.002)  # into its sleep: what is measured is the waking, and any length of sleep will do
+            log.append(time.monotonic_ns().to_bytes(8, "little"))
+            delays_ns.append(int(follower.line()))
+        # A missed wake-up would cost the rest of a 50 ms slice.
+        assert statistics.median(delays_ns) < 5e6
+        before = follower.cpu_s()
+        slept = threading.Event().wait(1.5)
+        taken = follower.cpu_s() - before
+        assert not slept
+        assert taken <= 0.15
+        log.append(b"")
+        assert float(follower.line()) < 30
+        assert follower.process.wait(10) == 0
+
+
+def test_a_spinning_reader_burns_its_processor_and_so_the_measure_tells_them_apart(log: CommitLog) -> None:
+    with Follower(Path(log.path), "spin") as follower:
+        assert follower.line() == "ready"
+        before = follower.cpu_s()
+        deadline = time.monotonic() + 60
+        while follower.cpu_s() - before < 0.3:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        log.append(b"")
+        follower.line()
+        assert follower.process.wait(10) == 0
+
+
+@pytest.mark.parametrize("idle", IDLES)
+def test_other_threads_run_while_one_waits(logs: Logs, idle: Any) -> None:
+    log = logs.open()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(log.tailer().read, timeout=None, idle=idle)
+        turns = 0
+        before = time.thread_time()
+        while time.thread_time() - before < 0.02:  # processor time that this thread got although the other one waits
+            turns += 1
+        assert not waiting.done()
+        log.append(b"x")
+        record = waiting.result(timeout=10)
+    assert record is not None
+    assert record.value == b"x"
+
+
+@pytest.mark.parametrize("idle", IDLES)
+@pytest.mark.parametrize("how", ["read", "read_batch", "follow"])
+def test_ctrl_c_ends_every_kind_of_wait(logs: Logs, idle: Any, how: str) -> None:
+    log = logs.open()
+    tailer = log.tailer()
+    waits: dict[str, Callable[[], object]] = {
+        "read": lambda: tailer.read(timeout=None, idle=idle),
+        "read_batch": lambda: tailer.read_batch(timeout=None, idle=idle),
+        "follow": lambda: next(tailer.follow(idle=idle)),
+    }
+
+    def in_the_kernel() -> bool:
+        try:
+            tailer.move_to(tailer.position)
+        except TailerInUseError:
+            return True
+        return False
+
+    with pytest.raises(KeyboardInterrupt), interrupted_when(in_the_kernel):
+        waits[how]()
+    log.append(b"next")
+    assert [record.value for record in tailer] == [b"next"]
+
+
+@pytest.mark.parametrize("idle", IDLES)
+def test_a_read_ends_when_its_time_is_up(logs: Logs, idle: Any) -> None:
+    tailer = logs.open().tailer()
+    for read in (lambda: tailer.read("30ms", idle), lambda: tailer.read(0.03, idle=idle)):
+        began = time.monotonic()
+        assert read() is None
+        assert 0.03 <= time.monotonic() - began < 10
+
+
+def test_an_unknown_way_to_wait_is_refused(logs: Logs) -> None:
+    tailer = logs.open().tailer()
+    for wrong in ("sleep", "", None, 1):
+        for wait in (tailer.follow, tailer.read, tailer.read_batch):
+            with pytest.raises(InvalidOptionError, match="idle must be one of 'spin', 'yield', 'backoff', 'block'"):
+                wait(timeout=1, idle=wrong)  # type: ignore[operator]
+    assert set(IDLE) == set(IDLES)
+
+
+def test_writers_pay_for_wake_ups_only_while_somebody_waits(log: CommitLog, until: Callable[..., None]) -> None:
+    def signals() -> int:
+        return log.cursors["append_signal"]
+
+    before = signals()
+    for idle in ("spin", "yield", "backoff"):
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(log.tailer(start="end").read, timeout=None, idle=idle)
+            log.append(b"x")
+            waiting.result(timeout=10)
+    log.append_many([b"x"] * 1000)
+    assert (signals(), log.cursors["waiters"]) == (before, 0)
+
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(log.tailer(start="end").read, timeout=None, idle="block")
+        until(lambda: someone_waits(log))
+        log.append(b"x")
+        waiting.result(timeout=10)
+    assert signals() > before
+    until(lambda: not someone_waits(log))
+    log.append(b"the one that finds the announcement out of date")
+    after = signals()
+    for _ in range(1000):
+        log.append(b"x")
+    assert (signals(), log.cursors["waiters"]) == (after, 0)
+
+
+def test_a_killed_sleeper_costs_the_writers_nothing_for_long(log: CommitLog, until: Callable[..., None]) -> None:
+    with Follower(Path(log.path), "block") as follower:
+        assert follower.line() == "ready"
+        until(lambda: someone_waits(log))
+        os.kill(follower.process.pid, signal.SIGKILL)
+        follower.process.wait()
+    until(lambda: not someone_waits(log))
+    log.append(b"x")
+    assert log.cursors["waiters"] == 0
+
+
+@pytest.mark.parametrize("idle", IDLES)
+def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in_child: Callable[..., Any], idle: Any) -> None:
+    directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
+    log = CommitLog.open(directory / "log", "a", Options(segment_size=65536))
+    directory.chmod(0o755)
+    (directory / "log").chmod(0o755)
+    for file in (directory / "log").iterdir():
+        file.chmod(0o444)
+
+    def use() -> tuple[bool, bool, bytes]:
+        if os.geteuid() == 0:
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+        with CommitLog.open(directory / "log", "r", Options()) as reader:
+            tailer = reader.tailer()
+            os.write(ready, b"x")
+            record = tailer.read(timeout=10, idle=idle)
+            assert record is not None
+            return reader.cursors.writable, reader.cursors["waiters"] != 0, record.value
+
+    told, ready = os.pipe()
+    appender = threading.Thread(target=lambda: (os.read(told, 1), log.append(b"came")))
+    appender.start()
+    try:
+        outcome = in_child(use)
+    finally:
+        appender.join()
+        log.close()
+        shutil.rmtree(directory)
+        os.close(told)
+        os.close(ready)
+    assert outcome == (False, False, b"came")
