@@ -110,7 +110,7 @@ check:
 clean:
 	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@rm -f .venv/.installed-* .venv/.built-* commitlog/_kernel/*.so
-	@find commitlog tests bench demo -type d -name __pycache__ -exec rm -rf {} + 2>/dev/null || true
+	@find commitlog tests bench demo examples -type d -name __pycache__ -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean
 	@rm -rf .venv
