@@ -144,6 +144,10 @@ def test_a_message_of_another_class_is_not_misread(place: Path) -> None:
         with pytest.raises(MessageMismatchError):
             reader.read(PriceUpdate)
         assert reader.read() == b"eleven byte"
+        writer.write(b"twelve bytes", type=5)
+        assert reader.next()
+        with pytest.raises(MessageMismatchError, match="type 5"):
+            reader.read(into=update)
         assert update == PriceUpdate(7, 8, 9)
 
 
@@ -349,6 +353,7 @@ def test_a_claim_dropped_half_way_leaves_its_message_whole(place: Path) -> None:
         writer.write(b"next", type=2)
     assert trade.price == 4.5
     trade.price = 5.5
+    assert bytes(memoryview(trade)) == bytes(trade)  # which are its own again
     with bus.reader(place) as reader:
         assert reader.next()
         assert reader.read() == b"next"

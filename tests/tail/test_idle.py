@@ -231,6 +231,7 @@ def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in
             os.setresuid(NOBODY, NOBODY, NOBODY)
         with CommitLog.open(directory / "log", "r", Options()) as reader:
             tailer = reader.tailer()
+            assert tailer.read(timeout=0.02, idle=idle) is None  # it has waited once
             os.write(ready, b"x")
             record = tailer.read(timeout=10, idle=idle)
             assert record is not None
