@@ -81,8 +81,8 @@ static uint32_t frame_copy_portable(uint32_t seed, uint64_t offset, uint32_t wor
     return ~feed_portable(state, to, length);
 }
 
-/* With CRC instructions. What differs between the processors is in these three primitives; the rest is common. The register is 32 bits wide;
- * it is carried as 64 so that no instruction in the chain of steps only widens it. */
+/* With CRC instructions. What differs between the processors is in these three primitives; the rest is common. The register is 32 bits
+ * wide; it is carried as 64 so that no instruction in the chain of steps only widens it. */
 
 #if defined(__x86_64__)
 #define HAS_INSTRUCTIONS 1
@@ -163,9 +163,9 @@ WITH_CRC static __attribute__((noinline)) uint64_t feed_few(uint64_t state, uint
     return step_last(state, word << (64 - length * 8), (unsigned)(64 - length * 8));
 }
 
-/* One chain, which copies what it feeds where `copies` (a constant at each call). What is left after the whole words takes one step whatever
- * its length and has no branch, because the lengths of real records are not to be predicted: it is read as the upper part of the last eight
- * bytes. */
+/* One chain, which copies what it feeds where `copies` (a constant at each call). What is left after the whole words takes one step
+ * whatever its length and has no branch, because the lengths of real records are not to be predicted: it is read as the upper part of the
+ * last eight bytes. */
 WITH_CRC INLINED uint64_t feed_chain(uint64_t state, uint8_t *to, const uint8_t *from, size_t length, const bool copies) {
     if (CL_UNLIKELY(length < 8)) {
         return feed_few(state, copies ? to : NULL, from, length);

@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+/* Each cell says where the next one is, and comes from the cache of the processor that appended it: fetched this much ahead, the waits
+ * overlap. A fetch past the end is none. */
+#define AHEAD 1024
+
 int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch, bool tallies) {
     uint32_t offset = (uint32_t)(*position - segment->base);
     offset = offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
@@ -13,6 +17,7 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
     while (offset < stop) {
         const uint8_t *at = segment->bytes + offset;
         uint64_t step;
+        __builtin_prefetch(at + AHEAD);
         enum cl_cell_kind kind = cl_cell_read(cl_load((const uint64_t *)at), segment->size - offset, &step);
         if (CL_LIKELY(kind == CL_CELL_RECORD)) {
             if (tallies) {

@@ -7,6 +7,7 @@
 #include "futex.h"
 
 #define NO_SEGMENT UINT64_MAX
+#define AHEAD 1024 /* bytes: rows are written faster than the memory behind them comes into the cache by itself */
 #define CLAIM_ATTEMPTS 1000 /* somebody rolls this handle's claims back each time: it is not going to get better */
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes) {
@@ -342,6 +343,7 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, 
         for (size_t row = 0; row < count; row++) {
             uint32_t offset = claim.offset + (uint32_t)row * step;
             input.value = rows->data + (*done + row) * rows->stride;
+            __builtin_prefetch(claim.segment->bytes + offset + AHEAD, 1);
             uint64_t cell = frame_write(claim.segment, offset, &input);
             if (row == 0) {
                 first_cell = cell;
