@@ -27,7 +27,7 @@ from commitlog.flush.commit_service import CommitService
 from commitlog.flush.flush_service import FlushService, flush_service
 from commitlog.lending import PoolLender
 from commitlog.life_lock import LifeLock
-from commitlog.opening import Opened
+from commitlog.opening import NEVER_DOUBTFUL, Opened
 from commitlog.options import Options
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.registry import registry
@@ -57,9 +57,7 @@ class LogHandle(Appender):
         self.mode = mode
         self.options = options
         self.directory: LogDirectory = opened.directory
-        self._doubtful = opened.doubtful
-        self._timestamps = opened.identity.timestamps
-        self._uuid = opened.identity.uuid
+        self.identity = opened.identity
         self._lock_file: LockFile | None = opened.lock_file
         self._slot_lock: LifeLock | None = None
         self._lender: PoolLender | None = None
@@ -82,12 +80,12 @@ class LogHandle(Appender):
             claim_timeout_ns=int(options.claim_timeout * 1e9),
             copy_limit=COPY_LIMIT,
         )
+        self.doubtful = opened.doubtful
         self.queue = MappedFileQueue(self, opened.directory)
         if writable:
             self._wire_writer(opened)
         elif opened.cursors.shared:
-            self._slot_lock = cursors_file.open_slot_lock(opened.directory.fd, writable=opened.cursors.writable)
-            self.watch_slots(self._slot_lock.descriptor)
+            self._watch_slots()
         registry.add(self)
 
     def _wire_writer(self, opened: Opened) -> None:
@@ -120,10 +118,16 @@ class LogHandle(Appender):
     def _take_slot(self) -> None:
         if self._slot_lock is not None:
             self._slot_lock.close()
-        self._slot_lock = cursors_file.open_slot_lock(self.directory.fd)
-        self.attach_slot(self._slot_lock.descriptor)
+        self._slot_lock = None
+        slot_lock = cursors_file.open_slot_lock(self.directory.fd)
+        try:
+            self.attach_slot(slot_lock.descriptor)
+        except BaseException:
+            slot_lock.close()
+            raise
+        self._slot_lock = slot_lock
         self.setup_writer(
-            precise=self._timestamps == "precise",
+            precise=self.identity.timestamps == "precise",
             wake_bytes=min(WAKE_BYTES, self.segment_size // 4),
             sync=self.options.flush == "sync",
             sync_timeout=self.options.sync_timeout,
@@ -137,6 +141,29 @@ class LogHandle(Appender):
             self._services.append(CommitService(self, self.options))
         for service in self._services:
             service.start()
+
+    def _watch_slots(self) -> None:
+        """A reader takes no slot, and wants to know whose owner lives."""
+        self._slot_lock = cursors_file.open_slot_lock(self.directory.fd, writable=self.cursors.writable)
+        self.watch_slots(self._slot_lock.descriptor)
+
+    def find_cursors(self) -> None:
+        """A reader that found no live cursors when it was opened goes on with those that the first writer since has made."""
+        if not self._close_lock.acquire(blocking=False):
+            return  # another thread is at it, or closes the log
+        try:
+            if self._closed or self.cursors.shared:
+                return
+            live = cursors_file.find(self.directory.fd, self.identity)
+            if live is not None and live.ready:
+                self.cursors.become(live.cells)
+                self._watch_slots()
+                # Whoever made them has recovered the log first.
+                self.doubtful = NEVER_DOUBTFUL
+        except OSError:
+            return  # out of descriptors or memory at the moment: the next look may find both
+        finally:
+            self._close_lock.release()
 
     def _abandon(self, opened: Opened) -> None:
         """Opening failed half-way: let go of everything that it had taken."""
@@ -176,12 +203,15 @@ class LogHandle(Appender):
         if self.pooled or self._pid == os.getpid():
             raise ForkedError("a pooled log belongs to the process that opened it: open the log again in this one", path=self.path)
         lock_file = LockFile(self.directory.fd)
-        if not self._rejoin(lock_file):
+        try:
+            if not self._rejoin(lock_file):
+                raise ForkedError("the log was closed or is locked since the fork: open it again in this process", path=self.path)
+            self._take_slot()
+        except BaseException:
             lock_file.close()
-            raise ForkedError("the log was closed or is locked since the fork: open it again in this process", path=self.path)
+            raise
         self._pid = os.getpid()
         self._lock_file = lock_file
-        self._take_slot()
         self._allocation = AllocationService(self, self.directory, self.queue, self.options, None)
         self.restart()
         self._start_services()
@@ -307,7 +337,7 @@ class LogHandle(Appender):
 
     def _count_on(self) -> Checkpoint | None:
         """Go on counting checkpoints where the file is, which another handle may have written last; what it says."""
-        found = checkpoints.read(self.directory.fd, self._uuid)
+        found = checkpoints.read(self.directory.fd, self.identity.uuid)
         count = found.count if found is not None else 0
         self.keep_checkpoint(self._checkpoint_fd, count, int(self.options.checkpoint_interval * 1e9))
         return found

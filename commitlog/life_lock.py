@@ -81,9 +81,9 @@ class LifeLock:
                 self.descriptor = -1
 
 
-def is_held(descriptor: int) -> bool:
-    """Whether any process holds a life lock on the file open at this descriptor."""
-    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, _LENGTH, 0))
+def is_held(descriptor: int, against: Kind = "exclusive") -> bool:
+    """Whether another description's life lock on the file open at this descriptor forbids one of that kind."""
+    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _FLOCK.pack(_TYPES[against], os.SEEK_SET, 0, _LENGTH, 0))
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 

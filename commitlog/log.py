@@ -30,7 +30,7 @@ class CommitLog(LogHandle):
         """See `commitlog.open`."""
         where = path_of(path)
         with telling_of_refusals(where):
-            opened = open_for_reading(where) if mode == "r" else open_for_writing(where, mode, options)
+            opened = open_for_reading(where, options) if mode == "r" else open_for_writing(where, mode, options)
             log = cls()
             try:
                 log._wire(mode, opened, options)
@@ -56,7 +56,7 @@ class CommitLog(LogHandle):
         CorruptRecordError
             It is damaged.
         """
-        with Tailer(self, self.queue, start=position, visibility="appended", doubtful=self._doubtful) as tailer:
+        with Tailer(self, self.queue, start=position, visibility="appended") as tailer:
             record = tailer.read()
         if record is None or record.position != position:
             raise PositionError("no record starts here: use a position that an append or a record gave", path=self.path, position=position)
@@ -80,7 +80,7 @@ class CommitLog(LogHandle):
         Tailer
         """
         self._check_open()
-        return Tailer(self, self.queue, start=start, visibility=visibility, on_damage=on_damage, doubtful=self._doubtful)
+        return Tailer(self, self.queue, start=start, visibility=visibility, on_damage=on_damage)
 
     # --- commit, flush, roll, delete ---------------------------------------------------------------------------------
 

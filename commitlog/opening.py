@@ -38,7 +38,7 @@ from commitlog.shared.lock_file import NAME as LOCK_NAME
 from commitlog.shared.lock_file import POLL_INTERVAL_S, Holder, LockFile, describe_process, is_foreign, new_holder, process_name
 
 _logger = logging.getLogger("commitlog")
-_NEVER_DOUBTFUL = 2**64 - 1
+NEVER_DOUBTFUL = 2**64 - 1
 _NOBODY = Holder()
 
 
@@ -49,14 +49,14 @@ class Opened:
     directory: LogDirectory
     identity: Identity
     cursors: Cursors
-    pooled: bool
+    pooled: bool = False
     exclusive: bool = False
     lock_file: LockFile | None = None
     holder: Holder = _NOBODY
     tail: tuple[int, int] = (0, 0)
     end: int = 0
     checkpoint_count: int = 0
-    doubtful: int = _NEVER_DOUBTFUL
+    doubtful: int = NEVER_DOUBTFUL
 
     def close(self) -> None:
         """Let go of all of it."""
@@ -102,25 +102,47 @@ def check_mode(mode: str) -> None:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def open_for_reading(path: str) -> Opened:
+def open_for_reading(path: str, options: Options) -> Opened:
     """Open without changing anything."""
+    identity = _await_identity(path, options.wait_for_log)
+    _check_options(identity, options, path)
+    directory = LogDirectory(path, identity.segment_size, identity.uuid)
+    file = cursors_file.open_for_reading(directory.fd, identity)
+    if file.usable:
+        return Opened(directory, identity, file.cells)
+    return _stand_in(directory, identity, file)
+
+
+def _await_identity(path: str, wait_s: float) -> Identity:
+    """What the log is, once somebody has created it."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        found = _look_for_identity(path, waits=wait_s > 0)
+        if isinstance(found, Identity):
+            return found
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            raise found
+        time.sleep(min(left_s, POLL_INTERVAL_S))
+
+
+def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
+    """The identity, or the error for there being none yet. What never becomes a log is refused at once."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise LogNotFoundError("there is no log here: mode 'r' does not create one", path=path) from None
+        return LogNotFoundError("there is no log here, and mode 'r' does not create one: wait_for_log= waits for its writer", path=path)
     except NotADirectoryError:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
     try:
         identity = identities.read(fd, path)
+        if identity is not None:
+            return identity
+        if waits:
+            _refuse_foreign(fd, path)
     finally:
         os.close(fd)
-    if identity is None:
-        raise NotALogError(f"this directory has no {identities.NAME}: it is not a log, or has lost its identity", path=path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid)
-    file = cursors_file.open_for_reading(directory.fd, identity)
-    if file.usable:
-        return Opened(directory, identity, file.cells, pooled=file.cells.mode == kernel.MODE_POOLED)
-    return _stand_in(directory, identity, file)
+    return NotALogError(f"this directory has no {identities.NAME}: it is not a log, or has lost its identity", path=path)
 
 
 def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) -> Opened:
@@ -131,7 +153,7 @@ def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) ->
     for name, value in (("appended", end), ("committed", end), ("flushed", durable)):
         file.cells[name] = value
     clean = checkpoint is not None and checkpoint.clean
-    return Opened(directory, identity, file.cells, pooled=True, doubtful=_NEVER_DOUBTFUL if clean else durable)
+    return Opened(directory, identity, file.cells, doubtful=NEVER_DOUBTFUL if clean else durable)
 
 
 def has_live_state(path: str) -> bool:
@@ -213,17 +235,13 @@ def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: Loc
         if opened is not None:
             return opened
         if time.monotonic() >= deadline:
-            raise OpenTimeoutError(
-                f"another process has been opening or recovering this log for {options.open_timeout:g} s: try again, or look for a "
-                "stopped process",
-                path=path,
-            )
+            raise OpenTimeoutError(_why_not_ready(fd, path, lock_file, options.open_timeout), path=path)
         time.sleep(POLL_INTERVAL_S)
 
 
 def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened | None:
     """Others have the log open: join them, if both sides are mapped. None: they are not ready yet."""
-    if not lock_file.acquire("shared"):
+    if lock_file.is_exclusive():
         holder = lock_file.read()
         if _is_there(fd, path, holder):
             raise LogLockedError(
@@ -233,17 +251,21 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
             )
         return None
     identity = identities.read(fd, path)
-    if identity is not None and mode == "x":
+    if identity is None:
+        return None
+    if mode == "x":
         raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
-    if identity is not None:
-        _check_options(identity, options, path)
+    _check_options(identity, options, path)
+    # A look before the lock: many who come at once, and all held it for a moment, would keep each other from the exclusive one.
+    if not _is_joinable(cursors_file.find(fd, identity)) or not lock_file.acquire("shared"):
+        return None
+    file = cursors_file.find(fd, identity)
+    if file is not None and _is_joinable(file):
         directory = LogDirectory(path, identity.segment_size, identity.uuid)
-        file = cursors_file.open_writable(directory.fd, identity)
-        if file.ready and file.cells.mode == kernel.MODE_MAPPED:
+        try:
             if options.pool is not None:
                 writers = cursors_file.live_writers(directory.fd, identity)
                 names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
-                directory.close()
                 raise LogLockedError(
                     f"with a pool this process would be the only writer, but the log is open in {names}: close it there, or open without "
                     "a pool",
@@ -251,9 +273,27 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
                     holder=names,
                 )
             return _joined(directory, identity, file.cells, lock_file)
-        directory.close()
+        except BaseException:
+            directory.close()
+            raise
     lock_file.release()
     return None
+
+
+def _is_joinable(file: CursorsFile | None) -> bool:
+    return file is not None and file.ready and file.cells.writable and file.cells.mode == kernel.MODE_MAPPED
+
+
+def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) -> str:
+    """Why somebody could not join in all that time."""
+    identity = identities.read(fd, path)
+    file = cursors_file.find(fd, identity) if identity is not None else None
+    if identity is not None and (file is None or not file.usable) and not lock_file.is_exclusive():
+        return (
+            f"for {timeout_s:g} s others have had this log open, and its `cursors` file is not the one that they use: it was removed, "
+            "replaced or cut short; close the log everywhere, then open it again, which recovers it"
+        )
+    return f"another process has been opening or recovering this log for {timeout_s:g} s: try again, or look for a stopped process"
 
 
 def _joined(directory: LogDirectory, identity: Identity, cells: Cursors, lock_file: LockFile) -> Opened:
@@ -292,7 +332,7 @@ def _open_exclusively(fd: int, path: str, mode: str, options: Options, lock_file
     if identity is not None and mode == "x":
         raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
     if identity is None:
-        identity = Identity.new(options.new_segment_size, options.timestamps)
+        identity = Identity.new(options.new_segment_size, options.new_timestamps)
         identities.write(fd, identity)
     _check_options(identity, options, path)
     directory = LogDirectory(path, identity.segment_size, identity.uuid)
@@ -309,7 +349,7 @@ def _check_options(identity: Identity, options: Options, path: str) -> None:
     if wanted is not None and wanted != identity.segment_size:
         name = "segment_size" if options.segment_size is not None else "pool.buffer_size"
         raise InvalidOptionError(f"{name} is {wanted}, but the log was created with segments of {identity.segment_size} bytes", path=path)
-    if options.timestamps not in ("coarse", identity.timestamps):
+    if options.timestamps not in (None, identity.timestamps):
         raise InvalidOptionError(f"timestamps is {options.timestamps!r}, but the log was created with {identity.timestamps!r}", path=path)
 
 

@@ -30,6 +30,7 @@ SIZE_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z]*)\s*")
 SEGMENT_SIZE_SMALLEST = 64 * KIB
 SEGMENT_SIZE_LARGEST = GIB
 SEGMENT_SIZE_DEFAULT = 64 * MIB
+TIMESTAMPS_DEFAULT: Timestamps = "coarse"
 ALLOCATE_AHEAD_MOST = 8
 
 MILLISECOND_S = 0.001
@@ -223,6 +224,13 @@ def _segment_size(value: Size | None, name: str) -> int | None:
     return None if value is None else _read_segment_size(value, name)
 
 
+_read_timestamps: Callable[[Timestamps, str], Timestamps] = _chosen(get_args(Timestamps))
+
+
+def _timestamps(value: Timestamps | None, name: str) -> Timestamps | None:
+    return None if value is None else _read_timestamps(value, name)
+
+
 def _pool(value: BufferSource | None, name: str) -> BufferSource | None:
     if value is None:
         return None
@@ -248,12 +256,13 @@ class OptionOverrides(TypedDict, total=False):
     commit_thorough_interval: Duration
     checkpoint_interval: Duration
     claim_timeout: Duration
-    timestamps: Timestamps
+    timestamps: Timestamps | None
     allocate_ahead: SupportsIndex
     prefault: bool
     prefault_distance: Size
     open_timeout: Duration
     close_timeout: Duration
+    wait_for_log: Duration
 
 
 _PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
@@ -297,9 +306,9 @@ class Options:
     claim_timeout : float or str
         Seconds (at least 0.001) after which a live writer's open claim is rolled back so that readers go on. Shorter: a slow writer loses
         its claim and must append again. Longer: one stuck writer holds readers and sync appends up for longer.
-    timestamps : {"coarse", "precise"}
+    timestamps : {"coarse", "precise"} or None
         "coarse" is the kernel's tick (1 to 10 ms apart, 6 ns to read), "precise" its clock (34 ns to read). Coarse loses the time between
-        neighbouring records, not their order. Fixed when the log is created.
+        neighbouring records, not their order. Fixed when the log is created; None means as the log has it, and "coarse" for a new one.
     allocate_ahead : int
         Segments created ahead of need, 0 to 8. Fewer take less disk; with 0 the appender that rolls waits for the file system.
     prefault : bool
@@ -310,6 +319,9 @@ class Options:
         Seconds that opening waits for another process that opens or recovers the log, before `OpenTimeoutError`. 0 does not wait.
     close_timeout : float or str
         Seconds (at least 0.001) that closing may take to commit and flush everything, before `CloseTimeoutError`. Nothing is dropped then.
+    wait_for_log : float or str
+        Mode "r": seconds that opening waits for a writer to create the log where there is none yet, before `LogNotFoundError`. 0 does not
+        wait. Opening to read never creates anything.
 
     Raises
     ------
@@ -329,12 +341,13 @@ class Options:
     commit_thorough_interval: _Option[float, Duration] = _Option(0.2, _interval)
     checkpoint_interval: _Option[float, Duration] = _Option(1.0, _interval)
     claim_timeout: _Option[float, Duration] = _Option(2.0, _interval)
-    timestamps: _Option[Timestamps, Timestamps] = _Option("coarse", _chosen(get_args(Timestamps)))
+    timestamps: _Option[Timestamps | None, Timestamps | None] = _Option(None, _timestamps)
     allocate_ahead: _Option[int, SupportsIndex] = _Option(1, _counted(ALLOCATE_AHEAD_MOST))
     prefault: _Option[bool, bool] = _Option(True, _switch)
     prefault_distance: _Option[int, Size] = _Option("64MiB", _sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST))
     open_timeout: _Option[float, Duration] = _Option(10.0, _lasting(0.0))
     close_timeout: _Option[float, Duration] = _Option(60.0, _interval)
+    wait_for_log: _Option[float, Duration] = _Option(0.0, _lasting(0.0))
 
     def __post_init__(self) -> None:
         if self.pool is not None and self.segment_size not in (None, self.pool.buffer_size):
@@ -349,6 +362,11 @@ class Options:
         if self.segment_size is not None:
             return self.segment_size
         return SEGMENT_SIZE_DEFAULT if self.pool is None else self.pool.buffer_size
+
+    @property
+    def new_timestamps(self) -> Timestamps:
+        """The clock of a log that is created with these options."""
+        return TIMESTAMPS_DEFAULT if self.timestamps is None else self.timestamps
 
     @classmethod
     def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:

@@ -124,6 +124,11 @@ def test_options_that_contradict_the_log_are_refused_by_name(logs: Logs) -> None
     logs.open("coarse").close()
     with pytest.raises(InvalidOptionError, match="timestamps is 'precise'"):
         logs.open("coarse", timestamps="precise")
+    with pytest.raises(InvalidOptionError, match="timestamps is 'coarse'"):
+        logs.open(timestamps="coarse")
+    with pytest.raises(InvalidOptionError, match="segment_size is 131072"):
+        logs.open(mode="r", segment_size=131072)
+    logs.open(mode="r", timestamps="precise").close()
     logs.open("log").append(b"still opens")
 
 
@@ -232,7 +237,7 @@ def test_the_last_of_several_handles_leaves_the_clean_mark(logs: Logs) -> None:
         second.append(b"y")
         second.close()
         first = logs.open(mode="r")
-        mark = checkpoint.read(first.directory.fd, first._uuid)
+        mark = checkpoint.read(first.directory.fd, first.identity.uuid)
         assert mark is not None
         assert mark.clean
         assert mark.position == second.tail_position
@@ -248,7 +253,7 @@ def test_a_joined_handle_never_brings_an_old_clean_mark_back(logs: Logs) -> None
     for _ in range(4):
         second.append(b"more")
         second.flush()
-        mark = checkpoint.read(first.directory.fd, first._uuid)
+        mark = checkpoint.read(first.directory.fd, first.identity.uuid)
         assert mark is not None
         assert not mark.clean
 

@@ -145,11 +145,12 @@ def test_the_defaults_are_as_documented() -> None:
         "commit_thorough_interval": 0.2,
         "checkpoint_interval": 1.0,
         "claim_timeout": 2.0,
-        "timestamps": "coarse",
+        "timestamps": None,
         "allocate_ahead": 1,
         "prefault": True,
         "prefault_distance": 64 * MIB,
         "open_timeout": 10.0,
+        "wait_for_log": 0.0,
         "close_timeout": 60.0,
     }
 
@@ -205,7 +206,7 @@ def test_every_duration_refuses_nonsense_by_name(name: str) -> None:
     assert kept(name, "1500ms") == 1.5
 
 
-@pytest.mark.parametrize("name", sorted(DURATIONS - {"open_timeout"}))
+@pytest.mark.parametrize("name", sorted(DURATIONS - {"open_timeout", "wait_for_log"}))
 def test_durations_that_would_spin_are_refused(name: str) -> None:
     assert kept(name, "1ms") == 0.001
     for value in (0, "999us"):
@@ -215,6 +216,7 @@ def test_durations_that_would_spin_are_refused(name: str) -> None:
 
 def test_opening_may_be_told_not_to_wait() -> None:
     assert Options(open_timeout=0).open_timeout == 0.0
+    assert Options(wait_for_log=0).wait_for_log == 0.0
 
 
 @pytest.mark.parametrize(("name", "most"), [("flush_least_pages", 262144), ("commit_least_pages", 262144), ("allocate_ahead", 8)])
@@ -230,9 +232,16 @@ def test_counts_are_bounded_whole_numbers(name: str, most: int) -> None:
 def test_choices_are_closed(name: str, choices: tuple[str, ...]) -> None:
     for choice in choices:
         assert kept(name, choice) == choice
-    for refused in ("", "SYNC", None, True, 3, b"sync", [choices[0]]):
+    for refused in ("", "SYNC", False, True, 3, b"sync", [choices[0]]):
         with pytest.raises(InvalidOptionError, match=f"^{name} must be one of 'sync', |^{name} must be one of 'coarse', "):
             kept(name, refused)
+
+
+def test_only_what_a_log_has_of_its_own_may_be_left_to_it() -> None:
+    assert Options(timestamps=None).new_timestamps == "coarse"
+    assert Options(timestamps="precise").new_timestamps == "precise"
+    with pytest.raises(InvalidOptionError, match="^flush must be one of"):
+        kept("flush", None)
 
 
 def test_a_mistyped_choice_is_answered_with_the_nearest() -> None:

@@ -14,8 +14,10 @@ cdef class Core:
     cdef readonly Cursors cursors
     cdef readonly str path
     cdef bint ready
+    cdef int64_t looked_ns    # when a reader without live cursors looked for them last
     cdef dict memories  # segment number -> (Memory, its lease), while a pool buffer is attached
 
     cdef int check_ready(self) except -1
+    cdef int look(self) except -1
     cdef object failed_with(self, int code, int cause, position)
     cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1

@@ -11,10 +11,10 @@ from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
     CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_READ_ONLY, CL_E_TIMEOUT,
     CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint, cl_checkpoint_read, cl_checkpoint_write,
-    cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_flush, cl_flush_loop, cl_futex_raise, cl_futex_wait, cl_load, cl_log_after_fork,
-    cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_position, cl_log_stop, cl_log_upward, cl_owner,
-    cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire,
-    cl_table_forget, cl_table_trim,
+    cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try, cl_flush, cl_flush_loop, cl_futex_raise,
+    cl_futex_wait, cl_load, cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled,
+    cl_log_position, cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment,
+    cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.segment cimport Segment
@@ -24,6 +24,7 @@ GATE_CLOSED = -CL_E_CLOSED
 GATE_READ_ONLY = -CL_E_READ_ONLY
 GATE_FORKED = -CL_E_FORKED
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
+cdef int64_t LOOK_INTERVAL_NS = 1_000_000
 
 
 cdef int64_t nanoseconds(double seconds) noexcept:
@@ -68,7 +69,8 @@ cdef class Core:
         cursors : Cursors
             The mapped file, or a private stand-in for a reader that has none.
         writable, pooled : bool
-            Whether segments are mapped for writing; whether claims live in pool buffers of this process.
+            Whether segments are mapped for writing; whether claims live in pool buffers of this process. Where they live for one who
+            only reads is what the cursors say at the time.
         claim_timeout_ns : int
             How long a live owner may leave a claim unpublished.
         copy_limit : int
@@ -87,12 +89,13 @@ cdef class Core:
         self.ready = True
         self.log.pooled = pooled
         self.log.resolves = writable
+        self.log.follows = not writable
         self.log.claim_timeout_ns = claim_timeout_ns
         self.log.copy_limit = copy_limit
         self.log.gate = 0 if writable else GATE_READ_ONLY
         if pooled and writable:
             self.log.tail = &self.log.private_tail
-        elif cursors.shared and not pooled:
+        elif writable:
             self.log.tail = &cursors.cells.tail.value
 
     def __dealloc__(self):
@@ -103,6 +106,19 @@ cdef class Core:
         if not self.ready:
             raise failure(CL_E_CLOSED, 0, path=self.path)
         return 0
+
+    cdef int look(self) except -1:
+        """One who reads without live cursors looks for them, now and then."""
+        cdef int64_t now_ns
+        if self.ready and not self.cursors.shared:
+            now_ns = cl_clock_monotonic_ns()
+            if now_ns - self.looked_ns >= LOOK_INTERVAL_NS:
+                self.looked_ns = now_ns
+                self.find_cursors()
+        return 0
+
+    def find_cursors(self):
+        """Called where the cursors are a stand-in: whoever has found live ones calls their `become`."""
 
     cdef object failed_with(self, int code, int cause, position):
         if code == CL_E_FAILED:
@@ -136,6 +152,14 @@ cdef class Core:
         self.log.owner = 0
         self.log.slot_fd = -1
 
+    def try_creation(self):
+        """Become the one handle that makes a segment at the time, until `end_creation`; False while another one is that."""
+        return bool(cl_creation_try(self.log.slot_fd))
+
+    def end_creation(self):
+        """After `try_creation` gave True."""
+        cl_creation_end(self.log.slot_fd)
+
     def after_fork(self):
         """In the child: locks start anew, the slot stays the parent's, and appends are refused until the gate is opened again."""
         if self.log.gate == 0:
@@ -159,21 +183,31 @@ cdef class Core:
 
     @property
     def pooled(self):
-        return bool(self.log.pooled)
+        return bool(cl_log_pooled(&self.log))
 
     @property
     def segment_size(self):
         """Bytes of each segment file, header included."""
         return self.log.segment_size
 
+    @property
+    def doubtful(self):
+        """From this position on a bad frame is the end, and not damage."""
+        return self.log.doubtful
+
+    @doubtful.setter
+    def doubtful(self, uint64_t position):
+        self.log.doubtful = position
+
     # --- tail and watermarks ---------------------------------------------------------------------------------------
 
     @property
     def tail(self):
         """The tail as (segment number, offset), or None where this handle cannot see it."""
-        if self.log.tail == NULL:
+        cdef const uint64_t *tail = cl_log_tail(&self.log)
+        if tail == NULL:
             return None
-        cdef uint64_t place = cl_load(self.log.tail)
+        cdef uint64_t place = cl_load(tail)
         return cl_place_number(place), cl_place_offset(place)
 
     @tail.setter
@@ -187,16 +221,19 @@ cdef class Core:
     def tail_position(self):
         """Where the next record would be claimed. What lies below may not be published yet. In another process's pooled log, where
         its committed records end."""
-        if self.log.tail == NULL:
+        self.look()
+        cdef const uint64_t *tail = cl_log_tail(&self.log)
+        if tail == NULL:
             return self.committed_position
-        return cl_log_upward(&self.log, cl_log_position(&self.log, cl_load(self.log.tail)))
+        return cl_log_upward(&self.log, cl_log_position(&self.log, cl_load(tail)))
 
     @property
     def appended_position(self):
         """The end of the prefix in which every claim is published or rolled back."""
         cdef uint64_t appended = 0
         cdef int code
-        if self.log.tail == NULL:
+        self.look()
+        if cl_log_tail(&self.log) == NULL:
             return self.committed_position
         if self.log.gate == GATE_CLOSED or not self.cursors.writable:
             return cl_log_upward(&self.log, self.cursors.cells.appended.value)
@@ -210,7 +247,8 @@ cdef class Core:
     def committed_position(self):
         """The end of what is in the segments, where other processes see it. On a mapped log the same as appended."""
         self.check_ready()
-        if not self.log.pooled and self.log.tail != NULL:
+        self.look()
+        if not cl_log_pooled(&self.log):
             return self.appended_position
         return cl_log_upward(&self.log, self.cursors.cells.committed.value)
 
@@ -218,6 +256,7 @@ cdef class Core:
     def flushed_position(self):
         """The end of what survives a power cut."""
         self.check_ready()
+        self.look()
         return cl_log_upward(&self.log, self.cursors.cells.flushed.value)
 
     # --- segments --------------------------------------------------------------------------------------------------

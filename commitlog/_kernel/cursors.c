@@ -9,14 +9,26 @@
 #include "atomics.h"
 #include "futex.h"
 
-static struct flock slot_range(uint32_t slot, short kind) {
-    struct flock range = {.l_type = kind, .l_whence = SEEK_SET, .l_start = CL_SLOT_LOCK_AT + slot, .l_len = 1};
+static struct flock byte_range(int64_t start, short kind) {
+    struct flock range = {.l_type = kind, .l_whence = SEEK_SET, .l_start = start, .l_len = 1};
     return range;
 }
 
 static uint32_t pid_namespace(void) {
     struct stat status;
     return stat("/proc/self/ns/pid", &status) == 0 ? (uint32_t)status.st_ino : 0;
+}
+
+static struct flock slot_range(uint32_t slot, short kind) { return byte_range(CL_SLOT_LOCK_AT + slot, kind); }
+
+bool cl_creation_try(int fd) {
+    struct flock range = byte_range(CL_CREATION_LOCK_AT, F_WRLCK);
+    return fcntl(fd, F_OFD_SETLK, &range) == 0;
+}
+
+void cl_creation_end(int fd) {
+    struct flock range = byte_range(CL_CREATION_LOCK_AT, F_UNLCK);
+    fcntl(fd, F_OFD_SETLK, &range);
 }
 
 int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation) {

@@ -76,6 +76,12 @@ _Static_assert(CL_CURSORS_SLOTS <= CL_OWNER_SLOT_MASK, "a slot's index fits the 
 int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation);
 void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot);
 
+/* One handle at a time makes a segment, so that not all of them fill the disk with the same one. The lock is advice: who holds it may be
+ * stopped, and after a moment anyone goes on without. It goes with its holder, as a slot does. */
+#define CL_CREATION_LOCK_AT (CL_SLOT_LOCK_AT + CL_CURSORS_SLOTS)
+bool cl_creation_try(int fd);
+void cl_creation_end(int fd);
+
 /* Whether some other open description holds the slot's lock. Never ask about one's own slot. */
 bool cl_slot_alive(int fd, uint32_t slot);
 

@@ -4,6 +4,7 @@ import mmap
 import os
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyObject_GetBuffer, PyBuffer_Release, Py_buffer
+from libc.errno cimport errno
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -11,6 +12,13 @@ from commitlog._kernel.kernel cimport (
     CL_CURSORS_MAGIC, CL_CURSORS_SIZE, CL_CURSORS_SLOTS, CL_CURSORS_VERSION, CL_MODE_MAPPED, CL_MODE_POOLED, CL_STATE_NONE,
     CL_STATE_READY, CL_STATE_RECOVERING, cl_cursors, cl_line, cl_load, cl_slot, cl_slot_alive, cl_store,
 )
+
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    """
+    int MREMAP_MAYMOVE, MREMAP_FIXED
+    void *mremap(void *address, size_t size, size_t new_size, int flags, ...)
 
 SIZE = CL_CURSORS_SIZE
 SLOTS = CL_CURSORS_SLOTS
@@ -82,6 +90,23 @@ cdef class Cursors:
         self.cells = <cl_cursors *>view.buf
         # The mapping lives exactly as long as this object and is never closed before it, so no export is held.
         PyBuffer_Release(&view)
+
+    def become(self, Cursors live not None):
+        """Turn a stand-in into another view of the live file, at the address where the stand-in is: whoever reads its cells meanwhile
+        sees the one or the other.
+
+        Raises
+        ------
+        OSError
+            The system refused, and nothing has changed.
+        """
+        if self.shared or not live.shared:
+            raise ValueError("a stand-in becomes the live file")
+        # Of length 0, a shared mapping is not moved: it gets a second view.
+        if mremap(live.cells, 0, CL_CURSORS_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, <void *>self.cells) != <void *>self.cells:
+            raise OSError(errno, os.strerror(errno))
+        self.writable = live.writable
+        self.shared = True
 
     def matches(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
         """Whether the file is of this log, this boot, this place, and in a form that this release knows."""

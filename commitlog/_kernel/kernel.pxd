@@ -88,6 +88,8 @@ cdef extern from "cursors.h":
     int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation) nogil
     void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot) nogil
     bint cl_slot_alive(int fd, uint32_t slot) nogil
+    bint cl_creation_try(int fd) nogil
+    void cl_creation_end(int fd) nogil
     uint32_t cl_owner(uint32_t slot, uint32_t generation) nogil
 
 cdef extern from "segment.h":
@@ -134,9 +136,11 @@ cdef extern from "log.h":
         uint32_t owner
         bint pooled
         bint resolves
+        bint follows
         uint32_t gate
         uint32_t stopping
         uint64_t segment_size
+        uint64_t doubtful
         int64_t claim_timeout_ns
         cl_table table
         uint32_t commit_signal
@@ -152,6 +156,8 @@ cdef extern from "log.h":
     void cl_log_clear(cl_log *log) nogil
     void cl_log_after_fork(cl_log *log) nogil
     int cl_log_fail(cl_log *log, int cause) nogil
+    uint64_t *cl_log_tail(const cl_log *log) nogil
+    bint cl_log_pooled(const cl_log *log) nogil
     uint64_t cl_log_position(const cl_log *log, uint64_t place) nogil
     uint64_t cl_log_upward(const cl_log *log, uint64_t position) nogil
     uint64_t cl_log_downward(const cl_log *log, uint64_t position) nogil
@@ -241,7 +247,6 @@ cdef extern from "reader.h":
         bint from_buffer
         bint flushed_only
         uint64_t limit
-        uint64_t doubtful
     ctypedef struct cl_batch:
         int64_t *positions
         int64_t *timestamps_ns

@@ -13,6 +13,7 @@ int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log
     log->slot_fd = -1;
     log->checkpoint_fd = -1;
     log->segment_size = segment_size;
+    log->doubtful = UINT64_MAX;
     log->claim_timeout_ns = 2000000000ll;
     log->copy_limit = 64u << 10;
     log->watch.position = UINT64_MAX;

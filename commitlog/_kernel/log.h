@@ -53,9 +53,11 @@ typedef struct {
     uint32_t owner;         /* slot and generation as they stand in a CLAIMED cell; 0: no slot */
     bool pooled;            /* claims live in this process's buffers */
     bool resolves;          /* may turn dead claims into SKIP */
+    bool follows;           /* only reads: where claims live is what the cursors say at present, for writers come and go */
     uint32_t gate;          /* 0, or the negated cl_code with which appends are refused */
     uint32_t stopping;      /* the loops end */
     uint64_t segment_size;
+    uint64_t doubtful;      /* from this position on a bad frame is a torn tail, not damage: a log that is not recovered yet */
     int64_t claim_timeout_ns;
     cl_table table;
 
@@ -82,6 +84,20 @@ void cl_log_after_fork(cl_log *log);
 /* Fails the log for all its processes: the first cause stays. Returns CL_E_FAILED. */
 int cl_log_fail(cl_log *log, int cause);
 static inline bool cl_log_failed(const cl_log *log) { return cl_load(&log->cursors->failed.value) != 0; }
+
+/* The tail of a log in whose segments claims live, or of a pooled one that is this handle's own; NULL where there is none to be
+ * seen: then a zero cell is the end. While a log is recovered nothing can be said of its claims. */
+static inline uint64_t *cl_log_tail(const cl_log *log) {
+    if (!log->follows) {
+        return log->tail;
+    }
+    cl_cursors *cursors = log->cursors;
+    bool mapped = cl_load(&cursors->state.value) == CL_STATE_READY && cl_load32(&cursors->mode) == CL_MODE_MAPPED;
+    return mapped ? &cursors->tail.value : NULL;
+}
+
+/* Whether claims live in pool buffers, this process's or another's. */
+static inline bool cl_log_pooled(const cl_log *log) { return log->follows ? cl_log_tail(log) == NULL : log->pooled; }
 
 /* Position of a place, never past the end of its segment. */
 static inline uint64_t cl_log_position(const cl_log *log, uint64_t place) {

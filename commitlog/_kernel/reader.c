@@ -8,7 +8,6 @@ void cl_reader_init(cl_reader *reader, cl_log *log) {
     memset(reader, 0, sizeof *reader);
     reader->log = log;
     reader->limit = UINT64_MAX;
-    reader->doubtful = UINT64_MAX;
     reader->watch.position = UINT64_MAX;
 }
 
@@ -82,14 +81,17 @@ int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t off
     }
 }
 
+/* Whether claims live elsewhere than where this reader looks. */
+static bool in_file_only(const cl_reader *reader) { return !reader->from_buffer && cl_log_pooled(reader->log); }
+
 /* A claim or a gap in the reader's way. Claims are resolved where they live: another process's pooled log has none
  * here, and its zero cell is the end. A live owner publishes within nanoseconds, and asking who it is takes microseconds. */
 static int unpublished(cl_reader *reader, int code, uint64_t *step) {
-    const cl_log *log = reader->log;
-    if (log->pooled && !reader->from_buffer) {
+    if (in_file_only(reader)) {
         return CL_E_END;
     }
-    bool claimed = log->tail != NULL && cl_log_position(log, cl_load(log->tail)) > reader->segment->base + reader->offset;
+    const uint64_t *tail = cl_log_tail(reader->log);
+    bool claimed = tail != NULL && cl_log_position(reader->log, cl_load(tail)) > reader->segment->base + reader->offset;
     for (uint32_t look = 0; claimed && look < CL_READER_LOOKS; look++) {
         if (cl_cell_published(cl_load((const uint64_t *)(reader_source(reader) + reader->offset)))) {
             *step = 0;
@@ -104,16 +106,15 @@ static int unpublished(cl_reader *reader, int code, uint64_t *step) {
 /* Below what this reader may see, every cell is published or rolled back: nothing is left to resolve there. */
 static bool is_settled(const cl_reader *reader) {
     const cl_cursors *cursors = reader->log->cursors;
-    bool in_file_only = reader->log->pooled && !reader->from_buffer;
-    return reader->segment->base + reader->offset < cl_load(in_file_only ? &cursors->committed.value : &cursors->appended.value);
+    return reader->segment->base + reader->offset < cl_load(in_file_only(reader) ? &cursors->committed.value : &cursors->appended.value);
 }
 
 /* Above `doubtful` a bad frame is a torn tail. What a pooled log has not committed yet may be half copied: whoever stands
  * there, told of the position by its appender, finds the end. */
 static bool is_doubtful(const cl_reader *reader) {
     uint64_t position = reader->segment->base + reader->offset;
-    bool in_file_only = reader->log->pooled && !reader->from_buffer;
-    return position >= reader->doubtful || (in_file_only && position >= cl_load(&reader->log->cursors->committed.value));
+    const cl_log *log = reader->log;
+    return position >= log->doubtful || (in_file_only(reader) && position >= cl_load(&log->cursors->committed.value));
 }
 
 /* The position from which on nothing is read at present. */

@@ -21,7 +21,6 @@ typedef struct {
     bool from_buffer;    /* reads where claims live (a pool buffer) instead of the file: only under the interpreter's lock */
     bool flushed_only;
     uint64_t limit;      /* positions from here on are not read */
-    uint64_t doubtful;   /* above this position a bad frame is a torn tail, not damage: a log not yet recovered */
     cl_watch watch;
     uint32_t streak;     /* records read since this reader last had to wait */
     uint32_t gap;        /* pauses before the next wait's first look */

@@ -103,15 +103,15 @@ cdef class Reader:
         memset(&self.reader, 0, sizeof(self.reader))
         self.shelf = Shelf.__new__(Shelf)
 
-    def setup(self, Core core not None, uint64_t position, *, bint from_buffer, bint flushed_only, uint64_t doubtful):
+    def setup(self, Core core not None, uint64_t position, *, bint from_buffer, bint flushed_only):
         """Stand at `position`, where a record starts or the log ends."""
         core.check_ready()
         self.core = core
         self.segment = None
         cl_reader_init(&self.reader, &core.log)
-        self.reader.from_buffer = from_buffer
+        # What lives in another process's buffers is not to be seen, and the buffers of a log that is only read are never here.
+        self.reader.from_buffer = from_buffer and core.log.resolves
         self.reader.flushed_only = flushed_only
-        self.reader.doubtful = doubtful
         self.pending = cl_log_upward(&core.log, position)
 
     def open_segment(self, number):
@@ -187,11 +187,13 @@ cdef class Reader:
                 if code == CL_OK:
                     code = CL_E_ROLL
                     continue
+                self.core.look()
                 return code
             if code == CL_E_DAMAGE:
                 self.damaged()
                 code = CL_E_ROLL
                 continue
+            self.core.look()
             return CL_E_END
 
     cdef object damaged(self):
@@ -326,8 +328,9 @@ cdef class Reader:
         cdef bint news
         budget_ns = min(budget_ns, SLICE_NS)
         self.guard()
-        if idle == CL_IDLE_BLOCK and not (self.core.cursors.writable and self.core.cursors.shared):
-            idle = CL_IDLE_BACKOFF  # no writer would see that this one sleeps, and none would wake it
+        self.core.look()
+        if idle == CL_IDLE_BLOCK and not (self.core.cursors.shared and self.core.cursors.writable):
+            idle = CL_IDLE_BACKOFF  # nobody could be told of who sleeps
         if self.segment is None or self.reader.offset >= self.segment.segment.size:
             # The next segment's file is what is waited for: nobody announces it, so look at short intervals.
             budget_ns = min(budget_ns, <int64_t>1_000_000)
@@ -383,6 +386,8 @@ cdef class Reader:
                     break
             else:
                 break
+        if columns.native.count == 0:
+            self.core.look()
         return columns.cut()
 
     cdef Py_ssize_t room(self, Py_ssize_t max_bytes):

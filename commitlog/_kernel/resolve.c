@@ -149,11 +149,12 @@ static int resolve_claim(cl_log *log, cl_segment *segment, uint32_t offset, cl_w
 
 int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, uint64_t *pass) {
     *pass = 0;
-    if (log->tail == NULL) {
+    const uint64_t *log_tail = cl_log_tail(log);
+    if (log_tail == NULL) {
         return CL_E_END;
     }
     uint64_t position = segment->base + offset;
-    uint64_t tail = __atomic_load_n(log->tail, __ATOMIC_SEQ_CST);
+    uint64_t tail = __atomic_load_n(log_tail, __ATOMIC_SEQ_CST);
     /* The tail is read before the cell: a zero cell below this tail was claimed, and is not yet written. */
     uint64_t cell = __atomic_load_n((const uint64_t *)(segment->bytes + offset), __ATOMIC_SEQ_CST);
     if (cell == 0 && position >= cl_log_position(log, tail)) {

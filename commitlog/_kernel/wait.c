@@ -25,7 +25,8 @@ static inline bool has_news(const cl_reader *reader) {
     if (reader->from_buffer) {
         /* This runs without the interpreter's lock, under which buffers are taken back: only the tail can be looked at. */
         const cl_log *log = reader->log;
-        return !is_held_up(reader) && log->tail != NULL && cl_log_position(log, cl_load(log->tail)) > segment->base + reader->offset;
+        const uint64_t *tail = cl_log_tail(log);
+        return !is_held_up(reader) && tail != NULL && cl_log_position(log, cl_load(tail)) > segment->base + reader->offset;
     }
     return cl_cell_published(cl_load((const uint64_t *)(segment->map + reader->offset)));
 }

@@ -55,7 +55,8 @@ int cl_log_appended(cl_log *log, uint64_t *appended) {
     pthread_mutex_lock(&log->commit_mutex);
     uint64_t position = cl_load(&log->cursors->appended.value);
     /* Only up to where the tail stands now: appenders that are faster than this walk must not keep it going. */
-    uint64_t goal = log->tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(log->tail));
+    const uint64_t *tail = cl_log_tail(log);
+    uint64_t goal = tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(tail));
     int code = CL_OK;
     while (code == CL_OK && position < goal) {
         cl_segment *segment;

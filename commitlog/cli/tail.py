@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,12 +20,12 @@ from commitlog.cli.printed import Form, JsonForm, TextForm
 from commitlog.cli.reading import present_end, reading_options, say_damage
 from commitlog.errors import CommitLogError, LogNotFoundError
 from commitlog.log import CommitLog
+from commitlog.options import DURATION_LARGEST_S
 from commitlog.tail.tailer import Idle, OnDamage, Start, Tailer, Visibility
 
 LAST_DEFAULT = 10
-# How often a follower that waits looks up from the log: for a reader that is gone, a log that was removed, a writer that has come.
+# How often a follower that waits looks up from the log: for a reader that is gone, a log that was removed.
 _LOOK_UP_S = 0.2
-_REOPEN_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,7 @@ class _Manner:
     default=None,
     help="With --follow, how to wait: from the least delay to the least work. backoff if nothing is said.",
 )
+@click.option("--wait", is_flag=True, help="With --follow, wait for LOG to be created where there is none yet.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @reading_options
 @click.pass_context
@@ -63,6 +63,7 @@ def command(
     start: int | str | None,
     follow: bool,
     idle: str | None,
+    wait: bool,
     as_json: bool,
     visibility: str,
     on_damage: str,
@@ -77,11 +78,14 @@ def command(
       commitlog tail orders
       commitlog tail -n 100 --json orders
       commitlog tail -f --from first orders
+      commitlog tail -f --wait orders
     """
     if last is not None and start is not None:
         raise click.UsageError("-n and --from both say where to begin: use one of them")
     if idle is not None and not follow:
         raise click.UsageError("--idle says how to wait, which only --follow does: add -f, or leave it out")
+    if wait and not follow:
+        raise click.UsageError("--wait waits for records that are yet to come, which only --follow shows: add -f, or leave it out")
     manner = _Manner(
         JsonForm() if as_json else TextForm(),
         cast(Visibility, visibility),
@@ -90,7 +94,7 @@ def command(
     )
     output = Output()
     told = 0
-    with _flushed_on_failure(output), commitlog.open(log, "r") as opened:
+    with _flushed_on_failure(output), commitlog.open(log, "r", wait_for_log=DURATION_LARGEST_S if wait else 0) as opened:
         began = _last_start(opened, LAST_DEFAULT if last is None else last, manner) if start is None else cast(Start, start)
         if follow:
             _follow(opened, began, manner, output)
@@ -169,18 +173,8 @@ def _last_positions(tailer: Tailer, stop: int, count: int) -> npt.NDArray[np.int
 
 
 def _follow(log: CommitLog, start: Start, manner: _Manner, output: Output) -> None:
-    """Print records as they come, until the reader, the log or the user is gone."""
-    place = start
-    while True:
-        with log:
-            place = _follow_opened(log, place, manner, output)
-        log = commitlog.open(log.path, "r")
-
-
-def _follow_opened(log: CommitLog, start: Start, manner: _Manner, output: Output) -> int:
-    """Follow until it is time to open the log again, since nobody had it open and there was no live state to watch; where to go on."""
+    """Print records as they come, from one writer after the other, until the reader, the log or the user is gone."""
     tailer = log.tailer(start=start, visibility=manner.visibility, on_damage=manner.on_damage)
-    opened_s = time.monotonic()
     told = 0
     while True:
         for record in tailer:
@@ -194,5 +188,3 @@ def _follow_opened(log: CommitLog, start: Start, manner: _Manner, output: Output
         output.check_reader()
         if os.fstat(log.directory.fd).st_nlink == 0:
             raise LogNotFoundError("the log was removed while it was followed: there is nothing to wait for", path=log.path)
-        if not log.cursors.shared and time.monotonic() - opened_s > _REOPEN_S:
-            return tailer.position

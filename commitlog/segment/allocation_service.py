@@ -23,6 +23,9 @@ _logger = logging.getLogger("commitlog.segment")
 _PREFAULT_STEP = 4 << 20  # one madvise: the thread looks at the tail again after each
 _SYNC_DISTANCE = 1 << 20
 _ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
+# After this long another one's creation of the segment is not waited for: whoever is at it may be stopped.
+_PATIENCE_S = 0.001
+_PATIENCE_STEP_S = 0.0001
 _RETRY_S = 1.0  # after a failed allocation, which the appender would report itself if it came first
 
 
@@ -86,21 +89,33 @@ class AllocationService(Service):
         DiskFullError, PoolExhaustedError, IOFailureError
             It could not be; the tail stays where it is.
         """
-        self._place(number)
+        self._place(number, needed=True)
         if self._lender is not None:
             self._attach(number)
 
-    def _place(self, number: int) -> None:
+    def _place(self, number: int, *, needed: bool) -> None:
+        """Have a segment file in place, durably. One that is not needed yet is left to whoever makes it at the time."""
         if number < self._synced_below:
             return
         with self._place_lock:
             if number < self._synced_below:
                 return
-            if self._directory.has(number):
-                # Somebody else's rename: whoever moves the tail has synced the directory itself.
-                self._directory.sync()
-            else:
-                self._directory.create_segment(number)
+            alone = self._core.try_creation()
+            deadline = time.monotonic() + (_PATIENCE_S if needed else 0.0)
+            while not alone and time.monotonic() < deadline and not self._directory.has(number):
+                time.sleep(_PATIENCE_STEP_S)
+                alone = self._core.try_creation()
+            try:
+                if self._directory.has(number):
+                    # Somebody else's rename: whoever moves the tail has synced the directory itself.
+                    self._directory.sync()
+                elif alone or needed:
+                    self._directory.create_segment(number)
+                else:
+                    return
+            finally:
+                if alone:
+                    self._core.end_creation()
             self._synced_below = number + 1
 
     def _attach(self, number: int) -> None:
@@ -177,7 +192,7 @@ class AllocationService(Service):
 
     def _allocate_ahead(self, number: int) -> None:
         for ahead in range(1, self._options.allocate_ahead + 1):
-            self._place(number + ahead)
+            self._place(number + ahead, needed=False)
 
     def _wanted_prefault(self) -> int:
         """The position up to which pages should be there: never past what is allocated, never where a pool buffer takes the faults."""

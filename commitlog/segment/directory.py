@@ -111,6 +111,9 @@ class LogDirectory:
             self._unlink(temporary)
             path = self.segment_path(number)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                if self.has(number):
+                    self.sync()
+                    return False  # another one has made it meanwhile, perhaps in the room that was missing here
                 raise DiskFullError(
                     f"no room for a segment of {self.segment_size} bytes: free space and append again", path=path, errno=error.errno
                 ) from error

@@ -50,11 +50,11 @@ def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
 
 
 def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for writing, created or brought to its size where need be; it never shrinks."""
+    """Map the file for writing, created or brought to its size where need be; it never shrinks. Only under the exclusive lock."""
     fd = os.open(NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666, dir_fd=dir_fd)
     try:
-        if os.fstat(fd).st_size < kernel.SIZE:
-            os.posix_fallocate(fd, 0, kernel.SIZE)
+        # A file of the right size may have holes, in which a full disk would turn a store into SIGBUS.
+        os.posix_fallocate(fd, 0, kernel.SIZE)
         inode = os.fstat(fd).st_ino
         cells = Cursors(fd, True)
     finally:
@@ -64,9 +64,15 @@ def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
 
 def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
     """Map the file for a reader, who may write its own cell where it has the permission. An unusable file gives a stand-in."""
+    found = find(dir_fd, identity)
+    return found if found is not None and found.ready else CursorsFile(cells=Cursors(-1, True), usable=False, inode=0)
+
+
+def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
+    """The file, if it is there and long enough, mapped for writing where that is permitted. Nothing is changed."""
     for flags, writable in ((os.O_RDWR, True), (os.O_RDONLY, False)):
         try:
-            fd = os.open(NAME, flags | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+            fd = os.open(NAME, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
         except OSError:
             continue
         try:
@@ -76,11 +82,8 @@ def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
             continue
         finally:
             os.close(fd)
-        found = CursorsFile(cells=cells, usable=_check(cells, identity, inode), inode=inode)
-        if found.ready:
-            return found
-        break
-    return CursorsFile(cells=Cursors(-1, True), usable=False, inode=0)
+        return CursorsFile(cells=cells, usable=_check(cells, identity, inode), inode=inode)
+    return None
 
 
 @dataclass(frozen=True)

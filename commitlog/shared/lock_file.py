@@ -103,6 +103,10 @@ class LockFile:
             time.sleep(POLL_INTERVAL_S)
         return True
 
+    def is_exclusive(self) -> bool:
+        """Whether another handle holds it exclusively, so that this one could not even share it."""
+        return is_held(self._lock.descriptor, against="shared")
+
     def release(self) -> None:
         """Unlock and keep the file open."""
         self._lock.release()

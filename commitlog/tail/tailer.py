@@ -63,8 +63,6 @@ class Tailer(Reader):
         back. "flushed": only what no crash can take back.
     on_damage : {"raise", "skip"}
         "skip" goes on at the next whole frame and counts in `damaged`: what stood in between is lost to this reader.
-    doubtful : int
-        Above this position a bad frame is the end and not damage.
     """
 
     def __init__(
@@ -75,7 +73,6 @@ class Tailer(Reader):
         start: Start = "first",
         visibility: Visibility = "committed",
         on_damage: OnDamage = "raise",
-        doubtful: int = 2**64 - 1,
     ) -> None:
         _chosen("visibility", visibility, ("committed", "appended", "flushed"))
         _chosen("on_damage", on_damage, ("raise", "skip"))
@@ -85,7 +82,7 @@ class Tailer(Reader):
         self._held: tuple[MappedFile, int] | None = None
         self._who = f"tailer {id(self):#x}"
         self.damaged: list[tuple[int, int | None]] = []
-        self.setup(core, 0, from_buffer=visibility == "appended", flushed_only=visibility == "flushed", doubtful=doubtful)
+        self.setup(core, 0, from_buffer=visibility == "appended", flushed_only=visibility == "flushed")
         self.seek(start)
 
     # --- where it stands -------------------------------------------------------------------------------------------

@@ -165,9 +165,9 @@ static void a_bad_frame_above_the_doubtful_position_is_the_end(void) {
     append_value(&scene.handle, "1", 1);
     uint64_t torn = append_value(&scene.handle, "2", 1);
     scene.segment->map[torn + 16] ^= 1;
-    scene.reader.reader.doubtful = torn;
+    scene.handle.log.doubtful = torn;
     CHECK(read_on(&scene.reader, &record) == CL_OK && read_on(&scene.reader, &record) == CL_E_END);
-    scene.reader.reader.doubtful = torn + 8;
+    scene.handle.log.doubtful = torn + 8;
     CHECK(read_on(&scene.reader, &record) == CL_E_DAMAGE);
     end(&scene);
 }
@@ -339,9 +339,9 @@ static void a_batch_ends_where_single_reads_would(void) {
         reader->flushed_only = false;
         scene.segment->map[stop + CL_FRAME_HEADER] ^= 1;
         CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_DAMAGE && reader->offset == stop);
-        reader->doubtful = stop;
+        reader->log->doubtful = stop;
         CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_END);
-        reader->doubtful = UINT64_MAX;
+        reader->log->doubtful = UINT64_MAX;
         scene.segment->map[stop + CL_FRAME_HEADER] ^= 1;
     }
     uint64_t skip = cl_skip_cell(scene.segment, CL_SEGMENT_HEADER + FRAME, FRAME);

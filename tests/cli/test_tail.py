@@ -151,6 +151,20 @@ def test_a_writer_that_comes_later_is_followed(tmp_path: Path) -> None:
         assert shown(read_until(process.stdout.fileno(), b"\n")) == [b"after"]
 
 
+@pytest.mark.parametrize("idle", ["backoff", "block"])
+def test_a_log_that_is_yet_to_come_is_waited_for_if_so_told(tmp_path: Path, until: Until, idle: str) -> None:
+    path = tmp_path / "log"
+    with started("tail", "-f", "--wait", "--idle", idle, path) as follower:
+        assert follower.stdout is not None
+        status = Path(f"/proc/{follower.pid}/status")
+        until(lambda: int(status.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0]) > 100)  # it looks again and again
+        assert not path.exists()
+        with commitlog.open(path, segment_size=SEGMENT) as log:
+            log.append(b"the first")
+            assert read_until(follower.stdout.fileno(), b"\n").endswith(b"the first\n")
+        assert interrupted(follower)[0] == 130
+
+
 def test_a_follower_ends_with_its_reader_although_nothing_comes(tmp_path: Path) -> None:
     """`head` ends after the first line; without a second one nothing would be written to notice it by."""
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
@@ -199,6 +213,7 @@ def test_a_killed_writer_is_followed_by_the_next_one(tmp_path: Path) -> None:
         (("--from", "end"), "expected 'first' or a position"),
         (("-n", "3", "--from", "first"), "-n and --from both say where to begin"),
         (("--idle", "block"), "--idle says how to wait, which only --follow does"),
+        (("--wait",), "--wait waits for records that are yet to come, which only --follow shows"),
         (("-f", "--idle", "nap"), "'nap' is not one of"),
     ],
 )

@@ -23,7 +23,7 @@ def log(logs: Logs) -> Iterator[CommitLog]:
 def read(log: CommitLog) -> Checkpoint | None:
     fd = os.open(log.path, os.O_RDONLY)
     try:
-        return checkpoint.read(fd, log._uuid)
+        return checkpoint.read(fd, log.identity.uuid)
     finally:
         os.close(fd)
 

@@ -1,0 +1,270 @@
+"""Who opens a log beside others: many at once, while others write, stand still or recover, after a dead recoverer, into a full table."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import signal
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog._kernel.cursors import SLOTS, STATE_READY, STATE_RECOVERING
+from commitlog.errors import OpenTimeoutError, SlotsExhaustedError
+from commitlog.shared.cursors_file import open_slot_lock
+from tests.faults import image
+from tests.faults.account import Account
+from tests.faults.child import Child, Link
+from tests.faults.writers import APPENDED, OPENED, How, open_log, value_of, write_some
+from tests.steps import die_at, replace_hooks
+
+Start = Callable[..., Child]
+Until = Callable[..., None]
+STEP = "S"
+OPTIONS = {"allocate_ahead": 0, "prefault": False, "flush": "none"}
+SLOT_LOCK_AT = 1 << 32
+
+
+def append_together(link: Link, path: str, session: int, count: int) -> None:
+    """Open, append and close at once with others, over and over."""
+    link.say(OPENED, session)
+    link.wait()
+    index = 0
+    for _ in range(count):
+        with commitlog.open(path, segment_size="64KiB", **OPTIONS) as log:
+            for _ in range(5):
+                link.say(APPENDED, session, index, log.append(value_of(session, index)))
+                index += 1
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["new", "of another boot"])
+def test_many_open_a_log_at_once(path: Path, there: bool, start: Start) -> None:
+    """It is created or recovered once, and each gets in, again and again."""
+    account = Account()
+    if there:
+        writer = start(write_some, str(path), 99, 50, How(None, {}))
+        account.note(report for report in writer.hear(51) if report.kind == APPENDED)
+        writer.kill()
+        image.forget_boot(path)
+    children = [start(append_together, str(path), session, 4) for session in range(12)]
+    for child in children:
+        child.hear(1)
+    for child in children:
+        child.go_on()
+    for child in children:
+        account.note(child.join())
+    assert len(account.promised) == 12 * 20 + (50 if there else 0)
+    with commitlog.open(path) as log:
+        account.check(log)
+
+
+def write_gently(link: Link, path: str, session: int) -> None:
+    """Append for ever, and not as fast as can be, so that reading all of it back is soon done."""
+    log, _ = open_log(path, None, {"claim_timeout": 0.05})
+    for index in itertools.count():
+        link.say(APPENDED, session, index, log.append(value_of(session, index)))
+        time.sleep(0.0001)
+
+
+@pytest.mark.parametrize("state", ["writing", "stopped"])
+def test_a_newcomer_joins_those_that_write_or_stand_still(path: Path, state: str, start: Start) -> None:
+    others = [start(write_gently, str(path), session) for session in (1, 2)]
+    account = Account()
+    for other in others:
+        account.note(report for report in other.hear(200) if report.kind == APPENDED)
+        if state == "stopped":
+            account.note(report for report in other.pause() if report.kind == APPENDED)
+    newcomer = start(write_some, str(path), 3, 30, How(None, {"claim_timeout": 0.05, "flush": "sync"}))
+    account.note(report for report in newcomer.hear(31) if report.kind == APPENDED)
+    newcomer.go_on()
+    newcomer.join()
+    with commitlog.open(path, "r") as reader:
+        found = {record.position for record in reader.tailer()}
+        assert account.promised.keys() <= found
+    for other in others:
+        if state == "stopped":
+            other.resume()
+        account.note(report for report in other.hear(50) if report.kind == APPENDED)
+        account.note(report for report in other.kill() if report.kind == APPENDED)
+    with commitlog.open(path) as log:
+        account.check(log)
+
+
+# --- recovery under way ------------------------------------------------------------------------------------------------
+
+
+def recover_stepwise(link: Link, path: str, step: int) -> None:
+    """Open a log that has to be recovered, and wait at that step of it."""
+    steps = 0
+
+    def passed(_name: str) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            link.say(STEP)
+            link.wait()
+
+    replace_hooks(passed)
+    log, _ = open_log(path, None, {})
+    replace_hooks(lambda _: None)
+    link.say(OPENED, 0, 0, log.tail_position)
+    link.wait()
+    log.close()
+
+
+@pytest.fixture
+def left(path: Path, start: Start) -> Account:
+    """A log whose writer was killed, before a restart of the machine."""
+    account = Account()
+    writer = start(write_some, str(path), 0, 300, How(None, {"flush": "none"}))
+    account.note(report for report in writer.hear(301) if report.kind == APPENDED)
+    writer.kill()
+    image.forget_boot(path)
+    return account
+
+
+def test_a_newcomer_waits_for_a_recovery_and_readers_read_meanwhile(path: Path, left: Account, start: Start, until: Until) -> None:
+    recoverer = start(recover_stepwise, str(path), 2)
+    assert recoverer.hear(1)[0].kind == STEP
+    assert image.cell(path, "state") == STATE_RECOVERING
+    reader = commitlog.open(path, "r")
+    assert [mark.value for mark in reader.tailer()] == [value_of(0, index) for index in range(300)]
+    with pytest.raises(OpenTimeoutError, match="opening or recovering"):
+        commitlog.open(path, open_timeout=0.02)
+    newcomer = start(write_some, str(path), 1, 10, How(None, {"open_timeout": 20}))
+    recoverer.go_on()
+    end = recoverer.hear(1)[0].position
+    account = left
+    account.note(report for report in newcomer.hear(11) if report.kind == APPENDED)
+    assert min(position for position, mark in account.promised.items() if mark.session == 1) >= end
+    until(lambda: reader.tail_position > max(account.promised))
+    assert reader.cursors["state"] == STATE_READY
+    account.check(reader)
+    newcomer.go_on()
+    newcomer.join()
+    recoverer.go_on()
+    recoverer.join()
+    reader.close()
+
+
+def test_newcomers_are_told_of_a_recovery_that_stands_still(path: Path, left: Account, start: Start) -> None:
+    recoverer = start(recover_stepwise, str(path), 1)
+    recoverer.hear(1)
+    recoverer.pause()
+    for _ in range(3):
+        with pytest.raises(OpenTimeoutError, match="look for a stopped process"):
+            commitlog.open(path, open_timeout=0.02)
+    recoverer.resume()
+    recoverer.go_on()
+    recoverer.hear(1)
+    with commitlog.open(path) as log:
+        left.check(log)
+    recoverer.go_on()
+    recoverer.join()
+
+
+def die_recovering(link: Link, path: str, step: int) -> None:
+    replace_hooks(die_at(step))
+    log, _ = open_log(path, None, {})
+    link.say(OPENED)
+    log.close()
+
+
+def test_a_newcomer_killed_while_it_recovers_leaves_it_to_the_next_that_waits(path: Path, left: Account, start: Start) -> None:
+    """At each step; others wait for the lock meanwhile."""
+    for step in range(1, 30):
+        waiting = start(recover_stepwise, str(path), 1)
+        waiting.hear(1)
+        dying = start(die_recovering, str(path), step)
+        waiting.kill()
+        died = dying.wait() != 0
+        with commitlog.open(path, "r") as reader:
+            left.check(reader)
+        if not died:
+            break
+        image.forget_boot(path)
+    else:
+        pytest.fail("recovery has more steps than that")
+    with commitlog.open(path) as log:
+        left.check(log)
+
+
+# --- slots -------------------------------------------------------------------------------------------------------------
+
+
+def hold_slots(link: Link, path: str, count: int) -> None:
+    """Hold so many slots as live writers do."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    locks = []
+    slot = 0
+    while len(locks) < count and slot < SLOTS:
+        lock = open_slot_lock(fd)
+        try:
+            fcntl.fcntl(lock.descriptor, fcntl.F_OFD_SETLK, struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SLOT_LOCK_AT + slot, 1, 0))
+            locks.append(lock)
+        except BlockingIOError:
+            lock.close()
+        slot += 1
+    link.say(OPENED, 0, len(locks))
+    link.wait()
+
+
+def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(path: Path, start: Start) -> None:
+    log, _ = open_log(str(path), None, {})
+    log.append(b"before")
+    first = start(hold_slots, str(path), 200)
+    assert first.hear(1)[0].index == 200
+    second = start(hold_slots, str(path), SLOTS)
+    assert second.hear(1)[0].index == SLOTS - 200 - 1
+    for _ in range(2):
+        with pytest.raises(SlotsExhaustedError, match="close some of its writers") as caught:
+            commitlog.open(path)
+        assert caught.value.path == str(path)
+    log.append(b"others go on")
+    with commitlog.open(path, "r") as reader:
+        assert list(reader.tailer().values()) == [b"before", b"others go on"]
+    first.go_on()
+    first.join()
+    with commitlog.open(path) as another:
+        another.append(b"after an exit")
+    second.kill()
+    handles = [commitlog.open(path, **OPTIONS) for _ in range(3)]
+    assert len({handle.slot for handle in (log, *handles)}) == 4
+    for handle in handles:
+        handle.append(b"after a kill")
+        handle.close()
+    log.close()
+
+
+def test_a_forked_child_takes_a_slot_of_its_own_and_waits_for_nobody(path: Path, start: Start, in_child: Callable[..., object]) -> None:
+    log, _ = open_log(str(path), None, {"flush": "sync"})
+    log.append(b"parent")
+
+    def append() -> int | None:
+        log.append(b"child")
+        return log.slot
+
+    assert in_child(append) not in (None, log.slot)
+    full = start(hold_slots, str(path), SLOTS)
+    assert full.hear(1)[0].index == SLOTS - 1
+
+    def append_late() -> bool:
+        for _ in range(2):
+            with pytest.raises(SlotsExhaustedError):
+                log.append(b"no slot")
+        os.kill(full.pid, signal.SIGKILL)
+        while True:
+            with contextlib.suppress(SlotsExhaustedError):
+                log.append(b"late child")
+                return True
+
+    assert in_child(append_late)
+    log.append(b"parent again")
+    assert list(log.tailer().values()) == [b"parent", b"child", b"late child", b"parent again"]
+    log.close()

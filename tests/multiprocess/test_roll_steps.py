@@ -1,0 +1,169 @@
+"""A process killed or stopped at each step of a segment's creation and of a roll: the others finish the roll, and nothing is lost."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import CommitLog
+from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT
+from tests.faults import image
+from tests.faults.child import Child, Link
+from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, open_log
+from tests.multiprocess.watched import Watched
+from tests.steps import replace_hooks
+
+Start = Callable[..., Child]
+STEP = "S"
+OPTIONS = {"allocate_ahead": 0, "flush": "none", "prefault": False, "claim_timeout": 0.05}
+FILLED, LAST = bytes(1000), b"the one that rolls".ljust(1600, b".")
+CREATION = ["created", "allocated", "written", "synced", "renamed", "directory synced", "next segment brought", "tail moved"]
+# By what the one that rolls changes in what the others see: its slot, the tail, the pad behind the last record, the next segment's header.
+PADDING = ["slot odd", "range added", "padded", "slot even"]
+OPENING = ["opened", "checked", "tail moved"]
+LIMIT_S = 10.0
+
+
+def fill(log: CommitLog) -> int:
+    """Records until the one that rolls no longer fits; how many."""
+    count = 0
+    while SEGMENT_SIZE - log.tail_position % SEGMENT_SIZE > len(LAST):
+        log.append(FILLED)
+        count += 1
+    return count
+
+
+def roll_stepwise(link: Link, path: str, stop_at: str) -> None:
+    """Append the record that rolls; wait for permission at the named step, and go on only with it."""
+    log, _ = open_log(path, None, OPTIONS)
+    link.say(OPENED, 0, fill(log), log.tail_position)
+
+    def passed(name: str) -> None:
+        if name == stop_at:
+            link.say(STEP)
+            link.wait()
+
+    move_tail = CommitLog.move_tail
+
+    def moved(self: CommitLog, number: int, now_ns: int) -> None:
+        passed("next segment brought")
+        move_tail(self, number, now_ns)
+        passed("tail moved")
+
+    CommitLog.move_tail = moved  # type: ignore[method-assign]
+    replace_hooks(passed)
+    passed("begin")
+    link.say(APPENDED, 0, 0, log.append(LAST))
+    log.close()
+
+
+def others_go_on(path: Path, filled: int) -> list[bytes]:
+    """Append across the border beside the one that hangs, and read all of it."""
+    began = time.monotonic()
+    with commitlog.open(path, **OPTIONS) as log:
+        mine = [b"another %d" % index for index in range(100)]
+        positions = [log.append(value) for value in mine]
+        assert positions[-1] > SEGMENT_SIZE
+        with commitlog.open(path, "r") as reader:
+            for opened in (log, reader):
+                tailer = opened.tailer()
+                found = [record.value for _ in range(filled + len(mine)) if (record := tailer.read(timeout=LIMIT_S)) is not None]
+                assert [value for value in found if value != LAST] == [FILLED] * filled + mine
+    assert time.monotonic() - began < LIMIT_S
+    return mine
+
+
+def check_end(path: Path, filled: int, mine: list[bytes], landed: int | None) -> None:
+    """The records of all, each writer's in order; the one that rolls once, where it was said to be; a killed one's never."""
+    with commitlog.open(path) as log:
+        found = list(log.tailer())
+        values = [record.value for record in found]
+        assert values[:filled] == [FILLED] * filled
+        assert [value for value in values[filled:] if value != LAST] == mine
+        assert [record.position for record in found if record.value == LAST] == ([] if landed is None else [landed])
+        log.append(b"on")
+    assert image.temporaries(path) == []
+
+
+@pytest.mark.parametrize("step", CREATION)
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_others_roll_past_one_that_hangs_in_a_creation(path: Path, end: str, step: str, start: Start) -> None:
+    child = start(roll_stepwise, str(path), step)
+    filled = child.hear(1)[0].index
+    child.hear(1)
+    if end == "killed":
+        child.kill()
+        check_end(path, filled, others_go_on(path, filled), None)
+        return
+    child.pause()
+    mine = others_go_on(path, filled)
+    child.resume()
+    child.go_on()
+    check_end(path, filled, mine, child.join()[-1].position)
+
+
+def shared_state(path: Path, number: int, pad_at: int) -> Callable[[], object]:
+    """What the others see of a roll: the slot's counter, the tail, the pad, and the opened part of the next segment's header."""
+    with (path / "cursors").open("rb") as file:
+        cursors = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+    parts = [(cursors, 8192, 8), (cursors, 4096 + 128, 8)]
+    for segment, at, size in ((number, pad_at % SEGMENT_SIZE, 8), (number + 1, OPENED_AT, 32)):
+        name = path / f"{segment * SEGMENT_SIZE:020d}.seg"
+        if name.exists():
+            with name.open("rb") as file:
+                parts.append((mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ), at, size))
+    return lambda: [part[at : at + size] for part, at, size in parts]
+
+
+STORES = [("begin", *store) for store in enumerate(PADDING, 1)] + [("next segment brought", *store) for store in enumerate(OPENING, 1)]
+
+
+@pytest.mark.parametrize("store", STORES, ids=lambda store: f"{store[0]}-{store[2]}".replace(" ", "_"))
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+def test_others_roll_past_one_that_hangs_between_two_stores(path: Path, end: str, store: tuple[str, int, str], start: Start) -> None:
+    """Each store of a roll that others can see, found by running the process instruction by instruction."""
+    begin, change, step = store
+    child = start(roll_stepwise, str(path), begin)
+    opened = child.hear(1)[0]
+    child.hear(1)
+    watched = Watched(child.pid)
+    child.go_on()
+    look = shared_state(path, 0, opened.position)
+    watched.run_to_change(look, change)
+    tail = image.cell(path, "tail")
+    assert (tail >> 32 == 1) == (step == "tail moved" and begin != "begin"), (step, tail)
+    if end == "killed":
+        os.kill(child.pid, 9)
+        child.wait()
+        check_end(path, opened.index, others_go_on(path, opened.index), None)
+        return
+    mine = others_go_on(path, opened.index)
+    watched.let_go()
+    check_end(path, opened.index, mine, child.join()[-1].position)
+
+
+def test_the_steps_are_what_they_are_called(path: Path, start: Start) -> None:
+    """The names above fit the stores that they are for."""
+    child = start(roll_stepwise, str(path), "begin")
+    pad_at = child.hear(1)[0].position
+    child.hear(1)
+    watched = Watched(child.pid)
+    child.go_on()
+    look = shared_state(path, 0, pad_at)
+    seen = []
+    for _ in PADDING:
+        before = look()
+        watched.run_to_change(look, 1)
+        seen.append([index for index, (old, new) in enumerate(zip(before, look(), strict=True)) if old != new])
+    assert seen == [[0], [1], [2], [0]]
+    assert struct.unpack("<Q", look()[1])[0] & 0xFFFFFFFF > SEGMENT_SIZE
+    assert pad_at % SEGMENT_SIZE > HEADER_SIZE
+    watched.let_go()
+    child.join()

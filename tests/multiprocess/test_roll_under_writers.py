@@ -1,0 +1,167 @@
+"""Many writers over many segments: small and large frames mixed, nothing lost, each writer's order kept, every reader's order the same."""
+
+from __future__ import annotations
+
+import errno
+import random
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import CommitLog
+from commitlog.segment.directory import LogDirectory
+from tests.faults import image
+from tests.faults.child import Child, Link
+
+Start = Callable[..., Child]
+APPENDED, OPENED, READ = "A", "O", "R"
+WRITERS = 8
+HEAD = struct.Struct("<qqq")
+
+
+def value_with(session: int, index: int, size: int) -> bytes:
+    """A record of that size, which says whose it is, and all of whose bytes follow from that."""
+    return HEAD.pack(session, index, size) + bytes([(session * 31 + index) & 0xFF]) * (size - HEAD.size)
+
+
+def check_value(value: bytes) -> tuple[int, int]:
+    session, index, size = HEAD.unpack_from(value)
+    assert value == value_with(session, index, size)
+    return session, index
+
+
+def write_mixed(link: Link, path: str, session: int, count: int, seed: str) -> None:
+    """Append records of all sizes up to the largest, one by one, in batches and through claims."""
+    numbers = random.Random(f"{seed} {session}")
+    log = commitlog.open(path, segment_size="1MiB", allocate_ahead=session % 2, flush="async" if session % 3 else "none", claim_timeout=10)
+    link.say(OPENED)
+    link.wait()
+    index = 0
+    while index < count:
+        # Three in four are small, and overshoot; frames above 64 KiB claim by compare-and-swap.
+        size = numbers.choice([numbers.randint(24, 200), 24, numbers.randint(24, 3000), numbers.randint(60_000, log.largest_value)])
+        if size < 1000 and index % 3 == 0:
+            some = [value_with(session, index + step, size) for step in range(min(5, count - index))]
+            positions = log.append_many(some).tolist()
+        elif index % 5 == 0:
+            with log.claim(size) as claim:
+                claim.buffer[:] = value_with(session, index, size)
+            positions = [claim.position]
+        else:
+            positions = [log.append(value_with(session, index, size))]
+        for position in positions:
+            link.say(APPENDED, session, index, position)
+            index += 1
+    log.close()
+
+
+def read_along(link: Link, path: str, count: int, start: str) -> None:
+    """Read live, and say which record came at which position."""
+    with commitlog.open(path, "r") as log:
+        tailer = log.tailer(start=start)  # type: ignore[arg-type]
+        link.say(OPENED)
+        for _ in range(count):
+            record = tailer.read(timeout=30)
+            assert record is not None
+            link.say(READ, *check_value(record.value), record.position)
+
+
+def check_all(path: Path, count: int, promised: dict[int, tuple[int, int]], seen: list[list[tuple[int, int, int]]]) -> None:
+    with commitlog.open(path) as log:
+        found = [(*check_value(record.value), record.position) for record in log.tailer()]
+        assert log.tail_position > 8 << 20
+    assert {position: (session, index) for session, index, position in found} == promised
+    assert len(found) == WRITERS * count
+    for session in range(WRITERS):
+        assert [index for who, index, _ in found if who == session] == list(range(count))
+    for other in seen:
+        assert other == found
+
+
+def run(path: Path, count: int, start: Start, seed: str) -> None:
+    with commitlog.open(path, segment_size="1MiB", allocate_ahead=0):
+        pass
+    readers = [start(read_along, str(path), WRITERS * count, "first"), start(read_along, str(path), WRITERS * count, "end")]
+    writers = [start(write_mixed, str(path), session, count, seed) for session in range(WRITERS)]
+    for child in (*readers, *writers):
+        child.hear(1)
+    for writer in writers:
+        writer.go_on()
+    promised: dict[int, tuple[int, int]] = {}
+    for writer in writers:
+        for report in writer.hear(count):
+            assert report.position not in promised
+            promised[report.position] = (report.session, report.index)
+        writer.join()
+    seen = []
+    for reader in readers:
+        seen.append([(report.session, report.index, report.position) for report in reader.hear(WRITERS * count)])
+        reader.join()
+    check_all(path, count, promised, seen)
+    assert image.temporaries(path) == []
+
+
+def test_eight_writers_roll_with_frames_of_all_sizes(path: Path, start: Start, numbers: random.Random) -> None:
+    run(path, 150, start, str(numbers.random()))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_eight_writers_roll_often_with_frames_of_all_sizes(path: Path, start: Start, numbers: random.Random) -> None:
+    run(path, 1500, start, str(numbers.random()))
+
+
+# --- making segments -----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_needed_yet_is_left_to_the_one_that_makes_segments(path: Path) -> None:
+    """Where each of many processes made the next segment ahead of need, a place would have to have room for as many of them."""
+    with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as other, commitlog.open(path, allocate_ahead=0) as log:
+        assert other.try_creation()
+        assert log._allocation is not None
+        log._allocation._place(1, needed=False)
+        assert not log.directory.has(1)
+        other.end_creation()
+        log._allocation._place(1, needed=False)
+        assert log.directory.has(1)
+        assert other.try_creation()
+        other.end_creation()
+
+
+def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two make the same segment where there is room for one."""
+    with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as log:
+        directory = log.directory
+        write_whole = LogDirectory._write_whole
+
+        def outdone(self: LogDirectory, name: str, page: bytes) -> None:
+            monkeypatch.setattr(LogDirectory, "_write_whole", write_whole)
+            assert directory.create_segment(1)
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(LogDirectory, "_write_whole", outdone)
+        assert not directory.create_segment(1)
+        log.roll()
+        assert log.append(b"on") > directory.segment_size
+
+
+def test_a_handle_that_makes_a_segment_and_stands_still_is_not_waited_for(path: Path) -> None:
+    """The advice to leave it to another one is good for a moment only."""
+    with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as still, commitlog.open(path, allocate_ahead=0) as log:
+        assert still.try_creation()
+        _roll(log, 3)
+        assert not log.try_creation()
+        still.end_creation()
+        assert log.try_creation()
+        log.end_creation()
+        _roll(log, 1)
+
+
+def _roll(log: CommitLog, times: int) -> None:
+    for _ in range(times):
+        before = log.tail
+        log.roll()
+        assert log.tail != before
