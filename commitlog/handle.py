@@ -118,7 +118,7 @@ class LogHandle(Appender):
     def _take_slot(self) -> None:
         if self._slot_lock is not None:
             self._slot_lock.close()
-        self._slot_lock = None
+            self._slot_lock = None
         slot_lock = cursors_file.open_slot_lock(self.directory.fd)
         try:
             self.attach_slot(slot_lock.descriptor)
@@ -239,16 +239,15 @@ class LogHandle(Appender):
             self.queue.forked()
             if self.mode != "r":
                 self.gate = GATE_FORKED
-            self._watch_slots()
+            self._watch_slots_in_child()
 
-    def _watch_slots(self) -> None:
+    def _watch_slots_in_child(self) -> None:
         """In the child of a fork: ask through a description of its own who lives. It may be the parent that dies, and its claim that is in
         the way of what the child reads."""
         if self._slot_lock is None or (self.pooled and self.mode != "r"):
             return
         with contextlib.suppress(OSError):  # where no descriptor is free, the claim timeout decides
-            self._slot_lock = cursors_file.open_slot_lock(self.directory.fd, writable=self.cursors.writable)
-            self.watch_slots(self._slot_lock.descriptor)
+            self._watch_slots()
 
     # --- state -------------------------------------------------------------------------------------------------------
 

@@ -156,19 +156,6 @@ def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) ->
     return Opened(directory, identity, file.cells, doubtful=NEVER_DOUBTFUL if clean else durable)
 
 
-def has_live_state(path: str) -> bool:
-    """Whether the log's `cursors` can be used now, which a reader who had opened it without may ask now and then."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        identity = identities.read(fd, path)
-        return identity is not None and cursors_file.open_for_reading(fd, identity).usable
-    finally:
-        os.close(fd)
-
-
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 

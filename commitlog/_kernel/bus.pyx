@@ -21,8 +21,6 @@ from commitlog.errors import (
     ClaimError, ClosedError, DestinationTooSmallError, MessageMismatchError, NoMessageError, RecordTypeError,
 )
 
-cdef int64_t REJOIN_NS = 20_000_000  # how often a reader without the live state looks whether there is one now
-
 
 cdef class _Known:
     """The message classes that one handle has met, by type number: a number means one layout there."""
@@ -186,28 +184,16 @@ cdef class MessageReader:
     cdef cl_record record  # its bytes stay mapped while the tailer stands in their segment
     cdef bint standing     # on a message
     cdef bint recovered
-    cdef bint live         # the log's shared state is what the tailer looks at
     cdef bint closed
     cdef uint64_t end
-    cdef int64_t rejoined_ns
 
     def __init__(self, Reader tailer not None, end):
         self.known = _Known()
         self.end = end
-        self.follow_on(tailer)
-
-    def follow_on(self, Reader tailer not None):
-        """Read on with another tailer."""
-        self.standing = False
         self.tailer = tailer
-        self.live = tailer.core.cursors.shared
 
     def wait_next(self, timeout, idle):
         """Told by `next` that there is none yet: parses both and calls `await_next`."""
-        raise NotImplementedError
-
-    def rejoin(self):
-        """Called now and then while the log has no live state: True when `follow_on` was called with a tailer that sees it."""
         raise NotImplementedError
 
     def next(self, timeout=0, idle=None):
@@ -245,17 +231,7 @@ cdef class MessageReader:
         if self.tailer.next_record(&self.record) == CL_OK:
             self.standing = True
             return True
-        return False if self.live else self.look_for_the_living()
-
-    cdef bint look_for_the_living(self) except -1:
-        cdef int64_t now_ns = cl_clock_monotonic_ns()
-        if now_ns - self.rejoined_ns < REJOIN_NS:
-            return False
-        self.rejoined_ns = now_ns
-        if not self.rejoin() or self.tailer.next_record(&self.record) != CL_OK:
-            return False
-        self.standing = True
-        return True
+        return False
 
     def await_next(self, cl_idle idle, timeout):
         """Wait for the next message at most `timeout` seconds; None: for ever."""

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
 from types import TracebackType
 from typing import Self
 
 from commitlog._kernel.bus import MessageReader
 from commitlog._kernel.reader import IDLE
-from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
+from commitlog.errors import InvalidOptionError
 from commitlog.log import CommitLog, open_log
-from commitlog.opening import has_live_state, path_of
-from commitlog.options import Duration, parse_duration
-from commitlog.tail.tailer import Idle, OnDamage, Start, Tailer, Visibility
-
-_POLL_S = 0.002
+from commitlog.options import DURATION_LARGEST_S, Duration, parse_duration
+from commitlog.tail.tailer import Idle, OnDamage, Start, Visibility
 
 
 class BusReader(MessageReader):
@@ -30,28 +26,12 @@ class BusReader(MessageReader):
     def __init__(self, log: CommitLog, start: Start, visibility: Visibility, on_damage: OnDamage, idle: Idle) -> None:
         self.log = log
         self._idle = idle
-        self._visibility = visibility
-        self._on_damage = on_damage
-        self._tailer = self._tailer_of(log, start)
+        self._tailer = log.tailer(start=start, visibility=visibility, on_damage=on_damage)
         super().__init__(self._tailer, log.flushed_position if visibility == "flushed" else log.tail_position)
-
-    def _tailer_of(self, log: CommitLog, start: Start) -> Tailer:
-        return log.tailer(start=start, visibility=self._visibility, on_damage=self._on_damage)
 
     def wait_next(self, timeout: Duration | None, idle: Idle | None) -> bool:
         seconds = None if timeout is None else parse_duration(timeout, "timeout")
         return self.await_next(checked_idle(idle or self._idle), seconds)
-
-    def rejoin(self) -> bool:
-        if not has_live_state(self.log.path):
-            return False
-        place = self._tailer.position
-        before = self.log
-        self.log = open_log(before.path, "r")
-        self._tailer = self._tailer_of(self.log, place)
-        self.follow_on(self._tailer)
-        before.close()
-        return True
 
     def close(self) -> None:
         """Let go of the log. Idempotent; any other call then raises `ClosedError`."""
@@ -115,21 +95,9 @@ def open_reader(
         No message starts at the position that `start` names.
     """
     checked_idle(idle)
-    deadline = None if wait is None else time.monotonic() + parse_duration(wait, "wait")
-    log = _wait_for_log(path_of(path), deadline)
+    log = open_log(path, "r", wait_for_log=DURATION_LARGEST_S if wait is None else parse_duration(wait, "wait"))
     try:
         return BusReader(log, start, visibility, on_damage, idle)
     except BaseException:
         log.close()
         raise
-
-
-def _wait_for_log(path: str, deadline: float | None) -> CommitLog:
-    while True:
-        try:
-            return open_log(path, "r")
-        except (LogNotFoundError, NotALogError):
-            # A directory may be a log in the making; a file will never be one.
-            if (deadline is not None and time.monotonic() >= deadline) or (os.path.exists(path) and not os.path.isdir(path)):
-                raise
-        time.sleep(_POLL_S)
