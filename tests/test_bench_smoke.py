@@ -26,6 +26,9 @@ from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import WORKLOADS
 from tests.bench.page import Page
 
+# A hundred and fifty turns, some in processes of their own: seconds on a machine at rest, and more on one that is not.
+pytestmark = pytest.mark.timeout(400)
+
 
 @dataclasses.dataclass
 class Run:

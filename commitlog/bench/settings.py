@@ -14,8 +14,8 @@ class Settings:
     Attributes
     ----------
     turns, warm_up : int
-        How often each case is measured, and how often it runs before that without being counted; the long ones have turns of their own,
-        and no warm-up.
+        How often each case is measured, and how many turns are not counted before that. None by default: each turn of the short ones
+        warms up by itself, with appends or reads that are not counted. The long ones have turns of their own.
     burst_bytes, append_bytes : int
         The append workloads: what is appended without a rest, and altogether, a turn.
     rest_s : float
@@ -39,9 +39,9 @@ class Settings:
     """
 
     turns: int = 3
-    warm_up: int = 1
+    warm_up: int = 0
     burst_bytes: int = 32 * MIB
-    append_bytes: int = 128 * MIB
+    append_bytes: int = 64 * MIB
     rest_s: float = 0.01
     sync_s: float = 0.5
     read_bytes: int = 64 * MIB

@@ -50,7 +50,7 @@ class Workload:
     turns : callable or None
         How many turns of these settings, without a warm-up; None for the usual number, behind the usual warm-up.
     turn_s : callable
-        About how many seconds a turn of one of its cases takes on a disk of 1 GB/s: a run says at its start how long it will take.
+        About how many seconds a turn of one of its cases takes on a fast disk: a run says at its start how long it will take.
     latencies : str
         What one latency is the time of; empty where none is taken.
     """
@@ -89,7 +89,7 @@ WORKLOADS = (
         name="append",
         title="Appending in bursts",
         measure=appends.measure,
-        turn_s=lambda settings: 0.4 + settings.append_bytes / 250e6,
+        turn_s=lambda settings: 0.5 + settings.append_bytes / 130e6,
         flushes=ALL_FLUSHES,
         sizes=(40, 1024),
         forms=tuple(appends.FORMS),
@@ -102,7 +102,7 @@ WORKLOADS = (
         name="paced",
         title="Appending at a constant rate",
         measure=paced.measure,
-        turn_s=lambda settings: 1.0 + settings.paced_s,
+        turn_s=lambda settings: 1.0 + 0.85 * settings.paced_s,
         unit="bytes",
         flushes=("async",),
         sizes=(1024,),
@@ -124,7 +124,7 @@ WORKLOADS = (
         name="sync-threads-slow",
         title="Sync appends by several threads, each flush half a millisecond longer",
         measure=slow_flush.measure,
-        turn_s=lambda settings: 1.0 + settings.sync_s,
+        turn_s=lambda settings: 0.7 + settings.sync_s,
         setups=("mapped", "pooled"),
         flushes=("sync",),
         sizes=(40,),
@@ -136,7 +136,7 @@ WORKLOADS = (
         name="read",
         title="Reading",
         measure=reads.measure,
-        turn_s=lambda settings: 0.1 + settings.read_s + settings.read_bytes / 300e6,
+        turn_s=lambda settings: 0.2 + settings.read_s + settings.read_bytes / 300e6,
         flushes=("async",),
         sizes=(40, 1024),
         forms=tuple(reads.FORMS),
@@ -146,7 +146,7 @@ WORKLOADS = (
         name="recovery",
         title="Recovery of a log whose process died",
         measure=restarts.measure_recovery,
-        turn_s=lambda settings: 0.5 + settings.recovery_bytes / 200e6,
+        turn_s=lambda settings: 0.6 + settings.recovery_bytes / 140e6,
         unit="bytes",
         flushes=_ONCE,
         sizes=(1024,),
@@ -168,7 +168,7 @@ WORKLOADS = (
         name="sustained",
         title="Appending several GiB",
         measure=sustained.measure,
-        turn_s=lambda settings: settings.sustained_bytes / 1e9,
+        turn_s=lambda settings: settings.sustained_bytes / 600e6,
         unit="bytes",
         flushes=("async",),
         sizes=(1024,),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import json
@@ -10,18 +9,19 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import Self
 
 import click
 
-from commitlog.bench import harness, machine, report_page, report_table
+from commitlog.bench import harness, machine, report_page, report_table, workloads
 from commitlog.bench.harness import Step
 from commitlog.bench.results import Results
 from commitlog.bench.settings import QUICK, Settings
-from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, WORKLOADS, choose
+from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, choose
 from commitlog.cli import INTERRUPTED, parameters
 from commitlog.cli.progress import is_terminal
 from commitlog.errors import InvalidOptionError
@@ -64,7 +64,7 @@ def command(
 ) -> None:
     """Measure appending, reading and reopening on the disk of DIR, with the pool and without it.
 
-    Makes a directory of its own in DIR, and removes it at the end. A full run takes some twelve minutes and 9 GiB of room; it says at the
+    Makes a directory of its own in DIR, and removes it at the end. A full run takes some thirteen minutes and 9 GiB of room; it says at the
     start how long it expects to take. Ctrl-C ends it and shows what there is; --json has kept it already. The cases of a workload take
     turns; figures are medians.
 
@@ -91,9 +91,9 @@ def command(
     click.echo(
         f"about {_say_time(harness.expected_s(chosen, settings))}; Ctrl-C ends it, and what was measured until then is shown", err=True
     )
-    with _ended_as_by_ctrl_c():
+    with _Ending() as ending:
         keep = functools.partial(_keep, json_file=json_file) if json_file is not None and json_file.is_file() else None
-        results = harness.run(directory, chosen, settings, _progress(), keep)
+        results = harness.run(directory, chosen, settings, _progress(ending), keep)
     if json_file is not None:
         _keep(results, json_file)
     _show(results, html_file)
@@ -137,35 +137,51 @@ def _check_histograms(context: click.Context) -> None:
 
 def _listing(names: tuple[str, ...]) -> list[str]:
     said = []
-    for workload in WORKLOADS:
+    for workload in workloads.WORKLOADS:
         if not names or workload.name in names:
             said.append(f"{workload.name}: {workload.title}")
             said += [f"  {case.name}" for case in workload.cases()]
     return said
 
 
-@contextlib.contextmanager
-def _ended_as_by_ctrl_c() -> Iterator[None]:
-    """Whoever is told to go, or loses the terminal, tidies up as well: there may be gigabytes in the temporary directory."""
+class _Ending:
+    """Ctrl-C, and with it whoever tells the run to go or takes its terminal away: there may be gigabytes in the temporary directory.
 
-    def end(number: int, frame: FrameType | None) -> None:
+    The exception is lost when it strikes in a callback of the garbage collector; so it is noted as well, and looked at before each turn.
+    """
+
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def __enter__(self) -> Self:
+        self._before = {number: signal.getsignal(number) for number in self._SIGNALS}
+        for number, handler in self._before.items():
+            if handler in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(number, self._noted)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _noted(self, number: int, frame: FrameType | None) -> None:
+        self._asked = True
         raise KeyboardInterrupt
 
-    wanted = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) == signal.SIG_DFL]
-    for number in wanted:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in wanted:
-            signal.signal(number, signal.SIG_DFL)
+    def look(self) -> None:
+        """Raise KeyboardInterrupt when the run is to end."""
+        if self._asked:
+            raise KeyboardInterrupt
 
 
-def _progress() -> Callable[[Step], None]:
+def _progress(ending: _Ending) -> Callable[[Step], None]:
     """On a terminal, a line that is written over and over; elsewhere a line a workload."""
     seen: list[str] = []
 
     def tell(step: Step) -> None:
+        ending.look()
         said = f"{step.done}/{step.total}, about {_say_time(step.left_s)} left: "
         if is_terminal(sys.stderr):
             columns = shutil.get_terminal_size().columns - 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import signal
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,12 @@ from typing import Any
 import pytest
 
 from commitlog import cli
-from commitlog.bench import harness, machine
+from commitlog.bench import harness, machine, workloads
+from commitlog.bench.case import Case
+from commitlog.bench.ground import Ground
 from commitlog.bench.harness import Step
 from commitlog.bench.results import Results
+from commitlog.bench.sample import Sample
 from commitlog.bench.settings import QUICK, Settings
 from commitlog.bench.workloads import choose
 from tests.cli.program import LIMIT_S, started
@@ -47,6 +52,27 @@ def test_whoever_ends_a_run_finds_the_workloads_that_were_done(tmp_path: Path, u
     assert (process.returncode, os.listdir(disk)) == (cli.INTERRUPTED, []), errors
     assert b"INTERRUPTED" in output
     assert b"Traceback" not in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_a_ctrl_c_that_strikes_where_exceptions_are_lost_ends_the_run_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
+) -> None:
+    workload = workloads.BY_NAME["open"]
+    measured: list[str] = []
+
+    def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
+        measured.append(case.name)
+        with contextlib.suppress(KeyboardInterrupt):  # as the interpreter does with one that comes out of a weak reference's callback
+            os.kill(os.getpid(), number)
+            time.sleep(LIMIT_S)
+        return workload.measure(ground, case, hashed)
+
+    monkeypatch.setattr(workloads, "WORKLOADS", (dataclasses.replace(workload, measure=measure),))
+    assert cli.run(["bench", str(tmp_path), "--quick", "--memory"]) == cli.INTERRUPTED
+    assert len(measured) == 1
+    assert "INTERRUPTED" in capsys.readouterr().out
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
 
 
 def test_what_is_kept_is_whole_and_a_link_stays_one(tmp_path: Path) -> None:
