@@ -32,11 +32,13 @@ class Histogram:
 
     largest_ns: int = 0
     _histogram: Any = field(default_factory=_new)
+    _object: dict[str, object] = field(default_factory=dict)
 
     def add(self, latencies_ns: npt.NDArray[np.int64]) -> None:
         """Take an array of latencies. They are brought to the histogram's steps at once, so that it is given thousands, not millions."""
         if not len(latencies_ns):
             return
+        self._object = {}
         values = np.clip(latencies_ns, _LOWEST_NS, _HIGHEST_NS)
         self.largest_ns = max(self.largest_ns, int(values.max()))
         _, exponents = np.frexp(values.astype(np.float64))
@@ -64,8 +66,13 @@ class Histogram:
         return points
 
     def as_object(self) -> dict[str, object]:
-        """For JSON: the figures, the curve, and the histogram itself as HdrHistogram's tools read it (V2, compressed, base64)."""
-        figures: dict[str, object] = {name: self.at(percentile) for name, percentile in PERCENTILES.items()}
-        encoded = self._histogram.encode()
-        text = encoded.decode() if isinstance(encoded, bytes) else str(encoded)
-        return figures | {"max": self.largest_ns, "count": self.count, "curve": self.curve(), "hdr": text}
+        """For JSON: the figures, the curve, and the histogram itself as HdrHistogram's tools read it (V2, compressed, base64).
+
+        It is kept until more is added: to encode a histogram takes tens of milliseconds, and a run is written after each workload.
+        """
+        if not self._object:
+            figures: dict[str, object] = {name: self.at(percentile) for name, percentile in PERCENTILES.items()}
+            encoded = self._histogram.encode()
+            text = encoded.decode() if isinstance(encoded, bytes) else str(encoded)
+            self._object = figures | {"max": self.largest_ns, "count": self.count, "curve": self.curve(), "hdr": text}
+        return self._object

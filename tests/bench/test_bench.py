@@ -203,6 +203,9 @@ def test_a_histogram_has_the_percentiles_of_its_values() -> None:
     for percentile in (50.0, 99.0, 99.9, 99.99):
         exact = ordered[round(percentile / 100 * len(values)) - 1]
         assert histogram.at(percentile) == pytest.approx(exact, rel=2e-3)
+    whole = histogram.as_object()
+    histogram.add(np.array([1, 2, 3], np.int64))
+    assert (whole["count"], histogram.as_object()["count"]) == (len(values), len(values) + 3)
     curve = histogram.curve()
     assert curve == sorted(curve)
     assert curve[-1] == (100.0, ordered[-1])
