@@ -7,6 +7,8 @@
 #include "group.h"
 #include "segment.h"
 
+/* Who has stood before a claim for so long asks whether its owner lives: the living publish within nanoseconds. */
+#define CL_PROBE_AFTER_NS 30000ll
 /* One poll counts for at most this towards a timeout, so that a frozen machine expires nobody. */
 #define CL_POLL_CREDIT_NS 20000000ll
 

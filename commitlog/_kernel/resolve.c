@@ -6,7 +6,6 @@
 
 #include "futex.h"
 
-#define PROBE_AFTER_NS 30000ll         /* a live owner publishes within nanoseconds: do not ask the kernel before this */
 #define PROBE_INTERVAL_NS 1000000ll
 
 bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell) {
@@ -50,7 +49,7 @@ static void watch_poll(cl_watch *watch, int64_t now_ns) {
 }
 
 static bool probe_due(cl_watch *watch, int64_t now_ns) {
-    if (watch->awake_ns < PROBE_AFTER_NS || now_ns - watch->probed_ns < PROBE_INTERVAL_NS) {
+    if (watch->awake_ns < CL_PROBE_AFTER_NS || now_ns - watch->probed_ns < PROBE_INTERVAL_NS) {
         return false;
     }
     watch->probed_ns = now_ns;
@@ -86,8 +85,9 @@ static void review_suspects(const cl_log *log, cl_watch *watch, bool probe) {
 }
 
 /* Marks the gap cell by cell, ascending, up to the tail of the time when it was first seen, and stops at the first
- * cell that is neither zero nor such a mark: a zombie that wakes inside finds its first swap refused. */
-static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint64_t tail) {
+ * cell that is neither zero nor such a mark: a zombie that wakes inside finds its first swap refused. *first: the first mark is this
+ * handle's, and not one of others who mark the same gap. */
+static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint64_t tail, bool *first) {
     uint64_t stop = cl_place_number(tail) == segment->number ? cl_place_offset(tail) : segment->size;
     stop = stop > segment->size ? segment->size : stop;
     uint32_t start = offset;
@@ -100,7 +100,9 @@ static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint
             if (seen != 0 && seen != mark) {
                 break;
             }
-        } else if (!cl_swap(cell, &seen, mark) && seen != mark) {
+        } else if (cl_swap(cell, &seen, mark)) {
+            *first |= offset == start;
+        } else if (seen != mark) {
             break;
         }
     }
@@ -122,8 +124,9 @@ static int resolve_gap(cl_log *log, cl_segment *segment, uint32_t offset, cl_wat
     for (uint32_t at = 0; at < watch->suspects; at++) {
         watch->outstayed[watch->slot[at]] = watch->counter[at];
     }
-    uint64_t marked = mark_gap(log, segment, offset, watch->tail);
-    if (log->resolves && marked != 0) {
+    bool first = false;
+    uint64_t marked = mark_gap(log, segment, offset, watch->tail, &first);
+    if (first) {
         count_rollback(log, CL_CURSORS_SLOTS);
     }
     *pass = log->resolves ? 0 : marked;

@@ -98,8 +98,10 @@ static void idle_round(cl_idle idle, uint32_t round, int64_t *nap_ns) {
 
 bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
     int64_t nap_ns = CL_NAP_FIRST_NS;
-    if (is_held_up(reader) && budget_ns > CL_NAP_LONGEST_NS) {
-        budget_ns = CL_NAP_LONGEST_NS;
+    if (is_held_up(reader)) {
+        /* The next look is the one that asks whether the owner lives; behind one that does, about once a millisecond is enough. */
+        int64_t soon_ns = reader->watch.awake_ns < CL_PROBE_AFTER_NS ? CL_PROBE_AFTER_NS : CL_NAP_LONGEST_NS;
+        budget_ns = budget_ns < soon_ns ? budget_ns : soon_ns;
     }
     int64_t deadline_ns = cl_clock_monotonic_ns() + budget_ns;
     if (idle == CL_IDLE_BLOCK && reader->from_buffer) {

@@ -54,6 +54,7 @@ static void a_dead_leader_is_replaced(void) {
     test_handle leader;
     start(&scene, false, 0);
     open_handle(&scene.place, &leader, false);
+    scene.handle.log.claim_timeout_ns = FOREVER;
     append_value(&scene.handle, "value", 5);
     scene.place.cursors->flusher.value = leader.log.owner; /* it leads, and is slow */
     CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(10 * MILLISECOND)) == CL_E_TIMEOUT);

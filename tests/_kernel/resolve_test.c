@@ -202,7 +202,8 @@ static void a_gap_ends_where_the_tail_stood_when_it_was_first_seen(void) {
     for (int look = 0; look < 100; look++) {
         CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
     }
-    CHECK(scene.reader.reader.offset == later && cell_at(&scene.other, later - CL_FRAME_SMALLEST) != 0 && cell_at(&scene.other, later) == 0);
+    CHECK(scene.reader.reader.offset == later && cell_at(&scene.other, later - CL_FRAME_SMALLEST) != 0 &&
+          cell_at(&scene.other, later) == 0);
     uint64_t zero = 0;
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | GAP, scene.writer.log.owner);
     CHECK(cl_swap((uint64_t *)(scene.reader.held->bytes + later), &zero, claimed));
@@ -350,6 +351,30 @@ static void a_read_only_observer_passes_the_dead_and_waits_for_the_living(void) 
     end(&scene);
 }
 
+static void a_read_only_observer_waits_before_a_gap_of_the_living(void) {
+    test_scene scene;
+    test_handle observer;
+    test_reader reader;
+    cl_record record;
+    int64_t took_ns;
+    start(&scene, NEVER_NS);
+    open_observer(&scene.place, &observer);
+    observer.log.claim_timeout_ns = MILLISECOND;
+    open_reader(&reader, &observer.log);
+    stop_in_the_gap(&scene.writer);
+    uint64_t after = append_value(&scene.other, "x", 1);
+    int64_t until_ns = cl_clock_monotonic_ns() + 20 * MILLISECOND;
+    while (cl_clock_monotonic_ns() < until_ns) {
+        CHECK(read_on(&reader, &record) == CL_E_BUSY && reader.reader.offset == CL_SEGMENT_HEADER);
+    }
+    kill_handle(&scene.writer);
+    CHECK(read_patiently(&reader, &record, &took_ns) == CL_OK && record.position == after);
+    CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER) == 0);
+    close_reader(&reader);
+    close_handle(&observer);
+    end(&scene);
+}
+
 static void the_appended_watermark_passes_the_dead_only(void) {
     test_scene scene;
     cl_claim claim;
@@ -410,6 +435,7 @@ int main(void) {
     a_gap_over_the_segments_end_is_marked_to_the_end();
     a_frozen_observer_expires_nobody();
     a_read_only_observer_passes_the_dead_and_waits_for_the_living();
+    a_read_only_observer_waits_before_a_gap_of_the_living();
     the_appended_watermark_passes_the_dead_only();
     slots_are_taken_in_order_and_run_out();
     return 0;

@@ -3,7 +3,8 @@
  * goes on without it, and its record is there whole or not at all.
  *
  * What others can see of a writer is its slot, the tail and the claimed bytes. They change at a few of its instructions: the first drive
- * finds out at which, and the writers that are killed or held up are stopped just before and just behind each of those. */
+ * finds out at which, and the writers that are killed or held up are stopped just before and just behind each of those. An observer is
+ * driven through a roll-back in the same way, against an owner that goes on meanwhile. */
 #include "kernel_test.h"
 
 #include <signal.h>
@@ -16,6 +17,7 @@
 #define NEVER_NS (3600000 * MILLISECOND)
 #define MOST_STEPS 2000000ull
 #define MOST_CHANGES 64u
+#define AROUND 12u
 #define VALUE 40u
 #define FRAME (CL_FRAME_HEADER + VALUE)
 #define OTHER (CL_FRAME_HEADER + 8u) /* the frame of five bytes */
@@ -252,6 +254,82 @@ static void a_writer_that_is_held_up_for_too_long_lands_once(uint32_t index, uin
     end(&scene);
 }
 
+/* The child: one look at a claim, or a gap, whose owner had the timeout. */
+static void look_once(test_scene *scene) {
+    test_handle handle;
+    test_reader reader;
+    cl_record record;
+    open_handle(&scene->place, &handle, false);
+    open_reader(&reader, &handle.log);
+    int code = read_on(&reader, &record);
+    reader.reader.watch.awake_ns = NEVER_NS; /* whoever stands there now had the timeout; who comes next has it before it */
+    if (code != CL_E_BUSY || ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) {
+        _exit(100);
+    }
+    raise(SIGSTOP);
+    code = read_on(&reader, &record);
+    raise(SIGSTOP);
+    _exit(code == CL_OK || code == CL_E_END || code == CL_E_BUSY ? 0 : 101);
+}
+
+/* An observer is driven into a roll-back, and behind so many of its instructions the owner publishes, or makes its first swap: one of the
+ * two is refused, and both know which. Returns whether the owner was in time; *steps is how many it took if the observer was through
+ * before. */
+static bool an_owner_that_goes_on_in_a_roll_back_agrees_with_it(uint64_t *steps, bool gap) {
+    test_scene scene;
+    int status;
+    start(&scene, NEVER_NS, false);
+    cl_writer *owner = &scene.other.writer;
+    cl_claim claim = {.segment = scene.reader.held, .offset = CL_SEGMENT_HEADER, .length = FRAME};
+    if (gap) {
+        scene.place.cursors->slots[0].counter++;
+        cl_add(scene.other.log.tail, FRAME);
+    } else {
+        CHECK(cl_writer_claim(owner, FRAME, &claim) == CL_OK);
+    }
+    cl_record_input input = record_of(victims, VALUE);
+    pid_t observer = fork();
+    CHECK(observer >= 0);
+    if (observer == 0) {
+        look_once(&scene);
+    }
+    CHECK(waitpid(observer, &status, 0) == observer && WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+    uint64_t stepped = 0;
+    while (stepped < *steps && step(observer)) {
+        stepped++;
+    }
+    *steps = stepped;
+    uint64_t zero = 0;
+    uint64_t claimed = cl_cell(CL_WORD_CLAIMED | FRAME, scene.other.log.owner);
+    uint64_t *cell = (uint64_t *)(claim.segment->bytes + claim.offset);
+    bool kept = gap ? cl_swap(cell, &zero, claimed)
+                    : cl_writer_publish(owner, &claim, cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_OK;
+    CHECK(let_go(observer) == 0);
+    uint64_t found = cl_load(cell);
+    CHECK(kept == !(cl_cell_word(found) & CL_WORD_SKIP));
+    if (gap) {
+        scene.place.cursors->slots[0].counter++;
+        CHECK(!kept || cl_writer_publish(owner, &claim, cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_OK);
+    }
+    CHECK(scan_log(&scene.other) == kept);
+    end(&scene);
+    return kept;
+}
+
+/* Finds the instruction behind which the owner is too late, and has it go on at each of those around it. */
+static void around_the_instruction_that_decides(bool gap) {
+    uint64_t late = MOST_STEPS;
+    CHECK(!an_owner_that_goes_on_in_a_roll_back_agrees_with_it(&late, gap) && late < MOST_STEPS);
+    for (uint64_t in_time = 0; late - in_time > 1;) {
+        uint64_t middle = in_time + (late - in_time) / 2;
+        *(an_owner_that_goes_on_in_a_roll_back_agrees_with_it(&middle, gap) ? &in_time : &late) = middle;
+    }
+    for (uint64_t steps = late > AROUND ? late - AROUND : 0; steps < late + AROUND; steps++) {
+        uint64_t stepped = steps;
+        an_owner_that_goes_on_in_a_roll_back_agrees_with_it(&stepped, gap);
+    }
+}
+
 /* Whether a process may be driven like this here. */
 static bool can_be_driven(void) {
 #if defined(__aarch64__)
@@ -288,5 +366,7 @@ int main(void) {
         a_writer_that_is_held_up_for_too_long_lands_once(index, gaps[index], false, index % 2);
         a_writer_that_is_held_up_for_too_long_lands_once(index, gaps[index], true, index % 2 == 0);
     }
+    around_the_instruction_that_decides(false);
+    around_the_instruction_that_decides(true);
     return 0;
 }

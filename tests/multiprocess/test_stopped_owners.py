@@ -170,6 +170,7 @@ def race(link: Link, path: str, rounds: int, claim_timeout: float) -> None:
         except RolledBackError:
             link.say(ROLLED_BACK, 1, index, claim.position)
     log.append(b"over")
+    link.say(OPENED, log.stats().refused_claims)
     log.close()
 
 
@@ -194,7 +195,7 @@ def run_race(path: Path, rounds: int, start: Start) -> None:
         for reader in readers:
             reader.hear(1)
         writer.go_on()
-        outcomes = writer.hear(rounds, LIMIT_S)
+        *outcomes, ended = writer.hear(rounds + 1, LIMIT_S)
         writer.join()
         published = [report.position for report in outcomes if report.kind == PUBLISHED]
         rolled_back = 0
@@ -203,7 +204,8 @@ def run_race(path: Path, rounds: int, start: Start) -> None:
             reader.join()
             assert [report.position for report in seen] == published
             rolled_back += counted.session
-        assert rolled_back == rounds - len(published), "each roll-back was one reader's, and its writer was told"
+        # On a busy machine the writer may be stopped for so long between the add and the first swap: then it claims anew.
+        assert rolled_back == ended.session >= rounds - len(published), "each roll-back was one reader's, and its writer was told"
         print(f"{len(published)} published, {rolled_back} rolled back")
         assert [record.position for record in log.tailer()][:-1] == published
 
