@@ -23,6 +23,7 @@ from commitlog.bench.results import Results
 from commitlog.bench.settings import QUICK, Settings
 from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, choose
 from commitlog.cli import INTERRUPTED, parameters
+from commitlog.cli.bus_pair import PairedCommand
 from commitlog.cli.progress import is_terminal
 from commitlog.errors import InvalidOptionError
 from commitlog.options import parse_duration, parse_size
@@ -30,7 +31,7 @@ from commitlog.options import parse_duration, parse_size
 _SMALLEST_S = 0.05
 
 
-@click.command()
+@click.command(cls=PairedCommand)
 @click.argument("directory", metavar="DIR", required=False, type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path))
 @click.option("-w", "--workload", "names", multiple=True, metavar="NAME", help="Only this workload; may be given several times.")
 @click.option("--setup", "setups", multiple=True, metavar="NAME", help=f"Only this setup: {', '.join(ALL_SETUPS)}.")
@@ -67,6 +68,9 @@ def command(
     Makes a directory of its own in DIR, and removes it at the end. A full run takes some thirteen minutes and 9 GiB of room; it says at the
     start how long it expects to take. Ctrl-C ends it and shows what there is; --json has kept it already. The cases of a workload take
     turns; figures are medians.
+
+    The pair `commitlog bench bus-writer PATH` and `commitlog bench bus-reader PATH`, in two terminals, measures how fast one process hears
+    another; each has a --help of its own.
 
     Exit status 1 when a case failed. One without room, or without gcc where that is needed, is skipped, and said to be.
     """
