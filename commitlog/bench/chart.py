@@ -9,7 +9,7 @@ from html import escape
 
 Point = tuple[float, float]
 WIDTH, HEIGHT = 860, 340
-_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 34, 14, 42
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78, 40, 14, 42
 _COLOURS = 8  # classes c0 to c7 of the page's style
 
 

@@ -151,7 +151,8 @@ def _listing(names: tuple[str, ...]) -> list[str]:
 class _Ending:
     """Ctrl-C, and with it whoever tells the run to go or takes its terminal away: there may be gigabytes in the temporary directory.
 
-    The exception is lost when it strikes in a callback of the garbage collector; so it is noted as well, and looked at before each turn.
+    The exception is lost when it strikes in a weak reference's callback; so it is noted as well, and looked at before each turn. What the
+    interpreter would say of the lost one is left out.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -164,11 +165,17 @@ class _Ending:
         for number, handler in self._before.items():
             if handler in (signal.SIG_DFL, signal.default_int_handler):
                 signal.signal(number, self._noted)
+        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._lost
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        sys.unraisablehook = self._unraisable
+
+    def _lost(self, what: sys.UnraisableHookArgs) -> None:
+        if not issubclass(what.exc_type, KeyboardInterrupt):
+            self._unraisable(what)
 
     def _noted(self, number: int, frame: FrameType | None) -> None:
         self._asked = True

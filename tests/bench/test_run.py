@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import os
 import signal
 import tempfile
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -61,17 +61,27 @@ def test_a_ctrl_c_that_strikes_where_exceptions_are_lost_ends_the_run_all_the_sa
     workload = workloads.BY_NAME["open"]
     measured: list[str] = []
 
+    class Referred:
+        pass
+
+    def strike(_reference: object) -> None:
+        os.kill(os.getpid(), number)
+        time.sleep(LIMIT_S)
+
     def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
         measured.append(case.name)
-        with contextlib.suppress(KeyboardInterrupt):  # as the interpreter does with one that comes out of a weak reference's callback
-            os.kill(os.getpid(), number)
-            time.sleep(LIMIT_S)
+        referred = Referred()
+        reference = weakref.ref(referred, strike)
+        del referred  # the interpreter drops what comes out of the callback
+        assert reference() is None
         return workload.measure(ground, case, hashed)
 
     monkeypatch.setattr(workloads, "WORKLOADS", (dataclasses.replace(workload, measure=measure),))
     assert cli.run(["bench", str(tmp_path), "--quick", "--memory"]) == cli.INTERRUPTED
     assert len(measured) == 1
-    assert "INTERRUPTED" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "INTERRUPTED" in printed.out
+    assert "Traceback" not in printed.err
     assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
 
 
