@@ -45,6 +45,7 @@ __all__ = [
     "RecordTypeError",
     "RolledBackError",
     "SegmentHeldError",
+    "SequenceError",
     "SlotsExhaustedError",
     "SyncTimeoutError",
     "TailerInUseError",
@@ -317,6 +318,12 @@ class DestinationTooSmallError(CommitLogError, ValueError):
         super().__init__(message, path=path, position=position)
         self.size = size
         self.limit = limit
+
+
+class SequenceError(CommitLogError, LookupError):
+    """The sequence of a record is not known: a claim below it is open still, and only when that is published or rolled back can records
+    be counted. Ask again.
+    """
 
 
 # Damage.

@@ -37,6 +37,7 @@ from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.service import Service
 from commitlog.shared import cursors_file
 from commitlog.shared.lock_file import LockFile
+from commitlog.tail.index import LogIndex
 
 # Commits up to this many bytes go through the mapping, larger ones by pwrite: docs/decisions.md has the figures.
 COPY_LIMIT = 16 << 10
@@ -82,6 +83,9 @@ class LogHandle(Appender):
         )
         self.doubtful = opened.doubtful
         self.queue = MappedFileQueue(self, opened.directory)
+        self.index = LogIndex(
+            self, opened.directory, self.queue, spacing=options.index_spacing, writable=writable
+        )
         if writable:
             self._wire_writer(opened)
         elif opened.cursors.shared:
@@ -95,6 +99,7 @@ class LogHandle(Appender):
             pool = cast(TransientStorePool, self.options.pool)
             self._lender = PoolLender(pool, f"log {self.path}", opened.identity.uuid, opened.lock_file, opened.holder)
         self._take_slot()
+        self.keep_index(self.options.index_spacing)
         self._checkpoint_fd = checkpoints.open_for_writing(opened.directory.fd)
         self.keep_checkpoint(self._checkpoint_fd, opened.checkpoint_count, int(self.options.checkpoint_interval * 1e9))
         if opened.exclusive:
@@ -237,6 +242,7 @@ class LogHandle(Appender):
             self._roll_lock = threading.RLock()
             self._close_lock = threading.RLock()
             self.queue.forked()
+            self.index.forked()
             if self.mode != "r":
                 self.gate = GATE_FORKED
             self._watch_slots_in_child()

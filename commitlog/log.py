@@ -14,7 +14,9 @@ from commitlog.handle import LogHandle
 from commitlog.opening import check_mode, open_for_reading, open_for_writing, path_of, telling_of_refusals
 from commitlog.options import Duration, OptionOverrides, Options, parse_duration
 from commitlog.stats import LogStats
-from commitlog.tail.tailer import OnDamage, Start, Tailer, Visibility
+from commitlog.tail.direction import Direction
+from commitlog.tail.seek import Start, Visibility, whole_of
+from commitlog.tail.tailer import OnDamage, Tailer
 
 _FORCE_AFTER_S = 5.0
 
@@ -56,19 +58,84 @@ class CommitLog(LogHandle):
         CorruptRecordError
             It is damaged.
         """
-        with Tailer(self, self.queue, start=position, visibility="appended") as tailer:
+        with Tailer(self, self.queue, self.index, start=position, visibility="appended") as tailer:
             record = tailer.read()
         if record is None or record.position != position:
             raise PositionError("no record starts here: use a position that an append or a record gave", path=self.path, position=position)
         return record
 
-    def tailer(self, *, start: Start = "first", visibility: Visibility = "committed", on_damage: OnDamage = "raise") -> Tailer:
+    @property
+    def last_position(self) -> int | None:
+        """Where the last record stands that was appended, committed or not; None where there is none."""
+        last = self._last()
+        return None if last is None else last.position
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of the oldest record that is still there, or of the first one that will be."""
+        self._check_open()
+        return self.index.first_sequence(self.queue.first_number)
+
+    @property
+    def last_sequence(self) -> int | None:
+        """The sequence of the last record that was appended, committed or not; None where there is none."""
+        last = self._last()
+        return None if last is None else last.sequence
+
+    def _last(self) -> Record | None:
+        self._check_open()
+        with Tailer(self, self.queue, self.index, direction="backward", visibility="appended") as tailer:
+            return tailer.read()
+
+    def count(self, first_position: int | None = None, last_position: int | None = None) -> int:
+        """How many records stand between two positions: the one at the lower is counted, the one at the higher is not.
+
+        Parameters
+        ----------
+        first_position, last_position : int, optional
+            Positions of records, or the end's, in either order; by default all that is there.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        PositionError
+            No record starts there, or it was deleted.
+        SequenceError
+            A claim in between is still open.
+        """
+        self._check_open()
+        first = self.queue.first_number * self.segment_size
+        low = self.first_sequence if first_position is None else self._sequence_at(first_position, "first_position", first)
+        high = self.index.end()[1] if last_position is None else self._sequence_at(last_position, "last_position", first)
+        return abs(high - low)
+
+    def _sequence_at(self, position: int, name: str, first: int) -> int:
+        where = self._position_of(position, name)
+        if not first <= where <= self.tail_position:
+            raise PositionError(
+                f"{name} must be that of a record, from {first} on, or the end", path=self.path, position=where, first_position=first
+            )
+        return self.index.sequence_of(where)
+
+    def tailer(
+        self,
+        *,
+        start: Start | None = None,
+        direction: Direction = "forward",
+        visibility: Visibility = "committed",
+        on_damage: OnDamage = "raise",
+    ) -> Tailer:
         """A reader's handle.
 
         Parameters
         ----------
-        start : {"first", "end"} or int
-            The oldest record, the present end, or a record's position.
+        start : {"first", "end"}, int or None
+            The oldest record, the present end, or a record's position. None: "first", and "end" for a backward tailer.
+        direction : {"forward", "backward"}
+            Which way it reads. It can be turned around at any time: `Tailer.direction`.
         visibility : {"committed", "appended", "flushed"}
             "committed": what every process sees. "appended": also what only this process's pool buffers hold; a kill takes that
             back. "flushed": only what no crash can take back.
@@ -80,7 +147,15 @@ class CommitLog(LogHandle):
         Tailer
         """
         self._check_open()
-        return Tailer(self, self.queue, start=start, visibility=visibility, on_damage=on_damage)
+        return Tailer(
+            self,
+            self.queue,
+            self.index,
+            start=start,
+            direction=direction,
+            visibility=visibility,
+            on_damage=on_damage,
+        )
 
     # --- commit, flush, roll, delete ---------------------------------------------------------------------------------
 
@@ -164,9 +239,10 @@ class CommitLog(LogHandle):
         return [self.directory.segment_path(removed) for removed in self.queue.delete_before(number, seconds)]
 
     def _position_of(self, value: object, name: str) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        position = whole_of(value)
+        if position is None or not 0 <= position < 1 << 63:
             raise InvalidOptionError(f"{name} must be a position, an int from 0, not {value!r}", path=self.path)
-        return value
+        return position
 
     # --- figures -----------------------------------------------------------------------------------------------------
 

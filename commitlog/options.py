@@ -32,6 +32,9 @@ SEGMENT_SIZE_LARGEST = GIB
 SEGMENT_SIZE_DEFAULT = 64 * MIB
 TIMESTAMPS_DEFAULT: Timestamps = "coarse"
 ALLOCATE_AHEAD_MOST = 8
+INDEX_SPACING_SMALLEST = 16
+INDEX_SPACING_LARGEST = 65536
+INDEX_SPACING_DEFAULT = 256
 
 MILLISECOND_S = 0.001
 DURATION_LARGEST_S = 366 * 86400.0
@@ -177,11 +180,11 @@ def _lasting(smallest_s: float) -> Callable[[Duration, str], float]:
     return read
 
 
-def _counted(largest: int) -> Callable[[SupportsIndex, str], int]:
+def _counted(largest: int, smallest: int = 0) -> Callable[[SupportsIndex, str], int]:
     def read(value: SupportsIndex, name: str) -> int:
         count = None if isinstance(value, str) else _size_of(value)
-        if count is None or not 0 <= count <= largest:
-            raise InvalidOptionError(f"{name} must be a whole number from 0 to {largest}, not {value!r}")
+        if count is None or not smallest <= count <= largest:
+            raise InvalidOptionError(f"{name} must be a whole number from {smallest} to {largest}, not {value!r}")
         return count
 
     return read
@@ -260,6 +263,7 @@ class OptionOverrides(TypedDict, total=False):
     allocate_ahead: SupportsIndex
     prefault: bool
     prefault_distance: Size
+    index_spacing: SupportsIndex
     open_timeout: Duration
     close_timeout: Duration
     wait_for_log: Duration
@@ -315,6 +319,9 @@ class Options:
         Whether pages are brought into memory ahead of the appends. Off, less memory is touched and the slowest appends take milliseconds.
     prefault_distance : int or str
         Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB. Shorter takes less memory; a burst may overtake it.
+    index_spacing : int
+        Records from one entry of a segment's index to the next, 16 to 65536, of indexes that are made from now on. More: a seek by sequence
+        or time goes over more records, and an index takes less disk (16 bytes an entry). No record is lost by it.
     open_timeout : float or str
         Seconds that opening waits for another process that opens or recovers the log, before `OpenTimeoutError`. 0 does not wait.
     close_timeout : float or str
@@ -345,6 +352,7 @@ class Options:
     allocate_ahead: _Option[int, SupportsIndex] = _Option(1, _counted(ALLOCATE_AHEAD_MOST))
     prefault: _Option[bool, bool] = _Option(True, _switch)
     prefault_distance: _Option[int, Size] = _Option("64MiB", _sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST))
+    index_spacing: _Option[int, SupportsIndex] = _Option(INDEX_SPACING_DEFAULT, _counted(INDEX_SPACING_LARGEST, INDEX_SPACING_SMALLEST))
     open_timeout: _Option[float, Duration] = _Option(10.0, _lasting(0.0))
     close_timeout: _Option[float, Duration] = _Option(60.0, _interval)
     wait_for_log: _Option[float, Duration] = _Option(0.0, _lasting(0.0))

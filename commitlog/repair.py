@@ -20,7 +20,7 @@ from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE
 from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogLockedError, ReadOnlyError
 from commitlog.lost_identity import read_page
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.directory import LogDirectory, index_name, segment_name
 from commitlog.shared import identity as identities
 from commitlog.shared.lock_file import LockFile, is_live
 from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, Damage, VerifyReport, open_directory, read_identity, survey
@@ -331,7 +331,7 @@ class _Repair:
         finally:
             segment.release()
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{number * self.size:020d}.idx", dir_fd=self.dir_fd)
+            os.unlink(index_name(number * self.size), dir_fd=self.dir_fd)
         os.fsync(self.dir_fd)
 
     def _seal_again(self, segment: Segment) -> None:

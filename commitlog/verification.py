@@ -7,6 +7,7 @@ nobody was promised it. Damage is what is not a frame below that position, and a
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,7 +19,9 @@ from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.lost_identity import deduce, segment_files
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment import index_file
+from commitlog.segment.directory import LogDirectory, index_name, segment_name
+from commitlog.segment.seal_table import SealTable
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import is_live
@@ -26,6 +29,7 @@ from commitlog.shared.lock_file import is_live
 _CHUNK = 1 << 20
 SEAL_BROKEN = "its seal fails its CRC; it counts as not written"
 SEAL_WRONG = "its seal does not fit its frames"
+INDEX_REMEDY = "it is made anew when somebody seeks there"
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class SegmentReport:
         In ascending order.
     problems : list of str
         What is wrong with its header, its seal or its length.
+    notes : list of str
+        What is not as it should be, and loses nothing: its index.
     """
 
     name: str
@@ -76,6 +82,7 @@ class SegmentReport:
     end: int = 0
     damage: list[Damage] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -291,6 +298,8 @@ class _Survey:
         try:
             if self.torn_at is None:
                 self._scan(segment, report)
+            if not report.damage:
+                self._check_index(segment, report)
         finally:
             segment.release()
 
@@ -313,6 +322,17 @@ class _Survey:
             offset = self._resume(segment, found[0])
             if position < self.known or code not in (END, BUSY):
                 report.damage.append(Damage(position, segment.base + offset, _reason(code)))
+
+    def _check_index(self, segment: Segment, report: SegmentReport) -> None:
+        """Hold the index, if there is one, against the seal and the frames."""
+        seal = SealTable(self.directory).get(segment.number)
+        index, state = (None, "missing") if seal is None else index_file.read(self.directory, segment.number, seal)
+        if index is not None:
+            offsets = [offset for offset, _ in struct.iter_unpack("<Qq", index.content())]
+            state = "sound" if all(segment.step(offset)[0] == 0 for offset in offsets) else "damaged"
+        if state in ("damaged", "stale"):
+            said = "is damaged" if state == "damaged" else "was made of something else"
+            report.notes.append(f"its index {index_name(segment.base)} {said}; {INDEX_REMEDY}")
 
     def _resume(self, segment: Segment, offset: int) -> int:
         """Where the next whole frame begins, or the log certainly goes on."""

@@ -149,6 +149,7 @@ def test_the_defaults_are_as_documented() -> None:
         "allocate_ahead": 1,
         "prefault": True,
         "prefault_distance": 64 * MIB,
+        "index_spacing": 256,
         "open_timeout": 10.0,
         "wait_for_log": 0.0,
         "close_timeout": 60.0,

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlog import verification
+from commitlog import CommitLog, Options, verification
+from commitlog._kernel.sparse_index import crc32c
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
-from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, Damage, TornTail, VerifyReport, verify
+from commitlog.verification import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG, Damage, TornTail, VerifyReport, verify
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 
@@ -312,3 +313,39 @@ def test_damage_that_recovery_left_alone_is_found_with_its_position(files: LogFi
     files.flip(0, HEADER + 3 * STEP + 20)
     files.recover(checkpoint=files.checkpoint(end))
     assert verify_unchanged(files).damage == [Damage(HEADER + 3 * STEP, HEADER + 4 * STEP, NOT_A_FRAME)]
+
+
+# --- indexes ---------------------------------------------------------------------------------------------------------
+
+
+def indexed(path: Path) -> Path:
+    """A closed log with a sealed segment; the path of its index."""
+    with CommitLog.open(path, "a", Options(segment_size=SIZE)) as log:
+        log.append_many(numbered(3000))
+        assert log._allocation is not None
+        log._allocation.sealed_below()
+    return path / f"{0:020d}.idx"
+
+
+@pytest.mark.parametrize(("at", "said"), [(None, None), (70, "is damaged"), (34, "is damaged")])
+def test_a_damaged_index_is_named_and_is_no_damage(tmp_path: Path, at: int | None, said: str | None) -> None:
+    file = indexed(tmp_path / "log")
+    content = bytearray(file.read_bytes())
+    if at is not None:
+        content[at] ^= 1
+    file.write_bytes(content)
+    report = verify(tmp_path / "log")
+    assert report.sound
+    assert report.segments[0].notes == ([f"its index {file.name} {said}; {INDEX_REMEDY}"] if said else [])
+
+
+def test_an_index_that_does_not_fit_the_seal_or_the_frames_is_named(tmp_path: Path) -> None:
+    file = indexed(tmp_path / "log")
+    other = indexed(tmp_path / "other")
+    sound = file.read_bytes()
+    file.write_bytes(other.read_bytes())
+    assert "was made of something else" in verify(tmp_path / "log").segments[0].notes[0]
+    body = sound[64:72] + sound[72:80] + struct.pack("<Q", HEADER + 8) + sound[88:]
+    header = sound[:56] + struct.pack("<I", crc32c(body))
+    file.write_bytes(header + struct.pack("<I", crc32c(header)) + body)
+    assert "is damaged" in verify(tmp_path / "log").segments[0].notes[0]

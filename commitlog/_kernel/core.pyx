@@ -185,6 +185,10 @@ cdef class Core:
     def pooled(self):
         return bool(cl_log_pooled(&self.log))
 
+    def keep_index(self, uint32_t spacing):
+        """Have commits make the indexes of the segments that they fill, with one entry for so many records."""
+        self.log.index_spacing = spacing
+
     @property
     def segment_size(self):
         """Bytes of each segment file, header included."""

@@ -92,6 +92,20 @@ cdef extern from "cursors.h":
     void cl_creation_end(int fd) nogil
     uint32_t cl_owner(uint32_t slot, uint32_t generation) nogil
 
+cdef extern from "tally.h":
+    ctypedef struct cl_index_entry:
+        uint64_t offset
+        int64_t earlier_ns
+    ctypedef struct cl_index:
+        cl_index_entry *entries
+        size_t count
+        size_t room
+        uint32_t spacing
+        uint64_t offset
+        uint64_t records
+        int64_t largest_ns
+    size_t cl_index_room(uint64_t segment_size, uint32_t spacing) nogil
+
 cdef extern from "segment.h":
     ctypedef struct cl_tally:
         uint64_t records
@@ -115,6 +129,7 @@ cdef extern from "segment.h":
         pass
     int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size) nogil
     uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle) nogil
+    uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) nogil
     int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bint writable, cl_segment **out) nogil
     void cl_segment_hold(cl_segment *segment) nogil
     void cl_segment_release(cl_segment *segment) nogil
@@ -147,6 +162,7 @@ cdef extern from "log.h":
         uint32_t flush_request
         uint32_t event
         uint32_t copy_limit
+        uint32_t index_spacing
         int checkpoint_fd
         uint64_t checkpoint_count
         int64_t checkpoint_written_ns
@@ -164,6 +180,8 @@ cdef extern from "log.h":
     void cl_log_pass_commits(cl_log *log) nogil
     int cl_log_appended(cl_log *log, uint64_t *appended) nogil
     uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length) nogil
+    ctypedef struct cl_watch:
+        uint64_t position
 
 cdef extern from "checkpoint.h":
     enum:
@@ -266,6 +284,25 @@ cdef extern from "reader.h":
     bint cl_reader_spin(cl_reader *reader) nogil
     bint cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) nogil
     int cl_reader_batch(cl_reader *reader, cl_batch *batch) nogil
+    bint cl_batch_add(cl_batch *batch, const cl_record *record) nogil
+
+cdef extern from "hop.h":
+    ctypedef struct cl_hop:
+        cl_log *log
+        const cl_segment *segment
+        uint64_t offset
+        bint careful
+        bint from_buffer
+        uint64_t passed
+        cl_watch *watch
+    int cl_hop_over(cl_hop *hop, uint64_t limit, uint64_t most, uint64_t *count) nogil
+
+cdef extern from "index.h":
+    int cl_index_extend(cl_index *index, cl_hop *hop, uint64_t limit) nogil
+    size_t cl_index_below(const cl_index *index, uint64_t offset) nogil
+    int cl_index_find(const cl_index *index, cl_hop *hop, uint64_t ordinal, uint64_t *at) nogil
+    int cl_index_since(const cl_index *index, cl_hop *hop, int64_t timestamp_ns, uint64_t *at) nogil
+    int cl_index_ordinal(const cl_index *index, cl_hop *hop, uint64_t offset, uint64_t *ordinal) nogil
 
 cdef extern from "scan.h":
     ctypedef struct cl_scan:
@@ -279,5 +316,15 @@ cdef extern from "scan.h":
     uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *data, uint64_t offset) nogil
     uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset) nogil
-    int cl_segment_seal(cl_segment *segment, uint64_t first_sequence) nogil
+    int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *index) nogil
     int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) nogil
+
+cdef extern from "stretch.h":
+    ctypedef struct cl_stretch:
+        uint32_t *offsets
+        uint32_t room, first, count
+        uint64_t number, here, damage
+    int cl_reader_previous(cl_reader *reader, cl_stretch *stretch, cl_record *record) nogil
+    int cl_stretch_fill(cl_reader *reader, cl_stretch *stretch, uint64_t start) nogil
+    void cl_stretch_pass(cl_reader *reader, cl_stretch *stretch) nogil
+    int cl_stretch_batch(cl_reader *reader, cl_stretch *stretch, cl_batch *batch) nogil

@@ -69,6 +69,7 @@ typedef struct {
     uint32_t flush_request; /* futex: raised when the flush loop should look, or at stop */
     cl_group group;         /* those who wait for a flush */
     uint32_t event;         /* futex: raised when the allocation service has something to do */
+    uint32_t index_spacing; /* records from one entry to the next of the indexes that commits make in passing; 0: they make none */
     uint32_t copy_limit;    /* largest commit that is copied through the mapping; larger ones use pwrite */
     cl_watch watch;         /* of whoever walks under the commit mutex */
     cl_lead_watch lead_watch;

@@ -217,6 +217,28 @@ static void batch_plain(cl_reader *reader, cl_batch *batch) {
     reader->offset = offset;
 }
 
+bool cl_batch_add(cl_batch *batch, const cl_record *record) {
+    if (batch->data_size + record->value_length > batch->data_room || batch->keys_size + record->key_length > batch->keys_room) {
+        return false;
+    }
+    size_t at = batch->count++;
+    batch->positions[at] = (int64_t)record->position;
+    batch->timestamps_ns[at] = record->timestamp_ns;
+    batch->types[at] = record->type;
+    batch->keyed[at] = record->key != NULL;
+    if (record->value_length != 0) {
+        memcpy(batch->data + batch->data_size, record->value, record->value_length);
+        batch->data_size += record->value_length;
+    }
+    if (record->key_length != 0) {
+        memcpy(batch->keys + batch->keys_size, record->key, record->key_length);
+        batch->keys_size += record->key_length;
+    }
+    batch->value_ends[at] = (int64_t)batch->data_size;
+    batch->key_ends[at] = (int64_t)batch->keys_size;
+    return true;
+}
+
 /* Any record: CL_E_FULL when it has no room. */
 static int batch_one(cl_reader *reader, cl_batch *batch) {
     cl_record record;
@@ -225,25 +247,10 @@ static int batch_one(cl_reader *reader, cl_batch *batch) {
     if (code != CL_OK) {
         return code;
     }
-    if (batch->data_size + record.value_length > batch->data_room || batch->keys_size + record.key_length > batch->keys_room) {
+    if (!cl_batch_add(batch, &record)) {
         reader->offset = before;
         return CL_E_FULL;
     }
-    size_t at = batch->count++;
-    batch->positions[at] = (int64_t)record.position;
-    batch->timestamps_ns[at] = record.timestamp_ns;
-    batch->types[at] = record.type;
-    batch->keyed[at] = record.key != NULL;
-    if (record.value_length != 0) {
-        memcpy(batch->data + batch->data_size, record.value, record.value_length);
-        batch->data_size += record.value_length;
-    }
-    if (record.key_length != 0) {
-        memcpy(batch->keys + batch->keys_size, record.key, record.key_length);
-        batch->keys_size += record.key_length;
-    }
-    batch->value_ends[at] = (int64_t)batch->data_size;
-    batch->key_ends[at] = (int64_t)batch->keys_size;
     return CL_OK;
 }
 

@@ -75,6 +75,9 @@ typedef struct {
     size_t keys_size;
 } cl_batch;
 
+/* One more row; false where its bytes have no room. */
+bool cl_batch_add(cl_batch *batch, const cl_record *record);
+
 /* Reads on into the batch until it is full (CL_E_FULL) or nothing more comes (the code of cl_reader_next). */
 int cl_reader_batch(cl_reader *reader, cl_batch *batch);
 

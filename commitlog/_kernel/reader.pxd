@@ -19,12 +19,15 @@ cdef class Reader:
     cdef Segment segment
     cdef uint64_t pending  # the position to start at, while no segment is entered
     cdef bint busy
+    cdef bint turned       # it reads backward
     cdef Shelf shelf       # memory for batches
 
     cdef int guard(self) except -1
     cdef int next_record(self, cl_record *record) except? -100
     cdef int enter(self) except? -100
     cdef object damaged(self)
+    cdef int previous_record(self, cl_record *record) except? -100
+    cdef tuple batch_back(self, Py_ssize_t max_records, Py_ssize_t max_bytes)
     cdef Patience patience_of(self, object timeout, object idle)
     cdef int await_record(self, cl_record *record, Patience patience) except? -100
     cdef bint wait_for(self, cl_idle idle, int64_t budget_ns) except -1
@@ -38,4 +41,5 @@ cdef class Record:
     cdef readonly object key
     cdef readonly bytes value
     cdef Segment segment
-    cdef unsigned int value_offset
+    cdef unsigned int value_offset  # in the segment's file; 0: not there when it was read
+    cdef unsigned long long ordinal  # its sequence and one, where it was asked for; 0: not yet

@@ -1,4 +1,4 @@
-"""Reading forward: what `Tailer` is made of, and the records it gives."""
+"""Reading: what `Tailer` is made of, and the records it gives."""
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
@@ -9,13 +9,14 @@ cimport cython
 
 from commitlog._kernel.columns cimport Columns, Shelf
 from commitlog._kernel.core cimport Core, nanoseconds
+from commitlog._kernel.finder cimport sequence_of
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
     CL_FRAME_HEADER, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
     cl_reader_next, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume,
 )
 from commitlog._kernel.segment cimport Segment
-from commitlog.errors import ClosedError, CorruptRecordError, TailerInUseError
+from commitlog.errors import ClosedError, CommitLogError, CorruptRecordError, InvalidOptionError, SequenceError, TailerInUseError
 
 IDLE = {"spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF, "block": CL_IDLE_BLOCK}
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
@@ -43,6 +44,22 @@ cdef class Record:
         What was appended.
     """
 
+    @property
+    def sequence(self):
+        """Its ordinal among the log's records, from 0. Found when it is asked for: beside a record whose sequence is known, at next to no
+        cost.
+
+        Raises
+        ------
+        SequenceError
+            A claim below it is still open, so that nobody can say yet; or it was pickled before that was known.
+        """
+        if self.ordinal == 0:
+            if self.segment is None:
+                raise SequenceError("the sequence of this record was not known when it was pickled", position=self.position)
+            self.ordinal = 1 + <unsigned long long>sequence_of(self.segment, self.position - self.segment.segment.base)
+        return self.ordinal - 1
+
     def view(self):
         """The value without a copy: a read-only memoryview of the mapped segment, which stays mapped as long as the view lives. Of a
         record that was not committed yet when it was read, or was pickled, a view of `value`.
@@ -51,7 +68,7 @@ cdef class Record:
         -------
         memoryview
         """
-        if self.segment is None:
+        if self.value_offset == 0:
             return memoryview(self.value)
         return self.segment.view(self.value_offset, len(self.value))
 
@@ -70,16 +87,21 @@ cdef class Record:
                 f"value={self.value!r})")
 
     def __reduce__(self):
-        return _record, (self.position, self.timestamp_ns, self.type, self.key, self.value)
+        try:
+            sequence = self.sequence
+        except CommitLogError:
+            sequence = None
+        return _record, (self.position, self.timestamp_ns, self.type, self.key, self.value, sequence)
 
 
-def _record(position, timestamp_ns, type, key, value):
+def _record(position, timestamp_ns, type, key, value, sequence):
     cdef Record record = Record.__new__(Record)
     record.position = position
     record.timestamp_ns = timestamp_ns
     record.type = type
     record.key = key
     record.value = value
+    record.ordinal = 0 if sequence is None else sequence + 1
     return record
 
 
@@ -90,8 +112,8 @@ cdef inline Record make_record(Segment segment, const cl_record *native):
     record.type = native.type
     record.key = None if native.key == NULL else PyBytes_FromStringAndSize(<const char *>native.key, native.key_length)
     record.value = PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
+    record.segment = segment
     if segment.segment.map <= native.value <= segment.segment.map + segment.segment.size:
-        record.segment = segment
         record.value_offset = <uint32_t>(native.value - segment.segment.map)
     return record
 
@@ -135,6 +157,9 @@ cdef class Reader:
         """Stand at another position."""
         self.guard()
         self.pending = cl_log_upward(&self.core.log, position)
+        if self.segment is not None and self.segment.segment.number == self.pending // self.core.log.segment_size:
+            cl_reader_enter(&self.reader, self.segment.segment, self.pending - self.segment.segment.base)
+            return
         self.segment = None
         self.reader.segment = NULL
 
@@ -177,6 +202,8 @@ cdef class Reader:
         cdef int code = CL_E_ROLL
         if self.busy or self.core is None or self.core.log.gate == GATE_CLOSED:
             self.guard()
+        if self.turned:
+            return self.previous_record(record)
         while True:
             if self.segment is not None:
                 code = cl_reader_next(&self.reader, record)
@@ -195,6 +222,14 @@ cdef class Reader:
                 continue
             self.core.look()
             return CL_E_END
+
+    cdef int previous_record(self, cl_record *record) except? -100:
+        """The same, the other way: see `BackwardReader`."""
+        raise NotImplementedError
+
+    cdef tuple batch_back(self, Py_ssize_t max_records, Py_ssize_t max_bytes):
+        """The same as `batch`, the other way: see `BackwardReader`."""
+        raise NotImplementedError
 
     cdef object damaged(self):
         cdef uint64_t position = self.segment.segment.base + self.reader.offset
@@ -253,19 +288,27 @@ cdef class Reader:
         Returns
         -------
         iterator of Record
+
+        Raises
+        ------
+        InvalidOptionError
+            The tailer reads backward.
         """
+        if self.turned:
+            raise InvalidOptionError("follow goes forward: set direction to 'forward' first, or read with a for loop")
         cdef FollowIterator iterator = FollowIterator.__new__(FollowIterator)
         iterator.reader = self
         iterator.patience = self.patience_of(timeout, idle)
         return iterator
 
     def read(self, timeout=0, idle="backoff"):
-        """The next record.
+        """The next record in the tailer's direction, past which it moves.
 
         Parameters
         ----------
         timeout : float, str or None
-            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one or the log is closed.
+            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one or the log is closed. A backward tailer does
+            not wait: nothing comes before the oldest record.
         idle : {"spin", "yield", "backoff", "block"}
             How to wait: see `follow`.
 
@@ -304,13 +347,15 @@ cdef class Reader:
             if self.core.log.gate == GATE_CLOSED:
                 return CL_E_END
             # With the interpreter's lock held: to give it up and take it again costs more than most waits take.
-            if not at_once and self.segment is not None and not self.busy:
+            if not at_once and self.segment is not None and not self.busy and not self.turned:
                 cl_reader_spin(&self.reader)
             try:
                 if self.next_record(record) == CL_OK:
                     return CL_OK
             except ClosedError:
                 return CL_E_END  # closed while the next segment was looked for
+            if self.turned:
+                return CL_E_END  # nothing comes before the oldest record
             if not patience.endless:
                 if began_ns == 0:
                     began_ns = cl_clock_monotonic_ns()
@@ -353,11 +398,14 @@ cdef class Reader:
 
     def batch(self, Py_ssize_t max_records, Py_ssize_t max_bytes=BATCH_BYTES):
         """The next records as columns, up to the present end:
-        (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets)."""
+        (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets, the segment of the first)."""
         cdef Columns columns
+        cdef Segment first = None
         cdef int code = CL_E_ROLL
         cdef bint to_buffer = self.reader.from_buffer
         self.guard()
+        if self.turned:
+            return self.batch_back(max_records, max_bytes)
         if self.segment is None and self.enter() != CL_OK:
             max_records = 0
             max_bytes = 0
@@ -374,6 +422,8 @@ cdef class Reader:
                         code = cl_reader_batch(&self.reader, &columns.native)
             finally:
                 self.busy = False
+            if first is None and columns.native.count != 0:
+                first = self.segment
             if code == CL_E_ROLL:
                 if self.enter() != CL_OK:
                     break
@@ -388,7 +438,7 @@ cdef class Reader:
                 break
         if columns.native.count == 0:
             self.core.look()
-        return columns.cut()
+        return *columns.cut(), first
 
     cdef Py_ssize_t room(self, Py_ssize_t max_bytes):
         """Bytes of data to make room for: what there is to read, as far as is known, and no more than `max_bytes`."""

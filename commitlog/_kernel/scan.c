@@ -6,7 +6,7 @@
 
 #define LONG_FRAME 4096u /* up to here a CRC costs less than to think about it */
 
-void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan) {
+static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan, cl_index *index) {
     memset(scan, 0, sizeof *scan);
     uint64_t offset = from < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : from;
     to = to < segment->size ? to : segment->size;
@@ -17,6 +17,9 @@ void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_s
         int code = cl_record_read(segment, segment->map, offset, &record, &step);
         if (code == CL_OK) {
             cl_tally_add(&scan->tally, record.timestamp_ns, offset + step);
+            if (index != NULL) {
+                cl_index_add(index, offset, record.timestamp_ns);
+            }
         } else if (code == CL_E_ROLLED_BACK) {
             scan->skipped += step;
         } else {
@@ -26,7 +29,12 @@ void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_s
         offset += step;
     }
     scan->offset = offset;
+    if (index != NULL) {
+        index->offset = offset;
+    }
 }
+
+void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan) { scan_frames(segment, from, to, scan, NULL); }
 
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to) {
     static const uint8_t zeros[4096];
@@ -128,7 +136,21 @@ int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) {
     return seal->sealed == 1 && cl_header_seal_crc(segment->id, seal) == seal->crc ? CL_OK : CL_E_ABSENT;
 }
 
-int cl_segment_seal(cl_segment *segment, uint64_t first_sequence) {
+/* What the commits have counted on their way, where that is all of it; otherwise nothing. */
+static void take_index(const cl_segment *segment, cl_index *index) {
+    const cl_index *counted = &segment->index;
+    if (counted->entries == NULL || counted->records != segment->tally.records || counted->spacing != index->spacing ||
+        counted->count > index->room) {
+        return;
+    }
+    memcpy(index->entries, counted->entries, counted->count * sizeof *index->entries);
+    index->count = counted->count;
+    index->records = counted->records;
+    index->largest_ns = counted->largest_ns;
+    index->offset = segment->size;
+}
+
+int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *index) {
     cl_header_seal seal;
     if (cl_segment_sealed(segment, &seal) == CL_OK) {
         return CL_OK;
@@ -136,9 +158,12 @@ int cl_segment_seal(cl_segment *segment, uint64_t first_sequence) {
     cl_tally tally;
     if (cl_load32(&segment->tallied) == segment->size) {
         tally = segment->tally;
+        if (index != NULL) {
+            take_index(segment, index);
+        }
     } else {
         cl_scan scan;
-        cl_segment_scan(segment, 0, segment->size, &scan);
+        scan_frames(segment, 0, segment->size, &scan, index);
         if (scan.code != CL_OK) {
             return scan.code == CL_E_END ? CL_E_BUSY : scan.code;
         }

@@ -33,8 +33,9 @@ uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to);
 uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset);
 
 /* Writes the seal, once, of a segment that is committed whole. What this handle did not count while it committed is read, and each CRC
- * checked. CL_E_BUSY when the segment is not whole yet. */
-int cl_segment_seal(cl_segment *segment, uint64_t first_sequence);
+ * checked. CL_E_BUSY when the segment is not whole yet. An empty `index`, where it is not NULL, takes in what is in a segment that was not
+ * sealed before; it stays empty where only the count was at hand. */
+int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *index);
 /* The seal, or CL_E_ABSENT when the segment has none that is valid. */
 int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal);
 

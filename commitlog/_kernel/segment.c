@@ -147,6 +147,7 @@ void cl_segment_release(cl_segment *segment) {
     }
     munmap(segment->map, segment->size);
     close(segment->fd);
+    free(segment->index.entries);
     free(segment);
 }
 

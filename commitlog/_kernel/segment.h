@@ -4,26 +4,7 @@
 
 #include <pthread.h>
 
-#include "frame.h"
-
-/* What a seal says of a segment's records. */
-typedef struct {
-    uint64_t records;
-    uint64_t end; /* offset past the last of them */
-    int64_t first_timestamp_ns;
-    int64_t last_timestamp_ns;
-    int64_t largest_timestamp_ns;
-} cl_tally;
-
-static inline void cl_tally_add(cl_tally *tally, int64_t timestamp_ns, uint64_t end) {
-    if (tally->records == 0) {
-        tally->first_timestamp_ns = tally->largest_timestamp_ns = timestamp_ns;
-    }
-    tally->records++;
-    tally->end = end;
-    tally->last_timestamp_ns = timestamp_ns;
-    tally->largest_timestamp_ns = timestamp_ns > tally->largest_timestamp_ns ? timestamp_ns : tally->largest_timestamp_ns;
-}
+#include "tally.h"
 
 typedef struct {
     uint64_t number;
@@ -39,6 +20,7 @@ typedef struct {
     uint32_t users;   /* open claims whose views lead into the buffer: it stays while there are any */
     uint32_t tallied; /* how far this handle's commits counted the records, from the first on, or 0; under the commit mutex */
     cl_tally tally;   /* settled once all of the segment is in it */
+    cl_index index;   /* of the same records; no room where nobody asked for one */
 } cl_segment;
 
 typedef struct {

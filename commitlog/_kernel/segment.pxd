@@ -1,3 +1,5 @@
+from libc.stdint cimport uint64_t
+
 from commitlog._kernel.kernel cimport cl_segment
 
 
@@ -5,6 +7,10 @@ cdef class Segment:
     cdef cl_segment *segment
     cdef readonly str path
     cdef object keeper  # asked to hold the segment by name while a view of it is out
+    cdef object index   # asked for sequences; its `finder` counts
+    cdef object finder
+    cdef uint64_t anchor_offset  # a frame whose sequence is known; 0: none
+    cdef uint64_t anchor_sequence
 
     @staticmethod
     cdef Segment take(cl_segment *segment, str path)

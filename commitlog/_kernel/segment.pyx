@@ -10,11 +10,13 @@ from libc.string cimport memcpy
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
     CL_E_ABSENT, CL_E_BUSY, CL_HEADER_OPENED_AT, CL_OK, CL_SEGMENT_HEADER, cl_header_opened, cl_header_opened_crc, cl_header_seal,
-    cl_record, cl_record_read, cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush, cl_segment_hold, cl_segment_mark_gap,
-    cl_segment_nonzero, cl_segment_open, cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal,
-    cl_segment_sealed, cl_segment_take_over, cl_skip_cell,
+    cl_index, cl_record, cl_record_read, cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush, cl_segment_hold,
+    cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open, cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan,
+    cl_segment_seal, cl_segment_sealed, cl_segment_take_over, cl_skip_cell,
 )
 from commitlog._kernel.memory cimport Memory
+from commitlog._kernel.sparse_index cimport SparseIndex
+from commitlog.errors import ClosedError
 
 
 cdef class Segment:
@@ -52,18 +54,25 @@ cdef class Segment:
             raise failure(code, cause, path=path, position=number * size)
         return Segment.take(segment, path)
 
-    def share(self, keeper=None):
+    def share(self, keeper=None, index=None, first_sequence=None):
         """Another object with a reference of its own, which nobody releases but its own end. Views of it are held through
-        `keeper.hold(number, who)`."""
+        `keeper.hold(number, who)`, sequences known through `index.sequence_at(number, offset)` and, where it is given, from the
+        first record's own."""
         self.check()
         cl_segment_hold(self.segment)
         cdef Segment twin = Segment.take(self.segment, self.path)
         twin.keeper = keeper
+        if index is not None:
+            twin.index = index
+            twin.finder = index.finder
+        if first_sequence is not None:
+            twin.anchor_offset = CL_SEGMENT_HEADER
+            twin.anchor_sequence = first_sequence
         return twin
 
     cdef int check(self) except -1:
         if self.segment == NULL:
-            raise ValueError("the segment was released")
+            raise ClosedError("the segment was released: the log is closed, open it again", path=self.path)
         return 0
 
     cdef cl_segment *held(self) except NULL:
@@ -274,8 +283,9 @@ cdef class Segment:
             raise ValueError("outside the segment")
         return (<char *>self.segment.map + offset)[:length]
 
-    def seal(self, uint64_t first_sequence):
-        """Write the seal of a segment that is full; False when it is not.
+    def seal(self, uint64_t first_sequence, SparseIndex index=None):
+        """Write the seal of a segment that is full; False when it is not. A new index takes in what is in a segment that was not sealed
+        before.
 
         Raises
         ------
@@ -283,9 +293,10 @@ cdef class Segment:
             A frame in it is damaged.
         """
         cdef int code
+        cdef cl_index *entries = NULL if index is None else &index.index
         cdef cl_segment *segment = self.held()
         with nogil:
-            code = cl_segment_seal(segment, first_sequence)
+            code = cl_segment_seal(segment, first_sequence, entries)
             cl_segment_release(segment)
         if code == CL_E_BUSY:
             return False

@@ -7,9 +7,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from commitlog._kernel.kernel cimport (
-    CL_FORMAT_MAJOR, CL_FORMAT_MINOR, CL_HEADER_OPENED_AT, CL_HEADER_SEAL_AT, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_MAGIC,
-    CL_SEGMENT_SMALLEST, cl_crc32c, cl_crc32c_seed, cl_header_check, cl_header_identity, cl_header_opened, cl_header_opened_crc,
-    cl_header_seal, cl_segment, cl_segment_certain_end,
+    CL_FORMAT_MAJOR, CL_FORMAT_MINOR, CL_HEADER_OPENED_AT, CL_HEADER_SEAL_AT, CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST,
+    CL_SEGMENT_MAGIC, CL_SEGMENT_SMALLEST, cl_crc32c, cl_crc32c_seed, cl_header_check, cl_header_identity, cl_header_opened,
+    cl_header_opened_crc, cl_header_seal, cl_header_seal_crc, cl_segment, cl_segment_certain_end,
 )
 
 HEADER_SIZE = CL_SEGMENT_HEADER
@@ -114,3 +114,20 @@ def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
     with nogil:
         end = cl_segment_certain_end(&segment, segment.map, CL_SEGMENT_HEADER)
     return end > CL_SEGMENT_HEADER
+
+
+def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
+    """What a header page says of its finished segment: (segment_id, crc, end, first_sequence, record_count, first_timestamp_ns,
+    last_timestamp_ns, largest_timestamp_ns); None where it has no sound seal, or is another segment's page."""
+    cdef cl_header_identity identity
+    cdef cl_header_seal seal
+    if len(page) < CL_SEGMENT_HEADER or len(log_uuid) != 16:
+        return None
+    if cl_header_check(<char *>page, <const uint8_t *><char *>log_uuid, base, size) != CL_OK:
+        return None
+    memcpy(&identity, <char *>page, sizeof(identity))
+    memcpy(&seal, <char *>page + CL_HEADER_SEAL_AT, sizeof(seal))
+    if seal.sealed != 1 or cl_header_seal_crc(identity.segment_id, &seal) != seal.crc:
+        return None
+    return (identity.segment_id, seal.crc, seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns,
+            seal.last_timestamp_ns, seal.largest_timestamp_ns)

@@ -1,18 +1,30 @@
 /* Walks over published cells: how the appended watermark rises. */
 #include "log.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Each cell says where the next one is, and comes from the cache of the processor that appended it: fetched this much ahead, the waits
  * overlap. A fetch past the end is none. */
 #define AHEAD 1024
 
+/* The index that the commits make in passing. Without memory for it, it is made by whoever needs it. */
+static void begin_index(cl_segment *segment, uint32_t spacing) {
+    size_t room = cl_index_room(segment->size, spacing);
+    segment->index = (cl_index){.entries = malloc(room * sizeof(cl_index_entry)), .spacing = spacing, .largest_ns = INT64_MIN};
+    segment->index.room = segment->index.entries != NULL ? room : 0;
+}
+
 int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch, bool tallies) {
     uint32_t offset = (uint32_t)(*position - segment->base);
     offset = offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
     uint64_t stop = limit - segment->base < segment->size ? limit - segment->base : segment->size;
     tallies = tallies && segment->tallied == offset;
+    if (tallies && offset == CL_SEGMENT_HEADER && log->index_spacing != 0 && segment->index.spacing == 0) {
+        begin_index(segment, log->index_spacing);
+    }
     cl_tally tally = tallies ? segment->tally : (cl_tally){0};
+    cl_index entries = segment->index;
     int code = CL_OK;
     while (offset < stop) {
         const uint8_t *at = segment->bytes + offset;
@@ -24,6 +36,7 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
                 int64_t timestamp_ns;
                 memcpy(&timestamp_ns, at + CL_FRAME_TIMESTAMP, sizeof timestamp_ns);
                 cl_tally_add(&tally, timestamp_ns, offset + step);
+                cl_index_add(&entries, offset, timestamp_ns);
             }
         } else if (kind == CL_CELL_ZERO || kind == CL_CELL_CLAIMED) {
             code = cl_resolve(log, segment, offset, watch, &step);
@@ -38,6 +51,7 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
     }
     if (tallies) {
         segment->tally = tally;
+        segment->index = entries;
         cl_store32(&segment->tallied, offset);
     }
     *position = segment->base + offset;

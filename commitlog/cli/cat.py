@@ -14,7 +14,8 @@ from commitlog.cli.output import Output
 from commitlog.cli.reading import present_end, reading_options, say_damage
 from commitlog.errors import CommitLogError
 from commitlog.tail.batch import Batch
-from commitlog.tail.tailer import OnDamage, Start, Tailer, Visibility
+from commitlog.tail.seek import Start, Visibility
+from commitlog.tail.tailer import OnDamage, Tailer
 
 _LENGTH = struct.Struct("<I")
 _BATCH = 65536

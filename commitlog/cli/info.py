@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 import click
 
 import commitlog
+from commitlog import CommitLog
 from commitlog._kernel.core import Core
 from commitlog._kernel.segment_file import FORMAT
 from commitlog.cli import FAILURE
@@ -51,6 +52,9 @@ class _Info:
     appended_position: int | None = None
     committed_position: int | None = None
     flushed_position: int | None = None
+    last_position: int | None = None
+    first_sequence: int | None = None
+    last_sequence: int | None = None
     tail_segment: str | None = None
     problems: list[str] = field(default_factory=list)
 
@@ -90,6 +94,7 @@ def _gather(path: str) -> _Info:
     try:
         with commitlog.open(path, "r") as opened:
             _add_watermarks(info, opened, opened.first_position)
+            _add_sequences(info, opened)
     except CommitLogError as error:
         info.problems.append(str(error))
     return info
@@ -134,6 +139,15 @@ def _add_watermarks(info: _Info, opened: Core, first_position: int) -> None:
         info.tail_segment = segment_name(info.tail_position // info.segment_size * info.segment_size)
 
 
+def _add_sequences(info: _Info, opened: CommitLog) -> None:
+    """Which records there are. Damage in the segments that are not sealed does not keep the rest from being said."""
+    try:
+        info.first_sequence = opened.first_sequence
+        info.last_position, info.last_sequence = opened.last_position, opened.last_sequence
+    except CommitLogError as error:
+        info.problems.append(str(error))
+
+
 def _lines(info: _Info) -> list[str]:
     """For people."""
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(info.created_ns // 10**9))
@@ -150,6 +164,10 @@ def _lines(info: _Info) -> list[str]:
     for name in ("first", "tail", "appended", "committed", "flushed"):
         value = getattr(info, f"{name}_position")
         said.append(f"  {name:<10} {'unknown' if value is None else value}")
+    if info.last_sequence is not None:
+        said.append(f"  sequences  {info.first_sequence} to {info.last_sequence}; the last record is at {info.last_position}")
+    elif info.first_sequence is not None:
+        said.append(f"  sequences  no record; the first will be {info.first_sequence}")
     said.append(f"  checkpoint {'none' if info.checkpoint is None else info.checkpoint}")
     said += [f"  held by    {writer}, slot {writer.slot}" for writer in info.holders]
     if info.open_for_writing and not info.holders:

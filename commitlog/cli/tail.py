@@ -21,7 +21,8 @@ from commitlog.cli.reading import present_end, reading_options, say_damage
 from commitlog.errors import CommitLogError, LogNotFoundError
 from commitlog.log import CommitLog
 from commitlog.options import DURATION_LARGEST_S
-from commitlog.tail.tailer import Idle, OnDamage, Start, Tailer, Visibility
+from commitlog.tail.seek import Start, Visibility
+from commitlog.tail.tailer import Idle, OnDamage, Tailer
 
 LAST_DEFAULT = 10
 # How often a follower that waits looks up from the log: for a reader that is gone, a log that was removed.

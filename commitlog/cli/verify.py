@@ -47,6 +47,7 @@ def lines(report: VerifyReport) -> list[str]:
             f"  damage: {segment.name}: position {damage.position} to {damage.resume_position}: {damage.reason}"
             for damage in segment.damage
         ]
+    said += [f"  note: {segment.name}: {note}" for segment in report.segments for note in segment.notes]
     if report.torn is not None:
         said.append(
             f"  torn tail: position {report.torn.position} to {report.torn.end_position}, {report.torn.records} whole records in it; "

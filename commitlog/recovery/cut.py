@@ -117,11 +117,10 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
     passed("frames saved")
     for number in sorted(cut.later + cut.blank, reverse=True):
         directory.remove_segment(number)
-        _remove_index(directory, number)
         passed("segment removed")
     if cut.dirty:
         stop = max(stop, _zero(directory, cut.place))
-        _remove_index(directory, cut.place.number)
+        directory.remove_index(cut.place.number)
         if cut_range is None and stop > cut.place.offset:
             cut_range = (cut.place.position(directory.segment_size), cut.place.number * directory.segment_size + stop)
     directory.sync()
@@ -251,9 +250,3 @@ def _zero(directory: LogDirectory, start: Place) -> int:
         os.close(fd)
         segment.release()
     return max(-(-last // 8) * 8, start.offset)
-
-
-def _remove_index(directory: LogDirectory, number: int) -> None:
-    """Remove the index of a segment that is no longer what it was built from."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{number * directory.segment_size:020d}.idx", dir_fd=directory.fd)

@@ -75,7 +75,7 @@ class AllocationService(Service):
         self._seal_lock = threading.Lock()
         self._synced_below = 0
         self._attached: dict[int, tuple[MappedFile, LentBuffer, _Lease]] = {}
-        self._sealer = Sealer(directory, queue)
+        self._sealer = Sealer(directory, queue, options.index_spacing)
         self._prefaulted = 0
         self._retry_at = 0.0
 

@@ -14,7 +14,7 @@ from commitlog._kernel.segment import Segment
 from commitlog.errors import DiskFullError, IOFailureError, UnsupportedFileSystemError
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
-_TEMPORARY = re.compile(r"^\.[0-9]{20}\.seg\.[0-9a-f]{16}\.tmp$")
+_TEMPORARY = re.compile(r"^\.[0-9]{20}\.(?:seg|idx)\.[0-9a-f]{16}\.tmp$")
 # File systems whose mappings or locks do not hold between machines: NFS, CIFS, SMB2, FUSE, 9P, Ceph, AFS, Lustre, GFS2, OCFS2.
 _REMOTE = {
     0x6969: "NFS",
@@ -34,6 +34,11 @@ _REMOTE = {
 def segment_name(base: int) -> str:
     """The file name of the segment that starts at position `base`."""
     return f"{base:020d}.seg"
+
+
+def index_name(base: int) -> str:
+    """The file name of that segment's index."""
+    return f"{base:020d}.idx"
 
 
 def passed(step: str) -> None:
@@ -143,8 +148,13 @@ class LogDirectory:
             os.unlink(name, dir_fd=self.fd)
 
     def remove_segment(self, number: int) -> None:
-        """Remove a segment file; that it is gone already is success."""
+        """Remove a segment file and its index; that they are gone already is success."""
         self._unlink(segment_name(number * self.segment_size))
+        self.remove_index(number)
+
+    def remove_index(self, number: int) -> None:
+        """Remove the index of a segment that is gone, or no longer what it was made from."""
+        self._unlink(index_name(number * self.segment_size))
 
     def scan_end(self, position: int) -> int:
         """Where whole frames end, looking from a position that is known to be good: the first frame that is not one."""

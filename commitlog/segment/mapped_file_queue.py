@@ -32,6 +32,7 @@ class MappedFileQueue:
         self._lock = threading.Lock()
         self._files: dict[int, MappedFile] = {}
         self._closed = False
+        self._first: int | None = None
 
     def get(self, number: int) -> MappedFile:
         """The segment with that number, mapped if it is not yet.
@@ -87,9 +88,13 @@ class MappedFileQueue:
 
     @property
     def first_number(self) -> int:
-        """The oldest segment's number."""
-        numbers = self.numbers()
-        return numbers[0] if numbers else 0
+        """The oldest segment's number. Nothing is ever added before it, so the directory is read anew only when it is gone."""
+        self._check_open()
+        first = self._first
+        if first is None or not self._directory.has(first):
+            numbers = self.numbers()
+            first = self._first = numbers[0] if numbers else None
+        return first or 0
 
     def delete(self, number: int, force_after: float) -> None:
         """Remove a segment once nobody holds it.

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 
+from commitlog._kernel.sparse_index import SparseIndex
 from commitlog.errors import CorruptRecordError, CorruptSegmentError
+from commitlog.options import INDEX_SPACING_DEFAULT
+from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.segment.seal_table import SealTable
 
 _logger = logging.getLogger("commitlog.segment")
 
@@ -14,12 +18,23 @@ _logger = logging.getLogger("commitlog.segment")
 class Sealer:
     """Seals segments in ascending order, each when what it holds is whole in its file.
 
-    A seal holds the sequence of its first record, so it needs its predecessor's; the very first segment of a log starts at 0.
+    A seal holds the sequence of its first record, so it needs its predecessor's; the very first segment of a log starts at 0. The scan
+    that counts the records also makes the segment's index.
+
+    Parameters
+    ----------
+    directory : LogDirectory
+        Where the files are.
+    queue : MappedFileQueue
+        The segments.
+    spacing : int
+        Records from one entry of an index to the next.
     """
 
-    def __init__(self, directory: LogDirectory, queue: MappedFileQueue) -> None:
+    def __init__(self, directory: LogDirectory, queue: MappedFileQueue, spacing: int = INDEX_SPACING_DEFAULT) -> None:
         self._directory = directory
         self._queue = queue
+        self._spacing = spacing
         self._next: int | None = None
         self._sequence = 0
         self._stuck = False
@@ -74,11 +89,20 @@ class Sealer:
             return False
         file, token = held
         try:
-            if not file.segment.seal(self._sequence):
+            index = SparseIndex(file.segment.id, file.segment.size, self._spacing)
+            if not file.segment.seal(self._sequence, index):
                 return False
             seal = file.segment.sealed()
             assert seal is not None
             self._sequence = seal[1] + seal[2]
+            if index.complete:
+                self._write_index(number, index)
             return True
         finally:
             file.release(token)
+
+    def _write_index(self, number: int, index: SparseIndex) -> None:
+        """Keep what the scan has found. Whoever needs an index that is not there makes it anew."""
+        seal = SealTable(self._directory).get(number)
+        if seal is not None and seal.record_count == index.records and not index_file.write(self._directory, number, index, seal):
+            _logger.warning("the index of %s could not be written; it is made anew when it is needed", self._directory.segment_path(number))

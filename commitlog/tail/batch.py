@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from commitlog._kernel.finder import first_sequence
+from commitlog._kernel.segment import Segment
+from commitlog.errors import CommitLogError, SequenceError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Columns of equal length, one row a record, in log order.
+    """Columns of equal length, one row a record, in the order in which they were read.
 
     Attributes
     ----------
@@ -39,6 +45,30 @@ class Batch:
     offsets: npt.NDArray[np.int64]
     keys: npt.NDArray[np.uint8]
     key_offsets: npt.NDArray[np.int64]
+    _segment: Segment | None = field(default=None, repr=False)
+
+    @cached_property
+    def sequences(self) -> npt.NDArray[np.int64]:
+        """The records' sequences, int64, shape (n,); they rise or fall by one. Counted when they are asked for.
+
+        Raises
+        ------
+        SequenceError
+            A claim below is still open, so that nobody can say yet.
+        """
+        if not len(self):
+            return np.empty(0, dtype=np.int64)
+        if self._segment is None:
+            raise SequenceError("the sequences of these records were not known when they were pickled")
+        first = first_sequence(self._segment, self.positions)
+        step = -1 if len(self) > 1 and self.positions[1] < self.positions[0] else 1
+        return np.arange(first, first + step * len(self), step, dtype=np.int64)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**self.__dict__, "_segment": None}
+        with contextlib.suppress(CommitLogError):
+            state["sequences"] = self.sequences
+        return state
 
     def __len__(self) -> int:
         return len(self.positions)

@@ -124,8 +124,8 @@ static void records_are_counted_while_they_are_committed(bool pooled) {
     CHECK(memcmp(&scan.tally, &scene.segment->tally, sizeof scan.tally) == 0);
     scene.segment->map[CL_SEGMENT_HEADER + CL_FRAME_TIMESTAMP] ^= 1; /* who reads the segment stumbles over this */
     CHECK(cl_segment_open(scene.place.dir_fd, 0, SMALL, NULL, true, &later) == CL_OK);
-    CHECK(cl_segment_seal(later, 0) == CL_E_DAMAGE);
-    CHECK(cl_segment_seal(scene.segment, 7) == CL_OK);
+    CHECK(cl_segment_seal(later, 0, NULL) == CL_E_DAMAGE);
+    CHECK(cl_segment_seal(scene.segment, 7, NULL) == CL_OK);
     cl_header_seal seal;
     CHECK(cl_segment_sealed(later, &seal) == CL_OK && seal.first_sequence == 7 && seal.record_count == 40 && seal.end == scan.tally.end);
     CHECK(seal.first_timestamp_ns == 1000 && seal.last_timestamp_ns == 1000 && seal.largest_timestamp_ns == 1012);

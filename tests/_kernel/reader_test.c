@@ -239,9 +239,9 @@ static void a_seal_is_written_once_the_segment_is_whole(void) {
         input.timestamp_ns = stamp;
         append_input(&scene.handle, &input);
     }
-    CHECK(cl_segment_seal(scene.segment, 100) == CL_E_BUSY && cl_segment_sealed(scene.segment, &seal) == CL_E_ABSENT);
+    CHECK(cl_segment_seal(scene.segment, 100, NULL) == CL_E_BUSY && cl_segment_sealed(scene.segment, &seal) == CL_E_ABSENT);
     CHECK(cl_writer_close_segment(&scene.handle.writer) == CL_OK);
-    CHECK(cl_segment_seal(scene.segment, 100) == CL_OK && cl_segment_seal(scene.segment, 999) == CL_OK);
+    CHECK(cl_segment_seal(scene.segment, 100, NULL) == CL_OK && cl_segment_seal(scene.segment, 999, NULL) == CL_OK);
     CHECK(cl_segment_sealed(scene.segment, &seal) == CL_OK && seal.first_sequence == 100 && seal.record_count == 3);
     CHECK(seal.first_timestamp_ns == 5 && seal.last_timestamp_ns == 3 && seal.largest_timestamp_ns == 5);
     CHECK(seal.end == CL_SEGMENT_HEADER + 72);

@@ -40,6 +40,13 @@ def test_a_closed_log_tells_all_of_itself(tmp_path: Path) -> None:
     assert {found[f"{name}_position"] for name in ("tail", "appended", "committed", "flushed")} == {end}
     assert (found["first_position"], found["checkpoint"], found["tail_segment"]) == (HEADER, end, f"{end // SEGMENT * SEGMENT:020d}.seg")
     assert (found["clean"], found["open_for_writing"], found["holders"], found["problems"]) == (True, False, [], [])
+    assert (found["first_sequence"], found["last_sequence"], found["last_position"]) == (0, 9999, end - 32)
+    assert f"sequences  0 to 9999; the last record is at {end - 32}".encode() in run("info", path).stdout
+
+
+def test_an_empty_log_says_so(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "log", segment_size=SEGMENT).close()
+    assert b"sequences  no record; the first will be 0" in run("info", tmp_path / "log").stdout
 
 
 @pytest.mark.parametrize("pool", [(), ("--pool", 1)], ids=["mapped", "pooled"])

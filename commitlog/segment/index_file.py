@@ -1,0 +1,109 @@
+"""Index files: the sparse index of a sealed segment, on disk beside it. It can always be built again, and is nowhere believed unchecked.
+
+See docs/format.md for the layout. A file is written whole under a temporary name and then renamed; it is not flushed, because after a
+power cut its CRC tells what is left of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import struct
+from typing import Literal
+
+from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.sparse_index import ENTRY_SIZE, SparseIndex, crc32c
+from commitlog.options import INDEX_SPACING_LARGEST
+from commitlog.segment.directory import LogDirectory, index_name
+from commitlog.segment.seal_table import Seal
+
+MAGIC = b"CMLIDX01"
+MAJOR, MINOR = 1, 0
+# Magic, major, minor, header size, log uuid, segment id, the seal's CRC, spacing, records, CRC of the entries; the header's CRC follows.
+_HEADER = struct.Struct("<8sHHI16sQIIQI")
+_CRC = struct.Struct("<I")
+INDEX_HEADER_SIZE = _HEADER.size + _CRC.size
+
+State = Literal["sound", "missing", "damaged", "stale"]
+
+
+def write(directory: LogDirectory, number: int, index: SparseIndex, seal: Seal) -> bool:
+    """Put the index of a sealed segment beside it; False where the system refuses: an index is worth no error."""
+    content = index.content()
+    header = _HEADER.pack(
+        MAGIC,
+        MAJOR,
+        MINOR,
+        INDEX_HEADER_SIZE,
+        directory.log_uuid,
+        seal.segment_id,
+        seal.crc,
+        index.spacing,
+        index.records,
+        crc32c(content),
+    )
+    name = index_name(number * directory.segment_size)
+    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory.fd)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                file.write(header + _CRC.pack(crc32c(header)) + content)
+            os.rename(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory.fd)
+            return False
+    except OSError:
+        return False
+    return True
+
+
+def read(directory: LogDirectory, number: int, seal: Seal) -> tuple[SparseIndex | None, State]:
+    """The index of a segment that has this seal, and what is to be said of its file: "stale" is one of another segment, or of another
+    content."""
+    content = _content(directory, index_name(number * directory.segment_size))
+    if content is None:
+        return None, "missing"
+    fields = _checked_header(content)
+    if fields is None:
+        return None, "damaged"
+    major, uuid, segment_id, seal_crc, spacing, records, entries_crc = fields
+    # A newer release's index will not mind a new one.
+    if major > MAJOR or (uuid, segment_id, seal_crc, records) != (directory.log_uuid, seal.segment_id, seal.crc, seal.record_count):
+        return None, "stale"
+    entries = content[INDEX_HEADER_SIZE:]
+    try:
+        if crc32c(entries) == entries_crc and spacing <= INDEX_SPACING_LARGEST:
+            return SparseIndex(segment_id, directory.segment_size, spacing, entries, records, seal.largest), "sound"
+    except ValueError:
+        pass
+    return None, "damaged"
+
+
+def _checked_header(content: bytes) -> tuple[int, bytes, int, int, int, int, int] | None:
+    """Major version, uuid, segment id, seal's CRC, spacing, records, CRC of the entries; None where it is no header."""
+    if len(content) < INDEX_HEADER_SIZE or _CRC.unpack_from(content, _HEADER.size)[0] != crc32c(content[: _HEADER.size]):
+        return None
+    magic, major, _, header_size, uuid, segment_id, seal_crc, spacing, records, entries_crc = _HEADER.unpack_from(content)
+    if magic != MAGIC or (major == MAJOR and header_size != INDEX_HEADER_SIZE):
+        return None
+    return major, uuid, segment_id, seal_crc, spacing, records, entries_crc
+
+
+def _content(directory: LogDirectory, name: str) -> bytes | None:
+    """What stands in the file, up to as much as an index can have; None where there is none that can be read."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory.fd)
+    except OSError:
+        return None
+    try:
+        if stat.S_ISREG(os.fstat(fd).st_mode):
+            with os.fdopen(fd, "rb", closefd=False) as file:
+                return file.read(INDEX_HEADER_SIZE + (directory.segment_size - HEADER_SIZE) // 16 * ENTRY_SIZE)
+    except OSError:
+        pass  # unreadable is damaged
+    finally:
+        os.close(fd)
+    return b""

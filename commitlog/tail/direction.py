@@ -1,0 +1,29 @@
+"""Which way a tailer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from commitlog._kernel.reader import Record
+    from commitlog.tail.seek import Seeker
+
+Direction = Literal["forward", "backward"]
+DIRECTIONS = ("forward", "backward")
+
+
+def stride(tailer: Seeker) -> Iterator[Record]:
+    """The indexed records alone, from where a tailer stands, in its direction at each step."""
+    while True:
+        backward = tailer.direction == "backward"
+        entry = tailer.log_index.entry(tailer.position, before=backward)
+        if entry is None or entry >= tailer.visible_end:
+            return
+        tailer.move_to(entry)
+        record = tailer.read_onward()
+        if record is None:
+            return
+        if backward:
+            tailer.move_to(entry)
+        yield record

@@ -1,0 +1,211 @@
+/* Going from record to record, the sparse index, and reading backward: over records and SKIPs, with damage at any cell, and with rings
+ * that are too small for the stretch. */
+#include "kernel_test.h"
+
+#include "index.h"
+#include "stretch.h"
+
+#define RECORDS 400
+#define SPACING 16u
+
+typedef struct {
+    test_place place;
+    test_handle handle;
+    test_reader reader;
+    cl_segment *segment;
+    uint64_t offsets[RECORDS];
+    int64_t stamps[RECORDS];
+    uint64_t end;
+    cl_index_entry entries[SMALL / CL_FRAME_HEADER / SPACING + 1];
+    cl_index index;
+    cl_watch watch;
+} test_scene;
+
+static cl_hop hop_at(test_scene *scene, uint64_t offset) {
+    return (cl_hop){.log = &scene->handle.log, .segment = scene->segment, .offset = offset, .watch = &scene->watch};
+}
+
+/* Records of many sizes, keyed ones and SKIPs among them; timestamps step back. */
+static void start(test_scene *scene) {
+    static uint8_t value[200];
+    uint64_t state = 7;
+    memset(scene, 0, sizeof *scene);
+    make_place(&scene->place, SMALL);
+    open_handle(&scene->place, &scene->handle, false);
+    open_reader(&scene->reader, &scene->handle.log);
+    scene->segment = scene->reader.held;
+    scene->watch.position = UINT64_MAX;
+    for (int at = 0; at < RECORDS; at++) {
+        cl_record_input input = record_of(value, (uint32_t)(next_random(&state) % 100));
+        input.timestamp_ns = scene->stamps[at] = at * 100 + (int64_t)(next_random(&state) % 2000);
+        if (at % 3 == 0) {
+            input.key = "key";
+            input.key_length = 3;
+        }
+        scene->offsets[at] = append_input(&scene->handle, &input) % SMALL;
+        if (at % 5 == 0) {
+            cl_claim claim;
+            CHECK(cl_writer_claim(&scene->handle.writer, 8 * (uint32_t)(3 + next_random(&state) % 9), &claim) == CL_OK);
+            cl_writer_abandon(&scene->handle.writer, &claim);
+        }
+    }
+    scene->end = cl_place_offset(cl_load(scene->handle.log.tail));
+    scene->index = (cl_index){.entries = scene->entries,
+                              .room = sizeof scene->entries / sizeof scene->entries[0],
+                              .spacing = SPACING,
+                              .offset = CL_SEGMENT_HEADER,
+                              .largest_ns = INT64_MIN};
+}
+
+static void end(test_scene *scene) {
+    close_reader(&scene->reader);
+    close_handle(&scene->handle);
+    drop_place(&scene->place);
+}
+
+static void stand_at(test_scene *scene, uint64_t offset) {
+    cl_reader_init(&scene->reader.reader, &scene->handle.log);
+    cl_reader_enter(&scene->reader.reader, scene->segment, offset);
+}
+
+static void hops_go_over_records_and_nothing_else(void) {
+    test_scene scene;
+    uint64_t at, count;
+    start(&scene);
+    cl_hop hop = hop_at(&scene, CL_SEGMENT_HEADER);
+    for (int record = 0; record < RECORDS; record++) {
+        CHECK(cl_hop_next(&hop, SMALL, &at) == CL_OK && at == scene.offsets[record]);
+        CHECK(cl_hop_timestamp(&hop, at) == scene.stamps[record]);
+    }
+    CHECK(cl_hop_next(&hop, SMALL, &at) == CL_E_END && hop.offset == scene.end);
+    hop = hop_at(&scene, CL_SEGMENT_HEADER);
+    CHECK(cl_hop_over(&hop, scene.offsets[77], UINT64_MAX, &count) == CL_E_ROLL && count == 77 && hop.offset == scene.offsets[77]);
+    CHECK(cl_hop_over(&hop, SMALL, 23, &count) == CL_OK && count == 23);
+    CHECK(cl_hop_next(&hop, SMALL, &at) == CL_OK && at == scene.offsets[100]);
+    end(&scene);
+}
+
+static void an_index_finds_every_record_by_ordinal_time_and_offset(void) {
+    test_scene scene;
+    uint64_t at, ordinal;
+    start(&scene);
+    for (uint64_t limit = CL_SEGMENT_HEADER; limit < SMALL; limit += 1000) { /* it grows as it likes */
+        cl_hop hop = hop_at(&scene, 0);
+        cl_index_extend(&scene.index, &hop, limit);
+    }
+    CHECK(scene.index.records == RECORDS && scene.index.offset == scene.end && scene.index.count == RECORDS / SPACING);
+    for (uint64_t record = 0; record < RECORDS; record++) {
+        cl_hop hop = hop_at(&scene, 0);
+        CHECK(cl_index_find(&scene.index, &hop, record, &at) == CL_OK && at == scene.offsets[record]);
+        CHECK(cl_index_ordinal(&scene.index, &hop, at, &ordinal) == CL_OK && ordinal == record && hop.offset == at);
+        CHECK(cl_index_ordinal(&scene.index, &hop, at + 8, &ordinal) == CL_OK && ordinal == record + 1 && hop.offset != at + 8);
+    }
+    cl_hop hop = hop_at(&scene, 0);
+    CHECK(cl_index_find(&scene.index, &hop, RECORDS, &at) == CL_E_ROLL);
+    for (int64_t stamp = -50; stamp < RECORDS * 100 + 3000; stamp += 37) {
+        uint64_t expected = 0;
+        while (expected < RECORDS && scene.stamps[expected] < stamp) {
+            expected++;
+        }
+        int code = cl_index_since(&scene.index, &hop, stamp, &at);
+        CHECK(expected == RECORDS ? code == CL_E_ROLL : code == CL_OK && at == scene.offsets[expected]);
+    }
+    end(&scene);
+}
+
+/* Everything before `from_end`, read backward with a ring of that size; how many places were damaged. */
+static int read_all_back(test_scene *scene, uint32_t room, int expected_next, int lost) {
+    uint32_t offsets[RECORDS + 1];
+    cl_stretch stretch = {.offsets = offsets, .room = room};
+    cl_record record;
+    int damaged = 0;
+    stand_at(scene, scene->end);
+    for (;;) {
+        int code = cl_reader_previous(&scene->reader.reader, &stretch, &record);
+        if (code == CL_E_ROLL) {
+            CHECK(expected_next == (lost == 0 ? 0 : -1) || expected_next == -1);
+            return damaged;
+        }
+        if (code == CL_E_ABSENT) {
+            CHECK(cl_stretch_fill(&scene->reader.reader, &stretch, CL_SEGMENT_HEADER) == CL_OK);
+        } else if (code == CL_E_DAMAGE) {
+            CHECK(stretch.damage == scene->offsets[lost]);
+            damaged++;
+            cl_stretch_pass(&scene->reader.reader, &stretch);
+        } else {
+            expected_next -= expected_next == lost;
+            CHECK(code == CL_OK && record.position % SMALL == scene->offsets[expected_next]);
+            CHECK(record.timestamp_ns == scene->stamps[expected_next] && scene->reader.reader.offset == scene->offsets[expected_next]);
+            expected_next--;
+        }
+    }
+}
+
+static void backward_is_forward_in_reverse_with_any_ring(void) {
+    static const uint32_t rooms[] = {1, 2, 7, 64, RECORDS - 1, RECORDS, RECORDS + 1};
+    test_scene scene;
+    start(&scene);
+    for (size_t at = 0; at < sizeof rooms / sizeof rooms[0]; at++) {
+        CHECK(read_all_back(&scene, rooms[at], RECORDS - 1, -1) == 0);
+    }
+    end(&scene);
+}
+
+static void damage_is_met_once_backward_whatever_it_is(void) {
+    static const uint64_t changes[] = {1, 0xFFFFFFF, CL_WORD_BATCH, 1ull << 40};
+    test_scene scene;
+    start(&scene);
+    for (int lost = 0; lost < RECORDS; lost += 57) {
+        for (size_t at = 0; at < sizeof changes / sizeof changes[0]; at++) {
+            uint64_t *cell = (uint64_t *)(scene.segment->map + scene.offsets[lost]);
+            uint64_t kept = *cell;
+            *cell = kept ^ changes[at];
+            /* What is damaged is below the watermark: the next look at it must not take it for the end. */
+            cl_raise(&scene.handle.log.cursors->appended.value, scene.end);
+            CHECK(read_all_back(&scene, 50, RECORDS - 1, lost) == 1);
+            *cell = kept;
+        }
+    }
+    end(&scene);
+}
+
+static void a_batch_goes_back_and_stops_where_its_room_does(void) {
+    test_scene scene;
+    uint32_t offsets[RECORDS];
+    static int64_t positions[RECORDS], stamps[RECORDS], value_ends[RECORDS], key_ends[RECORDS];
+    static uint32_t types[RECORDS];
+    static uint8_t keyed[RECORDS], data[512], keys[RECORDS * 3];
+    start(&scene);
+    cl_stretch stretch = {.offsets = offsets, .room = RECORDS};
+    stand_at(&scene, scene.end);
+    CHECK(cl_stretch_fill(&scene.reader.reader, &stretch, CL_SEGMENT_HEADER) == CL_OK && stretch.count == RECORDS);
+    int next = RECORDS - 1;
+    while (next >= 0) {
+        cl_batch batch = {.positions = positions,
+                          .timestamps_ns = stamps,
+                          .types = types,
+                          .keyed = keyed,
+                          .value_ends = value_ends,
+                          .key_ends = key_ends,
+                          .data = data,
+                          .keys = keys,
+                          .data_room = sizeof data,
+                          .keys_room = sizeof keys,
+                          .most = 30};
+        int code = cl_stretch_batch(&scene.reader.reader, &stretch, &batch);
+        CHECK(batch.count != 0 && (code == CL_E_FULL || next == (int)batch.count - 1));
+        for (size_t row = 0; row < batch.count; row++, next--) {
+            CHECK((uint64_t)positions[row] == scene.offsets[next] && stamps[row] == scene.stamps[next] && keyed[row] == (next % 3 == 0));
+        }
+    }
+    end(&scene);
+}
+
+int main(void) {
+    hops_go_over_records_and_nothing_else();
+    an_index_finds_every_record_by_ordinal_time_and_offset();
+    backward_is_forward_in_reverse_with_any_ring();
+    damage_is_met_once_backward_whatever_it_is();
+    a_batch_goes_back_and_stops_where_its_room_does();
+    return 0;
+}

@@ -1,0 +1,188 @@
+"""Index files: they say what their segment holds, or are made anew; no state of them does any harm."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from commitlog import CommitLog
+from commitlog._kernel.sparse_index import SparseIndex, crc32c
+from commitlog.segment import index_file
+from commitlog.segment.seal_table import Seal, SealTable
+from tests.setups import HEADER, SEGMENT, Logs
+
+COUNT = 3000
+
+
+def written(logs: Logs, spacing: int = 16) -> CommitLog:
+    """A log with a sealed segment and a live one."""
+    log = logs.open(index_spacing=spacing)
+    for index in range(COUNT):
+        log.append(b"%08d" % index, timestamp_ns=1000 + index)
+    assert log._allocation is not None
+    assert log._allocation.sealed_below() == 1
+    return log
+
+
+def idx(log: CommitLog, number: int = 0) -> Path:
+    return Path(log.path) / f"{number * SEGMENT:020d}.idx"
+
+
+def seal_of(log: CommitLog, number: int = 0) -> Seal:
+    seal = SealTable(log.directory).get(number)
+    assert seal is not None
+    return seal
+
+
+def state(log: CommitLog) -> str:
+    return index_file.read(log.directory, 0, seal_of(log))[1]
+
+
+def found(log: CommitLog) -> list[int]:
+    """Sequences of records that were sought by sequence, time and from behind: what all that an index is used for gives."""
+    tailer = log.tailer()
+    tailer.seek(sequence=1234)
+    by_sequence = tailer.read()
+    tailer.seek(timestamp=1000 + 777)
+    by_time = tailer.read()
+    assert by_sequence is not None
+    assert by_time is not None
+    backward = [record.value for record in log.tailer(start=SEGMENT, direction="backward")]
+    assert backward == [b"%08d" % index for index in range(len(backward) - 1, -1, -1)]
+    assert len(backward) == seal_of(log).record_count
+    return [int(by_sequence.value), int(by_time.value), by_time.sequence]
+
+
+def test_a_seal_comes_with_an_index_of_every_spacing_th_record(logs: Logs) -> None:
+    log = written(logs)
+    seal = seal_of(log)
+    index, said = index_file.read(log.directory, 0, seal)
+    assert said == "sound"
+    assert index is not None
+    assert (index.spacing, index.records, index.offset, index.complete) == (16, seal.record_count, SEGMENT, True)
+    entries = list(struct.iter_unpack("<Qq", index.content()))
+    assert entries == [(HEADER + 24 * at, 1000 + at - 1 if at else -(1 << 63)) for at in range(0, seal.record_count, 16)]
+
+
+def test_the_layout_is_the_documented_one(logs: Logs) -> None:
+    log = written(logs)
+    seal = seal_of(log)
+    content = idx(log).read_bytes()
+    header, entries = content[:64], content[64:]
+    fields = struct.unpack("<8sHHI16sQIIQII", header)
+    assert fields[:9] == (b"CMLIDX01", 1, 0, 64, log._uuid, seal.segment_id, seal.crc, 16, seal.record_count)
+    assert fields[9:] == (crc32c(entries), crc32c(header[:60]))
+    assert crc32c(b"123456789") == 0xE3069283
+
+
+def flip(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+def foreign_entries(content: bytes) -> bytes:
+    """Entries that do not ascend, under CRCs that match."""
+    entries = content[80:96] + content[64:80] + content[96:]
+    header = content[:56] + struct.pack("<I", crc32c(entries))
+    return header + struct.pack("<I", crc32c(header)) + entries
+
+
+BROKEN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "empty": (lambda content: b"", "damaged"),
+    "short": (lambda content: content[:63], "damaged"),
+    "no entries": (lambda content: content[:64], "damaged"),
+    "an entry too few": (lambda content: content[:-16], "damaged"),
+    "half an entry more": (lambda content: content + bytes(8), "damaged"),
+    "another magic": (lambda content: flip(content, 0), "damaged"),
+    "a flipped bit in the header": (lambda content: flip(content, 40), "damaged"),
+    "a flipped bit in an entry": (lambda content: flip(content, 100), "damaged"),
+    "entries that do not ascend": (foreign_entries, "damaged"),
+    "zeros": (lambda content: bytes(len(content)), "damaged"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("mode", ["a", "r"])
+def test_a_broken_index_is_made_anew_and_nobody_notices(logs: Logs, kind: str, mode: str) -> None:
+    path = idx(written(logs))
+    logs.close()
+    good = path.read_bytes()
+    change, said = BROKEN[kind]
+    path.write_bytes(change(good))
+    log = logs.open(mode=mode, index_spacing=16)
+    assert state(log) == said
+    assert found(log) == [1234, 777, 777]
+    assert (path.read_bytes() == good) == (mode == "a")  # a reader changes nothing
+
+
+@pytest.mark.parametrize("mode", ["a", "r"])
+def test_a_missing_index_is_made_anew(logs: Logs, mode: str) -> None:
+    path = idx(written(logs))
+    logs.close()
+    path.unlink()
+    log = logs.open(mode=mode)
+    assert state(log) == "missing"
+    assert found(log) == [1234, 777, 777]
+    assert path.exists() == (mode == "a")
+
+
+def test_an_index_of_another_segment_is_stale(logs: Logs) -> None:
+    log = written(logs)
+    other = CommitLog.open(Path(log.path).parent / "other", "a", log.options)
+    with other:
+        for index in range(COUNT):
+            other.append(b"%08d" % index)
+        assert other._allocation is not None
+        other._allocation.sealed_below()
+    idx(log).write_bytes((Path(other.path) / idx(log).name).read_bytes())
+    assert state(log) == "stale"
+    assert found(log) == [1234, 777, 777]
+
+
+@pytest.mark.parametrize("kind", ["directory", "fifo", "link"])
+def test_what_is_no_file_in_its_place_does_no_harm(logs: Logs, kind: str) -> None:
+    path = idx(written(logs))
+    logs.close()
+    path.unlink()
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    assert found(logs.open()) == [1234, 777, 777]
+
+
+def test_a_spacing_that_changes_leaves_old_indexes_good(logs: Logs) -> None:
+    written(logs, spacing=16)
+    logs.close()
+    log = logs.open(index_spacing=100)
+    assert found(log) == [1234, 777, 777]
+    assert state(log) == "sound"
+
+
+def test_no_entry_of_the_directory_is_left_behind(logs: Logs) -> None:
+    log = written(logs)
+    assert [name for name in os.listdir(log.path) if name.endswith(".tmp")] == []
+
+
+def test_a_refused_write_is_told_and_is_no_error(logs: Logs) -> None:
+    log = written(logs)
+    seal = seal_of(log)
+    index = index_file.read(log.directory, 0, seal)[0]
+    assert index is not None
+    os.unlink(idx(log))
+    os.mkdir(idx(log))
+    assert not index_file.write(log.directory, 0, index, seal)
+    assert [name for name in os.listdir(log.path) if name.endswith(".tmp")] == []
+
+
+@pytest.mark.parametrize("content", [b"\0" * 16, struct.pack("<Qq", HEADER + 4, 0), struct.pack("<Qq", SEGMENT, 0), bytes(32), b""])
+def test_entries_that_cannot_be_are_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match="ind"):
+        SparseIndex(1, SEGMENT, 16, content, 16, 0)
+    with pytest.raises(ValueError, match="spacing"):
+        SparseIndex(1, SEGMENT, 0)
