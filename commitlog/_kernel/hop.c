@@ -9,7 +9,7 @@ static inline const uint8_t *hop_source(const cl_hop *hop, uint64_t offset) {
     return in_file ? segment->map : segment->bytes;
 }
 
-uint64_t cl_hop_cell(const cl_hop *hop, uint64_t offset) { return cl_load((const uint64_t *)(hop_source(hop, offset) + offset)); }
+static inline uint64_t hop_cell(const cl_hop *hop, uint64_t offset) { return cl_load((const uint64_t *)(hop_source(hop, offset) + offset)); }
 
 int64_t cl_hop_timestamp(const cl_hop *hop, uint64_t at) {
     int64_t timestamp_ns;
@@ -31,7 +31,7 @@ static int hop_unpublished(cl_hop *hop, uint64_t cell) {
     uint64_t settled = cl_load(in_file_only(hop) ? &log->cursors->committed.value : &log->cursors->appended.value);
     if (hop->segment->base + hop->offset < settled) {
         /* The watermark may have passed between the two looks; a cell that it has passed is published or rolled back. */
-        if (cl_hop_cell(hop, hop->offset) != cell) {
+        if (hop_cell(hop, hop->offset) != cell) {
             return CL_OK;
         }
         return is_doubtful(hop) ? CL_E_END : CL_E_DAMAGE;
@@ -86,7 +86,7 @@ int cl_hop_next(cl_hop *hop, uint64_t limit, uint64_t *at) {
     }
     uint64_t sure = doubtful > segment->base && !hop->careful ? doubtful - segment->base : 0;
     while (hop->offset < limit) {
-        uint64_t cell = cl_hop_cell(hop, hop->offset);
+        uint64_t cell = hop_cell(hop, hop->offset);
         uint32_t word = cl_cell_word(cell);
         uint32_t length = word & CL_WORD_LENGTH;
         uint64_t step = cl_frame_aligned(length);

@@ -26,8 +26,7 @@ int cl_hop_whole(cl_hop *hop, uint64_t limit, uint64_t *at);
 /* Goes over `most` records or up to `limit`; *count is over how many. */
 int cl_hop_over(cl_hop *hop, uint64_t limit, uint64_t most, uint64_t *count);
 
-/* The cell at an offset, from where it stands at present. */
-uint64_t cl_hop_cell(const cl_hop *hop, uint64_t offset);
+/* Of a record. */
 int64_t cl_hop_timestamp(const cl_hop *hop, uint64_t at);
 
 #endif

@@ -11,7 +11,8 @@ from commitlog._kernel.reader import IDLE
 from commitlog.errors import InvalidOptionError
 from commitlog.log import CommitLog, open_log
 from commitlog.options import DURATION_LARGEST_S, Duration, parse_duration
-from commitlog.tail.tailer import Idle, OnDamage, Start, Visibility
+from commitlog.tail.seek import Start, Visibility
+from commitlog.tail.tailer import Idle, OnDamage
 
 
 class BusReader(MessageReader):

@@ -16,14 +16,17 @@ DIRECTIONS = ("forward", "backward")
 def stride(tailer: Seeker) -> Iterator[Record]:
     """The indexed records alone, from where a tailer stands, in its direction at each step."""
     while True:
+        place = tailer.position
         backward = tailer.direction == "backward"
-        entry = tailer.log_index.entry(tailer.position, before=backward)
-        if entry is None or entry >= tailer.visible_end:
+        entry = tailer.log_index.entry(place, before=backward)
+        if entry is None:
             return
         tailer.move_to(entry)
         record = tailer.read_onward()
-        if record is None:
-            return
         if backward:
             tailer.move_to(entry)
-        yield record
+        if record is not None and (record.position == entry or not backward):
+            yield record
+        elif not backward:
+            tailer.move_to(place)  # the next one is not to be seen yet
+            return

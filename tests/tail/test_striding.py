@@ -35,7 +35,10 @@ def test_striding_ends_where_visibility_does(logs: Logs) -> None:
     log.commit()
     log.append_many([b"%d" % index for index in range(40, 80)])
     assert len(list(log.tailer(visibility="appended").striding())) == 5
-    assert len(list(log.tailer().striding())) == 3
+    tailer = log.tailer()
+    assert len(list(tailer.striding())) == 3
+    assert tailer.read().value == b"33"  # type: ignore[union-attr]
+    assert [record.value for record in log.tailer(start=log.tail_position, direction="backward").striding()] == [b"32", b"16", b"0"]
 
 
 def test_striding_an_empty_log_gives_nothing(logs: Logs) -> None:
