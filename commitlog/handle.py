@@ -121,15 +121,14 @@ class LogHandle(Appender):
             opened.lock_file.acquire("shared")
 
     def _take_slot(self) -> None:
-        if self._slot_lock is not None:
-            self._slot_lock.close()
-            self._slot_lock = None
         slot_lock = cursors_file.open_slot_lock(self.directory.fd)
         try:
             self.attach_slot(slot_lock.descriptor)
         except BaseException:
             slot_lock.close()
             raise
+        if self._slot_lock is not None:
+            self._slot_lock.close()
         self._slot_lock = slot_lock
         self.setup_writer(
             precise=self.identity.timestamps == "precise",
@@ -148,7 +147,7 @@ class LogHandle(Appender):
             service.start()
 
     def _watch_slots(self) -> None:
-        """A reader takes no slot, and wants to know whose owner lives."""
+        """Whoever has no slot wants to know, too, whose owner lives."""
         self._slot_lock = cursors_file.open_slot_lock(self.directory.fd, writable=self.cursors.writable)
         self.watch_slots(self._slot_lock.descriptor)
 
@@ -245,15 +244,10 @@ class LogHandle(Appender):
             self.index.forked()
             if self.mode != "r":
                 self.gate = GATE_FORKED
-            self._watch_slots_in_child()
-
-    def _watch_slots_in_child(self) -> None:
-        """In the child of a fork: ask through a description of its own who lives. It may be the parent that dies, and its claim that is in
-        the way of what the child reads."""
-        if self._slot_lock is None or (self.pooled and self.mode != "r"):
-            return
-        with contextlib.suppress(OSError):  # where no descriptor is free, the claim timeout decides
-            self._watch_slots()
+            if self._slot_lock is not None and (self.mode == "r" or not self.pooled):
+                # By a description of its own: it may be the parent that dies, and its claim that is in the way of what the child reads.
+                with contextlib.suppress(OSError):  # where no descriptor is free, the claim timeout decides
+                    self._watch_slots()
 
     # --- state -------------------------------------------------------------------------------------------------------
 

@@ -79,10 +79,12 @@ def conduct(link: Link, kind: str, point: str) -> None:
     disk = Disk(link, kind, point)
     path = disk.path / "log"
     log, _ = open_log(str(path), None, {"flush": "none", "allocate_ahead": 0})
+    disk.fill()
     writers = [Child(append_through_full, str(path), session) for session in range(WRITERS)]
     account = Account()
-    for _ in range(ROUNDS):
-        disk.fill()
+    for turn in range(ROUNDS):
+        if turn:
+            disk.fill()
         hear_all(writers, REFUSED, account)
         check_full(path, account)
         disk.free()
