@@ -83,9 +83,7 @@ class LogHandle(Appender):
         )
         self.doubtful = opened.doubtful
         self.queue = MappedFileQueue(self, opened.directory)
-        self.index = LogIndex(
-            self, opened.directory, self.queue, spacing=options.index_spacing, writable=writable
-        )
+        self.index = LogIndex(self, opened.directory, self.queue, spacing=options.index_spacing, writable=writable)
         if writable:
             self._wire_writer(opened)
         elif opened.cursors.shared:

@@ -9,7 +9,9 @@ static inline const uint8_t *hop_source(const cl_hop *hop, uint64_t offset) {
     return in_file ? segment->map : segment->bytes;
 }
 
-static inline uint64_t hop_cell(const cl_hop *hop, uint64_t offset) { return cl_load((const uint64_t *)(hop_source(hop, offset) + offset)); }
+static inline uint64_t hop_cell(const cl_hop *hop, uint64_t offset) {
+    return cl_load((const uint64_t *)(hop_source(hop, offset) + offset));
+}
 
 int64_t cl_hop_timestamp(const cl_hop *hop, uint64_t at) {
     int64_t timestamp_ns;

@@ -44,9 +44,7 @@ class LogIndex:
         Whether an index that was made anew is kept as a file.
     """
 
-    def __init__(
-        self, core: Core, directory: LogDirectory, queue: MappedFileQueue, *, spacing: int, writable: bool
-    ) -> None:
+    def __init__(self, core: Core, directory: LogDirectory, queue: MappedFileQueue, *, spacing: int, writable: bool) -> None:
         self.finder = Finder(core)
         self._core = core
         self._directory = directory
