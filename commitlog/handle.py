@@ -125,6 +125,7 @@ class LogHandle(Appender):
         except BaseException:
             slot_lock.close()
             raise
+        # Only now: until here the kernel asks who lives through the one that there was.
         if self._slot_lock is not None:
             self._slot_lock.close()
         self._slot_lock = slot_lock

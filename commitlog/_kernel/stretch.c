@@ -18,11 +18,8 @@ static uint32_t stretch_last(const cl_stretch *stretch) {
 }
 
 int cl_stretch_fill(cl_reader *reader, cl_stretch *stretch, uint64_t from) {
-    cl_hop hop = {.log = reader->log,
-                  .segment = reader->segment,
-                  .offset = from,
-                  .from_buffer = reader->from_buffer,
-                  .watch = &reader->watch};
+    cl_hop hop = {
+        .log = reader->log, .segment = reader->segment, .offset = from, .from_buffer = reader->from_buffer, .watch = &reader->watch};
     stretch->first = stretch->count = 0;
     stretch->careful = stretch->careful && stretch->number == reader->segment->number;
     stretch->number = reader->segment->number;

@@ -92,7 +92,8 @@ static void a_stuck_leader_is_replaced_after_the_claim_timeout(void) {
     append_value(&scene.handle, "value", 5);
     for (int round = 0; round < 20; round++) {
         *flusher = leader.log.owner;
-        CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(6 * MILLISECOND)) == CL_E_TIMEOUT && *flusher == leader.log.owner);
+        CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(6 * MILLISECOND)) == CL_E_TIMEOUT &&
+              *flusher == leader.log.owner);
         cl_futex_raise((uint32_t *)&scene.place.cursors->flush_signal.value);
     }
     *flusher = 0;
