@@ -25,6 +25,15 @@ static inline void cl_raise(uint64_t *cell, uint64_t value) {
     }
 }
 
+/* Has a cache line brought here to be written, while there is still other work to do. Never faults. */
+static inline void cl_prefetch_write(const void *at) {
+#if defined(__x86_64__)
+    __asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));
+#else
+    __builtin_prefetch(at, 1);
+#endif
+}
+
 static inline void cl_pause(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

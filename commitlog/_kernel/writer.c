@@ -8,6 +8,7 @@
 
 #define NO_SEGMENT UINT64_MAX
 #define AHEAD 1024 /* bytes: rows are written faster than the memory behind them comes into the cache by itself */
+#define AHEAD_OF_NEXT 128u /* bytes: where the second swap from here on would wait for memory that nobody has in a cache yet */
 #define CLAIM_ATTEMPTS 1000 /* somebody rolls this handle's claims back each time: it is not going to get better */
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes) {
@@ -188,6 +189,7 @@ static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *
             code = CL_E_ROLLED_BACK;
         }
         writer->roll_due |= need == size - offset;
+        cl_prefetch_write(writer->segment->bytes + offset + need + AHEAD_OF_NEXT);
     }
     slot_flip(writer->slot);
     claim->segment = writer->segment;
