@@ -47,6 +47,7 @@ BUILTINS: dict[str, type[Exception]] = {
     "RecordTypeError": TypeError,
     "RolledBackError": RuntimeError,
     "SegmentHeldError": TimeoutError,
+    "SequenceError": LookupError,
     "SlotsExhaustedError": OSError,
     "SyncTimeoutError": TimeoutError,
     "TailerInUseError": RuntimeError,

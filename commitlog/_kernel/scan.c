@@ -146,7 +146,7 @@ static void take_index(const cl_segment *segment, cl_index *index) {
     memcpy(index->entries, counted->entries, counted->count * sizeof *index->entries);
     index->count = counted->count;
     index->records = counted->records;
-    index->largest_ns = counted->largest_ns;
+    index->largest_ns = counted->records == 0 ? INT64_MIN : segment->tally.largest_timestamp_ns;
     index->offset = segment->size;
 }
 

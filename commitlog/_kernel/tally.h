@@ -36,6 +36,7 @@ typedef struct {
     size_t count;
     size_t room;
     uint32_t spacing;
+    uint64_t due;        /* the ordinal of the record that the next entry is for */
     uint64_t offset;     /* behind the last frame that was looked at */
     uint64_t records;    /* below it */
     int64_t largest_ns;  /* of them; INT64_MIN where there is none */
@@ -46,11 +47,17 @@ static inline size_t cl_index_room(uint64_t segment_size, uint32_t spacing) {
     return (size_t)((segment_size - CL_SEGMENT_HEADER) / ((uint64_t)CL_FRAME_HEADER * spacing) + 1);
 }
 
+/* Makes the entry that is due with a record, before which there are so many with that largest timestamp. */
+static inline void cl_index_mark(cl_index *index, uint64_t at, uint64_t records, int64_t largest_ns) {
+    if (CL_UNLIKELY(records == index->due) && index->count < index->room) {
+        index->entries[index->count++] = (cl_index_entry){.offset = at, .earlier_ns = records == 0 ? INT64_MIN : largest_ns};
+        index->due += index->spacing;
+    }
+}
+
 /* Takes the next record in. */
 static inline void cl_index_add(cl_index *index, uint64_t at, int64_t timestamp_ns) {
-    if (CL_UNLIKELY(index->records == (uint64_t)index->count * index->spacing) && index->count < index->room) {
-        index->entries[index->count++] = (cl_index_entry){.offset = at, .earlier_ns = index->largest_ns};
-    }
+    cl_index_mark(index, at, index->records, index->largest_ns);
     index->records++;
     index->largest_ns = timestamp_ns > index->largest_ns ? timestamp_ns : index->largest_ns;
 }

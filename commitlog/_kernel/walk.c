@@ -35,8 +35,8 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
             if (tallies) {
                 int64_t timestamp_ns;
                 memcpy(&timestamp_ns, at + CL_FRAME_TIMESTAMP, sizeof timestamp_ns);
+                cl_index_mark(&entries, offset, tally.records, tally.largest_timestamp_ns);
                 cl_tally_add(&tally, timestamp_ns, offset + step);
-                cl_index_add(&entries, offset, timestamp_ns);
             }
         } else if (kind == CL_CELL_ZERO || kind == CL_CELL_CLAIMED) {
             code = cl_resolve(log, segment, offset, watch, &step);
@@ -52,6 +52,7 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
     if (tallies) {
         segment->tally = tally;
         segment->index = entries;
+        segment->index.records = tally.records;
         cl_store32(&segment->tallied, offset);
     }
     *position = segment->base + offset;

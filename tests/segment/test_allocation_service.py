@@ -198,7 +198,7 @@ def test_several_logs_on_one_pool_do_not_disturb_each_other(logs: Logs, backing:
 
 
 def test_an_open_claim_keeps_its_buffer_until_it_ends(logs: Logs) -> None:
-    pool = logs.pool(buffers=2, wait_timeout=0.02)
+    pool = logs.pool(buffers=2, wait_timeout=5)
     log = logs.open(pool=pool, claim_timeout=0.02)
     with ThreadPoolExecutor(1) as threads:
         claim = threads.submit(log.claim, 16).result()

@@ -78,7 +78,7 @@ def test_the_layout_is_the_documented_one(logs: Logs) -> None:
     content = idx(log).read_bytes()
     header, entries = content[:64], content[64:]
     fields = struct.unpack("<8sHHI16sQIIQII", header)
-    assert fields[:9] == (b"CMLIDX01", 1, 0, 64, log._uuid, seal.segment_id, seal.crc, 16, seal.record_count)
+    assert fields[:9] == (b"CMLIDX01", 1, 0, 64, log.identity.uuid, seal.segment_id, seal.crc, 16, seal.record_count)
     assert fields[9:] == (crc32c(entries), crc32c(header[:60]))
     assert crc32c(b"123456789") == 0xE3069283
 
@@ -170,7 +170,7 @@ def test_a_spacing_that_changes_leaves_old_indexes_good(logs: Logs) -> None:
 
 def test_no_entry_of_the_directory_is_left_behind(logs: Logs) -> None:
     log = written(logs)
-    assert [name for name in os.listdir(log.path) if name.endswith(".tmp")] == []
+    assert [name for name in os.listdir(log.path) if ".idx." in name] == []
 
 
 def test_a_refused_write_is_told_and_is_no_error(logs: Logs) -> None:
@@ -181,7 +181,7 @@ def test_a_refused_write_is_told_and_is_no_error(logs: Logs) -> None:
     os.unlink(idx(log))
     os.mkdir(idx(log))
     assert not index_file.write(log.directory, 0, index, seal)
-    assert [name for name in os.listdir(log.path) if name.endswith(".tmp")] == []
+    assert [name for name in os.listdir(log.path) if ".idx." in name] == []
 
 
 @pytest.mark.parametrize("content", [b"\0" * 16, struct.pack("<Qq", HEADER + 4, 0), struct.pack("<Qq", SEGMENT, 0), bytes(32), b""])
