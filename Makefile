@@ -3,6 +3,7 @@
 #   make demo        a real stream through the log, with the writer killed on the way
 #   make test        the tests                     make test-long   those that take minutes
 #   make lint        all checks of style and types
+#   make model       searches a model of the write protocol exhaustively (needs spin, and installs it where it may)
 #   make build       the virtual environment and the kernel
 #   make bench       the benchmarks                make instructions   counts instructions of the hot paths (needs valgrind)
 #   make clean       removes what was built        make distclean   and the virtual environment
@@ -32,7 +33,7 @@ DEPENDENCIES := .venv/.dependencies-$(HERE)
 INSTALLED := .venv/.installed-$(HERE)
 BUILT := .venv/.built-$(HERE)
 
-.PHONY: help demo test test-long lint build bench instructions clean distclean check FORCE
+.PHONY: help demo test test-long lint model build bench instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -59,6 +60,13 @@ lint: $(DEPENDENCIES)
 	@$(BIN)/python -m mypy --strict commitlog
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint commitlog
 	@$(if $(C_FILES),$(BIN)/clang-format --dry-run -Werror $(C_FILES))
+
+model:
+	@command -v spin >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing spin with apt-get ..." && \
+		{ apt-get install -qq --no-install-recommends spin >/dev/null 2>&1 || \
+		{ apt-get update -qq && apt-get install -qq --no-install-recommends spin >/dev/null; }; }; } || { \
+		echo "make: spin is missing: install it (Debian, Ubuntu: apt-get install spin; others: https://spinroot.com)" >&2; exit 1; }
+	@$(PYTHON) model/check.py
 
 build: $(BUILT)
 

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": (),
     "repair": (),
     "remove": ("--yes",),
+    "doctor": (),
     "bench": ("--quick", "--memory", "-w", "open", "--setup", "mapped"),
 }
 # What each prints a lot with, where anything; a bench prints its table at the end.
@@ -41,6 +42,7 @@ CHOICES = {
     "tail": ("--visibility", "--on-damage", "--idle"),
     "bench": ("--setup", "--flush", "--workload"),
 }
+ABOUT_DIRECTORIES = ("doctor", "bench")
 commands = pytest.mark.parametrize("command", COMMANDS)
 
 
@@ -62,8 +64,8 @@ def log(tmp_path: Path) -> Path:
 
 
 def place_of(command: str, log: Path, tmp_path: Path) -> Path:
-    """A log, or for a bench a directory."""
-    return log if command != "bench" else tmp_path
+    """A log, or a directory where that is what the command is about."""
+    return tmp_path if command in ABOUT_DIRECTORIES else log
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------
@@ -106,14 +108,14 @@ def test_a_wrong_path_is_said_in_a_line_and_nothing_is_made(command: str, wrong:
     path = wrong(tmp_path)
     before = all_of(tmp_path)
     done = run(command, *given, path, feed=b"one\n")
-    assert done.returncode == (2 if command == "bench" else 1), done
+    assert done.returncode == (2 if command in ABOUT_DIRECTORIES else 1), done
     assert done.stdout == b""
     assert b"Traceback" not in done.stderr
     assert done.stderr.strip()
     assert all_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("append", "bench")])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("append", *ABOUT_DIRECTORIES)])
 def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_bytes(b"mine")
@@ -137,7 +139,7 @@ def test_a_wrong_flag_is_usage(command: str, wrong: tuple[str, ...], log: Path, 
     assert all_of(log) == before
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "bench"])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ABOUT_DIRECTORIES])
 def test_without_a_log_it_is_usage(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run([command]) == 2
     assert "Missing argument 'LOG'" in capfd.readouterr().err

@@ -1,0 +1,84 @@
+"""The checks in their order, each with what it means for a log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from commitlog.doctor import round as rounds
+from commitlog.doctor import sharing, storage, system
+from commitlog.doctor.finding import Finding, Outcome, Verdict, failed, warning
+from commitlog.doctor.ground import Ground
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A name, what the answer means for a log, and who finds it."""
+
+    name: str
+    means: str
+    examine: Callable[[Ground], Outcome]
+    needs_all: bool = False  # it says nothing where another one has failed
+
+
+CHECKS = (
+    Check("platform", "where commitlog runs, and how it computes CRCs", system.check_platform),
+    Check("boot id", "tells recovery whether the machine was restarted", system.check_boot_id),
+    Check("processes", "whose numbers messages name", system.check_processes),
+    Check("clock", "each record has a timestamp", system.check_clock),
+    Check("open files", "each log and tailer has a few", system.check_open_files),
+    Check("memory lock", "keeps a pool's buffers from being swapped out", system.check_memory_lock),
+    Check("memory policy", "how the machine hands memory to pools", system.check_memory_policy),
+    Check("shared memory", "pools that survive a kill live there", system.check_shared_memory),
+    Check("file system", "whether mappings and locks hold there", storage.check_kind),
+    Check("room", "segments are made ahead of need", storage.check_room),
+    Check("allocation", "a full disk is an error, and not the program's end", storage.check_allocation),
+    Check("rename", "two who make the same segment get one", storage.check_rename),
+    Check("directory sync", "a new segment's name survives a power cut", storage.check_directory_sync),
+    Check("msync", "how long an append waits in a mapped log under flush='sync'", storage.check_msync),
+    Check("fdatasync", "how fast recovery and segment files get durable", storage.check_fdatasync),
+    Check("shared mapping", "readers see what writers append", sharing.check_shared_mapping),
+    Check("coherence", "commits go through pwrite, reads through mappings", sharing.check_coherence),
+    Check("atomics", "no two appends get the same place", sharing.check_atomics),
+    Check("publish race", "a record is published or rolled back, never both", sharing.check_publish_race),
+    Check("locks", "the dead are told from the living", sharing.check_locks),
+    Check("waking", "readers that sleep hear of a record", sharing.check_waking),
+    Check("round", "all of it together", rounds.check_round, needs_all=True),
+)
+
+
+def examine(directory: Path) -> Generator[Finding, None, None]:
+    """Run every check on a directory, which is left as it was found.
+
+    Parameters
+    ----------
+    directory : Path
+        Where a log is to be. Something small is written there meanwhile.
+
+    Yields
+    ------
+    Finding
+        One for each of `CHECKS`, as soon as it is known.
+
+    Raises
+    ------
+    OSError
+        Nothing can be made in the directory.
+    """
+    with Ground(directory) as ground:
+        sound = True
+        for check in CHECKS:
+            if check.needs_all and not sound:
+                outcome = warning("not tried, because of what failed above", "see to that, and run this again")
+            else:
+                outcome = _examined(check, ground)
+            sound = sound and outcome.verdict is not Verdict.FAILED
+            yield Finding(check.name, outcome.verdict, outcome.found, check.means, outcome.advice)
+
+
+def _examined(check: Check, ground: Ground) -> Outcome:
+    try:
+        return check.examine(ground)
+    except OSError as error:
+        return failed(f"could not be checked: {error}", "see to what the message says, and run this again")

@@ -1,0 +1,75 @@
+"""The round: a small log, written by several processes and read by another one meanwhile, every byte of it checked."""
+
+from __future__ import annotations
+
+import random
+import time
+from functools import partial
+
+import commitlog
+from commitlog.doctor.children import Children
+from commitlog.doctor.finding import Outcome, failed, ok
+from commitlog.doctor.ground import Ground
+from commitlog.errors import CommitLogError
+from commitlog.verification import verify
+
+_WRITERS = 3
+_RECORDS = 1500
+_LONGEST = 400
+_SEGMENT = 64 << 10
+_LIMIT_S = 30.0
+_ADVICE = "do not keep a log here, and report this with the lines above it"
+
+
+def content(writer: int, number: int) -> bytes:
+    """The record that a writer appends as its number so-and-so: who, which, and bytes that follow from both."""
+    numbers = random.Random(writer << 32 | number)
+    return writer.to_bytes(4, "little") + number.to_bytes(4, "little") + numbers.randbytes(numbers.randrange(_LONGEST))
+
+
+def check_round(ground: Ground) -> Outcome:
+    path = str(ground.place / "log")
+    began = time.perf_counter()
+    try:
+        commitlog.open(path, mode="x", segment_size=_SEGMENT).close()
+        with Children() as children:
+            reader = children.start(partial(_read, path))
+            writers = [children.start(partial(_write, path, writer)) for writer in range(_WRITERS)]
+            for writer in writers:
+                children.answer(writer, _LIMIT_S)
+            size = int(children.answer(reader, _LIMIT_S))
+        report = verify(path)
+    except CommitLogError as error:
+        return failed(str(error), _ADVICE)
+    except OSError as error:
+        return failed(f"{error}", _ADVICE)
+    if not report.sound or report.records != _WRITERS * _RECORDS:
+        return failed(f"{report.records} of {_WRITERS * _RECORDS} records are whole afterwards", _ADVICE)
+    took_s = time.perf_counter() - began
+    return ok(f"{_WRITERS} writers and a reader: {report.records} records, {size} bytes, every one as it was written, {took_s:.1f} s")
+
+
+def _write(path: str, writer: int) -> None:
+    with commitlog.open(path) as log:
+        for number in range(_RECORDS):
+            log.append(content(writer, number))
+
+
+def _read(path: str) -> int:
+    """Read all writers' records as they come; the number of their bytes."""
+    due = [0] * _WRITERS
+    size = 0
+    deadline = time.monotonic() + _LIMIT_S
+    with commitlog.open(path, mode="r") as log, log.tailer() as tailer:
+        while sum(due) < _WRITERS * _RECORDS:
+            record = tailer.read(timeout=1.0)
+            if record is None:
+                if time.monotonic() > deadline:
+                    raise OSError(f"only {sum(due)} of {_WRITERS * _RECORDS} records came within {_LIMIT_S:g} s")
+                continue
+            writer = int.from_bytes(record.value[:4], "little")
+            if writer >= _WRITERS or record.value != content(writer, due[writer]):
+                raise OSError(f"the record at position {record.position} is not the one that a writer appended there")
+            due[writer] += 1
+            size += len(record.value)
+    return size

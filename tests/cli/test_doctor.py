@@ -1,0 +1,77 @@
+"""`commitlog doctor`: a verdict per line, and a directory that is left as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from commitlog.doctor.checks import CHECKS
+from tests.cli.program import PROGRAM, ROOT, interrupted, run, started
+from tests.doctor import lacking
+from tests.faults import small_disk
+
+
+def test_every_check_has_a_line_with_its_verdict_and_nothing_is_left(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_bytes(b"kept")
+    done = run("doctor", tmp_path)
+    assert done.returncode == 0, done.stdout.decode()
+    lines = done.stdout.decode().splitlines()
+    verdicts = [line[:8].strip() for line in lines if not line.startswith(" ")][:-1]
+    assert len(verdicts) == len(CHECKS)
+    assert set(verdicts) <= {"ok", "warning"}
+    for check in CHECKS:
+        assert any(line[8:].startswith(check.name) and check.means in line for line in lines)
+    assert lines[-1].endswith("0 FAILED")
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_json_has_every_finding(tmp_path: Path) -> None:
+    report = json.loads(run("doctor", "--json", tmp_path).stdout)
+    assert report["fine"] is True
+    assert [finding["name"] for finding in report["findings"]] == [check.name for check in CHECKS]
+    assert all(finding["found"] and finding["means"] for finding in report["findings"])
+    assert all(finding["advice"] or finding["verdict"] == "ok" for finding in report["findings"])
+
+
+def test_a_disk_that_is_too_small_fails_with_what_to_do(tmp_path: Path) -> None:
+    launcher = small_disk.launcher()
+    if launcher is None:  # no small disk can be had: one that allocates nothing is as good as full
+        library = lacking.build(tmp_path)
+        command, environment = [], {"LD_PRELOAD": str(library), "COMMITLOG_LACKS": "allocation"}
+    else:
+        mount = f'mount -t tmpfs -o size={small_disk.SIZE} none "$0" && exec "$@"'
+        command, environment = [*launcher, "sh", "-c", mount, str(tmp_path)], {}
+    command += [*PROGRAM, "doctor", "--json", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    report = json.loads(done.stdout)
+    failed = {finding["name"]: finding["advice"] for finding in report["findings"] if finding["verdict"] == "failed"}
+    assert report["fine"] is False
+    assert failed
+    assert set(failed) <= {"room", "allocation", "shared memory"}
+    assert all(failed.values())
+
+
+def test_no_directory_and_no_permission_are_usage_errors(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    for wrong in (file, tmp_path / "absent"):
+        done = run("doctor", wrong)
+        assert done.returncode == 2
+        assert str(wrong).encode() in done.stderr
+        assert done.stdout == b""
+    done = run("doctor", "/proc/self")
+    assert done.returncode == 2
+    assert b"nothing can be made in '/proc/self'" in done.stderr
+
+
+def test_ctrl_c_cleans_up(tmp_path: Path) -> None:
+    with started("doctor", tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b"ok")
+        status, _, errors = interrupted(process)
+    assert status == 130
+    assert b"Traceback" not in errors
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,133 @@
+/* A machine that lacks something, for one process and its children (LD_PRELOAD). COMMITLOG_LACKS names what: */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static int lacks(const char *what) {
+    const char *named = getenv("COMMITLOG_LACKS");
+    return named != NULL && strcmp(named, what) == 0;
+}
+
+static int refused(const char *what) {
+    errno = EOPNOTSUPP;
+    return lacks(what);
+}
+
+/* "allocation": refused. "blocks": says that it has allocated, and made a hole. */
+int posix_fallocate(int fd, off_t offset, off_t length) {
+    if (lacks("blocks")) {
+        return ftruncate(fd, offset + length);
+    }
+    return refused("allocation") ? EOPNOTSUPP : REAL(posix_fallocate)(fd, offset, length);
+}
+int posix_fallocate64(int fd, off_t offset, off_t length) { return posix_fallocate(fd, offset, length); }
+
+/* "rename": refused. "names": replaces what is there. */
+int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsigned int flags) {
+    if (lacks("names")) {
+        return renameat(old_dir, old, new_dir, new);
+    }
+    return refused("rename") ? -1 : REAL(renameat2)(old_dir, old, new_dir, new, flags);
+}
+
+/* "locks": refused. "holders": everybody gets them. "death": nobody ever sees one go. */
+static int lock(int fd, int command, void *argument) {
+    if (command == F_OFD_SETLK || command == F_OFD_GETLK) {
+        if (refused("locks")) {
+            return -1;
+        }
+        if (lacks("holders") && command == F_OFD_GETLK) {
+            ((struct flock *)argument)->l_type = F_UNLCK;
+            return 0;
+        }
+        if (lacks("death") && command == F_OFD_GETLK) {
+            ((struct flock *)argument)->l_type = F_WRLCK;
+            return 0;
+        }
+    }
+    return REAL(fcntl)(fd, command, argument);
+}
+int fcntl64(int fd, int command, ...) {
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    return lock(fd, command, argument);
+}
+int fcntl(int fd, int command, ...) {
+    va_list arguments;
+    va_start(arguments, command);
+    void *argument = va_arg(arguments, void *);
+    va_end(arguments);
+    return lock(fd, command, argument);
+}
+
+/* "shared": a mapping that others should see is private. */
+void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    if (lacks("shared") && fd >= 0 && (flags & MAP_SHARED)) {
+        flags = (flags & ~MAP_SHARED) | MAP_PRIVATE;
+    }
+    return REAL(mmap)(address, length, protection, flags, fd, offset);
+}
+void *mmap64(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
+    return mmap(address, length, protection, flags, fd, offset);
+}
+
+/* "msync", "fdatasync", "directories", "lock": refused. "device": a flush that does nothing. */
+int msync(void *address, size_t length, int flags) {
+    if (lacks("device")) {
+        return 0;
+    }
+    return refused("msync") ? -1 : REAL(msync)(address, length, flags);
+}
+int fdatasync(int fd) {
+    if (lacks("device")) {
+        return 0;
+    }
+    return refused("fdatasync") ? -1 : REAL(fdatasync)(fd);
+}
+int fsync(int fd) {
+    struct stat status;
+    if (lacks("directories") && fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+        errno = EINVAL;
+        return -1;
+    }
+    return REAL(fsync)(fd);
+}
+int mlock(const void *address, size_t length) { return refused("lock") ? -1 : REAL(mlock)(address, length); }
+
+/* "wakes": nobody is woken. */
+long syscall(long number, ...) {
+    va_list arguments;
+    va_start(arguments, number);
+    long given[6];
+    for (int at = 0; at < 6; at++) {
+        given[at] = va_arg(arguments, long);
+    }
+    va_end(arguments);
+    if (number == SYS_futex && (int)given[1] == FUTEX_WAKE && lacks("wakes")) {
+        return 0;
+    }
+    return REAL(syscall)(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+}
+
+/* "memory": there is no POSIX shared memory. */
+int shm_open(const char *name, int flags, mode_t mode) {
+    if (lacks("memory")) {
+        errno = ENOSYS;
+        return -1;
+    }
+    return REAL(shm_open)(name, flags, mode);
+}

@@ -1,0 +1,52 @@
+"""Machines that lack something: the library of `faults.c` under a child, and what the doctor finds there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_EXAMINE = """
+import json, sys
+from pathlib import Path
+from commitlog.doctor import checks, sharing
+from commitlog.doctor.ground import Ground
+
+sharing._LIMIT_S, sharing._SPINS = 0.5, 100_000
+wanted = sys.argv[2:]
+with Ground(Path(sys.argv[1])) as ground:
+    found = [checks._examined(check, ground) for check in checks.CHECKS if check.name in wanted]
+print(json.dumps([(outcome.verdict.value, outcome.found, outcome.advice) for outcome in found]))
+"""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one check said."""
+
+    verdict: str
+    found: str
+    advice: str
+
+
+def build(directory: Path) -> Path:
+    """Compile the library."""
+    library = directory / "faults.so"
+    source = Path(__file__).with_name("faults.c")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def examined(place: Path, *names: str, library: Path | None = None, lacks: str = "", launcher: tuple[str, ...] = ()) -> list[Said]:
+    """What the checks of those names say about a directory, in a process of their own that lacks something."""
+    environment = dict(os.environ)
+    if library is not None:
+        environment |= {"LD_PRELOAD": str(library), "COMMITLOG_LACKS": lacks}
+    command = [*launcher, sys.executable, "-c", _EXAMINE, str(place), *names]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return [Said(*each) for each in json.loads(done.stdout.splitlines()[-1])]

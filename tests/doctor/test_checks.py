@@ -1,0 +1,177 @@
+"""Each check says ok on a machine that has what it asks for, and not on one that lacks it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from commitlog.doctor import checks, round, storage, system
+from commitlog.doctor.finding import Verdict
+from commitlog.doctor.ground import Ground
+from tests.doctor import lacking
+from tests.doctor.lacking import examined
+
+FAILED = Verdict.FAILED.value
+WARNING = Verdict.WARNING.value
+
+# What is taken away, the check that sees it, its verdict, and a word of what it says.
+LACKS = [
+    ("allocation", "allocation", FAILED, "refused"),
+    ("blocks", "allocation", FAILED, "0 KiB have blocks"),
+    ("rename", "rename", FAILED, "refused"),
+    ("names", "rename", FAILED, "was replaced"),
+    ("directories", "directory sync", FAILED, "Invalid argument"),
+    ("msync", "msync", FAILED, "refused"),
+    ("fdatasync", "fdatasync", FAILED, "refused"),
+    ("device", "msync", WARNING, "too fast"),
+    ("device", "fdatasync", WARNING, "too fast"),
+    ("shared", "shared mapping", FAILED, "0 is read"),
+    ("shared", "coherence", FAILED, "not what pread reads"),
+    ("shared", "atomics", FAILED, "additions make 0"),
+    ("shared", "publish race", FAILED, "0 and 0 are found"),
+    ("locks", "locks", FAILED, "not supported"),
+    ("holders", "locks", FAILED, "is not seen"),
+    ("death", "locks", FAILED, "still held"),
+    ("wakes", "waking", FAILED, "futex"),
+    ("lock", "memory lock", WARNING, "refused"),
+    ("memory", "shared memory", WARNING, "cannot be had"),
+]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lacking.build(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.mark.parametrize("case", LACKS, ids=lambda case: f"{case[0]}-{case[1]}")
+def test_what_a_machine_lacks_is_found(library: Path, tmp_path: Path, case: tuple[str, str, str, str]) -> None:
+    lacks, name, verdict, word = case
+    (said,) = examined(tmp_path, name, library=library, lacks=lacks)
+    assert said.verdict == verdict, said
+    assert word in said.found
+    assert said.advice
+    assert os.listdir(tmp_path) == []
+
+
+def test_with_nothing_lacking_the_same_checks_find_nothing(library: Path, tmp_path: Path) -> None:
+    names = sorted({name for _, name, _, _ in LACKS})
+    said = examined(tmp_path, *names, library=library, lacks="nothing")
+    assert [each.verdict for each in said if each.verdict == FAILED] == [], said
+
+
+def test_too_few_open_files_fail(tmp_path: Path) -> None:
+    (said,) = examined(tmp_path, "open files", launcher=("prlimit", "--nofile=40"))
+    assert said.verdict == FAILED
+    (said,) = examined(tmp_path, "open files", launcher=("prlimit", "--nofile=256"))
+    assert said.verdict == WARNING
+
+
+def test_a_small_room_is_a_warning_and_a_tiny_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    space = os.statvfs(tmp_path)
+    for free, verdict in ((1 << 20, Verdict.FAILED), (64 << 20, Verdict.WARNING), (1 << 40, Verdict.OK)):
+        fields = list(space)
+        fields[4] = free // space.f_frsize
+        monkeypatch.setattr(storage.os, "statvfs", lambda path, fields=tuple(fields): os.statvfs_result(fields))
+        with Ground(tmp_path) as ground:
+            assert storage.check_room(ground).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict"),
+    [
+        (0x6969, Verdict.FAILED),
+        (0x65735546, Verdict.FAILED),
+        (0x01021994, Verdict.WARNING),
+        (0x9123683E, Verdict.WARNING),
+        (0xEF53, Verdict.OK),
+    ],
+)
+def test_network_fuse_memory_and_copying_file_systems_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int, verdict: Verdict
+) -> None:
+    monkeypatch.setattr("commitlog.segment.directory.file_system_type", lambda path: kind)
+    monkeypatch.setattr(storage, "file_system_type", lambda path: kind)
+    with Ground(tmp_path) as ground:
+        assert storage.check_kind(ground).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "check"),
+    [
+        ("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", system.check_clock),
+        ("/proc/sys/vm/overcommit_memory", "2", system.check_memory_policy),
+    ],
+)
+def test_slow_clocks_and_strict_memory_are_warned_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, check: object
+) -> None:
+    monkeypatch.setattr(system, "_setting", lambda path: value if path == setting else None)
+    with Ground(tmp_path) as ground:
+        assert check(ground).verdict is Verdict.WARNING  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("3.10.0-1160.el7", "x86_64", "sse42", Verdict.FAILED),
+        ("6.1.0", "riscv64", "portable", Verdict.FAILED),
+        ("5.4.0-generic", "aarch64", "armv8", Verdict.WARNING),
+        ("6.1.0-13-cloud", "x86_64", "portable", Verdict.WARNING),
+        ("6.1.0-13-cloud", "x86_64", "sse42-pclmul", Verdict.OK),
+    ],
+)
+def test_old_kernels_other_processors_and_slow_crcs_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: tuple[str, str, str, Verdict]
+) -> None:
+    release, machine, crc, verdict = case
+    monkeypatch.setattr(system.platform, "release", lambda: release)
+    monkeypatch.setattr(system.platform, "machine", lambda: machine)
+    monkeypatch.setattr(system, "crc32c_implementation", lambda: crc)
+    with Ground(tmp_path) as ground:
+        assert system.check_platform(ground).verdict is verdict
+
+
+def test_a_boot_id_that_cannot_be_read_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> bytes:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(system, "boot_id", refuse)
+    with Ground(tmp_path) as ground:
+        assert system.check_boot_id(ground).verdict is Verdict.FAILED
+
+
+def test_the_round_sees_a_record_that_is_not_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = round.content
+    monkeypatch.setattr(round, "_RECORDS", 50)
+    with Ground(tmp_path) as ground:
+        assert round.check_round(ground).verdict is Verdict.OK
+    reader = os.getpid()
+    monkeypatch.setattr(round, "_write", lambda path, writer: _write_wrongly(path, writer, honest))
+    with Ground(tmp_path) as ground:
+        outcome = round.check_round(ground)
+    assert os.getpid() == reader
+    assert outcome.verdict is Verdict.FAILED
+    assert "is not the one that a writer appended" in outcome.found
+
+
+def _write_wrongly(path: str, writer: int, honest: object) -> None:
+    import commitlog
+
+    with commitlog.open(path) as log:
+        for number in range(50):
+            value = honest(writer, number)  # type: ignore[operator]
+            log.append(value + b"!" if number == 20 else value)
+
+
+def test_after_a_failure_the_round_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> bytes:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(system, "boot_id", refuse)
+    kept = [check for check in checks.CHECKS if check.name in ("boot id", "round")]
+    monkeypatch.setattr(checks, "CHECKS", kept)
+    findings = list(checks.examine(tmp_path))
+    assert [finding.verdict for finding in findings] == [Verdict.FAILED, Verdict.WARNING]
+    assert "not tried" in findings[1].found

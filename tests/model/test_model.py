@@ -1,0 +1,68 @@
+"""What the model says of the code it is a model of, and that `make model` says what it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from model import check
+
+ROOT = Path(__file__).resolve().parents[2]
+PROTOCOL = check.MODEL.read_text(encoding="utf-8")
+
+
+def modelled_functions() -> list[tuple[str, str]]:
+    """The file and the name of each function that the model's head names."""
+    part = PROTOCOL.partition("Functions of commitlog/_kernel that are modelled\n")[2].partition("\n *\n")[0]
+    named = []
+    file = ""
+    for line in part.splitlines():
+        found = re.fullmatch(r" \*   (\w+\.[ch]| {8,9}) +(.*)", line)
+        assert found is not None, line
+        file = found[1].strip() or file
+        named += [(file, name) for name in re.findall(r"\w+", found[2])]
+    return named
+
+
+def test_the_model_names_functions() -> None:
+    assert len(modelled_functions()) > 25
+
+
+@pytest.mark.parametrize(("file", "name"), modelled_functions())
+def test_each_function_that_is_modelled_is_in_the_kernel(file: str, name: str) -> None:
+    source = (ROOT / "commitlog" / "_kernel" / file).read_text(encoding="utf-8")
+    assert re.search(rf"^[a-z_].*\b{name}\(.*\{{", source, re.MULTILINE), f"{file} defines no {name}"
+
+
+def test_every_invariant_is_stated_and_asserted() -> None:
+    stated = set(re.findall(r"^ \*   (I\d+) ", PROTOCOL, re.MULTILINE))
+    asserted = set(re.findall(r"assert\(.*\b(I\d+)\)", PROTOCOL))
+    assert stated == asserted == {f"I{number}" for number in range(1, 11)}
+
+
+def test_every_mutation_of_the_model_is_checked_and_breaks_an_invariant() -> None:
+    defined = set(re.findall(r"^#define (\w+) \d+", PROTOCOL.partition("--- mutations")[2].partition("/* --- steps")[0], re.MULTILINE))
+    assert defined - {"none"} == {mutation.name for mutation in check.MUTATIONS}
+    assert all(re.fullmatch(r"I\d+", mutation.invariant) for mutation in check.MUTATIONS)
+
+
+def test_an_incomplete_search_is_no_proof() -> None:
+    said = "State-vector 9 byte, depth reached 12, errors: 0\n 1.5e+07 states, stored\n  10.5\ttotal actual memory usage\n"
+    assert check.read_outcome(said, 1.0) == check.Outcome(0, "", 15_000_000, 12, 10.5, 1.0, True)
+    assert not check.read_outcome(f"error: max search depth too small\n{said}", 1.0).complete
+    assert not check.read_outcome(f"Warning: Search not completed\n{said}", 1.0).complete
+    broken = check.read_outcome("pan:1: assertion violated ((0)||I7) (at depth 3)\n" + said.replace("errors: 0", "errors: 1"), 1.0)
+    assert (broken.errors, broken.complaint) == (1, "I7")
+
+
+def test_without_spin_the_check_says_in_a_line_what_to_install(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, check.__file__], env=os.environ | {"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr == "model: spin is missing: install it (Debian, Ubuntu: apt-get install spin)\n"
