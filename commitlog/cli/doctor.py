@@ -37,6 +37,8 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
                 findings.append(finding)
                 if not as_json:
                     _say(finding)
+    except BrokenPipeError:
+        raise  # that is about who reads the output
     except OSError as error:
         raise click.BadParameter(f"nothing can be made in {str(directory)!r}: {error.strerror}", param_hint="DIR") from error
     counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
