@@ -7,13 +7,10 @@ import functools
 import json
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Self
 
 import click
 
@@ -24,6 +21,7 @@ from commitlog.bench.settings import QUICK, Settings
 from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, choose
 from commitlog.cli import INTERRUPTED, parameters
 from commitlog.cli.bus_pair import PairedCommand
+from commitlog.cli.ending import Ending
 from commitlog.cli.progress import is_terminal
 from commitlog.errors import InvalidOptionError
 from commitlog.options import parse_duration, parse_size
@@ -95,7 +93,7 @@ def command(
     click.echo(
         f"about {_say_time(harness.expected_s(chosen, settings))}; Ctrl-C ends it, and what was measured until then is shown", err=True
     )
-    with _Ending() as ending:
+    with Ending() as ending:
         keep = functools.partial(_keep, json_file=json_file) if json_file is not None and json_file.is_file() else None
         results = harness.run(directory, chosen, settings, _progress(ending), keep)
     if json_file is not None:
@@ -148,46 +146,7 @@ def _listing(names: tuple[str, ...]) -> list[str]:
     return said
 
 
-class _Ending:
-    """Ctrl-C, and with it whoever tells the run to go or takes its terminal away: there may be gigabytes in the temporary directory.
-
-    The exception is lost when it strikes in a weak reference's callback; so it is noted as well, and looked at before each turn. What the
-    interpreter would say of the lost one is left out.
-    """
-
-    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-    def __init__(self) -> None:
-        self._asked = False
-
-    def __enter__(self) -> Self:
-        self._before = {number: signal.getsignal(number) for number in self._SIGNALS}
-        for number, handler in self._before.items():
-            if handler in (signal.SIG_DFL, signal.default_int_handler):
-                signal.signal(number, self._noted)
-        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._lost
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        sys.unraisablehook = self._unraisable
-
-    def _lost(self, what: sys.UnraisableHookArgs) -> None:
-        if not issubclass(what.exc_type, KeyboardInterrupt):
-            self._unraisable(what)
-
-    def _noted(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True
-        raise KeyboardInterrupt
-
-    def look(self) -> None:
-        """Raise KeyboardInterrupt when the run is to end."""
-        if self._asked:
-            raise KeyboardInterrupt
-
-
-def _progress(ending: _Ending) -> Callable[[Step], None]:
+def _progress(ending: Ending) -> Callable[[Step], None]:
     """On a terminal, a line that is written over and over; elsewhere a line a workload."""
     seen: list[str] = []
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from pathlib import Path
 
 import click
 
 from commitlog.cli import FAILURE
+from commitlog.cli.ending import Ending
 from commitlog.doctor.checks import examine
 from commitlog.doctor.finding import Finding, Verdict
+from commitlog.doctor.ground import Ground
 
 _COLORS = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"}
 
@@ -30,17 +31,17 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
     Small files are made in DIR and removed again, also after Ctrl-C. Exit status 1 when something that every log needs is missing; with
     warnings a log works, slower or less safe than it could be, and 0 it is.
     """
-    findings = []
     try:
-        with contextlib.closing(examine(directory)) as running:
-            for finding in running:
-                findings.append(finding)
-                if not as_json:
-                    _say(finding)
-    except BrokenPipeError:
-        raise  # that is about who reads the output
+        ground = Ground(directory)
     except OSError as error:
         raise click.BadParameter(f"nothing can be made in {str(directory)!r}: {error.strerror}", param_hint="DIR") from error
+    findings = []
+    with ground, Ending() as ending:
+        for finding in examine(ground):
+            ending.look()
+            findings.append(finding)
+            if not as_json:
+                _say(finding)
     counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
     if as_json:
         fields = [_fields(finding) for finding in findings]

@@ -1,1 +1,1 @@
-"""Whether a machine and a file system give what a log needs: `examine` runs every check, in `checks`, and yields a finding for each."""
+"""Whether a machine and a file system give what a log needs: `examine`, in `checks`, runs every check and yields a finding for each."""

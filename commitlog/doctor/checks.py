@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from commitlog.doctor import round as rounds
 from commitlog.doctor import sharing, storage, system
@@ -48,36 +47,31 @@ CHECKS = (
 )
 
 
-def examine(directory: Path) -> Generator[Finding, None, None]:
-    """Run every check on a directory, which is left as it was found.
+def examine(ground: Ground) -> Iterator[Finding]:
+    """Run every check.
 
     Parameters
     ----------
-    directory : Path
-        Where a log is to be. Something small is written there meanwhile.
+    ground : Ground
+        On the directory where a log is to be.
 
     Yields
     ------
     Finding
         One for each of `CHECKS`, as soon as it is known.
-
-    Raises
-    ------
-    OSError
-        Nothing can be made in the directory.
     """
-    with Ground(directory) as ground:
-        sound = True
-        for check in CHECKS:
-            if check.needs_all and not sound:
-                outcome = warning("not tried, because of what failed above", "see to that, and run this again")
-            else:
-                outcome = _examined(check, ground)
-            sound = sound and outcome.verdict is not Verdict.FAILED
-            yield Finding(check.name, outcome.verdict, outcome.found, check.means, outcome.advice)
+    sound = True
+    for check in CHECKS:
+        if check.needs_all and not sound:
+            outcome = warning("not tried, because of what failed above", "see to that, and run this again")
+        else:
+            outcome = examined(check, ground)
+        sound = sound and outcome.verdict is not Verdict.FAILED
+        yield Finding(check.name, outcome.verdict, outcome.found, check.means, outcome.advice)
 
 
-def _examined(check: Check, ground: Ground) -> Outcome:
+def examined(check: Check, ground: Ground) -> Outcome:
+    """What a check says. One that the system does not let do its work has failed."""
     try:
         return check.examine(ground)
     except OSError as error:

@@ -39,7 +39,11 @@ class Ground:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        shutil.rmtree(self.place)
+        try:
+            shutil.rmtree(self.place)
+        except KeyboardInterrupt:
+            shutil.rmtree(self.place, ignore_errors=True)
+            raise
 
     @contextmanager
     def file(self, name: str, size: int = 0) -> Iterator[int]:

@@ -42,7 +42,7 @@ CHOICES = {
     "tail": ("--visibility", "--on-damage", "--idle"),
     "bench": ("--setup", "--flush", "--workload"),
 }
-ABOUT_DIRECTORIES = ("doctor", "bench")
+ABOUT_DIRECTORIES = ("doctor", "bench")  # the others are about a log
 commands = pytest.mark.parametrize("command", COMMANDS)
 
 
@@ -64,7 +64,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def place_of(command: str, log: Path, tmp_path: Path) -> Path:
-    """A log, or a directory where that is what the command is about."""
+    """A log, or a directory."""
     return tmp_path if command in ABOUT_DIRECTORIES else log
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from commitlog.doctor.checks import CHECKS
-from tests.cli.program import PROGRAM, ROOT, interrupted, run, started
+from tests.cli.program import LIMIT_S, PROGRAM, ROOT, run, started
 from tests.doctor import lacking
 from tests.faults import small_disk
 
@@ -67,11 +70,13 @@ def test_no_directory_and_no_permission_are_usage_errors(tmp_path: Path) -> None
     assert b"nothing can be made in '/proc/self'" in done.stderr
 
 
-def test_ctrl_c_cleans_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
+def test_whoever_ends_it_finds_the_directory_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
     with started("doctor", tmp_path) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"ok")
-        status, _, errors = interrupted(process)
-    assert status == 130
-    assert b"Traceback" not in errors
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130
+    assert errors.strip() == b""
     assert os.listdir(tmp_path) == []

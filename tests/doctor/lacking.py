@@ -19,7 +19,7 @@ from commitlog.doctor.ground import Ground
 sharing._LIMIT_S, sharing._SPINS = 0.5, 100_000
 wanted = sys.argv[2:]
 with Ground(Path(sys.argv[1])) as ground:
-    found = [checks._examined(check, ground) for check in checks.CHECKS if check.name in wanted]
+    found = [checks.examined(check, ground) for check in checks.CHECKS if check.name in wanted]
 print(json.dumps([(outcome.verdict.value, outcome.found, outcome.advice) for outcome in found]))
 """
 

@@ -34,7 +34,7 @@ LACKS = [
     ("locks", "locks", FAILED, "not supported"),
     ("holders", "locks", FAILED, "is not seen"),
     ("death", "locks", FAILED, "still held"),
-    ("wakes", "waking", FAILED, "futex"),
+    ("wakes", "waking", FAILED, "is not woken"),
     ("lock", "memory lock", WARNING, "refused"),
     ("memory", "shared memory", WARNING, "cannot be had"),
 ]
@@ -172,6 +172,7 @@ def test_after_a_failure_the_round_is_not_tried(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(system, "boot_id", refuse)
     kept = [check for check in checks.CHECKS if check.name in ("boot id", "round")]
     monkeypatch.setattr(checks, "CHECKS", kept)
-    findings = list(checks.examine(tmp_path))
+    with Ground(tmp_path) as ground:
+        findings = list(checks.examine(ground))
     assert [finding.verdict for finding in findings] == [Verdict.FAILED, Verdict.WARNING]
     assert "not tried" in findings[1].found
