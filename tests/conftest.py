@@ -31,10 +31,19 @@ hypothesis.settings.load_profile("fixed")
 
 # A shell that starts the tests in the background has Ctrl-C ignored in them, and in every process that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# One that outlives its terminal has hang-ups ignored, and a command must end by one.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_report_header() -> str:
     return "hypothesis: derandomized, so that every run draws the same; the seed of a test is its own source"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes run the tests, a file is one process's, and so is all that shares the one Spark session."""
+    for item in items:
+        file = item.path.relative_to(ROOT)
+        item.add_marker(pytest.mark.xdist_group("spark" if file.parts[:2] == ("tests", "spark") else str(file)))
 
 
 def _wait_until(condition: Callable[[], bool], limit_s: float = TIME_LIMIT_S) -> None:

@@ -31,7 +31,7 @@ SECOND = f"{SEGMENT:020d}.seg"
 # --- values ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["text", 5, None, 1.5, ["list"], object(), np.array([None])], ids=repr)
+@pytest.mark.parametrize("value", ["text", 5, None, 1.5, ["list"], object(), np.array([None])], ids=lambda value: type(value).__name__)
 def test_a_value_that_is_not_bytes_is_refused(logs: Logs, value: Any) -> None:
     log = logs.open()
     attempts: list[Callable[[], object]] = [

@@ -35,10 +35,9 @@ typedef struct {
 } hot_path;
 
 static void append(measurement *at, uint32_t count) {
-    cl_record_input input = record_of(at->value, VALUE_SIZE);
     uint64_t position;
     for (uint32_t index = 0; index < count; index++) {
-        CHECK(cl_writer_append(&at->scene.handle.writer, &input, &position) == CL_OK);
+        CHECK(cl_writer_append_value(&at->scene.handle.writer, at->value, VALUE_SIZE, &position) == CL_OK);
     }
 }
 

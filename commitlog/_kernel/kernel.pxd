@@ -239,6 +239,7 @@ cdef extern from "writer.h":
     int64_t cl_writer_now(const cl_writer *writer) nogil
     uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) nogil
     int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) nogil
+    int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length, uint64_t *position) nogil
     int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim) nogil
     int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, uint32_t records) nogil
     void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) nogil

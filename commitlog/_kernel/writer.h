@@ -63,6 +63,9 @@ uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_rec
 /* Appends one record. CL_E_ROLL: the caller rolls to the next segment and calls again. */
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position);
 
+/* The same of a value without key and type, now. */
+int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length, uint64_t *position);
+
 /* Claims `length` bytes with swaps, in either kind of log. */
 int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim);
 /* Publishes with the given cell. CL_E_ROLLED_BACK: somebody turned the claim into a SKIP; nobody saw the record. */

@@ -13,12 +13,13 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from commitlog._kernel.core cimport Core
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_FORKED, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_frame_aligned,
-    cl_input_length, cl_record_input, cl_writer_append, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_now,
-    cl_writer_roll, cl_writer_rolls_from,
+    cl_input_length, cl_record_input, cl_writer_append, cl_writer_append_value, cl_writer_clear, cl_writer_close_segment, cl_writer_init,
+    cl_writer_now, cl_writer_roll, cl_writer_rolls_from,
 )
 from commitlog.errors import ClaimError, RecordTooLargeError, RecordTypeError
 
 _get_ident = threading.get_ident
+cdef object _NO_TYPE = 0
 
 
 cdef object wrong_type(str what, value):
@@ -57,6 +58,11 @@ cdef int64_t timestamp_of(object timestamp_ns) except? -1:
     if value < 0:
         raise RecordTypeError(f"timestamp_ns must not be before 1970, not {value}")
     return value
+
+
+cdef inline bint value_alone(object value, object key, object type, object timestamp_ns, object sync):
+    """Whether an append is of bytes and nothing else, as most are. Zero is compared by identity: the interpreter has only one."""
+    return sync is None and key is None and type is _NO_TYPE and timestamp_ns is None and PyBytes_CheckExact(value)
 
 
 cdef class Writer(Core):
@@ -212,6 +218,15 @@ cdef class Writer(Core):
         cdef bint key_held = False
         cdef uint64_t position
         cdef Py_ssize_t value_length
+        if value_alone(value, key, type, timestamp_ns, sync) and not self.sync_default:
+            value_length = PyBytes_GET_SIZE(value)
+            if value_length <= CL_FRAME_LIMIT and cl_writer_append_value(
+                &self.writer, PyBytes_AS_STRING(value), <uint32_t>value_length, &position
+            ) == CL_OK:
+                if self.writer.roll_due:
+                    self.settle(position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False)
+                return position
+            # What was refused is overcome, or raised, on the way that all other appends take.
         cdef bint durable = self.sync_default if sync is None else sync
         try:
             if PyBytes_CheckExact(value):
