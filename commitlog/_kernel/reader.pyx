@@ -274,7 +274,7 @@ cdef class Reader:
         iterator.patience = self.patience_of(timeout, idle)
         return iterator
 
-    def follow(self, timeout=None, idle="backoff"):
+    def follow(self, timeout=None, idle="backoff", *, speed=None, max_pause=None):
         """Records as they come, without end.
 
         Parameters
@@ -284,6 +284,11 @@ cdef class Reader:
         idle : {"spin", "yield", "backoff", "block"}
             What to do until there is more. "spin" burns a core for the least delay; "yield" lends it out in between; "backoff" spins,
             yields, then sleeps up to 1 ms; "block" sleeps in the kernel until a writer wakes it.
+        speed : float, optional
+            Replay: give each record at the pace of the timestamps, 1 as it was recorded, 10 ten times as fast. Where timestamps step back
+            there is no pause, and what is late is given at once. By default there are no pauses at all.
+        max_pause : float, str or None
+            Seconds, or text like ``"500ms"``: no pause of a replay is longer, so that a quiet night is over soon.
 
         Returns
         -------
@@ -292,14 +297,18 @@ cdef class Reader:
         Raises
         ------
         InvalidOptionError
-            The tailer reads backward.
+            The tailer reads backward, or a value is not one of these.
         """
         if self.turned:
             raise InvalidOptionError("follow goes forward: set direction to 'forward' first, or read with a for loop")
         cdef FollowIterator iterator = FollowIterator.__new__(FollowIterator)
         iterator.reader = self
         iterator.patience = self.patience_of(timeout, idle)
-        return iterator
+        return iterator if speed is None and max_pause is None else self.replay(iterator, speed, max_pause)
+
+    def replay(self, iterator, speed, max_pause):
+        """The records of an iterator, each when it is due."""
+        raise NotImplementedError
 
     def read(self, timeout=0, idle="backoff"):
         """The next record in the tailer's direction, past which it moves.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Literal, Self, get_args
 
 from commitlog._kernel.core import Core
-from commitlog._kernel.reader import IDLE
+from commitlog._kernel.reader import IDLE, Record
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.sparse_index import SparseIndex
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
@@ -16,6 +17,7 @@ from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.batch import Batch
 from commitlog.tail.direction import Direction
 from commitlog.tail.index import LogIndex
+from commitlog.tail.replay import Pace, Replay
 from commitlog.tail.seek import Seeker, Start, Visibility, check_choice, whole_of
 
 OnDamage = Literal["raise", "skip"]
@@ -132,6 +134,9 @@ class Tailer(Seeker):
     def check_patience(self, timeout: Duration | None, idle: Idle) -> float | None:
         check_choice("idle", idle, _IDLES)
         return None if timeout is None else parse_duration(timeout, "timeout")
+
+    def replay(self, iterator: Iterator[Record], speed: float | None, max_pause: Duration | None) -> Iterator[Record]:
+        return Replay(self, iterator, Pace(speed, max_pause))
 
     def _leave(self) -> None:
         held, self._held = self._held, None

@@ -1,0 +1,85 @@
+"""Replay: records at the pace at which they were appended, or a multiple of it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from numbers import Real
+from typing import TYPE_CHECKING, Self, cast
+
+from commitlog._kernel.core import GATE_CLOSED
+from commitlog._kernel.reader import Record
+from commitlog.errors import CommitLogError, InvalidOptionError
+from commitlog.options import Duration, parse_duration
+
+if TYPE_CHECKING:
+    from commitlog.tail.tailer import Tailer
+
+_SECOND_NS = 1_000_000_000
+_SLICE_S = 0.05  # how long a pause may keep the log's close() waiting
+SPEED_LEAST, SPEED_MOST = 1e-6, 1e6
+
+
+class Pace:
+    """When each record is due. The first one is at once; from there on the time between two records is that between their timestamps,
+    divided by `speed`, and none where the clock had stepped back.
+
+    What is late is not waited for, so that a slow reader of the records catches up instead of falling behind for good.
+    """
+
+    def __init__(self, speed: object, max_pause: Duration | None) -> None:
+        if speed is None:
+            raise InvalidOptionError("max_pause bounds the pauses of a replay: say its speed too, such as speed=1")
+        if isinstance(speed, bool) or not isinstance(speed, Real) or not SPEED_LEAST <= cast(float, speed) <= SPEED_MOST:
+            raise InvalidOptionError(
+                f"speed must be a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 for the recorded pace or 10 for ten times that, "
+                f"not {speed!r}; leave it out to read without pauses"
+            )
+        self._speed = float(cast(float, speed))
+        self._longest_ns = math.inf if max_pause is None else parse_duration(max_pause, "max_pause") * _SECOND_NS
+        self._latest_ns: int | None = None
+        self._due_ns = 0.0
+
+    def wait_s(self, record: Record) -> float:
+        """Seconds from now until the record is due; 0 where it is already."""
+        now_ns = time.monotonic_ns()
+        if self._latest_ns is None:
+            self._latest_ns, self._due_ns = record.timestamp_ns, now_ns
+        gap_ns = record.timestamp_ns - self._latest_ns
+        if gap_ns > 0:
+            self._latest_ns = record.timestamp_ns
+            self._due_ns += min(gap_ns / self._speed, self._longest_ns)
+        return max(0.0, (self._due_ns - now_ns) / _SECOND_NS)
+
+
+class Replay:
+    """What `Tailer.follow` gives when it is told a speed: the records of `coming`, each when it is due.
+
+    Whatever ends a pause early leaves the tailer before the record that was not given yet.
+    """
+
+    def __init__(self, tailer: Tailer, coming: Iterator[Record], pace: Pace) -> None:
+        self._tailer = tailer
+        self._coming = coming
+        self._pace = pace
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Record:
+        record = next(self._coming)
+        try:
+            while (left_s := self._pace.wait_s(record)) > 0:
+                if self._tailer.core.gate == GATE_CLOSED:
+                    raise StopIteration
+                time.sleep(min(left_s, _SLICE_S))
+        except BaseException:
+            self._go_back(record)
+            raise
+        return record
+
+    def _go_back(self, record: Record) -> None:
+        with contextlib.suppress(CommitLogError):  # the log is closed
+            self._tailer.move_to(record.position)
