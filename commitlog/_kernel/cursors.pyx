@@ -10,7 +10,8 @@ from libc.string cimport memcpy, memset
 
 from commitlog._kernel.kernel cimport (
     CL_CURSORS_MAGIC, CL_CURSORS_SIZE, CL_CURSORS_SLOTS, CL_CURSORS_VERSION, CL_MODE_MAPPED, CL_MODE_POOLED, CL_STATE_NONE,
-    CL_STATE_READY, CL_STATE_RECOVERING, cl_cursors, cl_line, cl_load, cl_slot, cl_slot_alive, cl_store,
+    CL_STATE_READY, CL_STATE_RECOVERING, cl_cursors, cl_line, cl_load, cl_owner_slot, cl_slot, cl_slot_alive,
+    cl_store,
 )
 
 cdef extern from *:
@@ -54,6 +55,8 @@ cdef cl_line *_cell(Cursors cursors, str name) except NULL:
         return &cells.waiters
     if name == "append_signal":
         return &cells.append_signal
+    if name == "rolled_back":
+        return &cells.rolled_back
     raise KeyError(name)
 
 
@@ -142,6 +145,12 @@ cdef class Cursors:
         cl_store(&cells.magic, CL_CURSORS_MAGIC)
 
     @property
+    def flush_leader(self):
+        """The slot whose owner leads a flush now, or None."""
+        cdef uint64_t owner = cl_load(&self.cells.flusher.value)
+        return cl_owner_slot(<uint32_t>owner) if owner != 0 else None
+
+    @property
     def mode(self):
         """Mapped or pooled: how the present writers, or the last, have the log open."""
         return self.cells.mode
@@ -158,12 +167,12 @@ cdef class Cursors:
         cl_store(&_cell(self, name).value, value)
 
     def slots(self):
-        """The slots that somebody took and did not give back: (index, pid, attached_ns, rolled_back, pid_namespace)."""
+        """The slots that somebody took and did not give back: (index, pid, attached_ns, rolled_back, pid_namespace, counter)."""
         cdef uint32_t index
         cdef cl_slot *slot
         taken = []
         for index in range(CL_CURSORS_SLOTS):
             slot = &self.cells.slots[index]
             if slot.pid != 0:
-                taken.append((index, slot.pid, slot.attached_ns, slot.rolled_back, slot.pid_namespace))
+                taken.append((index, slot.pid, slot.attached_ns, slot.rolled_back, slot.pid_namespace, cl_load(&slot.counter)))
         return taken

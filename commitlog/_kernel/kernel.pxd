@@ -83,7 +83,7 @@ cdef extern from "cursors.h":
         uint64_t segment_size
         uint32_t mode
         uint32_t slot_count
-        cl_line state, tail, appended, committed, flushed, failed, flusher, flush_signal, waiters, append_signal
+        cl_line state, tail, appended, committed, flushed, failed, flusher, flush_signal, waiters, append_signal, rolled_back
         cl_slot slots[256]
     int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation) nogil
     void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot) nogil
@@ -91,6 +91,7 @@ cdef extern from "cursors.h":
     bint cl_creation_try(int fd) nogil
     void cl_creation_end(int fd) nogil
     uint32_t cl_owner(uint32_t slot, uint32_t generation) nogil
+    uint32_t cl_owner_slot(uint32_t owner) nogil
 
 cdef extern from "tally.h":
     ctypedef struct cl_index_entry:

@@ -111,6 +111,7 @@ static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint
 
 static void count_rollback(cl_log *log, uint32_t slot) {
     __atomic_fetch_add(&log->counters.rolled_back, 1, __ATOMIC_RELAXED);
+    cl_add(&log->cursors->rolled_back.value, 1);
     if (slot < CL_CURSORS_SLOTS) {
         cl_add(&log->cursors->slots[slot].rolled_back, 1);
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import time
@@ -24,8 +23,7 @@ from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import is_live
 from commitlog.verification import open_directory, read_identity
-
-_BLOCK = 512  # what `st_blocks` counts in
+from commitlog.watching import disk_bytes
 
 
 @dataclass
@@ -117,16 +115,9 @@ def _describe(directory: LogDirectory, identity: Identity, checkpoint: Checkpoin
         segments=len(numbers),
         first_segment=numbers[0] * identity.segment_size if numbers else None,
         last_segment=numbers[-1] * identity.segment_size if numbers else None,
-        disk_bytes=sum(_disk_bytes(directory, name) for name in os.listdir(directory.fd)),
+        disk_bytes=disk_bytes(directory),
         checkpoint=None if checkpoint is None else checkpoint.position,
     )
-
-
-def _disk_bytes(directory: LogDirectory, name: str) -> int:
-    """What a file takes on the disk; nothing when it is gone meanwhile."""
-    with contextlib.suppress(FileNotFoundError):
-        return os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_blocks * _BLOCK
-    return 0
 
 
 def _add_watermarks(info: _Info, opened: Core, first_position: int) -> None:

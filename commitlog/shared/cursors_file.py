@@ -88,7 +88,7 @@ def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
 
 @dataclass(frozen=True)
 class Writer:
-    """A live writable handle, as its slot says.
+    """A writable handle that was not closed, as its slot says.
 
     Attributes
     ----------
@@ -100,28 +100,43 @@ class Writer:
         Its line in the file.
     since_ns : int
         When it took that, in nanoseconds since 1970.
+    rolled_back : int
+        Its claims that others turned into SKIP.
+    counter : int
+        Goes up by two with each claim, whoever had the slot before included, and is odd while one is being made. A pooled log's
+        appends leave it as it is.
+    alive : bool
+        It holds the lock on its slot. One that died stays in the table until somebody else takes the slot.
     """
 
     pid: int
     pid_namespace: int
     slot: int
     since_ns: int
+    rolled_back: int
+    counter: int
+    alive: bool
+
+
+def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
+    """The owners of slots, the dead among them included; none where the cells are a stand-in."""
+    if not cells.shared:
+        return []
+    # A description of its own, through which no lock is held: it may ask about this process's slots, too.
+    fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    try:
+        return [
+            Writer(pid, namespace, slot, attached_ns, rolled_back, counter, kernel.slot_alive(fd, slot))
+            for slot, pid, attached_ns, rolled_back, namespace, counter in cells.slots()
+        ]
+    finally:
+        os.close(fd)
 
 
 def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
     """The owners of slots who live, by their locks and not by their pids; none where the file is of no use."""
     found = open_for_reading(dir_fd, identity)
-    if not found.usable:
-        return []
-    fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
-    try:
-        return [
-            Writer(pid, namespace, slot, attached_ns)
-            for slot, pid, attached_ns, _, namespace in found.cells.slots()
-            if kernel.slot_alive(fd, slot)
-        ]
-    finally:
-        os.close(fd)
+    return [writer for writer in writers(dir_fd, found.cells) if writer.alive]
 
 
 def open_slot_lock(dir_fd: int, *, writable: bool = True) -> LifeLock:
