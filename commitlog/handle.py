@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from types import TracebackType
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from commitlog._kernel.appender import Appender
 from commitlog._kernel.core import GATE_CLOSED, GATE_FORKED
@@ -39,6 +39,9 @@ from commitlog.shared import cursors_file
 from commitlog.shared.lock_file import LockFile
 from commitlog.tail.index import LogIndex
 
+if TYPE_CHECKING:
+    from commitlog.flush.acknowledge_service import AcknowledgeService
+
 # Commits up to this many bytes go through the mapping, larger ones by pwrite: docs/decisions.md has the figures.
 COPY_LIMIT = 16 << 10
 # A pooled log's committer is woken each time this much was appended.
@@ -65,6 +68,7 @@ class LogHandle(Appender):
         self._allocation: AllocationService | None = None
         self._services: list[Service] = []
         self._flush_service: FlushService | None = None
+        self._acknowledge_service: AcknowledgeService | None = None
         self._roll_lock = threading.RLock()
         self._close_lock = threading.RLock()
         self._closed = False
@@ -237,6 +241,7 @@ class LogHandle(Appender):
         if not self._closed:
             self.after_fork()
             self._services = []
+            self._acknowledge_service = None
             self._roll_lock = threading.RLock()
             self._close_lock = threading.RLock()
             self.queue.forked()
@@ -321,6 +326,9 @@ class LogHandle(Appender):
         self.stop()
         for service in self._services:
             service.join(_JOIN_S)
+        if self._acknowledge_service is not None:
+            self._acknowledge_service.stop()
+            self._acknowledge_service.join(_JOIN_S)
         if self._allocation is not None:
             self._allocation.give_back_all()
 

@@ -6,11 +6,11 @@ import os
 from typing import Any, Unpack, cast
 
 from commitlog._kernel.reader import Record
+from commitlog.coroutines import CoroutineHandle
 from commitlog.errors import (
     InvalidOptionError,
     PositionError,
 )
-from commitlog.handle import LogHandle
 from commitlog.opening import check_mode, open_for_reading, open_for_writing, path_of, telling_of_refusals
 from commitlog.options import Duration, OptionOverrides, Options, parse_duration
 from commitlog.stats import LogStats
@@ -21,10 +21,11 @@ from commitlog.tail.tailer import OnDamage, Tailer
 _FORCE_AFTER_S = 5.0
 
 
-class CommitLog(LogHandle):
+class CommitLog(CoroutineHandle):
     """An open log, from `commitlog.open`. A context manager; any thread may use it.
 
-    `append`, `append_many`, `append_array` and `claim` come from the compiled base class, so that an append is one C call.
+    `append`, `append_many`, `append_array` and `claim` come from the compiled base class, so that an append is one C call;
+    `append_async` and `append_many_async` from `CoroutineHandle`.
     """
 
     @classmethod

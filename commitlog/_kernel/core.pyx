@@ -379,6 +379,10 @@ cdef class Core:
             raise self.failed_with(code, cause, None)
         return 0
 
+    def count_syncs(self, uint64_t number):
+        """So many appends more wait for the disk, in a way of their own."""
+        self.log.counters.syncs += number
+
     def run_commit_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
         """Commit until `stop`; the caller's thread, without the GIL."""
         self.run_loop(cl_commit_loop, interval_ns, thorough_ns, least_bytes)
