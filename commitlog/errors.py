@@ -18,6 +18,7 @@ __all__ = [
     "CommitLogError",
     "CorruptRecordError",
     "CorruptSegmentError",
+    "CorruptTailerError",
     "DestinationTooSmallError",
     "DiskFullError",
     "ExportedBufferError",
@@ -49,6 +50,7 @@ __all__ = [
     "SlotsExhaustedError",
     "SyncTimeoutError",
     "TailerInUseError",
+    "TailerNotFoundError",
     "UnsupportedFileSystemError",
     "UnsupportedPlatformError",
     "UnsupportedVersionError",
@@ -225,7 +227,21 @@ class SlotsExhaustedError(_SystemError):
 
 
 class TailerInUseError(CommitLogError, RuntimeError):
-    """Two threads used one tailer at a time, or two processes one named tailer. Give each its own."""
+    """Two threads used one tailer at a time, or two tailers one name. Give each its own.
+
+    Parameters
+    ----------
+    holder : str, optional
+        Who reads under the name, as far as is known: process id and name, or this very process.
+    """
+
+    def __init__(self, message: str, *, path: _Path = None, position: int | None = None, holder: str | None = None) -> None:
+        super().__init__(message, path=path, position=position)
+        self.holder = holder
+
+
+class TailerNotFoundError(CommitLogError, LookupError):
+    """No tailer of that name has read the log. See `log.tailers()` for those that have; `log.tailer(name=...)` makes one."""
 
 
 # Records.
@@ -347,6 +363,13 @@ class CorruptRecordError(CommitLogError, ValueError):
 
 class CorruptSegmentError(CommitLogError, ValueError):
     """A segment file is missing, cut short, or its header is damaged or another log's. See `commitlog verify`; restore it from a copy."""
+
+
+class CorruptTailerError(CommitLogError, ValueError):
+    """The file of a named tailer is damaged, or another log's, so that nobody knows where the tailer stands.
+
+    The log itself is whole. Say from where to go on, with `log.reset_tailer(name, ...)` or `commitlog tailers LOG reset NAME`.
+    """
 
 
 # The disk.

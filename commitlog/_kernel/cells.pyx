@@ -3,10 +3,9 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from commitlog._kernel.kernel cimport CL_E_SYSTEM, cl_crc32c_name, cl_futex_raise, cl_futex_wait, cl_load, cl_store
+from commitlog._kernel.kernel cimport CL_E_SYSTEM, cl_add, cl_crc32c_name, cl_futex_raise, cl_futex_wait, cl_load, cl_store
 
 cdef extern from "atomics.h":
-    uint64_t cl_add(uint64_t *cell, uint64_t amount) nogil
     bint cl_swap(uint64_t *cell, uint64_t *expected, uint64_t desired) nogil
     void cl_pause() nogil
 

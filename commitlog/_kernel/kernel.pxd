@@ -3,11 +3,12 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "base.h":
     int CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK
-    int CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED, CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED
+    int CL_E_FOREIGN, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED, CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED
 
 cdef extern from "atomics.h":
     uint64_t cl_load(const uint64_t *cell) nogil
     void cl_store(uint64_t *cell, uint64_t value) nogil
+    uint64_t cl_add(uint64_t *cell, uint64_t amount) nogil
 
 cdef extern from "frame.h":
     enum:
@@ -57,6 +58,7 @@ cdef extern from "futex.h":
     int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns) nogil
     void cl_futex_raise(uint32_t *word) nogil
     int64_t cl_clock_monotonic_ns() nogil
+    int64_t cl_clock_coarse_ns() nogil
 
 cdef extern from "cursors.h":
     enum:
@@ -194,6 +196,30 @@ cdef extern from "checkpoint.h":
         uint32_t clean
     int cl_checkpoint_read(const uint8_t *data, const uint8_t *log_uuid, cl_checkpoint *out) nogil
     int cl_checkpoint_write(cl_log *log, uint64_t position, bint clean, bint durable) nogil
+
+cdef extern from "tailer_page.h":
+    enum:
+        CL_TAILER_SIZE, CL_TAILER_DROPPED_AT
+    uint64_t CL_TAILER_MAGIC
+    uint32_t cl_tailer_forks
+    ctypedef struct cl_tailer_terms:
+        uint64_t magic
+        uint8_t log_uuid[16]
+        int64_t created_ns
+        int64_t evicted_ns
+        uint64_t max_lag_bytes
+        int64_t owned_ns
+        uint32_t pid
+        uint32_t pid_namespace
+        uint32_t required
+    ctypedef struct cl_tailer_place:
+        uint64_t count
+        uint64_t position
+        int64_t saved_ns
+    int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms) nogil
+    int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) nogil
+    void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) nogil
+    void cl_tailer_save(uint8_t *page, uint64_t *count, uint64_t position, int64_t now_ns) nogil
 
 cdef extern from "flush.h":
     ctypedef struct cl_pace:

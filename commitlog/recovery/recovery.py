@@ -21,6 +21,7 @@ from commitlog.recovery.place import Place, locate, make_solid, passed, resting_
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.unclean import UncleanLog
 from commitlog.segment.directory import LogDirectory
+from commitlog.tail import tailer_file
 
 __all__ = ["Recovered", "recover"]
 
@@ -61,6 +62,7 @@ def recover(
     usable = cursors_usable and cursors["state"] != STATE_NONE
     cursors["state"] = STATE_RECOVERING
     directory.sweep()
+    tailer_file.sweep(directory)
     passed("swept")
     survey = find_buffers(shm_names, directory.log_uuid)
     if survey.live_in_use:
@@ -94,7 +96,9 @@ def _report_lost(directory: LogDirectory, survey: ShmSurvey) -> tuple[str, ...]:
 
 
 def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None:
-    """Give the cursors what every later handle starts from."""
+    """Give the cursors what every later handle starts from, and named tailers an end that is there."""
+    tailer_file.cut_back(directory, found.end)
+    passed("tailers cut back")
     for watermark in ("appended", "committed", "flushed"):
         cursors[watermark] = found.end
     for cell in ("failed", "flusher", "waiters"):

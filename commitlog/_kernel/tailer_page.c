@@ -1,0 +1,69 @@
+#include "tailer_page.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "atomics.h"
+#include "crc32c.h"
+
+#define LOOKS 1000 /* at a page whose owner writes both records faster than one is read */
+
+uint32_t cl_tailer_forks;
+
+static void count_fork(void) { cl_tailer_forks++; }
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+
+static uint32_t terms_crc(const cl_tailer_terms *terms) { return cl_crc32c(0, terms, offsetof(cl_tailer_terms, crc)); }
+
+static uint32_t place_crc(const cl_tailer_place *place) { return cl_crc32c(0, place, offsetof(cl_tailer_place, crc)); }
+
+int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms) {
+    bool found = false;
+    for (int look = 0; look < LOOKS && !found; look++) {
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            cl_tailer_terms record;
+            memcpy(&record, page + CL_TAILER_TERMS_AT + turn * CL_TAILER_STRIDE, sizeof record);
+            if (record.magic == CL_TAILER_MAGIC && terms_crc(&record) == record.crc && (!found || record.count > terms->count)) {
+                *terms = record;
+                found = true;
+            }
+        }
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    }
+    if (!found) {
+        return CL_E_ABSENT;
+    }
+    return memcmp(terms->log_uuid, log_uuid, sizeof terms->log_uuid) == 0 ? CL_OK : CL_E_FOREIGN;
+}
+
+int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) {
+    bool found = false;
+    for (int look = 0; look < LOOKS && !found; look++) {
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            cl_tailer_place record;
+            memcpy(&record, page + CL_TAILER_PLACES_AT + turn * CL_TAILER_STRIDE, sizeof record);
+            if (record.count != 0 && place_crc(&record) == record.crc && (!found || record.count > place->count)) {
+                *place = record;
+                found = true;
+            }
+        }
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    }
+    return found ? CL_OK : CL_E_ABSENT;
+}
+
+void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) {
+    terms->count++;
+    terms->crc = terms_crc(terms);
+    memcpy(page + CL_TAILER_TERMS_AT + terms->count % 2 * CL_TAILER_STRIDE, terms, sizeof *terms);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+void cl_tailer_save(uint8_t *page, uint64_t *count, uint64_t position, int64_t now_ns) {
+    cl_tailer_place place = {.count = ++*count, .position = position, .saved_ns = now_ns};
+    place.crc = place_crc(&place);
+    memcpy(page + CL_TAILER_PLACES_AT + place.count % 2 * CL_TAILER_STRIDE, &place, sizeof place);
+    /* This save is complete before the next one begins, which overwrites the one before it: a kill in between finds one of them whole. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}

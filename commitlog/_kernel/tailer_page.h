@@ -1,0 +1,56 @@
+/* `tailers/<name>`: where a named tailer stands, and on which terms it reads. One page, mapped by its owner.
+ *
+ * Terms and place have two records each, in sectors of their own, which take turns: the valid one with the higher count is in force. So a
+ * kill between two stores, or a torn sector, leaves the one before. To save a place is a few stores into the mapping and no system call. */
+#ifndef CL_TAILER_PAGE_H
+#define CL_TAILER_PAGE_H
+
+#include "base.h"
+
+#define CL_TAILER_MAGIC 0x3130524C544C4D43ull /* "CMLTLR01" */
+#define CL_TAILER_SIZE 4096u
+#define CL_TAILER_TERMS_AT 0u
+#define CL_TAILER_PLACES_AT 1024u
+#define CL_TAILER_STRIDE 512u
+#define CL_TAILER_DROPPED_AT 2048u /* records that writers dropped because of this tailer: a counter, added to by any of them */
+
+/* Written when the tailer is opened, evicted or reset. */
+typedef struct {
+    uint64_t magic;
+    uint8_t log_uuid[16];
+    uint64_t count;
+    int64_t created_ns;
+    int64_t evicted_ns;     /* when it was last evicted; 0: never, or it was declared anew since */
+    uint64_t max_lag_bytes; /* how far appends may be ahead of a required tailer; 0: any distance */
+    int64_t owned_ns;       /* since when its last owner has, or had, it */
+    uint32_t pid;           /* that owner: for people only, for it is the lock that tells who lives */
+    uint32_t pid_namespace;
+    uint32_t required;
+    uint32_t crc;
+} cl_tailer_terms;
+
+typedef struct {
+    uint64_t count;
+    uint64_t position;
+    int64_t saved_ns;
+    uint32_t crc;
+    uint32_t unused;
+} cl_tailer_place;
+
+_Static_assert(sizeof(cl_tailer_terms) == 80, "a tailer's terms are 80 bytes");
+_Static_assert(sizeof(cl_tailer_place) == 32, "a tailer's place is 32 bytes");
+
+/* How often this process is the child of a fork: a page mapped before the last one is the parent's. */
+extern uint32_t cl_tailer_forks;
+
+/* The record in force, from a page that others may be writing to. CL_E_ABSENT: none is valid; CL_E_FOREIGN: they are another log's. */
+int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms);
+int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place);
+
+/* Writes the record after the one with terms->count, which it raises. One writer at a time. */
+void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms);
+
+/* The same for the place; *count is that of the last one. */
+void cl_tailer_save(uint8_t *page, uint64_t *count, uint64_t position, int64_t now_ns);
+
+#endif

@@ -1,0 +1,358 @@
+"""The files in which named tailers keep their places: whole at every instant, held by one reader, checked before they are used."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog._kernel.tailer_page import SIZE, TailerPage
+from commitlog.errors import (
+    CorruptTailerError,
+    DiskFullError,
+    InvalidOptionError,
+    ReadOnlyError,
+    TailerInUseError,
+    TailerNotFoundError,
+)
+from commitlog.segment.directory import LogDirectory
+from commitlog.tail import tailer_file
+from commitlog.tail.tailer_file import TailerFile
+from tests.oracle import segment_file as oracle
+from tests.setups import HEADER, SEGMENT
+
+UUID = bytes(range(16))
+TERMS_AT, PLACES_AT, STRIDE = 0, 1024, 512
+PLACE = struct.Struct("<QQq")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[LogDirectory]:
+    made = LogDirectory(str(tmp_path), SEGMENT, UUID)
+    yield made
+    made.close()
+
+
+def kept(directory: LogDirectory, name: str, position: int) -> Path:
+    """A tailer's file that nobody holds."""
+    TailerFile(directory, name, position).close()
+    return Path(tailer_file.tailer_path(directory, name))
+
+
+def put(path: Path, at: int, content: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+def flip(path: Path, at: int) -> None:
+    put(path, at, bytes([path.read_bytes()[at] ^ 0x10]))
+
+
+# --- the name ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a", "billing", "Zähler", "b2", "a.b-c:d@e+f", "_", "x" * 128])
+def test_names_that_a_tailer_can_have(name: str) -> None:
+    assert tailer_file.check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", ".hidden", "-x", "a/b", "../a", "a\0b", "a b", "a\n", "x" * 129, "ä" * 65, "\ud800", None, 7, b"a"]
+)
+def test_names_that_it_cannot_have_are_refused(name: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="name must be"):
+        tailer_file.check_name(name)
+
+
+# --- the place -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_tailer_stands_where_it_is_told_and_an_old_one_where_it_stood(directory: LogDirectory) -> None:
+    first = TailerFile(directory, "billing", 4096)
+    assert (first.created, first.page.position) == (True, 4096)
+    first.page.save(8192)
+    first.close()
+    second = TailerFile(directory, "billing", 4096)
+    assert (second.created, second.page.position) == (False, 8192)
+    second.close()
+
+
+def test_the_file_is_a_page_with_all_its_blocks(directory: LogDirectory) -> None:
+    path = kept(directory, "billing", 4096)
+    assert path.stat().st_size == SIZE
+    assert path.stat().st_blocks * 512 >= SIZE
+    assert os.listdir(path.parent) == ["billing"]
+
+
+def test_saves_take_turns_and_each_has_a_crc(directory: LogDirectory) -> None:
+    file = TailerFile(directory, "billing", 4096)
+    for position in (8, 16, 24):
+        file.page.save(position)
+    content = Path(file.path).read_bytes()
+    records = [content[at : at + 32] for at in (PLACES_AT, PLACES_AT + STRIDE)]
+    assert sorted(PLACE.unpack_from(record)[1] for record in records) == [16, 24]
+    for record in records:
+        assert struct.unpack_from("<I", record, 24)[0] == oracle.crc32c(record[:24])
+    file.close()
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+def test_one_record_of_each_pair_is_enough(directory: LogDirectory, turn: int) -> None:
+    path = kept(directory, "billing", 64)
+    for at in (TERMS_AT, PLACES_AT):
+        flip(path, at + turn * STRIDE + 9)
+    state = tailer_file.read_state(directory, "billing")
+    assert (state.damage, state.position) == (None, 64)
+
+
+def test_a_kill_between_any_two_stores_leaves_a_place_that_was_saved(directory: LogDirectory) -> None:
+    """The bytes of a save that were written before a kill are a part of the older record: the newer one stands."""
+    file = TailerFile(directory, "billing", 0)
+    file.page.save(800)
+    before = Path(file.path).read_bytes()
+    file.page.save(1600)
+    after = Path(file.path).read_bytes()
+    file.close()
+    changed = [at for at in range(SIZE) if before[at] != after[at]]
+    assert changed
+    for stop in range(changed[0], changed[-1] + 2):
+        Path(file.path).write_bytes(after[:stop] + before[stop:])
+        assert tailer_file.read_state(directory, "billing").position in (800, 1600)
+
+
+def test_a_place_is_read_whole_while_it_is_being_saved(directory: LogDirectory, until: Callable[..., None]) -> None:
+    file = TailerFile(directory, "billing", 0)
+    child = os.fork()
+    if child == 0:
+        fd = os.open(file.path, os.O_RDWR)
+        page = TailerPage(fd, True)
+        while True:
+            for position in range(0, 8000, 8):
+                page.save(position)
+    try:
+        until(lambda: tailer_file.read_state(directory, "billing").position != 0)
+        for _ in range(2000):
+            state = tailer_file.read_state(directory, "billing")
+            assert state.damage is None
+            assert state.position is not None
+            assert 0 <= state.position < 8000
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        file.close()
+
+
+# --- damage --------------------------------------------------------------------------------------------------------------
+
+
+def damage_garbage(path: Path) -> None:
+    path.write_bytes(os.urandom(0) + b"\xa5" * SIZE)
+
+
+def damage_empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def damage_short(path: Path) -> None:
+    os.truncate(path, SIZE - 1)
+
+
+def damage_long(path: Path) -> None:
+    os.truncate(path, SIZE + 1)
+
+
+def damage_zeros(path: Path) -> None:
+    path.write_bytes(bytes(SIZE))
+
+
+def damage_terms(path: Path) -> None:
+    flip(path, TERMS_AT)
+    flip(path, TERMS_AT + STRIDE)
+
+
+def damage_place(path: Path) -> None:
+    flip(path, PLACES_AT + 8)
+    flip(path, PLACES_AT + STRIDE + 8)
+
+
+def damage_between_frames(path: Path) -> None:
+    """A position with a CRC that fits, where no frame can start."""
+    for turn in range(2):
+        content = PLACE.pack(9 + turn, 4099, 1)
+        put(path, PLACES_AT + turn * STRIDE, content + struct.pack("<I", oracle.crc32c(content)))
+
+
+def damage_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def damage_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+DAMAGES = [
+    damage_garbage,
+    damage_empty,
+    damage_short,
+    damage_long,
+    damage_zeros,
+    damage_terms,
+    damage_place,
+    damage_between_frames,
+]
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, damage_folder, damage_fifo])
+def test_a_damaged_file_is_named_and_not_used(directory: LogDirectory, damage: Callable[[Path], None]) -> None:
+    path = kept(directory, "billing", 64)
+    damage(path)
+    state = tailer_file.read_state(directory, "billing")
+    assert state.damage
+    assert state.position is None
+    with pytest.raises((CorruptTailerError, OSError), match="billing"):
+        TailerFile(directory, "billing", 0)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_reset_makes_a_damaged_file_anew(directory: LogDirectory, damage: Callable[[Path], None]) -> None:
+    damage(kept(directory, "billing", 64))
+    with pytest.raises(CorruptTailerError, match=r"log.reset_tailer\('billing', ...\)") as caught:
+        TailerFile(directory, "billing", 0)
+    assert caught.value.path == tailer_file.tailer_path(directory, "billing")
+    tailer_file.reset(directory, "billing", 128)
+    assert tailer_file.read_state(directory, "billing").position == 128
+
+
+def test_another_logs_file_is_refused(directory: LogDirectory, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = LogDirectory(str(tmp_path / "other"), SEGMENT, bytes(16))
+    path = kept(directory, "billing", 64)
+    foreign = kept(other, "billing", 128)
+    other.close()
+    path.write_bytes(foreign.read_bytes())
+    with pytest.raises(CorruptTailerError, match="another log"):
+        TailerFile(directory, "billing", 0)
+
+
+# --- one reader a name ---------------------------------------------------------------------------------------------------
+
+
+def test_a_name_is_held_by_one_reader_who_is_named_to_the_next(directory: LogDirectory) -> None:
+    file = TailerFile(directory, "billing", 0)
+    assert tailer_file.read_state(directory, "billing").pid == os.getpid()
+    for refused in (
+        lambda: TailerFile(directory, "billing", 0),
+        lambda: tailer_file.reset(directory, "billing", 8),
+        lambda: tailer_file.delete(directory, "billing"),
+    ):
+        with pytest.raises(TailerInUseError, match="this very process") as caught:
+            refused()
+        assert caught.value.holder == "this very process"
+    file.close()
+    assert tailer_file.read_state(directory, "billing").owner is None
+    TailerFile(directory, "billing", 0).close()
+
+
+def test_a_deleted_name_is_free_for_a_new_tailer(directory: LogDirectory) -> None:
+    kept(directory, "billing", 64)
+    tailer_file.delete(directory, "billing")
+    assert tailer_file.names(directory) == []
+    with pytest.raises(TailerNotFoundError, match="billing"):
+        tailer_file.delete(directory, "billing")
+    file = TailerFile(directory, "billing", 8)
+    assert (file.created, file.page.position) == (True, 8)
+    file.close()
+
+
+@pytest.mark.parametrize("call", [tailer_file.evict, tailer_file.delete, tailer_file.read_state])
+@pytest.mark.parametrize("folder", [True, False])
+def test_a_name_that_nobody_took_is_not_found(directory: LogDirectory, call: Callable[[LogDirectory, str], Any], folder: bool) -> None:
+    if folder:
+        kept(directory, "other", 0)
+    with pytest.raises(TailerNotFoundError, match="there is no tailer 'billing'"):
+        call(directory, "billing")
+
+
+# --- required ------------------------------------------------------------------------------------------------------------
+
+
+def require(directory: LogDirectory, name: str, position: int, required: bool = True) -> None:
+    file = TailerFile(directory, name, position)
+    file.change_terms(required=required)
+    file.close()
+
+
+def test_the_slowest_required_tailer_is_what_counts(directory: LogDirectory) -> None:
+    assert tailer_file.lowest_required(directory) is None
+    require(directory, "idle", 8, required=False)
+    assert tailer_file.lowest_required(directory) is None
+    require(directory, "fast", 160)
+    require(directory, "slow", 80)
+    assert tailer_file.lowest_required(directory) == 80
+    assert tailer_file.evict(directory, "slow") is True
+    assert tailer_file.evict(directory, "slow") is False
+    assert tailer_file.lowest_required(directory) == 160
+    evicted = tailer_file.read_state(directory, "slow")
+    assert (evicted.required, evicted.position) == (False, 80)
+    assert evicted.evicted_ns
+
+
+def test_where_a_file_is_damaged_nothing_may_go(directory: LogDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    require(directory, "fast", 160)
+    damage_garbage(kept(directory, "billing", 64))
+    assert tailer_file.lowest_required(directory) == 0
+    assert "billing" in caplog.text
+
+
+def test_tailers_behind_the_end_of_a_cut_log_are_moved_to_it(directory: LogDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    kept(directory, "ahead", 8000)
+    kept(directory, "below", 80)
+    tailer_file.cut_back(directory, 5000)
+    assert [(state.name, state.position) for state in tailer_file.states(directory)] == [("ahead", 5000), ("below", 80)]
+    assert "ahead" in caplog.text
+
+
+def test_the_end_of_a_segment_is_where_the_next_one_begins(directory: LogDirectory, caplog: pytest.LogCaptureFixture) -> None:
+    kept(directory, "at-the-end", SEGMENT + HEADER)
+    tailer_file.cut_back(directory, SEGMENT)
+    assert caplog.text == ""
+
+
+# --- what the system refuses ---------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_leaves_no_half_made_file(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any) -> None:
+        raise OSError(28, os.strerror(28))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", refuse)
+        with pytest.raises(DiskFullError, match="free space"):
+            TailerFile(directory, "billing", 0)
+    assert os.listdir(os.path.join(directory.path, tailer_file.FOLDER)) == []
+    TailerFile(directory, "billing", 0).close()
+
+
+def test_without_permission_the_error_says_what_to_do(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise PermissionError(13, os.strerror(13))
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    with pytest.raises(ReadOnlyError, match="read without a name"):
+        TailerFile(directory, "billing", 0)
+
+
+def test_a_sweep_takes_what_a_killed_creation_left_and_nothing_else(directory: LogDirectory) -> None:
+    tailer_file.sweep(directory)
+    folder = kept(directory, "billing", 0).parent
+    (folder / f".billing.{'0' * 16}.tmp").write_bytes(b"")
+    (folder / ".keep").write_bytes(b"")
+    tailer_file.sweep(directory)
+    assert sorted(os.listdir(folder)) == [".keep", "billing"]
