@@ -16,11 +16,23 @@ from commitlog.log import CommitLog
 from commitlog.log import open_log as open
 from commitlog.options import Options
 from commitlog.pool import TransientStorePool
-from commitlog.stats import LogStats
+from commitlog.stats import Latency, LogStats
 from commitlog.tail.batch import Batch
 from commitlog.tail.tailer import Tailer
 
 __version__ = "0.1.0"
-__all__ = ["Batch", "Claim", "CommitLog", "CommitLogError", "LogStats", "Options", "Record", "Tailer", "TransientStorePool", "open"]
+__all__ = [
+    "Batch",
+    "Claim",
+    "CommitLog",
+    "CommitLogError",
+    "Latency",
+    "LogStats",
+    "Options",
+    "Record",
+    "Tailer",
+    "TransientStorePool",
+    "open",
+]
 
 _logging.getLogger("commitlog").addHandler(_logging.NullHandler())

@@ -13,7 +13,7 @@ from commitlog.errors import (
 )
 from commitlog.opening import check_mode, open_for_reading, open_for_writing, path_of, telling_of_refusals
 from commitlog.options import Duration, OptionOverrides, Options, parse_duration
-from commitlog.stats import LogStats
+from commitlog.stats import Latency, LogStats
 from commitlog.tail.direction import Direction
 from commitlog.tail.seek import Start, Visibility, whole_of
 from commitlog.tail.tailer import OnDamage, Tailer
@@ -265,14 +265,13 @@ class CommitLog(CoroutineHandle):
             refused_claims=writer["refused"],
             rolled_back_claims=log["rolled_back"],
             rolls=writer["rolls"],
-            commits=log["commits"],
             committed_bytes=log["committed_bytes"],
-            commit_seconds=log["commit_ns"] / 1e9,
-            flushes=log["flushes"],
             flushed_bytes=log["flushed_bytes"],
-            flush_seconds=log["flush_ns"] / 1e9,
-            longest_flush_seconds=log["flush_longest_ns"] / 1e9,
-            syncs=log["syncs"],
+            commit_latency=Latency(*self.latency("commit")),
+            flush_latency=Latency(*self.latency("flush")),
+            sync_latency=Latency(*self.latency("sync")),
+            roll_latency=Latency(*self.latency("roll")),
+            claim_latency=Latency(*self.latency("claim")),
             failed=os.strerror(self.failed) if self.failed else None,
             pool=cast(Any, pool).stats() if pool is not None else None,
         )

@@ -10,11 +10,12 @@ from commitlog._kernel.cursors cimport Cursors
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
     CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_READ_ONLY, CL_E_TIMEOUT,
-    CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint, cl_checkpoint_read, cl_checkpoint_write,
-    cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try, cl_flush, cl_flush_loop, cl_futex_raise,
-    cl_futex_wait, cl_load, cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled,
-    cl_log_position, cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment,
-    cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
+    CL_HISTOGRAM_BUCKETS, CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint, cl_checkpoint_read,
+    cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try, cl_flush, cl_flush_loop,
+    cl_futex_raise, cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_upto, cl_load, cl_log_after_fork, cl_log_appended,
+    cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled, cl_log_position, cl_log_stop, cl_log_tail,
+    cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_slot_attach, cl_slot_detach, cl_store,
+    cl_table_acquire, cl_table_forget, cl_table_trim,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.segment cimport Segment
@@ -444,6 +445,36 @@ cdef class Core:
             cause = errno
         if code != CL_OK:
             raise self.failed_with(code, cause, position)
+
+    cdef cl_histogram *histogram(self, str name) except NULL:
+        if name == "commit":
+            return &self.log.latencies.commit
+        if name == "flush":
+            return &self.log.latencies.flush
+        if name == "sync":
+            return &self.log.latencies.sync
+        if name == "roll":
+            return &self.log.latencies.roll
+        if name == "claim":
+            return &self.log.latencies.claim
+        raise KeyError(name)
+
+    def latency(self, str name):
+        """How long "commit", "flush", "sync", "roll" or "claim" has taken, as (buckets, total_ns, longest_ns). A bucket is a pair: the
+        largest nanoseconds that it stands for, and how many. Those without any are left out."""
+        cdef cl_histogram *histogram = self.histogram(name)
+        cdef uint32_t bucket
+        cdef uint64_t count
+        buckets = []
+        for bucket in range(CL_HISTOGRAM_BUCKETS):
+            count = cl_load(&histogram.counts[bucket])
+            if count != 0:
+                buckets.append((cl_histogram_upto(bucket), count))
+        return tuple(buckets), cl_load(&histogram.total_ns), cl_load(&histogram.longest_ns)
+
+    def count_above(self, str name, uint64_t value_ns):
+        """How many of a latency were longer than that."""
+        return cl_histogram_above(self.histogram(name), value_ns)
 
     def log_counters(self):
         """What commit and flush have done through this handle, by name."""

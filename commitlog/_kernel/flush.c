@@ -94,6 +94,19 @@ static int commit_all(cl_log *log) {
     return code;
 }
 
+/* Notes how long a claim has held commits up, once it does no more, as exactly as commits come by. */
+static void note_hold(cl_log *log, int code, int64_t now_ns) {
+    uint64_t held_at = code == CL_E_BUSY ? log->watch.position : UINT64_MAX;
+    if (held_at == log->held_at) {
+        return;
+    }
+    if (log->held_at != UINT64_MAX) {
+        cl_histogram_add(&log->latencies.claim, now_ns - log->held_since_ns);
+    }
+    log->held_at = held_at;
+    log->held_since_ns = now_ns;
+}
+
 int cl_commit(cl_log *log, uint64_t upto) {
     if (!log->resolves) {
         return CL_E_READ_ONLY;
@@ -102,8 +115,9 @@ int cl_commit(cl_log *log, uint64_t upto) {
     int64_t began_ns = cl_clock_monotonic_ns();
     upto = cl_log_downward(log, upto);
     int code = commit_all(log);
-    log->counters.commits++;
-    log->counters.commit_ns += (uint64_t)(cl_clock_monotonic_ns() - began_ns);
+    int64_t now_ns = cl_clock_monotonic_ns();
+    cl_histogram_add(&log->latencies.commit, now_ns - began_ns);
+    note_hold(log, code, now_ns);
     pthread_mutex_unlock(&log->commit_mutex);
     if (cl_log_failed(log)) {
         return CL_E_FAILED;
@@ -204,11 +218,8 @@ static int flush_committed(cl_log *log) {
         return code;
     }
     int64_t now_ns = cl_clock_monotonic_ns();
-    uint64_t took_ns = (uint64_t)(now_ns - began_ns);
-    log->counters.flushes++;
+    cl_histogram_add(&log->latencies.flush, now_ns - began_ns);
     log->counters.flushed_bytes += to - from;
-    log->counters.flush_ns += took_ns;
-    log->counters.flush_longest_ns = took_ns > log->counters.flush_longest_ns ? took_ns : log->counters.flush_longest_ns;
     cl_table_trim(&log->table, to / log->segment_size, KEEP_MAPPED);
     if (log->checkpoint_fd >= 0 && now_ns - log->checkpoint_written_ns >= log->checkpoint_interval_ns) {
         log->checkpoint_written_ns = now_ns;

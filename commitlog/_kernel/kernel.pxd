@@ -60,6 +60,17 @@ cdef extern from "futex.h":
     int64_t cl_clock_monotonic_ns() nogil
     int64_t cl_clock_coarse_ns() nogil
 
+cdef extern from "histogram.h":
+    enum:
+        CL_HISTOGRAM_BUCKETS
+    ctypedef struct cl_histogram:
+        uint64_t total_ns
+        uint64_t longest_ns
+        uint64_t counts[1152]
+    uint64_t cl_histogram_upto(uint32_t bucket) nogil
+    void cl_histogram_add(cl_histogram *histogram, int64_t took_ns) nogil
+    uint64_t cl_histogram_above(const cl_histogram *histogram, uint64_t value_ns) nogil
+
 cdef extern from "cursors.h":
     enum:
         CL_CURSORS_VERSION, CL_CURSORS_SIZE, CL_CURSORS_SLOTS
@@ -144,7 +155,9 @@ cdef extern from "segment.h":
 
 cdef extern from "log.h":
     ctypedef struct cl_log_counters:
-        uint64_t commits, committed_bytes, commit_ns, flushes, flushed_bytes, flush_ns, flush_longest_ns, syncs, rolled_back
+        uint64_t committed_bytes, flushed_bytes, rolled_back
+    ctypedef struct cl_latencies:
+        cl_histogram commit, flush, sync, roll, claim
     ctypedef struct cl_log:
         cl_cursors *cursors
         uint64_t *tail
@@ -171,6 +184,7 @@ cdef extern from "log.h":
         int64_t checkpoint_written_ns
         int64_t checkpoint_interval_ns
         cl_log_counters counters
+        cl_latencies latencies
     int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bint writable) nogil
     void cl_log_clear(cl_log *log) nogil
     void cl_log_after_fork(cl_log *log) nogil

@@ -17,6 +17,7 @@ int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log
     log->claim_timeout_ns = 2000000000ll;
     log->copy_limit = 64u << 10;
     log->watch.position = UINT64_MAX;
+    log->held_at = UINT64_MAX;
     if (pthread_mutex_init(&log->commit_mutex, NULL) != 0) {
         return CL_E_MEMORY;
     }

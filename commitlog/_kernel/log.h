@@ -5,6 +5,7 @@
 #include "atomics.h"
 #include "cursors.h"
 #include "group.h"
+#include "histogram.h"
 #include "segment.h"
 
 /* Who has stood before a claim for so long asks whether its owner lives: the living publish within nanoseconds. */
@@ -35,16 +36,19 @@ typedef struct {
 } cl_lead_watch;
 
 typedef struct {
-    uint64_t commits;
     uint64_t committed_bytes;
-    uint64_t commit_ns;
-    uint64_t flushes;
     uint64_t flushed_bytes;
-    uint64_t flush_ns;
-    uint64_t flush_longest_ns;
-    uint64_t syncs;
     uint64_t rolled_back; /* claims that this handle turned into SKIP */
 } cl_log_counters;
+
+/* How long what this handle did has taken. */
+typedef struct {
+    cl_histogram commit; /* a round of the commit: of a mapped log, the walk to the end of what is published */
+    cl_histogram flush;  /* one that this handle led */
+    cl_histogram sync;   /* an append's wait for the disk */
+    cl_histogram roll;   /* an append's wait for the next segment */
+    cl_histogram claim;  /* a commit's wait for a claim that is open */
+} cl_latencies;
 
 typedef struct {
     cl_cursors *cursors;
@@ -72,6 +76,8 @@ typedef struct {
     uint32_t index_spacing; /* records from one entry to the next of the indexes that commits make in passing; 0: they make none */
     uint32_t copy_limit;    /* largest commit that is copied through the mapping; larger ones use pwrite */
     cl_watch watch;         /* of whoever walks under the commit mutex */
+    uint64_t held_at;       /* the claim that holds commits up, and since when; UINT64_MAX: none does */
+    int64_t held_since_ns;
     cl_lead_watch lead_watch;
 
     int checkpoint_fd;      /* -1: none is kept */
@@ -79,6 +85,7 @@ typedef struct {
     int64_t checkpoint_written_ns;
     int64_t checkpoint_interval_ns;
     cl_log_counters counters;
+    cl_latencies latencies;
 } cl_log;
 
 int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable);

@@ -12,9 +12,9 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from commitlog._kernel.core cimport Core
 from commitlog._kernel.kernel cimport (
-    CL_E_CLOSED, CL_E_FORKED, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_frame_aligned,
-    cl_input_length, cl_record_input, cl_writer_append, cl_writer_append_value, cl_writer_clear, cl_writer_close_segment, cl_writer_init,
-    cl_writer_now, cl_writer_roll, cl_writer_rolls_from,
+    CL_E_CLOSED, CL_E_FORKED, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns,
+    cl_frame_aligned, cl_histogram_add, cl_input_length, cl_record_input, cl_writer_append, cl_writer_append_value, cl_writer_clear,
+    cl_writer_close_segment, cl_writer_init, cl_writer_now, cl_writer_roll, cl_writer_rolls_from,
 )
 from commitlog.errors import ClaimError, RecordTooLargeError, RecordTypeError
 
@@ -116,10 +116,13 @@ cdef class Writer(Core):
     cdef int advance(self) except -1:
         """The tail is at its segment's end: have the next segment brought, then move the tail there."""
         cdef uint64_t number = <uint64_t>-1
+        cdef int64_t began_ns
         if self.writer.tail != NULL:
             number = cl_writer_rolls_from(&self.writer)
         if number != <uint64_t>-1:
+            began_ns = cl_clock_monotonic_ns()
             self.roll_from(number)
+            cl_histogram_add(&self.log.latencies.roll, cl_clock_monotonic_ns() - began_ns)
         return 0
 
     def roll_from(self, number):
@@ -143,13 +146,17 @@ cdef class Writer(Core):
 
     cdef int settle(self, end, sync) except -1:
         """What an append owes after it is published: a roll that fell due, and, if asked, the disk."""
+        cdef int64_t began_ns
         try:
             if self.writer.roll_due:
                 self.writer.roll_due = False
                 self.roll_soon()
             if sync:
-                self.log.counters.syncs += 1
-                self.flush_to(end, self.sync_timeout)
+                began_ns = cl_clock_monotonic_ns()
+                try:
+                    self.flush_to(end, self.sync_timeout)
+                finally:
+                    cl_histogram_add(&self.log.latencies.sync, cl_clock_monotonic_ns() - began_ns)
         except KeyboardInterrupt as interrupt:
             if end:
                 interrupt.add_note(f"commitlog: the record that ends at {end} stays in the log, and may be durable.")

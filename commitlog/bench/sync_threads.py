@@ -37,7 +37,7 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
             barrier.abort()
         stats = log.stats()
         meter.sample.latencies_ns = np.concatenate(taken)
-        meter.sample.facts = {"flushes": stats.flushes, "mean_flush_s": stats.flush_seconds / max(1, stats.flushes)}
+        meter.sample.facts = {"flushes": stats.flushes, "mean_flush_s": stats.flush_latency.mean_seconds}
         if hashed:
             meter.sample.written = what_is_written(log, case.value_size)
     return meter.sample

@@ -19,6 +19,9 @@ static void a_forgotten_claim_is_rolled_back_by_the_flush_that_it_holds_up(void)
     int64_t began_ns = cl_clock_monotonic_ns();
     CHECK(flush_all(&scene) == CL_OK && cl_clock_monotonic_ns() - began_ns >= 30 * MILLISECOND);
     CHECK(scene.handle.log.counters.rolled_back == 1 && scan_log(&scene.handle) == 1);
+    /* The leader looked again and again, and the wait counts once: it found the claim a moment after the flush began. */
+    CHECK(cl_histogram_above(&scene.handle.log.latencies.claim, 0) == 1);
+    CHECK(scene.handle.log.latencies.claim.longest_ns >= 29 * MILLISECOND);
     end(&scene);
 }
 
@@ -32,7 +35,7 @@ static void a_flush_raises_the_watermark_over_what_was_committed_before(bool poo
         CHECK(cursors->flushed.value <= cursors->committed.value && cursors->committed.value <= cursors->appended.value);
         CHECK(flush_all(&scene) == CL_OK); /* nothing to do */
     }
-    CHECK(scene.handle.log.counters.flushes == 30 && cursors->flusher.value == 0);
+    CHECK(cl_histogram_above(&scene.handle.log.latencies.flush, 0) == 30 && cursors->flusher.value == 0);
     /* Above what there is, a flush has nothing to wait for but time. */
     CHECK(cl_flush(&scene.handle.log, tail_position(&scene) + 8, deadline(5 * MILLISECOND)) == CL_E_TIMEOUT);
     end(&scene);

@@ -1,0 +1,137 @@
+"""`log.stats()`: counters, and latencies with their percentiles."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+import commitlog
+from commitlog import Latency
+from commitlog.errors import InvalidOptionError
+from tests.log_files import numbered
+from tests.setups import BY_HAND, Logs, Setup
+
+Until = Callable[..., None]
+NAMES = [field.name for field in dataclasses.fields(commitlog.LogStats) if field.name.endswith("_latency")]
+HUNDRED = Latency(tuple((number * 1000, 1) for number in range(1, 101)), total_ns=5_050_000, longest_ns=99_990)
+
+
+def test_percentiles_are_told_from_above_and_never_beyond_the_longest() -> None:
+    assert (HUNDRED.count, HUNDRED.mean_seconds) == (100, 50.5e-6)
+    assert (HUNDRED.p50_seconds, HUNDRED.p99_seconds, HUNDRED.p999_seconds) == (50e-6, 99e-6, 99.99e-6)
+    assert (HUNDRED.percentile_seconds(0), HUNDRED.percentile_seconds(100), HUNDRED.longest_seconds) == (1e-6, 99.99e-6, 99.99e-6)
+
+
+def test_without_anything_all_is_zero() -> None:
+    nothing = Latency()
+    assert (nothing.count, nothing.mean_seconds, nothing.p50_seconds, nothing.p999_seconds, nothing.longest_seconds) == (0, 0, 0, 0, 0)
+    assert nothing.since(nothing) == nothing
+
+
+@pytest.mark.parametrize("percentile", [-1, 100.1, float("nan")])
+def test_a_percentile_that_is_none_is_refused(percentile: float) -> None:
+    with pytest.raises(InvalidOptionError, match="percentile must be from 0 to 100, not"):
+        HUNDRED.percentile_seconds(percentile)
+
+
+def test_a_difference_is_what_came_since() -> None:
+    now = Latency((*HUNDRED.buckets[:-1], (100_000, 3), (200_000, 2)), HUNDRED.total_ns + 600_000, 190_000)
+    assert now.since(HUNDRED) == Latency(((100_000, 2), (200_000, 2)), 600_000, 190_000)
+    assert HUNDRED.since(HUNDRED) == Latency()
+
+
+def test_hdrhistogram_tells_the_same() -> None:
+    histogram = HUNDRED.to_hdr()
+    assert histogram.get_total_count() == 100
+    for percentile in (50, 90, 99, 100):
+        assert histogram.get_value_at_percentile(percentile) == pytest.approx(HUNDRED.percentile_seconds(percentile) * 1e9, rel=0.01)
+    decoded = type(histogram).decode(histogram.encode())
+    assert decoded.get_total_count() == 100
+
+
+def test_without_hdrhistogram_the_extra_is_named(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    done = run_python(
+        "import sys; sys.modules['hdrh'] = None; sys.modules['hdrh.histogram'] = None\nimport commitlog\ncommitlog.Latency().to_hdr()"
+    )
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: HdrHistogram's format needs hdrhistogram: pip install 'commitlog-engine[metrics]'"
+    )
+
+
+def test_commits_flushes_and_syncs_are_timed_in_every_setup(setup: Setup, logs: Logs) -> None:
+    log = logs.open_as(setup, **BY_HAND)
+    for value in numbered(20):
+        log.append(value, sync=True)
+    log.append(b"not waited for", sync=False)
+    stats = log.stats()
+    assert stats.sync_latency.count == stats.syncs == 20
+    assert stats.flush_latency.count == stats.flushes == 20
+    assert stats.commit_latency.count == stats.commits >= 20
+    assert 0 < stats.flush_latency.mean_seconds <= stats.sync_latency.mean_seconds
+    for name in NAMES:
+        latency = getattr(stats, name)
+        assert latency.p50_seconds <= latency.p99_seconds <= latency.p999_seconds <= latency.longest_seconds, name
+    assert stats.flushed_bytes <= stats.committed_bytes
+    assert pickle.loads(pickle.dumps(stats)) == stats
+
+
+def test_what_appends_waited_for_rolls_is_timed(setup: Setup, logs: Logs) -> None:
+    log = logs.open_as(setup)
+    log.append_many([bytes(8000)] * 40)
+    stats = log.stats()
+    assert stats.roll_latency.count >= stats.rolls >= 5
+    assert stats.roll_latency.longest_seconds > 0
+
+
+def test_a_commit_that_waited_for_a_claim_says_how_long(logs: Logs) -> None:
+    log = logs.open(**BY_HAND)
+    with log.claim(64):
+        assert not log.commit()
+        assert log.stats().claim_latency.count == 0
+    assert log.commit()
+    held = log.stats().claim_latency
+    assert (held.count, held.longest_ns > 0) == (1, True)
+
+
+def test_a_sync_append_that_timed_out_is_counted(logs: Logs) -> None:
+    # A claim that another thread's handle has open keeps the append from becoming durable.
+    other = logs.open()
+    log = logs.open(sync_timeout="50ms", claim_timeout=60)
+    with other.claim(64):
+        with pytest.raises(commitlog.errors.SyncTimeoutError):
+            log.append(b"late", sync=True)
+        assert log.stats().sync_latency.longest_seconds >= 0.05
+
+
+def test_a_reader_tells_the_watermarks_and_zeros(logs: Logs) -> None:
+    log = logs.open(**BY_HAND)
+    log.append(b"one", sync=True)
+    log.append(b"two")
+    stats = logs.open(mode="r").stats()
+    assert (stats.tail_position, stats.flushed_position) == (log.tail_position, log.flushed_position)
+    assert (stats.records, stats.rolls, stats.syncs, stats.pool) == (0, 0, 0, None)
+    assert all(getattr(stats, name) == Latency() for name in NAMES)
+    log.fail(5)
+    assert logs.open(mode="r").stats().failed == "Input/output error"
+    with pytest.raises(commitlog.CommitLogError):
+        log.close()
+
+
+def test_the_child_of_a_fork_goes_on_counting_on_its_own(logs: Logs) -> None:
+    log = logs.open(**BY_HAND)
+    log.append(b"one", sync=True)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            log.append(b"two", sync=True)
+            status = 0 if log.stats().syncs == 2 else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    assert log.stats().syncs == 1
