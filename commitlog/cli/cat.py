@@ -24,7 +24,9 @@ _BATCH_LIMIT = 1 << 62
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.option("--from", "start", type=parameters.start, default="first", show_default=True, metavar="POSITION|first", help="Begin here.")
+@click.option(
+    "--from", "start", type=parameters.start("first"), default="first", show_default=True, metavar="POSITION|first", help="Begin here."
+)
 @click.option("--to", type=parameters.position, metavar="POSITION", help="End before this position; before the present end by default.")
 @click.option("-n", "--count", type=parameters.whole(0), default=None, metavar="COUNT", help="At most so many records.")
 @click.option("-0", "--null", is_flag=True, help="A NUL byte after each value, in place of a newline.")

@@ -1,16 +1,24 @@
-"""What is given on the command line, read into numbers: positions, counts, sizes. What cannot be read is refused with what was expected."""
+"""What is given on the command line, read: positions, counts, sizes, times, patterns. What cannot be read is refused with what was
+expected."""
 
 from __future__ import annotations
 
+import datetime as dt
 import re
+import zoneinfo
 from collections.abc import Callable
 
 import click
 
+from commitlog.cli.moment import FORMS, Moment, read_moment
+from commitlog.cli.pattern import Pattern
+from commitlog.cli.printed import FIELDS
 from commitlog.errors import InvalidOptionError
 from commitlog.options import parse_size
+from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
 
 _POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
+_DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?")
 _WHOLE = re.compile(r"[0-9]{1,19}")
 _LARGEST = (1 << 63) - 1
 
@@ -23,14 +31,18 @@ def position(text: str) -> int:
     return found
 
 
-def start(text: str) -> int | str:
-    """Where to begin: a position, or "first"."""
-    if text == "first":
-        return text
-    found = _position_of(text)
-    if found is None:
-        raise click.BadParameter(f"expected 'first' or a position, decimal or 0x..., not {text!r}")
-    return found
+def start(*words: str) -> Callable[[str], int | str]:
+    """Reads where to begin: a position, or one of some words."""
+
+    def place(text: str) -> int | str:
+        if text in words:
+            return text
+        found = _position_of(text)
+        if found is None:
+            raise click.BadParameter(f"expected {', '.join(map(repr, words))} or a position, decimal or 0x..., not {text!r}")
+        return found
+
+    return place
 
 
 def _position_of(text: str) -> int | None:
@@ -60,3 +72,46 @@ def size(text: str) -> int:
         return parse_size(int(text) if _WHOLE.fullmatch(text) else text, "size")
     except InvalidOptionError:
         raise click.BadParameter(f"expected a size such as 65536 or 64MiB, not {text!r}") from None
+
+
+def moment(text: str) -> Moment:
+    """A time."""
+    found = read_moment(text)
+    if found is None:
+        raise click.BadParameter(f"expected a time such as {FORMS}, not {text!r}")
+    return found
+
+
+def zone(text: str) -> dt.tzinfo | None:
+    """A time zone; None for "local", this machine's."""
+    if text == "local":
+        return None
+    if text == "UTC":
+        return dt.UTC
+    try:
+        return zoneinfo.ZoneInfo(text)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise click.BadParameter(f"expected a time zone such as Europe/Berlin, UTC or local, not {text!r}") from None
+
+
+def pattern(text: str) -> Pattern:
+    """A regular expression."""
+    try:
+        return Pattern(text)
+    except ValueError as error:
+        raise click.BadParameter(f"expected a regular expression as Python's re has them, not {text!r}: {error}") from None
+
+
+def speed(text: str) -> float:
+    """How many times as fast as recorded."""
+    if _DECIMAL.fullmatch(text) is None or not SPEED_LEAST <= float(text) <= SPEED_MOST:
+        raise click.BadParameter(f"expected a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 or 10, not {text!r}")
+    return float(text)
+
+
+def fields(text: str) -> tuple[str, ...]:
+    """Names of fields, with commas in between."""
+    names = tuple(text.split(","))
+    if not set(names) <= set(FIELDS) or len(set(names)) < len(names):
+        raise click.BadParameter(f"expected some of {','.join(FIELDS)}, each once and with commas in between, not {text!r}")
+    return names

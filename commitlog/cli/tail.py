@@ -1,50 +1,77 @@
-"""`commitlog tail`: the last records of a log, and those that come."""
+"""`commitlog tail`: records as lines: the last ones, chosen ones, and those that come."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections import deque
+import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 import click
-import numpy as np
-import numpy.typing as npt
 
 import commitlog
 from commitlog.cli import FAILURE, parameters
+from commitlog.cli.beginning import Beginning
+from commitlog.cli.filter import Filter
+from commitlog.cli.moment import Clock, Moment
 from commitlog.cli.output import Output
-from commitlog.cli.printed import Form, JsonForm, TextForm
-from commitlog.cli.reading import present_end, reading_options, say_damage
-from commitlog.errors import CommitLogError, LogNotFoundError
-from commitlog.log import CommitLog
-from commitlog.options import DURATION_LARGEST_S
+from commitlog.cli.pattern import Pattern
+from commitlog.cli.printed import FIELDS, FIELDS_DEFAULT, Form, JsonForm, TextForm
+from commitlog.cli.reading import reading_options
+from commitlog.cli.view import Manner, View
+from commitlog.errors import CommitLogError, InvalidOptionError
+from commitlog.options import DURATION_LARGEST_S, parse_duration
+from commitlog.tail.replay import Pace
 from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.tailer import Idle, OnDamage, Tailer
+from commitlog.tail.tailer import Idle, OnDamage
 
 LAST_DEFAULT = 10
-# How often a follower that waits looks up from the log: for a reader that is gone, a log that was removed.
-_LOOK_UP_S = 0.2
 
 
 @dataclass(frozen=True)
-class _Manner:
-    """How records are read and printed."""
+class _Asked:
+    """What stands on the command line."""
 
-    form: Form
+    log: str
+    last: int | None
+    place: Start | None
+    sequence: int | None
+    moment: Moment | None
+    reverse: bool
+    include: tuple[Pattern, ...]
+    exclude: tuple[Pattern, ...]
+    until: Pattern | None
+    limit: int | None
+    follow: bool
+    idle: Idle | None
+    wait: bool
+    speed: float | None
+    max_pause: str | None
+    as_json: bool
+    in_hex: bool
+    multi_line: bool
+    fields: tuple[str, ...]
+    zone: dt.tzinfo | None
     visibility: Visibility
     on_damage: OnDamage
-    idle: Idle
 
 
 @click.command()
 @click.argument("log", type=click.Path())
+@click.option("-n", "--last", type=parameters.whole(0), metavar="N", help=f"The last N records; {LAST_DEFAULT} if nothing is said.")
 @click.option(
-    "-n", "--last", type=parameters.whole(0), default=None, metavar="N", help=f"The last N records; {LAST_DEFAULT} if nothing is said."
+    "--from", "place", type=parameters.start("first", "end"), metavar="POSITION|first|end", help="Begin there, in place of the last ones."
 )
-@click.option("--from", "start", type=parameters.start, default=None, metavar="POSITION|first", help="Begin here, in place of -n.")
+@click.option("--from-sequence", "sequence", type=parameters.whole(0), metavar="N", help="Begin with the record that has that sequence.")
+@click.option("--from-time", "moment", type=parameters.moment, metavar="TIME", help="Begin with the first record that is not older.")
+@click.option("-r", "--reverse", is_flag=True, help="Go back from there, the newest record first.")
+@click.option(
+    "-i", "--include", type=parameters.pattern, multiple=True, metavar="REGEX", help="Only records whose value it matches; repeated: all."
+)
+@click.option("-e", "--exclude", type=parameters.pattern, multiple=True, metavar="REGEX", help="No record whose value it matches.")
+@click.option("--until", type=parameters.pattern, metavar="REGEX", help="End with the first record that it matches, shown or not.")
+@click.option("--limit", type=parameters.whole(1), metavar="N", help="Print at most N records.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with the records as they come, until Ctrl-C.")
 @click.option(
     "--idle",
@@ -53,26 +80,40 @@ class _Manner:
     help="With --follow, how to wait: from the least delay to the least work. backoff if nothing is said.",
 )
 @click.option("--wait", is_flag=True, help="With --follow, wait for LOG to be created where there is none yet.")
+@click.option("--speed", type=parameters.speed, metavar="X", help="Replay: 1 is the recorded pace, 10 ten times that.")
+@click.option("--max-pause", metavar="DURATION", help="With --speed, no pause is longer, such as 500ms.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--hex", "in_hex", is_flag=True, help="Print keys and values in hexadecimal digits.")
+@click.option("--multi-line", is_flag=True, help="Print the value below the other fields, with its own line breaks; with --hex, as a dump.")
+@click.option(
+    "--fields",
+    type=parameters.fields,
+    default=",".join(FIELDS_DEFAULT),
+    show_default=True,
+    metavar="LIST",
+    help=f"Which fields, in this order, of {', '.join(FIELDS)}.",
+)
+@click.option(
+    "-z",
+    "--time-zone",
+    "zone",
+    type=parameters.zone,
+    default="UTC",
+    show_default=True,
+    metavar="ZONE",
+    help="Print times in it, and read those without one: Europe/Berlin, or local.",
+)
 @reading_options
 @click.pass_context
-def command(
-    context: click.Context,
-    *,
-    log: str,
-    last: int | None,
-    start: int | str | None,
-    follow: bool,
-    idle: str | None,
-    wait: bool,
-    as_json: bool,
-    visibility: str,
-    on_damage: str,
-) -> None:
-    """Print the last records of LOG: position, timestamp, type, key, value, with tabs in between.
+def command(context: click.Context, /, **given: Any) -> None:
+    """Print records of LOG, the last ones if nothing is said: position, timestamp, type, key, value, with tabs in between.
 
     What a terminal would act on is escaped: \\n, \\x1b, \\u202e. A key stands in quotes, and - is none. With --json, bytes that are not
     UTF-8 are base64, and "value_encoding" or "key_encoding" says so.
+
+    REGEX is one of Python's, over the bytes of each value alone. Filters come before -n and --limit: the last N that are shown.
+
+    TIME is 2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, "10min ago" (s, min, h, d, w), now, or @1777638600.
 
     \b
     Examples:
@@ -80,30 +121,38 @@ def command(
       commitlog tail -n 100 --json orders
       commitlog tail -f --from first orders
       commitlog tail -f --wait orders
+      commitlog tail --include 'ERROR|WARN' --exclude retry orders
+      commitlog tail --from-time "10min ago" -z Europe/Berlin orders
+      commitlog tail --reverse --limit 3 --fields position,sequence,value orders
+      commitlog tail --from first --speed 10 --max-pause 1s orders
     """
-    if last is not None and start is not None:
-        raise click.UsageError("-n and --from both say where to begin: use one of them")
-    if idle is not None and not follow:
-        raise click.UsageError("--idle says how to wait, which only --follow does: add -f, or leave it out")
-    if wait and not follow:
-        raise click.UsageError("--wait waits for records that are yet to come, which only --follow shows: add -f, or leave it out")
-    manner = _Manner(
-        JsonForm() if as_json else TextForm(),
-        cast(Visibility, visibility),
-        cast(OnDamage, on_damage),
-        cast(Idle, idle or "backoff"),
-    )
+    asked = _Asked(**given)
+    _check(context, asked)
+    pace = _pace_of(asked)
     output = Output()
-    told = 0
-    with _flushed_on_failure(output), commitlog.open(log, "r", wait_for_log=DURATION_LARGEST_S if wait else 0) as opened:
-        began = _last_start(opened, LAST_DEFAULT if last is None else last, manner) if start is None else cast(Start, start)
-        if follow:
-            _follow(opened, began, manner, output)
+    wait_s = DURATION_LARGEST_S if asked.wait else 0
+    with _flushed_on_failure(output), commitlog.open(asked.log, "r", wait_for_log=wait_s) as opened:
+        tailer = opened.tailer(visibility=asked.visibility, on_damage=asked.on_damage)
+        tailer.direction = "backward" if asked.reverse else "forward"
+        chosen = Filter(asked.include, asked.exclude)
+        beginning = _beginning_of(asked)
+        beginning.stand(opened, tailer, chosen, asked.visibility)
+        limits = [limit for limit in (asked.limit, beginning.last if asked.reverse else None) if limit is not None]
+        manner = Manner(
+            form=_form_of(context, asked),
+            sequences="sequence" in asked.fields,
+            chosen=chosen,
+            until=asked.until,
+            limit=min(limits, default=None),
+            pace=pace,
+            idle=asked.idle or "backoff",
+        )
+        view = View(opened, tailer, manner, output)
+        if asked.follow:
+            view.follow()
         else:
-            tailer = opened.tailer(start=began, visibility=manner.visibility, on_damage=manner.on_damage)
-            told = _print_present(opened, tailer, manner, output)
-            output.flush()
-    context.exit(FAILURE if told else 0)
+            view.print_present()
+    context.exit(FAILURE if view.damage_told else 0)
 
 
 @contextlib.contextmanager
@@ -116,76 +165,56 @@ def _flushed_on_failure(output: Output) -> Iterator[None]:
         raise
 
 
-def _print_present(log: CommitLog, tailer: Tailer, manner: _Manner, output: Output) -> int:
-    end = present_end(log, tailer)
-    told = 0
-    for record in tailer:
-        if record.position >= end:
-            break
-        if len(tailer.damaged) > told:
-            told = say_damage(tailer, told)
-        output.write(manner.form.line(record))
-    return say_damage(tailer, told)
+# --- what was asked for -----------------------------------------------------------------------------------------------
 
 
-# --- the last N ------------------------------------------------------------------------------------------------------
+def _check(context: click.Context, asked: _Asked) -> None:
+    """Refuse what contradicts itself."""
+    starts = {"-n": asked.last, "--from": asked.place, "--from-sequence": asked.sequence, "--from-time": asked.moment}
+    given = [name for name, value in starts.items() if value is not None]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)} {'both' if len(given) == 2 else 'all'} say where to begin: use one of them")
+    for name, value, what in (
+        ("--idle", asked.idle, "says how to wait, which only --follow does"),
+        ("--wait", asked.wait or None, "waits for records that are yet to come, which only --follow shows"),
+    ):
+        if value is not None and not asked.follow:
+            raise click.UsageError(f"{name} {what}: add -f, or leave it out")
+    if asked.reverse:
+        if asked.follow or asked.speed is not None:
+            other = "--follow waits for newer records" if asked.follow else "--speed replays them forward"
+            raise click.UsageError(f"--reverse goes back to older records, and {other}: use one of them")
+        if asked.place == "first":
+            raise click.UsageError("--reverse goes back, and nothing comes before --from first: use --from end, or leave one of them out")
+    if asked.max_pause is not None and asked.speed is None:
+        raise click.UsageError("--max-pause bounds the pauses that --speed makes: add --speed, or leave it out")
+    if asked.as_json and (asked.in_hex or asked.multi_line):
+        other = "--hex" if asked.in_hex else "--multi-line"
+        raise click.UsageError(f"--json and {other} are different ways to print: use one of them")
+    if asked.multi_line and "value" not in asked.fields:
+        raise click.UsageError("--multi-line is about the value, which --fields leaves out: add it, or leave --multi-line out")
 
 
-def _last_start(log: CommitLog, count: int, manner: _Manner) -> Start:
-    """Where the last so many records begin.
-
-    Frames cannot be walked backwards, and so segments are: the last one is read from its start, and where it does not hold enough the one
-    before it.
-    """
-    if count == 0:
-        return "end"
-    tailer = log.tailer(visibility=manner.visibility, on_damage="skip")
-    stop = present_end(log, tailer)
-    for number in reversed(log.queue.numbers()):
-        base = number * log.segment_size
-        if base >= stop:
-            continue
-        tailer.seek(base)
-        found = _last_positions(tailer, stop, count)
-        if len(found) == count:
-            return int(found[0])
-        count -= len(found)
-        stop = base
-    return "first"
+def _beginning_of(asked: _Asked) -> Beginning:
+    if asked.moment is not None:
+        return Beginning(timestamp_ns=asked.moment.nanoseconds(asked.zone))
+    if asked.place is not None or asked.sequence is not None:
+        return Beginning(place=asked.place, sequence=asked.sequence)
+    return Beginning(last=LAST_DEFAULT if asked.last is None else asked.last)
 
 
-def _last_positions(tailer: Tailer, stop: int, count: int) -> npt.NDArray[np.int64]:
-    """The positions of the last `count` records between where the tailer stands and `stop`."""
-    kept: deque[npt.NDArray[np.int64]] = deque()
-    held = 0
-    while True:
-        batch = tailer.read_batch()
-        positions = batch.positions[batch.positions < stop]
-        if len(positions):
-            kept.append(positions)
-            held += len(positions)
-        while kept and held - len(kept[0]) >= count:
-            held -= len(kept.popleft())
-        if not len(batch) or len(positions) < len(batch) or tailer.position >= stop:
-            return np.concatenate(kept)[-count:] if kept else np.empty(0, dtype=np.int64)
+def _pace_of(asked: _Asked) -> Pace | None:
+    if asked.speed is None:
+        return None
+    try:
+        return Pace(asked.speed, None if asked.max_pause is None else parse_duration(asked.max_pause, "--max-pause"))
+    except InvalidOptionError as error:
+        raise click.UsageError(str(error)) from None
 
 
-# --- following -------------------------------------------------------------------------------------------------------
-
-
-def _follow(log: CommitLog, start: Start, manner: _Manner, output: Output) -> None:
-    """Print records as they come, from one writer after the other, until the reader, the log or the user is gone."""
-    tailer = log.tailer(start=start, visibility=manner.visibility, on_damage=manner.on_damage)
-    told = 0
-    while True:
-        for record in tailer:
-            output.write(manner.form.line(record))
-        told = say_damage(tailer, told)
-        output.flush()
-        found = tailer.read(timeout=_LOOK_UP_S, idle=manner.idle)
-        if found is not None:
-            output.write(manner.form.line(found))
-            continue
-        output.check_reader()
-        if os.fstat(log.directory.fd).st_nlink == 0:
-            raise LogNotFoundError("the log was removed while it was followed: there is nothing to wait for", path=log.path)
+def _form_of(context: click.Context, asked: _Asked) -> Form:
+    clock = Clock(asked.zone)
+    if not asked.as_json:
+        return TextForm(asked.fields, clock, in_hex=asked.in_hex, multi_line=asked.multi_line)
+    said = context.get_parameter_source("zone") is not click.core.ParameterSource.DEFAULT
+    return JsonForm(asked.fields, clock if said else None)

@@ -42,14 +42,14 @@ class Pace:
         self._latest_ns: int | None = None
         self._due_ns = 0.0
 
-    def wait_s(self, record: Record) -> float:
-        """Seconds from now until the record is due; 0 where it is already."""
+    def wait_s(self, timestamp_ns: int) -> float:
+        """Seconds from now until a record with that timestamp is due; 0 where it is already."""
         now_ns = time.monotonic_ns()
         if self._latest_ns is None:
-            self._latest_ns, self._due_ns = record.timestamp_ns, now_ns
-        gap_ns = record.timestamp_ns - self._latest_ns
+            self._latest_ns, self._due_ns = timestamp_ns, now_ns
+        gap_ns = timestamp_ns - self._latest_ns
         if gap_ns > 0:
-            self._latest_ns = record.timestamp_ns
+            self._latest_ns = timestamp_ns
             self._due_ns += min(gap_ns / self._speed, self._longest_ns)
         return max(0.0, (self._due_ns - now_ns) / _SECOND_NS)
 
@@ -71,7 +71,7 @@ class Replay:
     def __next__(self) -> Record:
         record = next(self._coming)
         try:
-            while (left_s := self._pace.wait_s(record)) > 0:
+            while (left_s := self._pace.wait_s(record.timestamp_ns)) > 0:
                 if self._tailer.core.gate == GATE_CLOSED:
                     raise StopIteration
                 time.sleep(min(left_s, _SLICE_S))

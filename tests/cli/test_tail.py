@@ -106,6 +106,148 @@ def test_damage_is_told_where_it_is_met(files: LogFiles) -> None:
     assert b"damage: skipped position" in done.stderr
 
 
+# --- where it begins, which records, when it ends ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def hours(tmp_path: Path) -> Path:
+    """Twenty-four records in several segments, an hour apart from the first of May 2026 on, of which every third is an error."""
+    began_ns = 1_777_593_600 * 10**9
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        for hour in range(24):
+            log.append(b"%s hour %d" % (b"ERROR" if hour % 3 == 0 else b"INFO", hour), timestamp_ns=began_ns + hour * 3600 * 10**9)
+            if hour % 7 == 6:
+                log.roll()
+    return tmp_path / "log"
+
+
+def hours_of(*arguments: object) -> list[int]:
+    """Which of them are printed, in order."""
+    done = run("tail", *arguments)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return [int(value.split()[-1]) for value in shown(done.stdout)]
+
+
+def test_filters_come_before_the_count(hours: Path) -> None:
+    assert hours_of("--include", "ERROR", hours) == [0, 3, 6, 9, 12, 15, 18, 21]
+    assert hours_of("--include", "ERROR", "-n", 2, hours) == [18, 21]
+    assert hours_of("--exclude", "ERROR", "-n", 3, hours) == [20, 22, 23]
+    assert hours_of("--include", "ERROR", "--include", "1.$", "--exclude", "12", hours) == [15, 18]
+    assert hours_of("--include", "ERROR", "--limit", 2, hours) == [0, 3]
+    assert hours_of("--include", "none such", hours) == []
+
+
+def test_it_begins_at_a_position_a_sequence_or_a_time(hours: Path) -> None:
+    positions = [line.split(b"\t")[0] for line in run("tail", "-n", 24, hours).stdout.splitlines()]
+    assert hours_of("--from", positions[21].decode(), hours) == [21, 22, 23]
+    assert hours_of("--from-sequence", 22, hours) == [22, 23]
+    assert hours_of("--from-time", "2026-05-01T20:30", hours) == [21, 22, 23]
+    assert hours_of("--from-time", "2026-05-01 23:00:00.000000000Z", hours) == [23]
+    assert hours_of("--from-time", "2026-05-01T23:00", "-z", "Europe/Berlin", hours) == [21, 22, 23]
+    assert hours_of("--from-time", f"@{1_777_593_600 + 22 * 3600}.5", hours) == [23]
+    assert hours_of("--from-time", "1 minute ago", hours) == []
+    assert hours_of("--from", "end", hours) == []
+
+
+def test_it_goes_back_from_where_it_begins(hours: Path) -> None:
+    assert hours_of("--reverse", "-n", 3, hours) == [23, 22, 21]
+    assert hours_of("--reverse", "--from", "end", hours) == list(reversed(range(24)))
+    assert hours_of("--reverse", "--from-sequence", 8, hours) == [8, 7, 6, 5, 4, 3, 2, 1, 0]
+    assert hours_of("--reverse", "--from", 4096, hours) == [0]
+    assert hours_of("--reverse", "--from-time", "2026-05-01T02:00", hours) == [1, 0]
+    assert hours_of("--reverse", "--include", "ERROR", "-n", 2, hours) == [21, 18]
+    assert hours_of("--reverse", "--from", "end", "--until", "hour 21", "--limit", 2, hours) == [23, 22]
+
+
+def test_it_ends_with_the_first_match_shown_or_not(hours: Path) -> None:
+    assert hours_of("--from", "first", "--until", "hour 2", hours) == [0, 1, 2]
+    assert hours_of("--from", "first", "--until", "hour 2", "--include", "ERROR", hours) == [0]
+    assert hours_of("-f", "--from", "first", "--until", "hour 23", hours) == list(range(24))
+    assert hours_of("-f", "--from", "first", "--limit", 3, hours) == [0, 1, 2]
+
+
+def test_filters_apply_to_what_is_followed(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append(b"old ERROR")
+        with started("tail", "-f", "--include", "ERROR", "--until", "END", tmp_path / "log") as process:
+            assert process.stdout is not None
+            read_until(process.stdout.fileno(), b"\n")
+            log.append_many([b"INFO", b"new ERROR", b"DEBUG"])
+            assert shown(read_until(process.stdout.fileno(), b"\n")) == [b"new ERROR"]
+            log.append_many([b"last ERROR", b"END", b"ERROR after it"])
+            output, errors = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, shown(output), errors) == (0, [b"last ERROR"], b"")
+
+
+def test_a_follower_whose_filter_lets_nothing_pass_ends_with_its_reader(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append_many([b"one", b"two"])
+        with started("tail", "-f", "--include", "one", tmp_path / "log") as process:
+            assert process.stdout is not None
+            read_until(process.stdout.fileno(), b"\n")
+            process.stdout.close()
+            assert process.wait(LIMIT_S) == PIPE_CLOSED
+
+
+# --- how records are printed -------------------------------------------------------------------------------------------
+
+
+def test_fields_are_chosen_and_ordered(hours: Path) -> None:
+    done = run("tail", "-n", 1, "--fields", "sequence,value,position", hours)
+    sequence, value, position = done.stdout.rstrip(b"\n").split(b"\t")
+    assert (sequence, value) == (b"23", b"INFO hour 23")
+    found = json.loads(run("tail", "-n", 1, "--json", "--fields", "sequence,value,position,timestamp", hours).stdout)
+    assert found == {"sequence": 23, "value": "INFO hour 23", "position": int(position), "timestamp_ns": 1_777_676_400 * 10**9}
+
+
+def test_times_are_printed_in_a_zone_with_its_daylight_saving(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        for second in (1_774_745_999, 1_774_746_000):  # the last Sunday of March 2026, one o'clock UTC
+            log.append(b"x", timestamp_ns=second * 10**9 + 5)
+    assert run("tail", "-z", "Europe/Berlin", "--fields", "timestamp", tmp_path / "log").stdout.decode().splitlines() == [
+        "2026-03-29T01:59:59.000000005+01:00",
+        "2026-03-29T03:00:00.000000005+02:00",
+    ]
+    found = json.loads(run("tail", "-z", "America/New_York", "-n", 1, "--json", tmp_path / "log").stdout)
+    assert (found["timestamp_ns"], found["timestamp"]) == (1_774_746_000_000_000_005, "2026-03-28T21:00:00.000000005-04:00")
+
+
+def test_hex_and_multi_line(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        log.append(b"one\ttab\ntwo\x1b\n", key=b"k\n", type=3)
+        log.append(b"", key=b"")
+    plain = ("--fields", "type,key,value", tmp_path / "log")
+    assert run("tail", "--hex", *plain).stdout == b'3\t"6b0a"\t6f6e65097461620a74776f1b0a\n0\t""\t\n'
+    assert run("tail", "--multi-line", *plain).stdout == b'3\t"k\\n"\n    one\ttab\n    two\\x1b\n0\t""\n'
+    assert run("tail", "--multi-line", "--hex", "-n", 2, "--limit", 1, *plain).stdout.decode().splitlines() == [
+        '3\t"6b0a"',
+        "    00000000  6f 6e 65 09 74 61 62 0a  74 77 6f 1b 0a           |one.tab.two..|",
+    ]
+
+
+# --- replay ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_replay_waits_between_records_and_shows_each_before_the_pause(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        for second in (0, 1, 1_000_000):
+            log.append(b"%d" % second, timestamp_ns=second * 10**9)
+    with started("tail", "--speed", "1000", tmp_path / "log") as process:
+        assert process.stdout is not None
+        assert shown(read_until(process.stdout.fileno(), b"\t1\n")) == [b"0", b"1"]
+        assert process.poll() is None
+        assert interrupted(process)[:2] == (130, b"")
+    assert shown(run("tail", "--speed", "1", "--max-pause", "1ms", tmp_path / "log").stdout) == [b"0", b"1", b"1000000"]
+
+
+def test_a_replay_ends_with_its_reader_in_the_middle_of_a_pause(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        for second in (0, 1_000_000):
+            log.append(b"%d" % second, timestamp_ns=second * 10**9)
+    done = shell('c tail --speed 1 "$1" | head -1', tmp_path / "log")
+    assert (done.returncode, shown(done.stdout), done.stderr) == (PIPE_CLOSED, [b"0"], b"")
+
+
 # --- following --------------------------------------------------------------------------------------------------------
 
 
@@ -210,11 +352,37 @@ def test_a_killed_writer_is_followed_by_the_next_one(tmp_path: Path) -> None:
     ("arguments", "what"),
     [
         (("-n", "-1"), "expected a whole number of at least 0, not '-1'"),
-        (("--from", "end"), "expected 'first' or a position"),
+        (("--from", "last"), "expected 'first', 'end' or a position"),
         (("-n", "3", "--from", "first"), "-n and --from both say where to begin"),
         (("--idle", "block"), "--idle says how to wait, which only --follow does"),
         (("--wait",), "--wait waits for records that are yet to come, which only --follow shows"),
         (("-f", "--idle", "nap"), "'nap' is not one of"),
+        (("--from-sequence", "3", "--from-time", "now"), "--from-sequence and --from-time both say where to begin"),
+        (("-n", "1", "--from", "0", "--from-time", "now"), "-n and --from and --from-time all say where to begin"),
+        (("--from-time", "yesterday"), "expected a time such as 2026-05-01,"),
+        (("--from-time", "2026-02-30"), "expected a time such as 2026-05-01,"),
+        (("--from-time", "10m ago"), "expected a time such as 2026-05-01,"),
+        (("--from-time", "9999-01-01"), "expected a time such as 2026-05-01,"),
+        (("--from-time", "999999999999999 weeks ago"), "expected a time such as 2026-05-01,"),
+        (("-z", "Europe/Nowhere"), "expected a time zone such as Europe/Berlin, UTC or local, not 'Europe/Nowhere'"),
+        (("-z", "../../etc/passwd"), "expected a time zone"),
+        (("-z", "Europe"), "expected a time zone"),
+        (("--include", "("), "expected a regular expression as Python's re has them, not '(': missing )"),
+        (("--exclude", "[a"), "expected a regular expression"),
+        (("--until", "*"), "expected a regular expression"),
+        (("--limit", "0"), "expected a whole number of at least 1, not '0'"),
+        (("--speed", "0"), "expected a number from 1e-06 to 1e+06, such as 1 or 10, not '0'"),
+        (("--speed", "fast"), "expected a number from"),
+        (("--max-pause", "1s"), "--max-pause bounds the pauses that --speed makes"),
+        (("--speed", "1", "--max-pause", "soon"), "--max-pause must be a duration"),
+        (("--fields", "position,offset"), "expected some of position,sequence,timestamp,type,key,value, each once"),
+        (("--fields", "key,key"), "expected some of position,"),
+        (("--json", "--hex"), "--json and --hex are different ways to print"),
+        (("--json", "--multi-line"), "--json and --multi-line are different ways to print"),
+        (("--multi-line", "--fields", "key"), "--multi-line is about the value, which --fields leaves out"),
+        (("-r", "-f"), "--reverse goes back to older records, and --follow waits for newer records"),
+        (("-r", "--speed", "1"), "and --speed replays them forward"),
+        (("-r", "--from", "first"), "nothing comes before --from first"),
     ],
 )
 def test_wrong_options_are_refused_with_what_was_expected(

@@ -1,0 +1,137 @@
+"""A view of a log: reads records, and prints those that are to be shown."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from commitlog.cli.filter import Filter
+from commitlog.cli.output import Output
+from commitlog.cli.pattern import Pattern
+from commitlog.cli.printed import Form, Row, rows_of
+from commitlog.cli.reading import present_end, say_damage
+from commitlog.errors import LogNotFoundError
+from commitlog.log import CommitLog
+from commitlog.tail.batch import Batch
+from commitlog.tail.replay import Pace
+from commitlog.tail.tailer import Idle, Tailer
+
+_BATCH = 65536
+# How often a view that waits looks up from the log: for a reader that is gone, a log that was removed.
+_LOOK_UP_S = 0.2
+
+
+@dataclass(frozen=True)
+class Manner:
+    """What is shown, and how.
+
+    Attributes
+    ----------
+    form : Form
+        Prints a record.
+    sequences : bool
+        Whether it prints their sequences.
+    chosen : Filter
+        Which records.
+    until : Pattern or None
+        The first record that it finds something in is the last one.
+    limit : int or None
+        At most so many.
+    pace : Pace or None
+        When each is due.
+    idle : str
+        How to wait for more.
+    """
+
+    form: Form
+    sequences: bool
+    chosen: Filter
+    until: Pattern | None
+    limit: int | None
+    pace: Pace | None
+    idle: Idle
+
+
+class View:
+    """Prints what a tailer reads.
+
+    Parameters
+    ----------
+    log : CommitLog
+        What is viewed.
+    tailer : Tailer
+        Stands where the view begins.
+    manner : Manner
+        What is shown, and how.
+    output : Output
+        Where to.
+    """
+
+    def __init__(self, log: CommitLog, tailer: Tailer, manner: Manner, output: Output) -> None:
+        self._log = log
+        self._tailer = tailer
+        self._manner = manner
+        self._output = output
+        self._left = manner.limit
+        self.damage_told = 0
+
+    def print_present(self) -> None:
+        """Print what is there now; what is appended meanwhile is not."""
+        end = None if self._tailer.backward else present_end(self._log, self._tailer)
+        while self._print(self._tailer.read_batch(self._most()), end) and not self._beyond(end):
+            self._output.check_reader()
+
+    def follow(self) -> None:
+        """Go on with what comes, from one writer after the other, until the reader, the log or the user is gone, or all was shown."""
+        while True:
+            batch = self._tailer.read_batch(self._most(), timeout=_LOOK_UP_S, idle=self._manner.idle)
+            if len(batch) and not self._print(batch, None):
+                return
+            self._look_up()
+
+    def _most(self) -> int:
+        """How many records to read at a time."""
+        return _BATCH if self._left is None or self._manner.chosen else min(self._left, _BATCH)
+
+    def _beyond(self, end: int | None) -> bool:
+        return end is not None and self._tailer.position >= end
+
+    def _look_up(self) -> None:
+        self._output.check_reader()
+        if os.fstat(self._log.directory.fd).st_nlink == 0:
+            raise LogNotFoundError("the log was removed while it was followed: there is nothing to wait for", path=self._log.path)
+
+    # --- one batch ---------------------------------------------------------------------------------------------------
+
+    def _print(self, batch: Batch, end: int | None) -> bool:
+        """Print what is to be shown of a batch; whether there may be more."""
+        self.damage_told = say_damage(self._tailer, self.damage_told)
+        if not len(batch):
+            return False
+        manner = self._manner
+        count = len(batch) if end is None else int(np.searchsorted(batch.positions, end))
+        more = count == len(batch)
+        if manner.until is not None and len(found := manner.until.rows(batch)) and found[0] < count:
+            count, more = int(found[0]) + 1, False
+        rows = manner.chosen.rows(batch)
+        rows = rows[rows < count]
+        if self._left is not None:
+            rows = rows[: self._left]
+            self._left -= len(rows)
+            more = more and self._left > 0
+        for row in rows_of(batch, rows, sequences=manner.sequences):
+            if manner.pace is not None:
+                self._pause(manner.pace, row)
+            self._output.write(manner.form.line(row))
+        self._output.flush()
+        return more
+
+    def _pause(self, pace: Pace, row: Row) -> None:
+        """Until a record is due; what came before it is seen meanwhile."""
+        self._output.flush()
+        while (left_s := pace.wait_s(row.timestamp_ns)) > 0:
+            time.sleep(min(left_s, _LOOK_UP_S))
+            self._output.check_reader()
