@@ -12,6 +12,7 @@ if _sys.platform != "linux":
 
 from commitlog._kernel.appender import Claim
 from commitlog._kernel.reader import Record
+from commitlog.keep.retention import Retention
 from commitlog.log import CommitLog
 from commitlog.log import open_log as open
 from commitlog.options import Options
@@ -30,6 +31,7 @@ __all__ = [
     "LogStats",
     "Options",
     "Record",
+    "Retention",
     "Tailer",
     "TransientStorePool",
     "open",

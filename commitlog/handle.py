@@ -25,6 +25,9 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.flush.commit_service import CommitService
 from commitlog.flush.flush_service import FlushService, flush_service
+from commitlog.keep.pruner import LogState, Pruner
+from commitlog.keep.retention import Retention
+from commitlog.keep.retention_service import RetentionService
 from commitlog.lending import PoolLender
 from commitlog.life_lock import LifeLock
 from commitlog.opening import NEVER_DOUBTFUL, Opened
@@ -38,6 +41,7 @@ from commitlog.service import Service
 from commitlog.shared import cursors_file
 from commitlog.shared.lock_file import LockFile
 from commitlog.tail.index import LogIndex
+from commitlog.tail.tailer_file import lowest_required
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
@@ -146,8 +150,21 @@ class LogHandle(Appender):
         self._services = [self._allocation, self._flush_service]
         if self.pooled:
             self._services.append(CommitService(self, self.options))
+        self._pruner = Pruner(self.directory, self._log_state())
+        if self.options.retention is not None:
+            self._services.append(RetentionService(self.path, cast(Retention, self.options.retention), self._pruner))
         for service in self._services:
             service.start()
+
+    def _log_state(self) -> LogState:
+        """What the pruner must know of this log."""
+        return LogState(
+            flushed_position=lambda: self.flushed_position,
+            lowest_required=lambda: lowest_required(self.directory),
+            holders=self.queue.holders,
+            # What lies below is gone already: this is the oldest one.
+            remove=lambda number: self.queue.delete_before(number + 1, 0.0),
+        )
 
     def _watch_slots(self) -> None:
         """Whoever has no slot wants to know, too, whose owner lives."""

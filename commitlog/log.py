@@ -11,6 +11,8 @@ from commitlog.errors import (
     InvalidOptionError,
     PositionError,
 )
+from commitlog.keep.pruner import Pruned
+from commitlog.keep.retention import Retention
 from commitlog.opening import check_mode, open_for_reading, open_for_writing, path_of, telling_of_refusals
 from commitlog.options import Duration, OptionOverrides, Options, parse_duration
 from commitlog.stats import Latency, LogStats
@@ -208,7 +210,8 @@ class CommitLog(CoroutineHandle):
     def delete_before(self, position: int, force_after: Duration = _FORCE_AFTER_S) -> list[str]:
         """Delete the whole segments below a position, oldest first, without leaving holes.
 
-        The segment of the tail, those that are not flushed or not sealed yet, and the last one that is, stay.
+        The segment of the tail, those that are not flushed or not sealed yet, the last one that is, and those from which a required named
+        tailer has yet to read, stay.
 
         Parameters
         ----------
@@ -234,10 +237,42 @@ class CommitLog(CoroutineHandle):
         durable = self.flushed_position // self.segment_size
         # The last sealed segment stays: its seal says with which sequence the next one begins.
         number = min(wanted, durable, self._allocation.sealed_below() - 1)
+        required = self._pruner.limit_of_tailers()
+        if required is not None:
+            number = min(number, required)
         if number <= self.queue.first_number:
             return []
-        self.queue.flush_header(number)
         return [self.directory.segment_path(removed) for removed in self.queue.delete_before(number, seconds)]
+
+    def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Pruned:
+        """Delete the segments that a retention no longer keeps, oldest first, now and not at its next interval.
+
+        Parameters
+        ----------
+        retention : Retention, optional
+            What may go; the log's own by default.
+        dry_run : bool
+            Only say what would go and why no more.
+
+        Returns
+        -------
+        Pruned
+            What went, and why the first segment that is left stays.
+
+        Raises
+        ------
+        InvalidOptionError
+            No retention is given, here or to `open`.
+        """
+        self._check_writable()
+        chosen = self.options.retention if retention is None else retention
+        if not isinstance(chosen, Retention):
+            raise InvalidOptionError(
+                f"retention must be a commitlog.Retention, given here or to open(), not {type(chosen).__name__}", path=self.path
+            )
+        assert self._allocation is not None
+        self._allocation.sealed_below()
+        return self._pruner.prune(chosen, dry_run=dry_run)
 
     def _position_of(self, value: object, name: str) -> int:
         position = whole_of(value)

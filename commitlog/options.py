@@ -220,6 +220,14 @@ class BufferSource(Protocol):
         """Bytes in each buffer, and so in each segment."""
 
 
+class RetentionRule(Protocol):
+    """What the options need to know of a `Retention`."""
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one look at the segments to the next."""
+
+
 _read_segment_size = _sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)
 
 
@@ -241,6 +249,12 @@ def _pool(value: BufferSource | None, name: str) -> BufferSource | None:
     if not isinstance(buffer_size, int):
         raise InvalidOptionError(f"{name} must be a TransientStorePool or None, not {type(value).__name__}")
     _read_segment_size(buffer_size, f"{name}.buffer_size")
+    return value
+
+
+def _retention(value: RetentionRule | None, name: str) -> RetentionRule | None:
+    if value is not None and not isinstance(getattr(value, "interval_s", None), float):
+        raise InvalidOptionError(f"{name} must be a commitlog.Retention or None, not {type(value).__name__}")
     return value
 
 
@@ -267,6 +281,7 @@ class OptionOverrides(TypedDict, total=False):
     open_timeout: Duration
     close_timeout: Duration
     wait_for_log: Duration
+    retention: RetentionRule | None
 
 
 _PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
@@ -329,6 +344,8 @@ class Options:
     wait_for_log : float or str
         Mode "r": seconds that opening waits for a writer to create the log where there is none yet, before `LogNotFoundError`. 0 does not
         wait. Opening to read never creates anything.
+    retention : Retention or None
+        Which old segments a handle that writes deletes, and when. None: segments stay until somebody deletes them. What is deleted is gone.
 
     Raises
     ------
@@ -356,6 +373,7 @@ class Options:
     open_timeout: _Option[float, Duration] = _Option(10.0, _lasting(0.0))
     close_timeout: _Option[float, Duration] = _Option(60.0, _interval)
     wait_for_log: _Option[float, Duration] = _Option(0.0, _lasting(0.0))
+    retention: _Option[RetentionRule | None, RetentionRule | None] = _Option(None, _retention)
 
     def __post_init__(self) -> None:
         if self.pool is not None and self.segment_size not in (None, self.pool.buffer_size):

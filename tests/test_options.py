@@ -153,6 +153,7 @@ def test_the_defaults_are_as_documented() -> None:
         "open_timeout": 10.0,
         "wait_for_log": 0.0,
         "close_timeout": 60.0,
+        "retention": None,
     }
 
 

@@ -15,6 +15,7 @@ from commitlog.errors import DiskFullError, IOFailureError, UnsupportedFileSyste
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
 _TEMPORARY = re.compile(r"^\.[0-9]{20}\.(?:seg|idx)\.[0-9a-f]{16}\.tmp$")
+_BLOCK = 512  # what `st_blocks` counts in
 # File systems whose mappings or locks do not hold between machines: NFS, CIFS, SMB2, FUSE, 9P, Ceph, AFS, Lustre, GFS2, OCFS2.
 _REMOTE = {
     0x6969: "NFS",
@@ -88,6 +89,12 @@ class LogDirectory:
         except FileNotFoundError:
             return False
         return True
+
+    def disk_bytes(self, number: int) -> int:
+        """What a segment file takes on the disk; nothing when it is gone."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False).st_blocks * _BLOCK
+        return 0
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
         """Open and map a segment outside a kernel handle's table: for recovery and verification."""

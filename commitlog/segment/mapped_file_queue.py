@@ -104,11 +104,21 @@ class MappedFileQueue:
         SegmentHeldError
             Somebody still does after `force_after` seconds; the segment stays.
         """
-        file = self.get(number)
-        file.shutdown(force_after)
-        with self._lock:
-            self._files.pop(number, None)
+        try:
+            file = self.get(number)
+        except PositionError:
+            pass  # somebody else has removed it; its index may be there still
+        else:
+            file.shutdown(force_after)
+            with self._lock:
+                self._files.pop(number, None)
         self._directory.remove_segment(number)
+
+    def holders(self, number: int) -> list[str]:
+        """Who holds a segment here, by name."""
+        with self._lock:
+            file = self._files.get(number)
+        return [] if file is None else [who for who, _ in file.holders]
 
     def flush_header(self, number: int) -> None:
         """Make a segment's seal durable: once its predecessors are gone, nothing else says with which sequence it begins."""
@@ -127,6 +137,7 @@ class MappedFileQueue:
             for candidate in self.numbers():
                 if candidate >= number:
                     break
+                self.flush_header(candidate + 1)
                 self.delete(candidate, force_after)
                 removed.append(candidate)
         finally:

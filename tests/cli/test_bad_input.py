@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "info": (),
     "verify": (),
     "repair": (),
+    "prune": ("--min-free", "1"),
     "remove": ("--yes",),
     "doctor": (),
     "bench": ("--quick", "--memory", "-w", "open", "--setup", "mapped"),
@@ -33,6 +34,7 @@ NUMBERS = {
     "append": ("--type", "--pool", "--segment-size"),
     "cat": ("--from", "--to", "--count"),
     "tail": ("--last", "--from"),
+    "prune": ("--older-than", "--max-bytes", "--min-free"),
     "bench": ("--turns", "--seconds", "--rate", "--size"),
 }
 NO_NUMBERS = ("", " ", "x", "-1", "1e400", "nan", "0x", "99999999999999999999", "1,5", "\u0663", "--")

@@ -1,0 +1,173 @@
+"""Retention: for how long, and in how much room, a log keeps its segments."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+import time
+import zoneinfo
+from dataclasses import dataclass, field
+from fractions import Fraction
+from numbers import Real
+
+from commitlog.errors import InvalidOptionError
+from commitlog.options import DURATION_UNITS, Duration, Size, parse_duration, parse_size
+
+# Longer than a duration may be elsewhere: records may have to be kept for decades.
+_AGE_UNITS = DURATION_UNITS | {"d": Fraction(86400), "w": Fraction(7 * 86400)}
+_AGE_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z\u00b5\u03bc]*)\s*")
+_AGE_LARGEST_S = 100 * 366 * 86400.0
+_WINDOW_FORM = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])")
+_INTERVAL_LEAST_S = 0.001
+
+
+def parse_age(value: object, name: str) -> float:
+    """Read an age in seconds: a number, text such as ``"7d"`` (`w`, `d`, `h`, `min`, `s`, `ms`), or a `datetime.timedelta`.
+
+    Raises
+    ------
+    InvalidOptionError
+        For anything else, and for more than a hundred years.
+    """
+    age_s = math.nan
+    if isinstance(value, dt.timedelta):
+        age_s = value.total_seconds()
+    elif isinstance(value, str):
+        match = _AGE_FORM.fullmatch(value)
+        unit = _AGE_UNITS.get(match[2].casefold()) if match else None
+        age_s = float(Fraction(match[1]) * unit) if match and unit else math.nan
+    elif not isinstance(value, bool) and isinstance(value, Real):
+        age_s = float(value)
+    if not 0 <= age_s <= _AGE_LARGEST_S:
+        raise InvalidOptionError(f"{name} must be an age, in seconds or with a unit, such as 3600, '36h' or '7d', not {value!r}")
+    return age_s
+
+
+def parse_zone(value: object, name: str) -> zoneinfo.ZoneInfo:
+    """Read the name of a time zone.
+
+    Raises
+    ------
+    InvalidOptionError
+        It is not in the IANA data base.
+    """
+    if isinstance(value, str):
+        try:
+            return zoneinfo.ZoneInfo(value)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+    raise InvalidOptionError(f"{name} must be a time zone of the IANA data base, such as 'UTC' or 'Europe/Berlin', not {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """Which segments may go. One that any of these asks for goes, oldest first.
+
+    Only sealed and flushed segments are ever deleted, never one that this handle holds, never one with a record that a required named
+    tailer has yet to read, and the last sealed one stays.
+
+    Parameters
+    ----------
+    max_age : float, str or datetime.timedelta, optional
+        Seconds, or text such as ``"7d"`` (also `w`, `h`, `min`, `s`): how long after the log rolled on from it a segment goes. The time is
+        the clock's at that roll, not that of the records, which their appenders may choose.
+    max_bytes : int or str, optional
+        Bytes, or text such as ``"10GiB"``, that the log's segments may take on the disk, the one that is written and those allocated ahead
+        included.
+    min_free_bytes : int or str, optional
+        How much the file system is to have free.
+    min_free_percent : float, optional
+        The same as a part of its size, 0 to 100.
+    between : str, optional
+        A time of day, such as ``"02:00-05:30"`` or ``"22:00-04:00"``: `max_age` and `max_bytes` only act then. A disk that gets full
+        does not wait for it.
+    time_zone : str
+        The zone of `between`, as the IANA data base names it.
+    interval : float or str
+        Seconds (at least 0.001) from one look at the segments to the next. Longer: old segments stay longer.
+
+    Raises
+    ------
+    InvalidOptionError
+        A value is not one of these, or nothing says when a segment may go.
+    """
+
+    max_age: Duration | dt.timedelta | None = None
+    max_bytes: Size | None = None
+    min_free_bytes: Size | None = None
+    min_free_percent: float | None = None
+    between: str | None = None
+    time_zone: str = "UTC"
+    interval: Duration = 60.0
+    _window: tuple[dt.time, dt.time] | None = field(default=None, init=False, repr=False, compare=False)
+    _zone: zoneinfo.ZoneInfo = field(default=zoneinfo.ZoneInfo("UTC"), init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        limits = (self.max_age, self.max_bytes, self.min_free_bytes, self.min_free_percent)
+        if all(limit is None for limit in limits):
+            raise InvalidOptionError(
+                "a Retention must say when a segment may go: give max_age, max_bytes, min_free_bytes or min_free_percent"
+            )
+        if self.max_age is not None:
+            self._keep("max_age", parse_age(self.max_age, "max_age"))
+        if self.max_bytes is not None:
+            self._keep("max_bytes", parse_size(self.max_bytes, "max_bytes"))
+        if self.min_free_bytes is not None:
+            self._keep("min_free_bytes", parse_size(self.min_free_bytes, "min_free_bytes"))
+        if self.min_free_percent is not None:
+            self._keep("min_free_percent", _percent(self.min_free_percent))
+        if self.between is not None:
+            self._keep("_window", _window_of(self.between))
+        self._keep("_zone", parse_zone(self.time_zone, "time_zone"))
+        interval_s = parse_duration(self.interval, "interval")
+        if interval_s < _INTERVAL_LEAST_S:
+            raise InvalidOptionError(f"interval must be at least {_INTERVAL_LEAST_S:g} seconds, not {self.interval!r}")
+        self._keep("interval", interval_s)
+
+    def _keep(self, name: str, value: object) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one look to the next."""
+        return float(self.interval)
+
+    @property
+    def max_age_s(self) -> float:
+        """Seconds after which a segment goes; without end where none was given."""
+        return math.inf if self.max_age is None else float(self.max_age)  # type: ignore[arg-type]
+
+    def acts_at(self, now_ns: int) -> bool:
+        """Whether the time of day allows `max_age` and `max_bytes` to act."""
+        if self._window is None:
+            return True
+        start, stop = self._window
+        now = dt.datetime.fromtimestamp(now_ns / 1e9, self._zone).time().replace(microsecond=0)
+        return start <= now < stop if start < stop else now >= start or now < stop
+
+    def room_wanted(self, size_bytes: int) -> int:
+        """How many bytes a file system of that size is to have free."""
+        least = 0 if self.min_free_bytes is None else int(self.min_free_bytes)
+        return max(least, int(size_bytes * (self.min_free_percent or 0.0) / 100))
+
+
+def _percent(value: object) -> float:
+    part = float(value) if not isinstance(value, bool) and isinstance(value, Real) else math.nan
+    if not 0 <= part <= 100:
+        raise InvalidOptionError(f"min_free_percent must be a number from 0 to 100, not {value!r}")
+    return part
+
+
+def _window_of(value: object) -> tuple[dt.time, dt.time]:
+    match = _WINDOW_FORM.fullmatch(value) if isinstance(value, str) else None
+    if match is not None:
+        start, stop = dt.time(int(match[1]), int(match[2])), dt.time(int(match[3]), int(match[4]))
+        if start != stop:
+            return start, stop
+    raise InvalidOptionError(f"between must be two different times of day, such as '02:00-05:30', not {value!r}")
+
+
+def now_ns() -> int:
+    """The clock that ages are taken by. Tests set it."""
+    return time.time_ns()

@@ -1,0 +1,89 @@
+"""`commitlog prune`: beside a writer in another process, and without any."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import Retention
+from tests.cli.program import SEGMENT, run
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A closed log of six sealed segments."""
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=SEGMENT) as opened:
+        for number in range(6):
+            opened.append(b"%d" % number)
+            opened.roll()
+        opened.flush()
+        opened.prune(Retention(max_bytes="1TiB"))  # deletes nothing, and seals what can be sealed
+    return path
+
+
+def segments(log: Path) -> list[str]:
+    return sorted(path.name for path in log.glob("*.seg"))
+
+
+def test_it_says_what_went_and_why_the_next_one_stays(log: Path) -> None:
+    done = run("prune", "--max-bytes", "0", log)
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode().splitlines()
+    assert lines[0].startswith(f"{log}: deleted 5 segments, ")
+    assert lines[1].endswith("bytes, max_bytes")
+    assert lines[-1] == f"  position {5 * SEGMENT} stays: it is the last sealed segment, which always stays"
+    assert segments(log)[0] == f"{5 * SEGMENT:020d}.seg"
+    with commitlog.open(log) as opened:
+        assert list(opened.tailer().values()) == [b"5"]
+
+
+def test_a_dry_run_changes_nothing(log: Path) -> None:
+    before = segments(log)
+    done = run("prune", "--older-than", "0", "--dry-run", "--json", log)
+    said = json.loads(done.stdout)
+    assert (done.returncode, said["dry_run"], len(said["segments"])) == (0, True, 5)
+    assert said["bytes"] == sum(segment["bytes"] for segment in said["segments"])
+    assert segments(log) == before
+
+
+def test_beside_a_writer_that_goes_on(log: Path) -> None:
+    """The other process is the command's: it deletes under this one's open handle."""
+    with commitlog.open(log) as opened:
+        assert run("prune", "--max-bytes", "0", log).returncode == 0
+        opened.append(b"on")
+        assert list(opened.tailer().values()) == [b"5", b"on"]
+        assert opened.first_position == 5 * SEGMENT + 4096
+    assert run("verify", log).returncode == 0
+
+
+def test_young_segments_and_free_disks_stay_as_they_are(log: Path) -> None:
+    before = segments(log)
+    for arguments in (("--older-than", "7d"), ("--min-free", "0%"), ("--min-free", "1"), ("--max-bytes", "1TiB")):
+        done = run("prune", *arguments, log)
+        assert done.stdout.startswith(f"{log}: deleted 0 segments, 0 bytes".encode()), arguments
+    assert segments(log) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), "--older-than, --max-bytes or --min-free"),
+        (("--older-than", "soon"), "--older-than must be an age"),
+        (("--older-than", "-1"), "--older-than must be an age"),
+        (("--max-bytes", "much"), "expected a size"),
+        (("--min-free", "110%"), "--min-free must be a number from 0 to 100"),
+        (("--min-free", "x%"), "--min-free must be a size or a part of the disk"),
+        (("--min-free", "x"), "expected a size"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_wrong_usage_is_refused_with_what_was_expected(log: Path, arguments: tuple[str, ...], expected: str) -> None:
+    before = segments(log)
+    done = run("prune", *arguments, log)
+    assert done.returncode == 2
+    assert expected in done.stderr.decode()
+    assert segments(log) == before
