@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import os
 import pickle
@@ -106,6 +107,16 @@ def test_a_sync_append_that_timed_out_is_counted(logs: Logs) -> None:
         with pytest.raises(commitlog.errors.SyncTimeoutError):
             log.append(b"late", sync=True)
         assert log.stats().sync_latency.longest_seconds >= 0.05
+
+
+def test_coroutines_that_waited_for_the_disk_are_counted(logs: Logs) -> None:
+    log = logs.open(flush="sync")
+
+    async def append_twice() -> None:
+        await asyncio.gather(log.append_async(b"one"), log.append_async(b"two"), log.append_async(b"three", sync=False))
+
+    asyncio.run(append_twice())
+    assert log.stats().syncs == 2
 
 
 def test_a_reader_tells_the_watermarks_and_zeros(logs: Logs) -> None:

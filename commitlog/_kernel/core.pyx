@@ -12,10 +12,10 @@ from commitlog._kernel.kernel cimport (
     CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_READ_ONLY, CL_E_TIMEOUT,
     CL_HISTOGRAM_BUCKETS, CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint, cl_checkpoint_read,
     cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try, cl_flush, cl_flush_loop,
-    cl_futex_raise, cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_upto, cl_load, cl_log_after_fork, cl_log_appended,
-    cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled, cl_log_position, cl_log_stop, cl_log_tail,
-    cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_slot_attach, cl_slot_detach, cl_store,
-    cl_table_acquire, cl_table_forget, cl_table_trim,
+    cl_futex_raise, cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_add, cl_histogram_upto, cl_load, cl_log_after_fork,
+    cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled, cl_log_position, cl_log_stop,
+    cl_log_tail, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_slot_attach,
+    cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.segment cimport Segment
@@ -380,10 +380,6 @@ cdef class Core:
             raise self.failed_with(code, cause, None)
         return 0
 
-    def count_syncs(self, uint64_t number):
-        """So many appends more wait for the disk, in a way of their own."""
-        self.log.counters.syncs += number
-
     def run_commit_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
         """Commit until `stop`; the caller's thread, without the GIL."""
         self.run_loop(cl_commit_loop, interval_ns, thorough_ns, least_bytes)
@@ -471,6 +467,10 @@ cdef class Core:
             if count != 0:
                 buckets.append((cl_histogram_upto(bucket), count))
         return tuple(buckets), cl_load(&histogram.total_ns), cl_load(&histogram.longest_ns)
+
+    def note_latency(self, str name, int64_t took_ns):
+        """Count one more, that was timed elsewhere."""
+        cl_histogram_add(self.histogram(name), took_ns)
 
     def count_above(self, str name, uint64_t value_ns):
         """How many of a latency were longer than that."""

@@ -51,7 +51,13 @@ class AcknowledgeService(Service):
         SyncTimeoutError, LogFailedError, ClosedError
             It is not known to be. It stays in the log.
         """
-        self._core.count_syncs(1)
+        began_ns = time.monotonic_ns()
+        try:
+            await self._until_durable(position)
+        finally:
+            self._core.note_latency("sync", time.monotonic_ns() - began_ns)
+
+    async def _until_durable(self, position: int) -> None:
         if self._core.flushed_position > position:
             return
         loop = asyncio.get_running_loop()
