@@ -36,6 +36,7 @@ from commitlog.shared.cursors_file import CursorsFile, boot_id
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import NAME as LOCK_NAME
 from commitlog.shared.lock_file import POLL_INTERVAL_S, Holder, LockFile, describe_process, is_foreign, new_holder, process_name
+from commitlog.stage.finishing import finish_pending
 
 _logger = logging.getLogger("commitlog")
 NEVER_DOUBTFUL = 2**64 - 1
@@ -324,6 +325,7 @@ def _open_exclusively(fd: int, path: str, mode: str, options: Options, lock_file
     _check_options(identity, options, path)
     directory = LogDirectory(path, identity.segment_size, identity.uuid)
     try:
+        finish_pending(directory)
         return _recover(directory, identity, options, lock_file)
     except BaseException:
         directory.close()

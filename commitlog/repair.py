@@ -18,11 +18,24 @@ from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.failure import HEADER, VERSION
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE
-from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogLockedError, ReadOnlyError
+from commitlog.errors import (
+    CommitLogError,
+    CorruptSegmentError,
+    DiskFullError,
+    IOFailureError,
+    LogLockedError,
+    ReadOnlyError,
+    UnsupportedVersionError,
+)
 from commitlog.lost_identity import read_page
-from commitlog.segment.directory import LogDirectory, index_name, segment_name
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, index_name, segment_name
 from commitlog.shared import identity as identities
 from commitlog.shared.lock_file import LockFile, is_live
+from commitlog.stage.finishing import check as check_join
+from commitlog.stage.finishing import finish_pending, unreached
+from commitlog.stage.manifest import NAME as MANIFEST
+from commitlog.stage.manifest import Manifest
+from commitlog.stage.note import JoinNote
 from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, Damage, VerifyReport, open_directory, read_identity, survey
 
 _logger = logging.getLogger("commitlog.repair")
@@ -158,6 +171,7 @@ class _Repair:
     def run(self) -> RepairReport:
         try:
             self._mend_identity()
+            self._settle_joins()
             for number in self.directory.segment_numbers():
                 self._mend_length(number)
                 self._mend_header(number)
@@ -246,6 +260,32 @@ class _Repair:
             self._move_away(identities.NAME)
         identities.write(self.dir_fd, self.identity)
         passed("identity written")
+
+    def _settle_joins(self) -> None:
+        """Finish a join that was begun. One that cannot be finished is taken back: no reader has come to its segments."""
+        try:
+            note = JoinNote.read(self.directory)
+            if note is not None:
+                check_join(self.directory, note)
+                if self._act("the join that it tells of was finished", JOIN_NOTE):
+                    finish_pending(self.directory)
+        except (CorruptSegmentError, UnsupportedVersionError) as error:
+            self._take_join_back(error.message)
+        try:
+            Manifest.read(self.directory)
+        except (CorruptSegmentError, UnsupportedVersionError) as error:
+            if self._act(f"moved away, so that a streaming query may write its last batch once more: {error.message}", MANIFEST):
+                self._move_away(MANIFEST)
+
+    def _take_join_back(self, why: str) -> None:
+        for number in reversed(unreached(self.directory)):
+            name = segment_name(number * self.size)
+            if self._act(
+                "moved away, since the join that placed it cannot be finished", name, number * self.size, (number + 1) * self.size
+            ):
+                self._move_away(name)
+        if self._act(f"moved away: {why}", JOIN_NOTE):
+            self._move_away(JOIN_NOTE)
 
     def _mend_length(self, number: int) -> None:
         """Bring a file that was cut short back to its size; what it lost is damage to be marked."""

@@ -25,6 +25,9 @@ from commitlog.segment.seal_table import SealTable
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import is_live
+from commitlog.stage.finishing import unreached
+from commitlog.stage.manifest import Manifest
+from commitlog.stage.note import JoinNote
 
 _CHUNK = 1 << 20
 SEAL_BROKEN = "its seal fails its CRC; it counts as not written"
@@ -107,6 +110,9 @@ class VerifyReport:
         What the next writable open will resolve or cut.
     problems : list of str
         What is wrong with the log's other files.
+    joining : bool
+        A join of staged segments was begun and not finished. The next writable open finishes it; what it has put in place already is not
+        counted here.
     """
 
     path: str
@@ -119,6 +125,7 @@ class VerifyReport:
     holes: list[tuple[int, int]] = field(default_factory=list)
     torn: TornTail | None = None
     problems: list[str] = field(default_factory=list)
+    joining: bool = False
 
     @property
     def damage(self) -> list[Damage]:
@@ -245,6 +252,7 @@ class _Survey:
         for name, base in segment_files(self.directory.fd).items():
             if base % self.size:
                 self.report.problems.append(f"{name} is named by a position at which no segment of {self.size} bytes begins")
+        numbers = self._look_at_joins(numbers)
         self._find_holes(numbers)
         if self.report.checkpoint is None:
             # Nothing says what was durable: all that frames can be found behind is taken for it.
@@ -254,6 +262,17 @@ class _Survey:
         if self.torn_at is not None:
             self._measure_torn_tail(self.torn_at, numbers)
         return self.report
+
+    def _look_at_joins(self, numbers: list[int]) -> list[int]:
+        """The segments without those that a join has put in place and no reader reaches yet."""
+        self.report.joining = self.directory.joining
+        for read in (JoinNote.read, Manifest.read):
+            try:
+                read(self.directory)
+            except (CorruptSegmentError, UnsupportedVersionError) as error:
+                self.report.problems.append(error.message)
+        hidden = set(unreached(self.directory))
+        return [number for number in numbers if number not in hidden]
 
     def _find_holes(self, numbers: list[int]) -> None:
         for before, after in pairwise(numbers):

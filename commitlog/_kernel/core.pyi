@@ -8,6 +8,7 @@ GATE_READ_ONLY: int
 GATE_FORKED: int
 
 def read_checkpoint(content: bytes, log_uuid: bytes) -> tuple[int, bool, int, int] | None: ...
+def write_checkpoint(fd: int, log_uuid: bytes, count: int, position: int, clean: bool) -> None: ...
 
 class Core:
     def setup(

@@ -140,7 +140,7 @@ cdef extern from "segment.h":
         uint32_t drained
         uint32_t users
     ctypedef struct cl_table:
-        pass
+        uint8_t log_uuid[16]
     int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size) nogil
     uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle) nogil
     uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) nogil
@@ -290,6 +290,22 @@ cdef extern from "writer.h":
     int cl_writer_close_segment(cl_writer *writer) nogil
     int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns) nogil
     uint64_t cl_writer_rolls_from(const cl_writer *writer) nogil
+
+cdef extern from "stage.h":
+    ctypedef struct cl_stage_rows:
+        const uint8_t *values
+        const int64_t *value_offsets
+        uint64_t values_size
+        const uint8_t *keys
+        const int64_t *key_offsets
+        uint64_t keys_size
+        const uint8_t *keyed
+        const uint32_t *types
+        const int64_t *timestamps_ns
+        int64_t timestamp_ns
+        size_t count
+    int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop, const cl_stage_rows *rows, size_t *done,
+                     cl_tally *tally) nogil
 
 cdef extern from "reader.h":
     ctypedef struct cl_record:

@@ -25,6 +25,19 @@ cdef extern from "stdio.h":
     enum:
         RENAME_NOREPLACE
 
+cdef extern from "fcntl.h":
+    int fallocate(int fd, int mode, long long offset, long long length) nogil
+    enum:
+        FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE
+
+
+def punch_hole(int fd, long long start, long long stop):
+    """Give the blocks of [start, stop) back to the file system: what stands there reads as zeros. False where it cannot."""
+    cdef int result
+    with nogil:
+        result = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start, stop - start)
+    return result == 0
+
 
 def rename_noreplace(int dir_fd, str old, str new):
     """Rename inside a directory unless the new name exists; False then.
@@ -131,3 +144,19 @@ def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
         return None
     return (identity.segment_id, seal.crc, seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns,
             seal.last_timestamp_ns, seal.largest_timestamp_ns)
+
+
+def seal_part(uint64_t segment_id, uint64_t end, uint64_t first_sequence, uint64_t record_count, int64_t first_timestamp_ns,
+              int64_t last_timestamp_ns, int64_t largest_timestamp_ns):
+    """The seal of a finished segment, as the bytes that stand at `SEAL_AT` of its header page."""
+    cdef cl_header_seal seal
+    memset(&seal, 0, sizeof(seal))
+    seal.end = end
+    seal.first_sequence = first_sequence
+    seal.record_count = record_count
+    seal.first_timestamp_ns = first_timestamp_ns
+    seal.last_timestamp_ns = last_timestamp_ns
+    seal.largest_timestamp_ns = largest_timestamp_ns
+    seal.crc = cl_header_seal_crc(segment_id, &seal)
+    seal.sealed = 1
+    return (<char *>&seal)[:sizeof(seal)]

@@ -14,8 +14,10 @@ from commitlog._kernel.segment import Segment
 from commitlog.errors import DiskFullError, IOFailureError, UnsupportedFileSystemError
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
-_TEMPORARY = re.compile(r"^\.[0-9]{20}\.(?:seg|idx)\.[0-9a-f]{16}\.tmp$")
 _BLOCK = 512  # what `st_blocks` counts in
+_TEMPORARY = re.compile(r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|joining|joined)\.[0-9a-f]{16}\.tmp$")
+# Tells of staged segments that are about to become this log's: see commitlog/stage/note.py.
+JOIN_NOTE = "joining"
 # File systems whose mappings or locks do not hold between machines: NFS, CIFS, SMB2, FUSE, 9P, Ceph, AFS, Lustre, GFS2, OCFS2.
 _REMOTE = {
     0x6969: "NFS",
@@ -95,6 +97,15 @@ class LogDirectory:
         with contextlib.suppress(FileNotFoundError):
             return os.stat(segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False).st_blocks * _BLOCK
         return 0
+
+    @property
+    def joining(self) -> bool:
+        """Whether segments are being joined to the log at this moment, or were when their joiner died."""
+        try:
+            os.stat(JOIN_NOTE, dir_fd=self.fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
         """Open and map a segment outside a kernel handle's table: for recovery and verification."""
@@ -179,7 +190,7 @@ class LogDirectory:
     def sweep(self) -> None:
         """Remove what creations that died half-way have left. Only under the exclusive lock."""
         for name in os.listdir(self.fd):
-            if _TEMPORARY.match(name) or re.match(r"^\.log\.json\.[0-9a-f]{16}\.tmp$", name):
+            if _TEMPORARY.match(name):
                 self._unlink(name)
 
     def sync(self) -> None:

@@ -112,10 +112,10 @@ class Tailer(Seeker):
 
     def _refuse_gap(self, number: int) -> None:
         """No such segment: either it is yet to come, or it was deleted and this tailer stands in a gap."""
-        numbers = self._queue.numbers()
-        if not numbers or numbers[-1] < number:
+        # A join puts its last segment in place first: what is missing then is yet to come. It may have ended between the first two looks.
+        if self._onward(number) is None or self._queue.joining:
             return
-        onward = next((there for there in numbers if there >= number), None)
+        onward = self._onward(number)
         if onward is None or onward == number:
             return
         raise PositionError(
@@ -124,6 +124,10 @@ class Tailer(Seeker):
             position=number * self.core.segment_size,
             first_position=onward * self.core.segment_size,
         )
+
+    def _onward(self, number: int) -> int | None:
+        """The first segment from a number on that is there."""
+        return next((there for there in self._queue.numbers() if there >= number), None)
 
     def pass_damage(self, error: CorruptRecordError) -> int | None:
         self.damaged.append((error.position or 0, error.resume_position))

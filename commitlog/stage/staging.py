@@ -1,0 +1,201 @@
+"""StagingWriter: complete segment files made outside of a log, from Arrow columns, for a later join.
+
+A CRC is seeded with its segment's own id and counts offsets, so that frames do not care where in a log their segment will stand. Only the
+header says that, and the join writes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from commitlog._kernel import segment_file as kernel
+from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT
+from commitlog._kernel.stage import Frames
+from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, ReadOnlyError
+from commitlog.stage.columns import Columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+NOWHERE = bytes(16)  # the uuid of no log: the join writes that of the one that takes the segment
+_PIECE = 1 << 20  # bytes in memory at a time
+_DOING = "stage a segment"
+
+
+@dataclass(frozen=True)
+class StagedSegment:
+    """A complete segment file that no log has yet.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    records : int
+        In it.
+    size : int
+        Bytes of its frames.
+    """
+
+    path: str
+    records: int
+    size: int
+
+
+class StagingWriter:
+    """Makes segment files in a directory. Durable, and there under their names, when `finish` returns.
+
+    Parameters
+    ----------
+    directory : str
+        Where the files go: on the file system of the log that they are for. It is made where there is none.
+    segment_size : int
+        That log's.
+
+    Raises
+    ------
+    ReadOnlyError, DiskFullError, IOFailureError
+        The system refused. `discard` removes what is there.
+    """
+
+    def __init__(self, directory: str, segment_size: int) -> None:
+        self.directory = directory
+        self.segment_size = segment_size
+        self.staged: list[StagedSegment] = []
+        self._frames: Frames | None = None
+        self._fd = -1
+        self._name = ""
+        self._id = 0
+        with telling(directory, _DOING):
+            os.makedirs(directory, exist_ok=True)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add the records of a batch: see `Columns` for what it has to hold.
+
+        Raises
+        ------
+        RecordTypeError
+            A column is missing, of another type, or has nulls where none may be.
+        RecordTooLargeError
+            A record does not fit.
+        """
+        columns = Columns.of(batch)
+        now_ns = time.time_ns()
+        first = 0
+        while first < columns.count:
+            frames = self._open()
+            first, full = frames.lay(
+                columns.values,
+                columns.value_offsets,
+                columns.keys,
+                columns.key_offsets,
+                columns.keyed,
+                columns.types,
+                columns.timestamps_ns,
+                now_ns,
+                first,
+            )
+            if full:
+                self._close()
+            elif first < columns.count:
+                self._spill(frames)
+
+    def finish(self) -> list[StagedSegment]:
+        """Complete the last segment, and make all of them durable; the segments in the order of their records."""
+        self._close()
+        if self.staged:
+            with telling(self.directory, _DOING):
+                _sync_directory(self.directory)
+        return self.staged
+
+    def discard(self) -> None:
+        """Remove what was made so far."""
+        self._frames = None
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        for path in [self._temporary, *(segment.path for segment in self.staged)]:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        self.staged = []
+
+    @property
+    def _temporary(self) -> str:
+        return os.path.join(self.directory, f".{self._name}.tmp")
+
+    def _open(self) -> Frames:
+        """The segment in the making."""
+        if self._frames is None:
+            self._id = int.from_bytes(os.urandom(8), "little")
+            self._name = f"{self._id:016x}.seg"
+            with telling(self._temporary, _DOING):
+                self._fd = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            self._frames = Frames(self._id, self.segment_size, min(_PIECE, self.segment_size))
+        return self._frames
+
+    def _spill(self, frames: Frames) -> None:
+        """Write the piece that is in memory."""
+        with telling(self._temporary, _DOING), frames.piece() as piece:
+            _write_all(self._fd, piece, frames.start)
+        frames.advance()
+
+    def _close(self) -> None:
+        """Complete the segment in the making: close it with a SKIP, write header and seal, sync, give it its name.
+
+        Behind the last frame the file has a hole. Nothing is ever written there, so no store can find the disk full.
+        """
+        frames = self._frames
+        if frames is None:
+            return
+        self._spill(frames)
+        end, records, first_ns, last_ns, largest_ns = frames.tally
+        page = bytearray(kernel.header_page(NOWHERE, self._id, 0, self.segment_size, time.time_ns()))
+        seal = kernel.seal_part(self._id, end, 0, records, first_ns, last_ns, largest_ns)
+        page[SEAL_AT : SEAL_AT + len(seal)] = seal
+        path = os.path.join(self.directory, self._name)
+        with telling(path, _DOING):
+            os.ftruncate(self._fd, self.segment_size)
+            _write_all(self._fd, memoryview(frames.closing()), frames.offset)
+            _write_all(self._fd, memoryview(page), 0)
+            os.fsync(self._fd)
+            os.rename(self._temporary, path)
+        os.close(self._fd)
+        self._fd = -1
+        self._frames = None
+        self.staged.append(StagedSegment(path, records, end - HEADER_SIZE))
+
+
+def _write_all(fd: int, data: memoryview, offset: int) -> None:
+    while data:
+        wrote = os.pwrite(fd, data, offset)
+        data, offset = data[wrote:], offset + wrote
+
+
+def _sync_directory(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def telling(path: str, doing: str) -> Iterator[None]:
+    """System errors of the block, told as one of ours."""
+    try:
+        yield
+    except CommitLogError:
+        raise
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFullError(f"no room to {doing} ({why}): free space and write again", path=path, errno=error.errno) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            message = f"no permission to {doing} here ({why}): write as a user who may, or fix the permissions"
+            raise ReadOnlyError(message, path=path, errno=error.errno) from error
+        raise IOFailureError(f"cannot {doing}: {why}", path=path, errno=error.errno) from error
