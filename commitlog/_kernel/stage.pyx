@@ -26,7 +26,7 @@ cdef class Frames:
     """
     cdef cl_segment segment
     cdef cl_tally counts
-    cdef uint8_t *piece
+    cdef uint8_t *memory
     cdef uint64_t room
     cdef uint64_t begins  # the offset of the piece's first byte
     cdef uint64_t ends    # where the next frame goes
@@ -44,12 +44,12 @@ cdef class Frames:
         self.make_room(room)
 
     def __dealloc__(self):
-        free(self.piece)
+        free(self.memory)
 
     cdef int make_room(self, uint64_t room) except -1:
-        free(self.piece)
-        self.piece = <uint8_t *>malloc(room)
-        if self.piece == NULL:
+        free(self.memory)
+        self.memory = <uint8_t *>malloc(room)
+        if self.memory == NULL:
             raise MemoryError(f"staging needs {room} bytes")
         self.room = room
         return 0
@@ -128,7 +128,7 @@ cdef class Frames:
             rows.timestamps_ns = &timestamps_ns[0] if rows.count else NULL
         rows.timestamp_ns = timestamp_ns
         stop = min(self.segment.size, self.begins + self.room)
-        self.segment.bytes = <uint8_t *>(<uintptr_t>self.piece - self.begins)
+        self.segment.bytes = <uint8_t *>(<uintptr_t>self.memory - self.begins)
         with nogil:
             code = cl_stage_lay(&self.segment, &self.ends, stop, &rows, &done, &self.counts)
         if code == CL_E_TOO_LARGE:
@@ -146,7 +146,7 @@ cdef class Frames:
         return done, code == CL_E_FULL and stop == self.segment.size
 
     def __getbuffer__(self, Py_buffer *view, int flags):
-        PyBuffer_FillInfo(view, self, self.piece, <Py_ssize_t>(self.ends - self.begins), 1, flags)
+        PyBuffer_FillInfo(view, self, self.memory, <Py_ssize_t>(self.ends - self.begins), 1, flags)
         self.exports += 1
 
     def __releasebuffer__(self, Py_buffer *view):
