@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -29,7 +29,7 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.options import Options
 from commitlog.pool import shm
 from commitlog.recovery import Recovered, recover
-from commitlog.segment.directory import LogDirectory, check_file_system
+from commitlog.segment.directory import STAGED, LogDirectory, check_file_system
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import CursorsFile, boot_id
@@ -205,13 +205,19 @@ def _refuse_foreign(fd: int, path: str) -> None:
     names = set(os.listdir(fd))
     if identities.NAME in names:
         return
-    others = sorted(name for name in names if name != LOCK_NAME and not name.startswith(f".{identities.NAME}."))
-    if others:
+    other = foreign_name(names)
+    if other is not None:
         raise NotALogError(
-            f"this directory has no {identities.NAME} and holds something else ({others[0]}): choose an empty or a new one; "
+            f"this directory has no {identities.NAME} and holds something else ({other}): choose an empty or a new one; "
             "where it was a log, `commitlog repair` rebuilds its identity",
             path=path,
         )
+
+
+def foreign_name(names: Iterable[str]) -> str | None:
+    """The first of these names in a directory that nobody leaves there who makes a log of it."""
+    known = (LOCK_NAME, STAGED)
+    return min((name for name in names if name not in known and not name.startswith(f".{identities.NAME}.")), default=None)
 
 
 def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:

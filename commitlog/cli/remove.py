@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import sys
 from dataclasses import asdict, dataclass, field
 
@@ -15,7 +16,7 @@ from commitlog.cli.holders import describe_holders
 from commitlog.cli.stop import Stop
 from commitlog.errors import LogLockedError, NotALogError
 from commitlog.pool import shm
-from commitlog.segment.directory import LogDirectory
+from commitlog.segment.directory import STAGED, LogDirectory
 from commitlog.shared.cursors_file import boot_id
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import NAME as LOCK_NAME
@@ -27,8 +28,8 @@ _IDENTITY = "log.json"
 # What a log consists of, its index, what recovery and repair have saved from it, and what they left when they were killed.
 _SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx)")
 _OURS = re.compile(
-    r"(?:[0-9]{20}\.(?:seg|idx)|log\.json|checkpoint|cursors|lock)(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
-    r"|\.(?:[0-9]{20}\.seg|log\.json|checkpoint)(?:\.(?:cut|broken))?\.[0-9a-f]{16}\.tmp"
+    r"(?:[0-9]{20}\.(?:seg|idx)|log\.json|checkpoint|cursors|lock|joining|joined)(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
+    r"|\.(?:[0-9]{20}\.seg|log\.json|checkpoint|joining|joined)(?:\.(?:cut|broken))?\.[0-9a-f]{16}\.tmp"
 )
 
 
@@ -113,6 +114,7 @@ def _remove(directory: LogDirectory, identity: Identity) -> _Removed:
     try:
         _discard_buffers(directory, identity, lock_file, removed)
         _remove_tailers(directory, removed)
+        _remove_staged(directory, removed)
         for name in _in_order(os.listdir(directory.fd)):
             _unlink(directory, name, removed)
         directory.sync()
@@ -158,6 +160,16 @@ def _remove_tailers(directory: LogDirectory, removed: _Removed) -> None:
     finally:
         os.close(fd)
     os.rmdir(_TAILERS, dir_fd=directory.fd)
+
+
+def _remove_staged(directory: LogDirectory, removed: _Removed) -> None:
+    """Segments that were made for this log and did not join it."""
+    staged = os.path.join(directory.path, STAGED)
+    if os.path.isdir(staged) and not os.path.islink(staged):
+        removed.files += [
+            os.path.relpath(os.path.join(place, name), directory.path) for place, _, names in os.walk(staged) for name in names
+        ]
+        shutil.rmtree(staged)
 
 
 def _discard_buffers(directory: LogDirectory, identity: Identity, lock_file: LockFile, removed: _Removed) -> None:

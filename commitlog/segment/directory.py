@@ -18,6 +18,8 @@ _BLOCK = 512  # what `st_blocks` counts in
 _TEMPORARY = re.compile(r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|joining|joined)\.[0-9a-f]{16}\.tmp$")
 # Tells of staged segments that are about to become this log's: see commitlog/stage/note.py.
 JOIN_NOTE = "joining"
+# The directory in which segments for this log are made, before they join it.
+STAGED = ".staged"
 # File systems whose mappings or locks do not hold between machines: NFS, CIFS, SMB2, FUSE, 9P, Ceph, AFS, Lustre, GFS2, OCFS2.
 _REMOTE = {
     0x6969: "NFS",

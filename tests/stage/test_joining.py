@@ -20,6 +20,7 @@ from commitlog.stage import finishing, joining, manifest
 from commitlog.stage.joining import join
 from commitlog.stage.note import JoinNote
 from commitlog.verification import verify
+from tests.cli import program
 from tests.setups import Logs
 from tests.stage.making import SIZE, append, batch_of, numbered, read_all, stage
 
@@ -303,3 +304,11 @@ def test_a_damaged_manifest_is_refused_by_a_join_and_mended_by_repair(tmp_path: 
     assert [action.file for action in repair(path).actions] == ["joined"]
     join(path, staged, query="q", batch=4)
     assert read_all(path) == [b"x", b"on", b"y"]
+
+
+def test_a_log_is_removed_with_what_was_staged_for_it(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    join(path, stage(tmp_path / "staged", batch_of([b"x"])), query="q", batch=3, options=NEW)
+    stage(path / ".staged" / "job", batch_of([b"y"]))
+    assert b"deleted" in program.run("remove", path, "--yes").stdout
+    assert not path.exists()
