@@ -8,6 +8,7 @@ dies before the note is there never happened; one that dies later is finished by
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -18,7 +19,7 @@ from commitlog.errors import CorruptSegmentError, LogLockedError
 from commitlog.opening import Opened, open_for_writing, path_of, telling_of_refusals
 from commitlog.options import Options
 from commitlog.shared import cursors_file
-from commitlog.shared.lock_file import describe_process
+from commitlog.shared.lock_file import POLL_INTERVAL_S, describe_process
 from commitlog.stage.finishing import finish, give_place, mark_clean, passed, seal_below
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote
@@ -81,23 +82,30 @@ def join(
     """
     where = path_of(path)
     with telling_of_refusals(where):
-        opened = open_for_writing(where, "a", options or Options())
+        opened = _open_alone(where, options or Options())
         try:
-            if not opened.exclusive:
-                raise _held(opened)
             return _join(opened, staged, query, batch)
         finally:
             opened.close()
 
 
-def _held(opened: Opened) -> LogLockedError:
-    writers = cursors_file.live_writers(opened.directory.fd, opened.identity)
-    names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
-    return LogLockedError(
-        f"segments are joined to a log that nobody else writes, and this one is open in {names}: close it there, then try again",
-        path=opened.directory.path,
-        holder=names,
-    )
+def _open_alone(path: str, options: Options) -> Opened:
+    """The log, recovered and with nobody else at it. Who only prunes it has the lock for a moment, and is waited for."""
+    deadline = time.monotonic() + options.open_timeout
+    while True:
+        opened = open_for_writing(path, "a", options)
+        if opened.exclusive:
+            return opened
+        writers = cursors_file.live_writers(opened.directory.fd, opened.identity)
+        opened.close()
+        if writers or time.monotonic() >= deadline:
+            names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
+            raise LogLockedError(
+                f"segments are joined to a log that nobody else writes, and this one is open in {names}: close it there, then try again",
+                path=path,
+                holder=names,
+            )
+        time.sleep(POLL_INTERVAL_S)
 
 
 def _join(opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None) -> Joined:
