@@ -259,6 +259,7 @@ class LogHandle(Appender):
             self.after_fork()
             self._services = []
             self._acknowledge_service = None
+            self.watcher = None
             self._roll_lock = threading.RLock()
             self._close_lock = threading.RLock()
             self.queue.forked()
@@ -374,6 +375,8 @@ class LogHandle(Appender):
     def _let_go(self) -> None:
         self._closed = True
         self.gate = GATE_CLOSED
+        if self.watcher is not None:
+            self.watcher.stop()
         self.keep_checkpoint(-1, 0, 0)
         if getattr(self, "_checkpoint_fd", -1) >= 0:
             os.close(self._checkpoint_fd)

@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from commitlog._kernel.cursors cimport Cursors
 from commitlog._kernel.kernel cimport cl_histogram, cl_log, cl_pace
@@ -15,9 +15,11 @@ cdef class Core:
     cdef readonly str path
     cdef bint ready
     cdef int64_t looked_ns    # when a reader without live cursors looked for them last
+    cdef public object watcher  # wakes the coroutines that wait for records; made by the first of them
     cdef dict memories  # segment number -> (Memory, its lease), while a pool buffer is attached
 
     cdef int check_ready(self) except -1
+    cdef uint32_t *append_signal(self)
     cdef int look(self) except -1
     cdef object failed_with(self, int code, int cause, position)
     cdef cl_histogram *histogram(self, str name) except NULL

@@ -15,8 +15,8 @@ from commitlog._kernel.kernel cimport (
     cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try, cl_flush, cl_flush_loop,
     cl_futex_raise, cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_add, cl_histogram_upto, cl_load, cl_log_after_fork,
     cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled, cl_log_position, cl_log_stop,
-    cl_log_tail, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_slot_attach,
-    cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
+    cl_log_tail, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_sleep_ns,
+    cl_sleeper_announce, cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.segment cimport Segment
@@ -430,6 +430,31 @@ cdef class Core:
         with nogil:
             cl_futex_wait(&self.log.event, seen, timeout_ns)
         return self.log.event
+
+    cdef uint32_t *append_signal(self):
+        """What appends wake sleepers through. NULL where nobody could be told of them, or where the cursors are a stand-in for those that
+        will come, which are put in its place."""
+        return <uint32_t *>&self.cursors.cells.append_signal.value if self.ready and self.cursors.shared and self.cursors.writable else NULL
+
+    def announce_sleeper(self):
+        """Have every publish that a look from now on does not see end `wait_append`, which takes what this returns."""
+        return cl_sleeper_announce(self.cursors.cells) if self.append_signal() != NULL else 0
+
+    def wait_append(self, uint32_t seen, double timeout):
+        """Sleep until somebody appends, or `timeout` seconds; those in any case where there is nothing to be told by."""
+        cdef int64_t timeout_ns = nanoseconds(timeout)
+        cdef uint32_t *signal = self.append_signal()
+        with nogil:
+            if signal == NULL:
+                cl_sleep_ns(timeout_ns)
+            else:
+                cl_futex_wait(signal, seen, timeout_ns)
+
+    def wake_sleepers(self):
+        """End every `wait_append` on this log; who waits there in other processes looks once in vain."""
+        cdef uint32_t *signal = self.append_signal()
+        if signal != NULL:
+            cl_futex_raise(signal)
 
     def raise_event(self):
         cl_futex_raise(&self.log.event)

@@ -58,6 +58,7 @@ cdef extern from "futex.h":
     int cl_futex_wait(const uint32_t *word, uint32_t seen, int64_t timeout_ns) nogil
     void cl_futex_raise(uint32_t *word) nogil
     int64_t cl_clock_monotonic_ns() nogil
+    void cl_sleep_ns(int64_t duration_ns) nogil
     int64_t cl_clock_coarse_ns() nogil
 
 cdef extern from "histogram.h":
@@ -341,6 +342,8 @@ cdef extern from "reader.h":
     int cl_record_read(const cl_segment *segment, const uint8_t *data, uint64_t offset, cl_record *record, uint64_t *step) nogil
     bint cl_reader_spin(cl_reader *reader) nogil
     bint cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) nogil
+    bint cl_reader_news(const cl_reader *reader) nogil
+    uint32_t cl_sleeper_announce(cl_cursors *cursors) nogil
     int cl_reader_batch(cl_reader *reader, cl_batch *batch) nogil
     bint cl_batch_add(cl_batch *batch, const cl_record *record) nogil
 

@@ -57,6 +57,12 @@ bool cl_reader_spin(cl_reader *reader);
  * about a millisecond: the reader itself is who resolves it. */
 bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns);
 
+/* For whoever waits on behalf of others. Says that somebody sleeps; the signal to sleep on, `append_signal`, as it was before. Every
+ * publish that the next look does not see raises it. */
+uint32_t cl_sleeper_announce(cl_cursors *cursors);
+/* Whether a look is worth while, a claim or a gap that only looks resolve included. */
+bool cl_reader_news(const cl_reader *reader);
+
 /* Columns of a batch; each array has room for `most` records (offset arrays for one more). */
 typedef struct {
     int64_t *positions;

@@ -13,7 +13,7 @@ from commitlog._kernel.finder cimport sequence_of
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
     CL_FRAME_HEADER, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
-    cl_reader_next, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume,
+    cl_reader_next, cl_reader_news, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume,
 )
 from commitlog._kernel.segment cimport Segment
 from commitlog.errors import ClosedError, CommitLogError, CorruptRecordError, InvalidOptionError, SequenceError, TailerInUseError
@@ -293,6 +293,7 @@ cdef class Reader:
         Returns
         -------
         iterator of Record
+            For `for` as well as for `async for`. A coroutine waits without holding its loop up; `idle` says nothing to it.
 
         Raises
         ------
@@ -305,6 +306,10 @@ cdef class Reader:
         iterator.reader = self
         iterator.patience = self.patience_of(timeout, idle)
         return iterator if speed is None and max_pause is None else self.replay(iterator, speed, max_pause)
+
+    def coming(self, timeout):
+        """What waits for the next record on behalf of a coroutine; end when none came for so many seconds, or never."""
+        raise NotImplementedError
 
     def replay(self, iterator, speed, max_pause):
         """The records of an iterator, each when it is due."""
@@ -405,6 +410,23 @@ cdef class Reader:
         PyErr_CheckSignals()
         return news
 
+    @property
+    def has_news(self):
+        """Whether a look is worth while now. For whoever waits on behalf of others, and does so with the interpreter's lock held."""
+        if self.core is None or self.core.log.gate == GATE_CLOSED:
+            return True
+        if self.busy:
+            return False
+        self.core.look()
+        if self.segment is None or self.reader.offset >= self.segment.segment.size:
+            return <uint64_t>self.core.tail_position > <uint64_t>self.position
+        return bool(cl_reader_news(&self.reader))
+
+    @property
+    def is_woken(self):
+        """Whether appends end `Core.wait_append` for this reader. Else it has to look now and then."""
+        return self.core.append_signal() != NULL and not self.reader.flushed_only and not (self.reader.from_buffer and self.core.log.pooled)
+
     def batch(self, Py_ssize_t max_records, Py_ssize_t max_bytes=BATCH_BYTES):
         """The next records as columns, up to the present end:
         (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets, the segment of the first)."""
@@ -488,6 +510,7 @@ cdef class FollowIterator:
     """Records as they come, waiting in between. Ends when the time is up, or with the log."""
     cdef Reader reader
     cdef Patience patience
+    cdef object later  # waits for coroutines, once one has asked
 
     def __iter__(self):
         return self
@@ -497,3 +520,11 @@ cdef class FollowIterator:
         if self.reader.core is None or self.reader.await_record(&native, self.patience) != CL_OK:
             raise StopIteration
         return make_record(self.reader.segment, &native)
+
+    def __aiter__(self):
+        return self
+
+    def __anext__(self):
+        if self.later is None:
+            self.later = self.reader.coming(None if self.patience.endless else self.patience.budget_ns / 1e9)
+        return self.later.next()

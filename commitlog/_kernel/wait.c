@@ -65,16 +65,21 @@ bool cl_reader_spin(cl_reader *reader) {
     return false;
 }
 
+uint32_t cl_sleeper_announce(cl_cursors *cursors) {
+    uint32_t seen = cl_load32((uint32_t *)&cursors->append_signal.value);
+    cl_store(&cursors->waiters.value, 1);
+    /* The announcement comes before the look that follows, a writer's publish before its look for waiters: one of them sees the other. The
+     * signal was read before both, so that a wake-up in between ends the sleep at once. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    return seen;
+}
+
+bool cl_reader_news(const cl_reader *reader) { return is_held_up(reader) || has_news(reader); }
+
 static void wait_blocked(cl_reader *reader, int64_t budget_ns) {
     cl_cursors *cursors = reader->log->cursors;
     uint32_t *signal = (uint32_t *)(reader->flushed_only ? &cursors->flush_signal.value : &cursors->append_signal.value);
-    uint32_t seen = cl_load32(signal);
-    if (!reader->flushed_only) {
-        cl_store(&cursors->waiters.value, 1);
-    }
-    /* The announcement comes before this look, a writer's publish before its look for waiters: one of them sees the other. The signal was
-     * read before both, so that a wake-up in between ends the sleep at once. */
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    uint32_t seen = reader->flushed_only ? cl_load32(signal) : cl_sleeper_announce(cursors);
     if (!has_news(reader)) {
         cl_futex_wait(signal, seen, budget_ns);
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
 from numbers import Real
 from typing import TYPE_CHECKING, Self, cast
 
@@ -15,6 +14,7 @@ from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.options import Duration, parse_duration
 
 if TYPE_CHECKING:
+    from commitlog._kernel.reader import Following
     from commitlog.tail.tailer import Tailer
 
 _SECOND_NS = 1_000_000_000
@@ -60,7 +60,7 @@ class Replay:
     Whatever ends a pause early leaves the tailer before the record that was not given yet.
     """
 
-    def __init__(self, tailer: Tailer, coming: Iterator[Record], pace: Pace) -> None:
+    def __init__(self, tailer: Tailer, coming: Following, pace: Pace) -> None:
         self._tailer = tailer
         self._coming = coming
         self._pace = pace
@@ -75,6 +75,23 @@ class Replay:
                 if self._tailer.core.gate == GATE_CLOSED:
                     raise StopIteration
                 time.sleep(min(left_s, _SLICE_S))
+        except BaseException:
+            self._go_back(record)
+            raise
+        return record
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record:
+        import asyncio  # imported by those who use it
+
+        record = await anext(self._coming)
+        try:
+            while (left_s := self._pace.wait_s(record.timestamp_ns)) > 0:
+                if self._tailer.core.gate == GATE_CLOSED:
+                    raise StopAsyncIteration
+                await asyncio.sleep(min(left_s, _SLICE_S))
         except BaseException:
             self._go_back(record)
             raise

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Literal, Self, get_args
+from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from commitlog._kernel.core import Core
-from commitlog._kernel.reader import IDLE, Record
+from commitlog._kernel.reader import IDLE
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.sparse_index import SparseIndex
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
@@ -21,6 +20,10 @@ from commitlog.tail.replay import Pace, Replay
 from commitlog.tail.seek import Seeker, Start, Visibility, check_choice, whole_of
 
 OnDamage = Literal["raise", "skip"]
+if TYPE_CHECKING:
+    from commitlog._kernel.reader import Following
+    from commitlog.tail.coming import Coming
+
 Idle = Literal["spin", "yield", "backoff", "block"]
 _IDLES = get_args(Idle)
 _FOREVER_S = 3600.0
@@ -139,7 +142,12 @@ class Tailer(Seeker):
         check_choice("idle", idle, _IDLES)
         return None if timeout is None else parse_duration(timeout, "timeout")
 
-    def replay(self, iterator: Iterator[Record], speed: float | None, max_pause: Duration | None) -> Iterator[Record]:
+    def coming(self, timeout: float | None) -> Coming:
+        from commitlog.tail.coming import Coming  # asyncio is imported by those who use it
+
+        return Coming(self, timeout)
+
+    def replay(self, iterator: Following, speed: float | None, max_pause: Duration | None) -> Replay:
         return Replay(self, iterator, Pace(speed, max_pause))
 
     def _leave(self) -> None:

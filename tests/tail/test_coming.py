@@ -1,0 +1,369 @@
+"""`async for` over `follow`: what it gives, when it ends, and what many who wait take."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog import CommitLog, Tailer
+from commitlog.errors import ClosedError, CorruptRecordError
+from commitlog.tail.watcher import Watcher, watcher_of
+from tests.multiprocess.readers import LIMIT_S
+from tests.setups import BY_HAND, Logs, Setup
+
+HOW = [("mapped", "committed"), ("mapped", "appended"), ("mapped", "flushed"), ("anonymous", "committed"), ("anonymous", "appended")]
+QUICK: dict[str, Any] = {"commit_interval": 0.001, "commit_least_pages": 0, "flush_interval": 0.001, "flush_least_pages": 0}
+
+
+async def values(tailer: Tailer, count: int) -> list[bytes]:
+    """The next so many values, and no look at what is behind them."""
+    following = tailer.follow(timeout=LIMIT_S)
+    return [(await anext(following)).value for _ in range(count)]
+
+
+def waiting(log: CommitLog) -> int:
+    return len(watcher_of(log)._waiting)
+
+
+async def all_wait(log: CommitLog, count: int) -> None:
+    """Until so many wait for news."""
+    deadline_s = time.monotonic() + LIMIT_S
+    while waiting(log) != count:
+        assert time.monotonic() < deadline_s
+        await asyncio.sleep(0)
+
+
+def watchers() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("commitlog watch")]
+
+
+def test_it_gives_what_is_there_and_ends_after_its_timeout(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup)
+    log.append_many([b"%d" % number for number in range(5000)])
+
+    async def read() -> list[bytes]:
+        return [record.value async for record in log.tailer(visibility="appended").follow(timeout=0.005)]
+
+    assert asyncio.run(read()) == [b"%d" % number for number in range(5000)]
+
+
+@pytest.mark.parametrize(("backing", "visibility"), HOW)
+def test_it_waits_for_what_comes(logs: Logs, backing: Any, visibility: Any) -> None:
+    log = logs.open_as(Setup("async", backing), **QUICK)
+    tailer = log.tailer(visibility=visibility)
+
+    async def read() -> None:
+        for number in range(20):
+            task = asyncio.create_task(values(tailer, 1))
+            await all_wait(log, 1)
+            log.append(b"%d" % number)
+            assert await task == [b"%d" % number]
+
+    asyncio.run(read())
+
+
+def test_a_thousand_who_wait_take_one_thread_and_all_are_woken(logs: Logs) -> None:
+    log = logs.open()
+    tailers = [log.tailer() for _ in range(1000)]
+
+    async def read() -> None:
+        tasks = [asyncio.create_task(values(tailer, 2)) for tailer in tailers]
+        await all_wait(log, 1000)
+        assert len(watchers()) == 1
+        log.append(b"a")
+        log.append(b"b")
+        assert await asyncio.gather(*tasks) == [[b"a", b"b"]] * 1000
+        assert waiting(log) == 0
+
+    asyncio.run(read())
+    log.close()
+    assert watchers() == []
+
+
+def test_it_goes_on_over_rolls(logs: Logs) -> None:
+    log = logs.open(mode="a")
+    reader = logs.open(mode="r")
+
+    async def read() -> None:
+        tasks = [asyncio.create_task(values(handle.tailer(), 400)) for handle in (log, reader)]
+        for number in range(400):
+            log.append(b"%04d" % number + bytes(2000))
+            await asyncio.sleep(0)
+        for task in tasks:
+            assert [value[:4] for value in await task] == [b"%04d" % number for number in range(400)]
+
+    asyncio.run(read())
+    assert log.stats().rolls > 5
+
+
+def test_the_loop_gets_a_turn_while_there_is_much_to_read(logs: Logs) -> None:
+    log = logs.open()
+    log.append_many([b"x"] * 1000)
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def read() -> int:
+        others = asyncio.create_task(count_turns())
+        total = 0
+        async for _ in log.tailer().follow(timeout=0):
+            total += 1
+        others.cancel()
+        return total
+
+    assert asyncio.run(read()) == 1000
+    assert turns > 10
+
+
+def test_a_cancelled_wait_leaves_the_tailer_where_it_stood(logs: Logs) -> None:
+    log = logs.open()
+    log.append(b"first")
+    tailer = log.tailer()
+
+    async def read() -> None:
+        assert await values(tailer, 1) == [b"first"]
+        place = tailer.position
+        task = asyncio.create_task(values(tailer, 1))
+        await all_wait(log, 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert waiting(log) == 0
+        assert tailer.position == place
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(values(tailer, 1), 0.002)
+        assert tailer.position == place
+        log.append(b"second")
+        assert await values(tailer, 1) == [b"second"]
+
+    asyncio.run(read())
+
+
+def test_cancelled_at_any_await_no_record_is_lost_or_doubled(logs: Logs) -> None:
+    log = logs.open()
+    tailer = log.tailer()
+    got: list[bytes] = []
+    note = got.append
+
+    async def read_on() -> None:
+        async for record in tailer.follow():
+            note(record.value)
+
+    async def read() -> None:
+        for number in range(300):
+            task = asyncio.create_task(read_on())
+            for _ in range(number % 7):
+                await asyncio.sleep(0)
+            log.append(b"%d" % number)
+            for _ in range(number % 3):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        got.extend(await values(tailer, 300 - len(got)))
+
+    asyncio.run(read())
+    assert got == [b"%d" % number for number in range(300)]
+
+
+@pytest.mark.parametrize("mode", ["a", "r"])
+def test_closing_the_log_ends_every_wait(logs: Logs, mode: str) -> None:
+    logs.open().append(b"x")
+    log = logs.open(mode=mode)
+
+    async def read() -> None:
+        async def all_of(tailer: Tailer) -> list[bytes]:
+            return [record.value async for record in tailer.follow()]
+
+        tasks = [asyncio.create_task(all_of(log.tailer())) for _ in range(3)]
+        await all_wait(log, 3)
+        log.close()
+        assert await asyncio.gather(*tasks) == [[b"x"]] * 3
+        assert watchers() == []
+
+    asyncio.run(read())
+
+
+def test_following_a_log_that_is_closed_already_gives_nothing(logs: Logs) -> None:
+    log = logs.open()
+    tailer = log.tailer()
+    log.close()
+
+    async def read() -> list[Any]:
+        return [record async for record in tailer.follow()]
+
+    assert asyncio.run(read()) == []
+    assert watchers() == []
+
+
+def test_an_open_claim_is_waited_for_and_a_dead_one_rolled_back(logs: Logs) -> None:
+    log, impatient = logs.open(claim_timeout=60), logs.open("impatient", claim_timeout=0.02)
+
+    async def read() -> None:
+        with log.claim(1) as claim:
+            task = asyncio.create_task(values(log.tailer(), 1))
+            await asyncio.sleep(0)
+            claim.buffer[:] = b"c"
+        assert await task == [b"c"]
+        with ThreadPoolExecutor(1) as pool:
+            stuck = pool.submit(impatient.claim, 16).result()
+        impatient.append(b"behind it")
+        assert await values(impatient.tailer(), 1) == [b"behind it"]
+        stuck.__exit__(ZeroDivisionError, None, None)
+
+    asyncio.run(read())
+
+
+def test_several_loops_follow_one_log(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open()
+    with ThreadPoolExecutor(3) as pool:
+        tasks = [pool.submit(lambda: asyncio.run(values(log.tailer(), 50))) for _ in range(3)]
+        until(lambda: waiting(log) == 3)
+        for number in range(50):
+            log.append(b"%d" % number)
+        for task in tasks:
+            assert task.result() == [b"%d" % number for number in range(50)]
+
+
+def test_a_loop_that_is_closed_while_somebody_waits_does_not_matter(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open()
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # it complains of its own tasks
+
+    async def begin() -> asyncio.Task[list[bytes]]:
+        task = asyncio.create_task(values(log.tailer(), 1))
+        await all_wait(log, 1)
+        return task
+
+    task = loop.run_until_complete(begin())
+    loop.close()
+    log.append(b"x")
+    until(lambda: waiting(log) == 0)
+    assert asyncio.run(values(log.tailer(), 1)) == [b"x"]
+    del task
+    gc.collect()
+
+
+def test_where_the_watcher_has_ended_coroutines_look_for_themselves(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logs.open()
+
+    def fail(watcher: Watcher, nap_s: float) -> bool:
+        raise MemoryError
+
+    monkeypatch.setattr(Watcher, "_round", fail)
+
+    async def read() -> None:
+        task = asyncio.create_task(values(log.tailer(), 1))
+        await asyncio.sleep(0)
+        assert watcher_of(log).join(LIMIT_S)
+        log.append(b"x")
+        assert await task == [b"x"]
+
+    asyncio.run(read())
+
+
+def test_a_reader_without_cursors_finds_those_of_the_first_writer(logs: Logs, tmp_path: Path) -> None:
+    logs.open().close()
+    (tmp_path / "log" / "cursors").unlink()
+    reader = logs.open(mode="r")
+
+    async def read() -> None:
+        task = asyncio.create_task(values(reader.tailer(), 2))
+        await all_wait(reader, 1)
+        log = logs.open()
+        log.append(b"a")
+        await asyncio.sleep(0)
+        log.append(b"b")
+        assert await task == [b"a", b"b"]
+
+    asyncio.run(read())
+
+
+def test_errors_of_reading_come_out_of_the_loop(logs: Logs, tmp_path: Path) -> None:
+    log = logs.open()
+    position = log.append(b"damaged")
+    log.append(b"whole")
+    log.close()
+    file = tmp_path / "log" / f"{0:020d}.seg"
+    content = bytearray(file.read_bytes())
+    content[position + 16] ^= 1
+    file.write_bytes(content)
+    log = logs.open(mode="r")
+
+    async def read() -> None:
+        with pytest.raises(CorruptRecordError):
+            await values(log.tailer(), 1)
+        assert await values(log.tailer(on_damage="skip"), 1) == [b"whole"]
+
+    asyncio.run(read())
+
+
+def test_backward_it_is_refused_and_turned_around_meanwhile_it_ends(logs: Logs) -> None:
+    log = logs.open()
+    log.append(b"x")
+    tailer = log.tailer()
+
+    async def read() -> list[bytes]:
+        following = tailer.follow()
+        got = [(await anext(following)).value]
+        tailer.direction = "backward"
+        got += [record.value async for record in following]
+        return got
+
+    assert asyncio.run(read()) == [b"x", b"x"]
+
+
+def test_a_replay_pauses_without_holding_the_loop_up_and_can_be_cancelled_in_a_pause(logs: Logs) -> None:
+    log = logs.open()
+    for stamp in (0, 1_000_000, 3_600_000_000_000):
+        log.append(b"%d" % stamp, timestamp_ns=stamp)
+    tailer = log.tailer()
+
+    async def read() -> None:
+        following = tailer.follow(speed=1)
+        assert [(await anext(following)).value for _ in range(2)] == [b"0", b"1000000"]
+        place = tailer.position
+        task = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert tailer.position == place
+        task = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        log.close()
+        with pytest.raises(StopAsyncIteration):
+            await task
+
+    asyncio.run(read())
+    with pytest.raises(ClosedError):
+        log.append(b"")
+
+
+def test_a_child_after_a_fork_watches_for_itself(logs: Logs, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+    log = logs.open(**BY_HAND)
+    log.append(b"parent")
+    assert asyncio.run(values(log.tailer(), 1)) == [b"parent"]
+
+    def read() -> list[bytes]:
+        async def both() -> list[bytes]:
+            task = asyncio.create_task(values(log.tailer(), 2))
+            await all_wait(log, 1)
+            log.append(b"child")
+            return await task
+
+        return asyncio.run(both())
+
+    assert in_child(read) == [b"parent", b"child"]
