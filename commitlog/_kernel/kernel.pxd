@@ -1,5 +1,5 @@
 # The C kernel's own headers, as the modules beside this file use them.
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "base.h":
     int CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK
@@ -379,6 +379,25 @@ cdef extern from "scan.h":
     uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset) nogil
     int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *index) nogil
     int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) nogil
+
+cdef extern from "piece.h":
+    ctypedef struct cl_piece:
+        const cl_segment *segment
+        const uint8_t *bytes
+        uint64_t start, stop
+    ctypedef struct cl_rows_out:
+        int64_t *positions
+        int64_t *timestamps_us
+        int64_t *types
+        int32_t *value_ends
+        int32_t *key_ends
+        uint8_t *values
+        uint8_t *keys
+        uint8_t *key_bits
+        size_t values_room, keys_room, most, count, values_size, keys_size
+        uint64_t passed
+    int cl_piece_decode(const cl_piece *piece, uint64_t *offset, uint64_t first, uint64_t limit, cl_rows_out *out, uint64_t *step) nogil
+    uint64_t cl_piece_resume(const cl_piece *piece, uint64_t offset, uint64_t limit) nogil
 
 cdef extern from "stretch.h":
     ctypedef struct cl_stretch:

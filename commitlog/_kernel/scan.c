@@ -61,9 +61,9 @@ static bool is_plausible(const cl_segment *segment, const uint8_t *bytes, uint64
     return kind != CL_CELL_BAD && cl_cell_high(cell) != 0 && (kind == CL_CELL_SKIP || *step <= segment->size / 8);
 }
 
-/* Whether a frame certainly stands at `offset`. It may be looked for at every cell of a damaged range, where each cell that
- * looks like a length would cost a CRC over as much: a long one is believed only where something plausible follows it. */
-static bool is_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t *step) {
+/* It may be looked for at every cell of a damaged range, where each cell that looks like a length would cost a CRC over as much: a long
+ * one is believed only where something plausible follows it. */
+bool cl_segment_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t *step) {
     cl_record record;
     uint64_t next;
     uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
@@ -80,7 +80,7 @@ static bool is_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t
 uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
     uint64_t step;
     for (offset += CL_FRAME_ALIGN; offset < segment->size; offset += CL_FRAME_ALIGN) {
-        if (is_certain(segment, segment->map, offset, &step)) {
+        if (cl_segment_certain(segment, segment->map, offset, &step)) {
             return offset;
         }
     }
@@ -91,7 +91,7 @@ uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes,
     uint64_t end = offset;
     while (offset < segment->size) {
         uint64_t step;
-        if (is_certain(segment, bytes, offset, &step)) {
+        if (cl_segment_certain(segment, bytes, offset, &step)) {
             offset += step;
             end = offset;
         } else {

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import StructType
 
 
 class CommitLogSource(DataSource):
@@ -15,3 +21,15 @@ class CommitLogSource(DataSource):
     def name(cls) -> str:
         """The name of the format."""
         return "commitlog"
+
+    def schema(self) -> str:
+        """All columns; `schema(...)` of Spark's reader asks for fewer, and then no others are built."""
+        from commitlog.spark.columns import DDL
+
+        return DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch read."""
+        from commitlog.spark.reader import LogReader
+
+        return LogReader(self.options, schema)

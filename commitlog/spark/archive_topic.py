@@ -1,0 +1,192 @@
+"""ArchiveTopic: segments that nobody writes any more, on this machine or wherever `pyarrow.fs` reaches, plain or compressed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from commitlog._kernel.failure import failure
+from commitlog._kernel.segment_file import HEADER_SIZE, check_header, header_fields, read_seal
+from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
+from commitlog.segment.seal_table import Seal
+from commitlog.shared import identity as identities
+from commitlog.spark import places
+from commitlog.spark.columns import FIELDS
+from commitlog.spark.segment_bytes import open_bytes
+from commitlog.spark.slices import Slice, read_slices
+from commitlog.spark.topics import Topic, refuse_gap, segment_of
+
+_LOG_JSON_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True)
+class _File:
+    """A segment file of an archive."""
+
+    location: str
+    base: int
+
+
+class ArchiveTopic(Topic):
+    """An archive: a folder with `log.json` and segments, each perhaps one zstd frame; or a single segment.
+
+    Parameters
+    ----------
+    name : str
+        The topic.
+    place : str
+        The folder or the one segment: a path or a URI.
+    """
+
+    def __init__(self, name: str, place: str) -> None:
+        self.name = name
+        self.place = place
+        self._pages: dict[str, bytes] = {}
+        only = segment_of(places.name_of(place))
+        content: dict[str, bool] = {}
+        if only is not None:
+            self._files = [_File(place, only[0])]
+        else:
+            content = places.names(place) or {}
+            self._files = self._listed(content)
+        if not self._files:
+            raise LogNotFoundError("there is no segment in this archive", path=place)
+        self.uuid, self.segment_size = self._identity(content)
+        strange = next((file for file in self._files if file.base % self.segment_size), None)
+        if strange is not None:
+            raise CorruptSegmentError(
+                f"no segment of {self.segment_size} bytes begins at {strange.base}: take the file out of the archive", path=strange.location
+            )
+
+    def _listed(self, content: dict[str, bool]) -> list[_File]:
+        """Of a segment that is there plain and compressed, the plain one: it can be read from anywhere in it."""
+        found: dict[int, tuple[bool, str]] = {}
+        for name in content:
+            segment = segment_of(name)
+            if segment is not None:
+                base, compressed = segment
+                found[base] = min(found.get(base, (compressed, name)), (compressed, name))
+        return [_File(places.join(self.place, name), base) for base, (_, name) in sorted(found.items())]
+
+    def _identity(self, content: dict[str, bool]) -> tuple[bytes, int]:
+        if identities.NAME in content:
+            place = places.join(self.place, identities.NAME)
+            with places.open_file(place) as file:
+                identity = identities.parse(bytes(file.read(_LOG_JSON_LIMIT)), place)
+            return identity.uuid, identity.segment_size
+        first = self._files[0]
+        page = self._page(first)
+        uuid, _, base, size, _ = header_fields(page)
+        code = check_header(page, uuid, base, size)
+        if code != 0 or base != first.base:
+            raise NotALogError(
+                f"there is no {identities.NAME} beside it, and its header does not say either which log it is of", path=first.location
+            )
+        return uuid, size
+
+    def _page(self, file: _File) -> bytes:
+        """A segment's first page, read once."""
+        page = self._pages.get(file.location)
+        if page is None:
+            buffer = bytearray(HEADER_SIZE)
+            try:
+                with open_bytes(file.location) as source:
+                    got = source.read_into(memoryview(buffer), 0)
+            except FileNotFoundError:
+                raise LogNotFoundError("there is no such file", path=file.location) from None
+            if got < HEADER_SIZE:
+                raise CorruptSegmentError(
+                    "the segment is shorter than its header: restore it from a copy", path=file.location, position=file.base
+                )
+            page = self._pages[file.location] = bytes(buffer)
+        return page
+
+    def _seal(self, file: _File) -> Seal | None:
+        page = self._page(file)
+        code = check_header(page, self.uuid, file.base, self.segment_size)
+        if code != 0:
+            raise failure(code, path=file.location, position=file.base)
+        found = read_seal(page, self.uuid, file.base, self.segment_size)
+        return None if found is None else Seal(*found)
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> int:
+        return self._files[0].base
+
+    @property
+    def end(self) -> int:
+        """The end of the last segment, were it full."""
+        return self._files[-1].base + self.segment_size
+
+    @cached_property
+    def _largest_ns(self) -> list[int | None]:
+        """The largest timestamp of each segment; None where it does not say."""
+        return [None if (seal := self._seal(file)) is None else seal.largest for file in self._files]
+
+    def position_since(self, timestamp_ns: int) -> int | None:
+        """A segment whose seal says that it has such a record is gone through, here."""
+        for file, largest in zip(self._files, self._largest_ns, strict=True):
+            if largest is None or largest >= timestamp_ns:
+                found = self._since(file, timestamp_ns)
+                if found is not None:
+                    return found
+        return None
+
+    def _since(self, file: _File, timestamp_ns: int) -> int | None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        schema = pa.schema([(name, FIELDS[name]) for name in ("offset", "timestamp")])
+        for batch in read_slices([self._slice(file, file.base, file.base + self.segment_size, sequence=None)], schema):
+            times_us = batch.column(1).cast(pa.int64())
+            found = pc.index(pc.greater_equal(times_us, timestamp_ns // 1000), True).as_py()
+            if found >= 0:
+                return int(batch.column(0)[found].as_py())
+        return None
+
+    def boundary(self, position: int) -> int:
+        return position - position % self.segment_size
+
+    def slices(self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool) -> Iterator[Slice]:
+        size = self.segment_size
+        expected = start - start % size
+        for file in self._files:
+            if file.base + size <= start or file.base >= stop:
+                continue
+            if file.base != expected:
+                refuse_gap(self, expected, file.base, fail_on_data_loss)
+            expected = file.base + size
+            sequence = self._first_sequence(file) if with_sequence else None
+            if max(start - file.base, HEADER_SIZE) < min(stop - file.base, size):
+                yield self._slice(file, start, stop, sequence=sequence)
+
+    def _first_sequence(self, file: _File) -> int | None:
+        """From its own seal, or its predecessor's; None where neither says."""
+        seal = self._seal(file)
+        if seal is not None:
+            return seal.first_sequence
+        at = self._files.index(file)
+        before = self._seal(self._files[at - 1]) if at and self._files[at - 1].base + self.segment_size == file.base else None
+        if before is not None:
+            return before.first_sequence + before.record_count
+        return 0 if file.base == 0 else None
+
+    def _slice(self, file: _File, start: int, stop: int, *, sequence: int | None) -> Slice:
+        is_last = file is self._files[-1]
+        return Slice(
+            topic=self.name,
+            location=file.location,
+            uuid=self.uuid,
+            base=file.base,
+            size=self.segment_size,
+            start=max(start - file.base, HEADER_SIZE),
+            stop=min(stop - file.base, self.segment_size),
+            sequence=sequence,
+            ends_somewhere=is_last and self._seal(file) is None,
+        )
+
+    def close(self) -> None:
+        """Nothing was kept open."""

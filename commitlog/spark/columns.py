@@ -1,0 +1,150 @@
+"""The columns of a commit log in Spark, and how rows of them are built without a Python object a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from commitlog._kernel.piece import RowBuffers
+from commitlog.errors import InvalidOptionError
+
+# Kafka's seven, in its order, and what a log knows besides. The partition is always 0: a log has one. Kafka's timestamp type 0 is the time
+# at which the record was made.
+FIELDS = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestampType": pa.int32(),
+    "sequence": pa.int64(),
+    "type": pa.int64(),
+}
+DDL = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, sequence bigint, "
+    "type bigint"
+)
+_SPARK_NAMES = {
+    pa.binary(): "binary",
+    pa.string(): "string",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    FIELDS["timestamp"]: "timestamp",
+}
+
+ROWS_DEFAULT = 1 << 16
+_ROOM_BYTES = 8 << 20
+
+
+def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
+    """What Spark expects of record batches, for columns as (name, Spark's name of the type, nullable).
+
+    Raises
+    ------
+    InvalidOptionError
+        A log has no such column, or has it with another type.
+    """
+    known = {name.lower(): arrow_type for name, arrow_type in FIELDS.items()}
+    made = []
+    for name, spark_type, nullable in fields:
+        arrow_type = known.get(name.lower())
+        if arrow_type is None:
+            raise InvalidOptionError(f"the schema has a column {name!r}, and a commit log's are {', '.join(FIELDS)}: take some of these")
+        if spark_type != _SPARK_NAMES[arrow_type]:
+            raise InvalidOptionError(
+                f"the schema has {name} as {spark_type}, and a commit log has it as {_SPARK_NAMES[arrow_type]}: read it so, and cast it in "
+                "the query"
+            )
+        made.append(pa.field(name, arrow_type, nullable))
+    if len({field.name.lower() for field in made}) < len(made):
+        raise InvalidOptionError("the schema names a column twice: once is enough")
+    return pa.schema(made)
+
+
+class RowBuilder:
+    """Makes record batches of the wanted columns; the kernel writes into their buffers.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Some of `FIELDS`, in the order in which they are wanted.
+    most : int
+        Rows of a batch.
+    """
+
+    def __init__(self, schema: pa.Schema, most: int = ROWS_DEFAULT) -> None:
+        self.schema = schema
+        self.wanted = frozenset(name for name in FIELDS if name.lower() in {given.lower() for given in schema.names})
+        self._most = most
+        self._room_bytes = _ROOM_BYTES
+        self._topic: str | None = None
+        self._constants: dict[str, pa.Array] = {}
+        self.rows = self._begin()
+
+    @property
+    def count(self) -> int:
+        """Rows that are in."""
+        return self.rows.count
+
+    def _begin(self) -> RowBuffers:
+        def room(column: str, size_bytes: int) -> Any:
+            return pa.allocate_buffer(size_bytes) if column in self.wanted else None
+
+        most = self._most
+        self._buffers = {
+            "positions": room("offset", most * 8),
+            "timestamps_us": room("timestamp", most * 8),
+            "types": room("type", most * 8),
+            "value_ends": room("value", (most + 1) * 4),
+            "values": room("value", self._room_bytes),
+            "key_ends": room("key", (most + 1) * 4),
+            "keys": room("key", self._room_bytes),
+            "key_bits": room("key", -(-most // 8)),
+        }
+        return RowBuffers(most, **self._buffers)
+
+    def grow(self, frame_bytes: int) -> None:
+        """Make room for a record that does not fit into an empty batch."""
+        self._room_bytes = max(2 * self._room_bytes, frame_bytes)
+        self.rows = self._begin()
+
+    def clear(self) -> None:
+        """Forget what is in, and what was counted."""
+        if self.rows.count or self.rows.passed:
+            self.rows = self._begin()
+
+    def finish(self, topic: str, first_sequence: int | None) -> pa.RecordBatch:
+        """The rows that are in, as a batch; then none are."""
+        by_name = {name.lower(): self._column(name, topic, first_sequence) for name in self.wanted}
+        self.rows = self._begin()
+        return pa.RecordBatch.from_arrays([by_name[name.lower()] for name in self.schema.names], schema=self.schema)
+
+    def _column(self, name: str, topic: str, first_sequence: int | None) -> pa.Array:
+        count, buffers = self.count, self._buffers
+        numbers = {"offset": "positions", "timestamp": "timestamps_us", "type": "types"}
+        if name in numbers:
+            return pa.Array.from_buffers(FIELDS[name], count, [None, buffers[numbers[name]].slice(0, count * 8)])
+        if name == "value":
+            ends = buffers["value_ends"].slice(0, (count + 1) * 4)
+            return pa.Array.from_buffers(pa.binary(), count, [None, ends, buffers["values"].slice(0, self.rows.values_size)])
+        if name == "key":
+            ends = buffers["key_ends"].slice(0, (count + 1) * 4)
+            return pa.Array.from_buffers(pa.binary(), count, [buffers["key_bits"], ends, buffers["keys"].slice(0, self.rows.keys_size)])
+        if name == "sequence":
+            if first_sequence is None:
+                return pa.nulls(count, FIELDS[name])
+            return pa.array(np.arange(first_sequence, first_sequence + count, dtype=np.int64))
+        return self._constant(name, topic).slice(0, count)
+
+    def _constant(self, name: str, topic: str) -> pa.Array:
+        """A column that is the same in every row is made once."""
+        if topic != self._topic:
+            self._topic, self._constants = topic, {}
+        if name not in self._constants:
+            value = topic if name == "topic" else 0
+            self._constants[name] = pa.repeat(pa.scalar(value, FIELDS[name]), self._most)
+        return self._constants[name]

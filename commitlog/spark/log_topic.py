@@ -1,0 +1,93 @@
+"""LogTopic: a log on this machine's disks, perhaps written to meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import commitlog
+from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog.spark.slices import Slice
+from commitlog.spark.topics import Topic, refuse_gap
+
+
+class LogTopic(Topic):
+    """A log that is open for reading.
+
+    Parameters
+    ----------
+    name : str
+        The topic.
+    place : str
+        The log's directory.
+    visibility : {"flushed", "committed"}
+        Up to which watermark it is read.
+    only : int, optional
+        The base of the one segment that is wanted.
+    """
+
+    def __init__(self, name: str, place: str, visibility: Literal["flushed", "committed"], only: int | None = None) -> None:
+        self.name = name
+        self.place = place
+        self.log = commitlog.open(place, mode="r")
+        self.segment_size = self.log.segment_size
+        self._visibility = visibility
+        self._only = only
+
+    @property
+    def first(self) -> int:
+        return self._bounded(self.log.queue.first_number * self.segment_size)
+
+    @property
+    def end(self) -> int:
+        """One look at a watermark in memory."""
+        return self._bounded(self.log.flushed_position if self._visibility == "flushed" else self.log.committed_position)
+
+    def _bounded(self, position: int) -> int:
+        if self._only is None:
+            return position
+        return min(max(position, self._only), self._only + self.segment_size)
+
+    def position_since(self, timestamp_ns: int) -> int | None:
+        found = self.log.index.position_since(timestamp_ns)
+        return None if found is None or found >= self.end else self._bounded(found)
+
+    def sequence_of(self, position: int) -> int:
+        """How many records the log has had before a position where a frame begins or ends, or a segment."""
+        return self.log.index.sequence_of(position)
+
+    def position_of(self, sequence: int) -> int:
+        """Where the record with a sequence stands."""
+        return self.log.index.position_of(sequence)
+
+    def boundary(self, position: int) -> int:
+        found = self.log.index.entry(position, before=True)
+        base = position - position % self.segment_size
+        return base if found is None or found < base else found
+
+    def slices(self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool) -> Iterator[Slice]:
+        there = set(self.log.queue.numbers())
+        size = self.segment_size
+        for number in range(start // size, -(-stop // size)):
+            base = number * size
+            wanted_start, wanted_stop = max(start - base, HEADER_SIZE), min(stop - base, size)
+            if wanted_start >= wanted_stop:
+                continue
+            if number not in there:
+                refuse_gap(self, base, base + size, fail_on_data_loss)
+                continue
+            scan = HEADER_SIZE if wanted_start == HEADER_SIZE else max(self.boundary(base + wanted_start + 8) - base, HEADER_SIZE)
+            yield Slice(
+                topic=self.name,
+                location=self.log.directory.segment_path(number),
+                uuid=self.log.identity.uuid,
+                base=base,
+                size=size,
+                scan=scan,
+                start=wanted_start,
+                stop=wanted_stop,
+                sequence=self.log.index.sequence_at(number, scan) if with_sequence else None,
+            )
+
+    def close(self) -> None:
+        self.log.close()

@@ -1,0 +1,66 @@
+"""LogReader: a batch read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from commitlog.spark.columns import arrow_schema
+from commitlog.spark.plan import LogPartition, partitions_of
+from commitlog.spark.read_options import ReadOptions
+from commitlog.spark.slices import read_slices
+from commitlog.spark.topics import Topic, check_names, end_of, locate, open_topic, start_of
+
+
+def schema_of(schema: StructType) -> pa.Schema:
+    """The Arrow schema for the columns that Spark wants."""
+    return arrow_schema([(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields])
+
+
+def wants_sequence(schema: pa.Schema) -> bool:
+    return "sequence" in {name.lower() for name in schema.names}
+
+
+class LogReader(DataSourceReader):
+    """Reads what some logs have between two bounds.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        Spark's.
+    schema : pyspark.sql.types.StructType
+        The columns that are wanted.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._schema = schema_of(schema)
+        self._options = ReadOptions.parse(options, stream=False)
+
+    def partitions(self) -> list[InputPartition]:
+        """What each task reads; asked once, on the driver."""
+        places = locate(self._options)
+        for bound, name in ((self._options.start, "startingOffsets"), (self._options.end, "endingOffsets")):
+            check_names(bound, name, list(places))
+        with contextlib.ExitStack() as stack:
+            topics = [stack.enter_context(open_topic(name, place, self._options)) for name, place in places.items()]
+            return [
+                *partitions_of(
+                    self._ranges(topics),
+                    least=self._options.min_partitions,
+                    with_sequence=wants_sequence(self._schema),
+                    fail_on_data_loss=self._options.fail_on_data_loss,
+                )
+            ]
+
+    def _ranges(self, topics: list[Topic]) -> list[tuple[Topic, int, int]]:
+        return [(topic, start_of(topic, self._options), end_of(topic, self._options)) for topic in topics]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a partition, on an executor. Spark makes up a partition where there is none, which has nothing."""
+        slices = partition.slices if isinstance(partition, LogPartition) else ()
+        yield from read_slices(slices, self._schema, on_damage=self._options.on_damage, fail_on_data_loss=self._options.fail_on_data_loss)

@@ -1,0 +1,221 @@
+"""Slices: what a task reads of one segment file, and the rows of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from commitlog._kernel.failure import ABSENT, FULL, ROLL, failure
+from commitlog._kernel.piece import PieceDecoder
+from commitlog._kernel.segment_file import HEADER_SIZE, check_header, header_fields
+from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
+from commitlog.spark.columns import RowBuilder
+from commitlog.spark.segment_bytes import SegmentBytes, Window, open_bytes
+
+OnDamage = Literal["fail", "skip"]
+PIECE_BYTES = 4 << 20
+_logger = logging.getLogger("commitlog.spark")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slice:
+    """A byte range of a segment file. Executors get it pickled: it holds no secret and no open file.
+
+    Attributes
+    ----------
+    topic : str
+        The log's name.
+    location : str
+        The segment file: a path or a URI.
+    uuid : bytes
+        The log's own.
+    base, size : int
+        The segment's.
+    scan : int
+        Offset of a frame from which on it is decoded; what stands between here and `start` is only counted.
+    start, stop : int
+        Records that begin in [start, stop) are wanted.
+    sequence : int or None
+        Of the first record at or behind `scan`; None where nobody asked, or nobody knows.
+    ends_somewhere : bool
+        It is the last segment of an archive, copied before it was full: where whole frames end, it ends.
+    """
+
+    topic: str
+    location: str
+    uuid: bytes
+    base: int
+    size: int
+    scan: int = HEADER_SIZE
+    start: int = HEADER_SIZE
+    stop: int
+    sequence: int | None = None
+    ends_somewhere: bool = False
+
+    @property
+    def read_bytes(self) -> int:
+        """What has to be read of it, its header not counted."""
+        return self.stop - self.scan
+
+
+class SliceReader:
+    """Reads one slice into record batches.
+
+    Parameters
+    ----------
+    piece : Slice
+        What to read.
+    builder : RowBuilder
+        Where rows go.
+    on_damage : {"fail", "skip"}
+        "skip" goes on at the next whole frame; what stands in between is lost, and logged.
+    """
+
+    def __init__(self, piece: Slice, builder: RowBuilder, on_damage: OnDamage = "fail") -> None:
+        self._slice = piece
+        self._builder = builder
+        self._on_damage = on_damage
+        self._sequence = piece.sequence
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches, in order.
+
+        Raises
+        ------
+        PositionError
+            The segment is gone.
+        CorruptRecordError, CorruptSegmentError
+            It is damaged.
+        """
+        try:
+            source = open_bytes(self._slice.location)
+        except FileNotFoundError:
+            raise PositionError("the segment is gone", path=self._slice.location, position=self._slice.base + self._slice.start) from None
+        with source:
+            try:
+                yield from self._decoded(source)
+            except CorruptSegmentError as error:
+                if self._on_damage == "fail":
+                    raise
+                _logger.warning("%s: what follows is lost: %s", self._slice.location, error.message)
+        if self._builder.count:
+            yield self._finish()
+        self._builder.clear()
+
+    def _decoded(self, source: SegmentBytes) -> Iterator[pa.RecordBatch]:
+        wanted = self._slice
+        window = Window(source, wanted.size)
+        decoder = self._checked(window)
+        offset, stop, builder = max(wanted.scan, HEADER_SIZE), wanted.stop, self._builder
+        needed = 8
+        while offset < stop:
+            if not window.reach(offset, max(needed, min(PIECE_BYTES, stop - offset))) and window.stop - offset < needed:
+                self._refuse_short(window.stop)
+                break
+            code, offset, needed = decoder.decode(window.data, window.start, offset, wanted.start, stop, builder.rows)
+            needed = max(needed, 8)
+            if code == ROLL:
+                break
+            if code == FULL:
+                if builder.count:
+                    yield self._finish()
+                else:
+                    builder.grow(needed)
+            elif code != ABSENT:
+                resume = self._resume(decoder, window, offset)
+                if resume >= stop and wanted.ends_somewhere:
+                    break
+                self._tell_of_damage(offset, resume)
+                offset, needed = resume, 8
+
+    def _finish(self) -> pa.RecordBatch:
+        first = None
+        if self._sequence is not None:
+            first = self._sequence + self._builder.rows.passed
+            self._sequence = first + self._builder.count
+        return self._builder.finish(self._slice.topic, first)
+
+    def _checked(self, window: Window) -> PieceDecoder:
+        """A decoder for the segment, once its header page says that it is the one."""
+        wanted = self._slice
+        if not window.reach(0, HEADER_SIZE):
+            raise self._short(window.stop)
+        page = bytes(window.data[:HEADER_SIZE])
+        code = check_header(page, wanted.uuid, wanted.base, wanted.size)
+        if code != 0:
+            raise failure(code, path=wanted.location, position=wanted.base)
+        return PieceDecoder(header_fields(page)[1], wanted.base, wanted.size)
+
+    # --- damage ------------------------------------------------------------------------------------------------------
+
+    def _short(self, end: int) -> CorruptSegmentError:
+        return CorruptSegmentError(
+            f"the segment file ends after {end} of {self._slice.size} bytes: restore it from a copy, or read on with onDamage=skip",
+            path=self._slice.location,
+            position=self._slice.base + end,
+        )
+
+    def _refuse_short(self, end: int) -> None:
+        if not self._slice.ends_somewhere:
+            raise self._short(end)
+
+    def _resume(self, decoder: PieceDecoder, window: Window, offset: int) -> int:
+        """Where a whole frame begins next behind an offset, or the slice's end. It goes forward in steps, so that memory stays bounded."""
+        largest, stop = self._slice.size // 8 + 8, self._slice.stop
+        while offset < stop:
+            step_end = min(offset + PIECE_BYTES, stop)
+            if not window.reach(offset, step_end - offset + largest) and window.stop <= offset + 8:
+                return stop
+            found = decoder.resume(window.data, window.start, offset, step_end)
+            if found < step_end:
+                return found
+            offset = step_end - 8 if step_end < stop else stop
+        return stop
+
+    def _tell_of_damage(self, offset: int, resume: int) -> None:
+        wanted = self._slice
+        position, resume_position = wanted.base + offset, wanted.base + resume
+        if self._on_damage == "skip":
+            _logger.warning("%s: skipped the damage from position %d to %d", wanted.location, position, resume_position)
+            return
+        raise CorruptRecordError(
+            f"the segment is damaged up to position {resume_position}: `commitlog repair` the log, or read on behind it with onDamage=skip",
+            path=wanted.location,
+            position=position,
+            resume_position=resume_position,
+        )
+
+
+def read_slices(
+    slices: Iterable[Slice], schema: pa.Schema, *, on_damage: OnDamage = "fail", fail_on_data_loss: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """Record batches of some slices, one after the other, in memory that does not grow with them.
+
+    Parameters
+    ----------
+    slices : iterable of Slice
+        In the order in which they are wanted.
+    schema : pyarrow.Schema
+        Some of `commitlog.spark.columns.FIELDS`, in any order.
+    on_damage : {"fail", "skip"}
+        As for `SliceReader`; a segment whose very header is damaged is then passed over whole.
+    fail_on_data_loss : bool
+        False passes over segments that are gone.
+    """
+    builder = RowBuilder(schema)
+    for piece in slices:
+        try:
+            yield from SliceReader(piece, builder, on_damage).batches()
+        except PositionError as error:
+            if fail_on_data_loss:
+                raise PositionError(
+                    "the segment was deleted before it was read: read from a later offset, or pass over what is lost with "
+                    "failOnDataLoss=false",
+                    path=error.path,
+                    position=error.position,
+                ) from None
+            _logger.warning("%s: gone before it was read: its records are lost to this query", piece.location)

@@ -1,0 +1,270 @@
+"""Topics: the logs and archives of one read, as the driver sees them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, PositionError
+from commitlog.spark import places
+from commitlog.spark.read_options import Bound, ReadOptions
+from commitlog.spark.slices import Slice
+
+_LOG_JSON = "log.json"
+_WATERMARKS = ("cursors", "checkpoint")
+_logger = logging.getLogger("commitlog.spark")
+_SEGMENT = re.compile(r"^([0-9]{20})\.seg(\.zst)?$")
+
+
+class Topic(ABC):
+    """One log or archive. Positions are those of the log.
+
+    Attributes
+    ----------
+    name : str
+        The name of its directory.
+    place : str
+        Its directory, a path or a URI.
+    segment_size : int
+        Bytes of each of its segments.
+    """
+
+    name: str
+    place: str
+    segment_size: int
+
+    @property
+    @abstractmethod
+    def first(self) -> int:
+        """Where the oldest segment that is still there begins."""
+
+    @property
+    @abstractmethod
+    def end(self) -> int:
+        """Where what may be read ends at present."""
+
+    @abstractmethod
+    def position_since(self, timestamp_ns: int) -> int | None:
+        """Where the first record stands that is not older; None where all are, or where there is none."""
+
+    @abstractmethod
+    def boundary(self, position: int) -> int:
+        """Where a slice may end, at a position or before it: a frame's beginning, or a segment's."""
+
+    @abstractmethod
+    def slices(self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool) -> Iterator[Slice]:
+        """What there is of [start, stop), a segment at a time. Segments that are missing in between are refused, or passed over."""
+
+    def sequence_of(self, position: int) -> int:
+        """The sequence of the record at a boundary that is inside a segment."""
+        raise NotImplementedError("this is cut between segments only")
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of it."""
+
+    def __enter__(self) -> Topic:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+# --- finding them ----------------------------------------------------------------------------------------------------
+
+
+def segment_of(name: str) -> tuple[int, bool] | None:
+    """The base position that a segment file is named by, and whether it is compressed; None for another file."""
+    found = _SEGMENT.match(name)
+    return None if found is None else (int(found[1]), found[2] is not None)
+
+
+def locate(options: ReadOptions) -> dict[str, str]:
+    """The places of the logs that a read is about, by topic. A place is a directory, or a segment file.
+
+    Raises
+    ------
+    LogNotFoundError, NotALogError
+        There is none.
+    InvalidOptionError
+        Two have one name.
+    """
+    found: dict[str, str] = {}
+    for path in options.paths:
+        matches = places.expanded(path)
+        for place in matches:
+            for one in _logs_at(place, options, certain=matches == [path]):
+                name = _topic_of(one)
+                if found.setdefault(name, one) != one:
+                    raise InvalidOptionError(
+                        f"two logs are called {name!r}, {found[name]} and {one}, and rows would not say of which they are: read them apart"
+                    )
+    if not found:
+        wanted = options.subscribe_pattern
+        raise LogNotFoundError(
+            "there is no log here" + (f" whose name matches subscribePattern={wanted}" if wanted else ""), path=", ".join(options.paths)
+        )
+    return found
+
+
+def _topic_of(place: str) -> str:
+    name = places.name_of(place)
+    return name if segment_of(name) is None else places.name_of(places.parent(place))
+
+
+def _logs_at(place: str, options: ReadOptions, *, certain: bool) -> list[str]:
+    """The logs at a place: itself, or those below it that are asked for."""
+    if segment_of(places.name_of(place)) is not None:
+        if options.subscribe or options.subscribe_pattern is not None:
+            raise InvalidOptionError("subscribe and subscribePattern choose among the logs below a directory, and the path is a segment")
+        return [place]
+    content = places.names(place)
+    if content is None:
+        if certain:
+            raise LogNotFoundError("there is no log here: nor any directory", path=place)
+        return []
+    if options.subscribe:
+        missing = [name for name in options.subscribe if not content.get(name)]
+        if missing:
+            raise LogNotFoundError(f"there is no log {missing[0]!r} below this directory: correct subscribe", path=place)
+        return [places.join(place, name) for name in options.subscribe]
+    if options.subscribe_pattern is not None:
+        pattern = re.compile(options.subscribe_pattern)
+        matching = [name for name, is_folder in sorted(content.items()) if is_folder and pattern.fullmatch(name)]
+        return [one for name in matching if _LOG_JSON in (places.names(one := places.join(place, name)) or {})]
+    if _LOG_JSON in content or any(segment_of(name) for name in content):
+        return [place]
+    if certain:
+        raise NotALogError(
+            f"this directory has no {_LOG_JSON}: it is not a log. Name the logs below it with subscribe or subscribePattern", path=place
+        )
+    return []
+
+
+def refuse_gap(topic: Topic, start: int, stop: int, fail_on_data_loss: bool) -> None:
+    """Say that segments are missing.
+
+    Raises
+    ------
+    PositionError
+        Unless data may be lost.
+    """
+    if fail_on_data_loss:
+        raise PositionError(
+            f"the segments with positions from {start} to {stop} are missing: restore them, or pass over what is lost with "
+            "failOnDataLoss=false",
+            path=topic.place,
+            position=start,
+            first_position=stop,
+        )
+    _logger.warning("%s: the positions from %d to %d are missing, and lost to this query", topic.place, start, stop)
+
+
+# --- bounds ----------------------------------------------------------------------------------------------------------
+
+
+def check_names(bound: Bound, name: str, topics: list[str]) -> None:
+    """Refuse a bound that names other topics than are read: Kafka's source wants all of them, too."""
+    named = bound.positions if bound.positions is not None else bound.times_ns
+    if named is None or set(named) == set(topics):
+        return
+    strange = sorted(set(named) - set(topics))
+    if strange:
+        raise InvalidOptionError(f"{name} names {strange[0]!r}, and what is read is {', '.join(sorted(topics))}")
+    missing = sorted(set(topics) - set(named))
+    raise InvalidOptionError(f"{name} does not name {missing[0]!r}: it has to say for each log that is read (-2: earliest, -1: latest)")
+
+
+def start_of(topic: Topic, options: ReadOptions) -> int:
+    """Where reading a topic starts.
+
+    Raises
+    ------
+    PositionError
+        No record is as young as the given time, or the given position is not in the log.
+    """
+    bound = options.start
+    time_ns = bound.time_ns if bound.times_ns is None else bound.times_ns[topic.name]
+    if time_ns is not None:
+        found = topic.position_since(time_ns)
+        if found is not None and found < topic.end:
+            return found
+        if options.latest_where_no_time_matches:
+            return topic.end
+        raise PositionError(
+            f"no record of {topic.name} has a timestamp of {time_ns // 1_000_000} ms since 1970 or later: choose an earlier one, or "
+            "startingOffsetsByTimestampStrategy=latest",
+            path=topic.place,
+            position=topic.end,
+        )
+    where = bound.edge if bound.positions is None else bound.positions[topic.name]
+    if where == "earliest":
+        return topic.first
+    if where == "latest" or where is None:
+        return topic.end
+    return settled(topic, where, options, "startingOffsets")
+
+
+def end_of(topic: Topic, options: ReadOptions) -> int:
+    """Where reading a topic ends, before the record there."""
+    bound = options.end
+    time_ns = bound.time_ns if bound.times_ns is None else bound.times_ns[topic.name]
+    if time_ns is not None:
+        found = topic.position_since(time_ns)
+        return topic.end if found is None else min(found, topic.end)
+    where = bound.edge if bound.positions is None else bound.positions[topic.name]
+    if isinstance(where, str) or where is None:
+        return topic.end
+    return settled(topic, where, options, "endingOffsets")
+
+
+def settled(topic: Topic, position: int, options: ReadOptions, what: str) -> int:
+    """A position that somebody gave, held against what the log has.
+
+    Raises
+    ------
+    PositionError
+        It is outside, and `fail_on_data_loss`.
+    """
+    first, end = topic.first, topic.end
+    if first <= position - position % topic.segment_size and position <= max(end, HEADER_SIZE):
+        return position
+    if position < first + HEADER_SIZE and position >= first:
+        return first
+    if not options.fail_on_data_loss:
+        return min(max(position, first), end)
+    if position > end:
+        why = f"{what} has {position} for {topic.name}, and the log ends at {end}: give an offset that a row had, or failOnDataLoss=false"
+    else:
+        why = (
+            f"{what} has {position} for {topic.name}, and retention has deleted the log's records before {first}: start there, or give "
+            "failOnDataLoss=false to go on with what is left"
+        )
+    raise PositionError(why, path=topic.place, position=position, first_position=first)
+
+
+def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
+    """A log that is open for reading, or an archive that was looked through.
+
+    Raises
+    ------
+    LogNotFoundError, NotALogError, CorruptSegmentError
+        It is none, or cannot be read.
+    """
+    from commitlog.spark.archive_topic import ArchiveTopic
+    from commitlog.spark.log_topic import LogTopic
+
+    if not places.is_uri(place):
+        only = segment_of(places.name_of(place))
+        folder = place if only is None else os.path.dirname(place)
+        content = places.names(folder)
+        if content is None or (only is not None and places.name_of(place) not in content):
+            raise LogNotFoundError("there is no such file" if only is not None else "there is no log here", path=place)
+        # Without its watermarks nothing says what is durable: then it is a copy, and as good as a copy can be.
+        if _LOG_JSON in content and not content.keys().isdisjoint(_WATERMARKS):
+            return LogTopic(name, folder, options.visibility, None if only is None else only[0])
+    return ArchiveTopic(name, place)

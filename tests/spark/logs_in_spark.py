@@ -1,0 +1,87 @@
+"""Logs for the tests of the Spark source, and what is to be seen in them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import zstandard
+
+import commitlog
+from commitlog.spark.columns import FIELDS, arrow_schema
+from commitlog.spark.read_options import ReadOptions
+from commitlog.spark.slices import read_slices
+from commitlog.spark.topics import end_of, locate, open_topic, start_of
+
+SIZE = 65536
+EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def fill(path: Path, values: Iterable[bytes], *, keys: Iterable[bytes | None] | None = None, first_ns: int = 10**9) -> list[int]:
+    """Append records, a second between the timestamps of two, to a log of small segments; their positions."""
+    with commitlog.open(path, segment_size=SIZE) as log:
+        given = keys if keys is not None else iter(lambda: None, 0)
+        return [
+            log.append(value, key=key, timestamp_ns=first_ns + at * 10**9)
+            for at, (value, key) in enumerate(zip(values, given, strict=False))
+        ]
+
+
+def numbered(count: int, length: int = 100) -> list[bytes]:
+    """So many different values."""
+    return [b"%0*d" % (length, number) for number in range(count)]
+
+
+def archive(log: Path, target: Path, *, compressed: bool = True, without: Iterable[int] = ()) -> Path:
+    """A copy of a closed log's full segments as an archive has them."""
+    target.mkdir(parents=True)
+    shutil.copy(log / "log.json", target)
+    for segment in sealed(log):
+        if int(segment.stem) // SIZE in without:
+            continue
+        if compressed:
+            content = zstandard.ZstdCompressor(write_checksum=True).compress(segment.read_bytes())
+            (target / f"{segment.name}.zst").write_bytes(content)
+        else:
+            shutil.copy(segment, target)
+    return target
+
+
+def sealed(log: Path) -> list[Path]:
+    """The segments of a closed log below the one that its tail is in."""
+    with commitlog.open(log, mode="r") as reader:
+        tail = reader.tail_position // SIZE
+    return [path for path in sorted(log.glob("*.seg")) if int(path.stem) // SIZE < tail]
+
+
+def schema(*names: str) -> pa.Schema:
+    """Columns by name; all of them by default."""
+    return pa.schema([(name, FIELDS[name]) for name in names or FIELDS])
+
+
+def slices(**options: Any) -> Iterator[Any]:
+    """What a batch read with these options would read."""
+    parsed = ReadOptions.parse({name: str(value) for name, value in options.items()}, stream=False)
+    for name, place in locate(parsed).items():
+        with open_topic(name, place, parsed) as topic:
+            start, stop = start_of(topic, parsed), end_of(topic, parsed)
+            yield from topic.slices(start, stop, with_sequence=True, fail_on_data_loss=parsed.fail_on_data_loss)
+
+
+def rows(*names: str, **options: Any) -> list[dict[str, Any]]:
+    """The rows of such a read, without Spark."""
+    parsed = ReadOptions.parse({name: str(value) for name, value in options.items()}, stream=False)
+    batches = read_slices(slices(**options), schema(*names), on_damage=parsed.on_damage, fail_on_data_loss=parsed.fail_on_data_loss)
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def values(**options: Any) -> list[bytes]:
+    """The values of such a read."""
+    return [row["value"] for row in rows("value", **options)]
+
+
+__all__ = ["EPOCH", "SIZE", "archive", "arrow_schema", "fill", "numbered", "rows", "schema", "sealed", "slices", "values"]

@@ -1,0 +1,112 @@
+"""Where logs are, and that no place carries a secret."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
+from commitlog.spark import places
+from commitlog.spark.read_options import ReadOptions
+from commitlog.spark.topics import locate
+from tests.spark.logs_in_spark import fill
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://AKIA:sesame@bucket/logs",
+        "s3://bucket/logs?secret_key=sesame",
+        "gs://bucket/logs?access_token=sesame",
+        "abfs://box:sesame@account/logs",
+        "abfs://box@account/logs?sas_token=sesame",
+    ],
+)
+def test_a_uri_with_a_secret_is_refused_and_not_repeated(uri: str) -> None:
+    with pytest.raises(InvalidOptionError, match="has a credential in it") as caught:
+        places.normalized(uri)
+    assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize("uri", ["s3://bucket/logs?region=eu-north-1&endpoint_override=localhost:9000", "gs://anonymous@bucket/logs"])
+def test_a_uri_without_one_is_taken(uri: str) -> None:
+    assert places.normalized(uri) == uri
+
+
+def test_names_are_joined_before_the_question_mark() -> None:
+    assert places.join("s3://bucket/logs?region=x", "a b") == "s3://bucket/logs/a%20b?region=x"
+    assert places.name_of("s3://bucket/logs/a%20b?region=x") == "a b"
+    assert places.parent("s3://bucket/logs/a?region=x") == "s3://bucket/logs?region=x"
+
+
+def test_file_uris_are_paths() -> None:
+    assert places.normalized("file:///logs/a%20b/") == "/logs/a b"
+
+
+def test_a_scheme_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="pyarrow does not reach gopher://hole/logs"):
+        places.open_file("gopher://hole/logs")
+
+
+# --- finding logs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Path:
+    """A directory with the logs orders, orders-old and bids, and things that are none."""
+    for name in ("orders", "orders-old", "bids"):
+        fill(tmp_path / "logs" / name, [b"x"])
+    (tmp_path / "logs" / "notes").mkdir()
+    (tmp_path / "logs" / "orders.txt").touch()
+    return tmp_path / "logs"
+
+
+def _names(*paths: object, **options: str) -> list[str]:
+    listed = "[" + ", ".join(f'"{path}"' for path in paths) + "]"
+    return list(locate(ReadOptions.parse({"paths": listed, **options}, stream=False)))
+
+
+def test_logs_are_found_by_path_pattern_list_and_file(farm: Path) -> None:
+    assert _names(farm / "orders") == ["orders"]
+    assert _names(farm / "*") == ["bids", "orders", "orders-old"]
+    assert _names(farm / "orders", farm / "bids") == ["orders", "bids"]
+    assert _names(farm / "orders" / f"{0:020d}.seg") == ["orders"]
+    assert _names(farm / "ord?rs") == ["orders"]
+
+
+def test_logs_are_found_below_a_directory(farm: Path) -> None:
+    assert _names(farm, subscribe="bids, orders") == ["bids", "orders"]
+    assert _names(farm, subscribePattern="orders.*") == ["orders", "orders-old"]
+    assert _names(farm, subscribePattern="orders") == ["orders"]
+
+
+def test_two_logs_of_one_name_are_refused(farm: Path, tmp_path: Path) -> None:
+    fill(tmp_path / "elsewhere" / "orders", [b"x"])
+    with pytest.raises(InvalidOptionError, match="two logs are called 'orders'"):
+        _names(farm / "orders", tmp_path / "elsewhere" / "orders")
+
+
+def test_a_log_that_is_named_twice_is_read_once(farm: Path) -> None:
+    assert _names(farm / "orders", farm / "ord*s") == ["orders"]
+
+
+def test_what_is_not_there_is_refused(farm: Path) -> None:
+    with pytest.raises(LogNotFoundError, match="there is no log here: nor any directory"):
+        _names(farm / "missing")
+    with pytest.raises(LogNotFoundError, match="there is no log here"):
+        _names(farm / "missing*")
+    with pytest.raises(LogNotFoundError, match="there is no log 'asks' below"):
+        _names(farm, subscribe="bids,asks")
+    with pytest.raises(LogNotFoundError, match=r"subscribePattern=asks\.\*"):
+        _names(farm, subscribePattern="asks.*")
+
+
+def test_a_directory_that_is_no_log_is_refused_with_the_way_on(farm: Path) -> None:
+    with pytest.raises(NotALogError, match="Name the logs below it with subscribe"):
+        _names(farm)
+
+
+def test_patterns_are_for_local_paths() -> None:
+    with pytest.raises(InvalidOptionError, match="patterns are for local paths"):
+        _names("s3://bucket/logs/*")

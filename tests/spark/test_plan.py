@@ -1,0 +1,54 @@
+"""Which task reads which slices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog.spark.log_topic import LogTopic
+from commitlog.spark.plan import LogPartition, partitions_of
+from commitlog.spark.read_options import ReadOptions
+from commitlog.spark.slices import read_slices
+from commitlog.spark.topics import Topic, open_topic
+from tests.spark.logs_in_spark import archive, fill, numbered, schema
+
+
+def _plan(topic: Topic, least: int) -> list[LogPartition]:
+    with topic:
+        return partitions_of([(topic, topic.first, topic.end)], least=least, with_sequence=True, fail_on_data_loss=True)
+
+
+def _found(plan: list[LogPartition]) -> list[Any]:
+    return [row for part in plan for batch in read_slices(part.slices, schema("sequence", "value")) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("least", [1, 2, 3, 5, 20, 1000])
+def test_partitions_have_every_record_once_and_in_order(tmp_path: Path, least: int) -> None:
+    fill(tmp_path / "log", numbered(5000))
+    plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), least)
+    # 5000 records with an index entry at each 256th of a segment can be cut at 20 places, which are not where one would like them.
+    assert len(plan) >= min(least, 15)
+    assert _found(plan) == [{"sequence": at, "value": value} for at, value in enumerate(numbered(5000))]
+
+
+def test_partitions_are_of_about_the_same_size(tmp_path: Path) -> None:
+    fill(tmp_path / "log", numbered(20_000))
+    plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), 4)
+    sizes = [sum(piece.read_bytes for piece in part.slices) for part in plan]
+    assert max(sizes[:-1]) < 1.15 * min(sizes[:-1])
+
+
+def test_small_segments_share_a_partition(tmp_path: Path) -> None:
+    fill(tmp_path / "log", numbered(5000))
+    (part,) = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), 1)
+    assert len(part.slices) == 10
+
+
+def test_compressed_segments_are_not_cut(tmp_path: Path) -> None:
+    fill(tmp_path / "log", numbered(3000))
+    place = archive(tmp_path / "log", tmp_path / "cold" / "log")
+    plan = _plan(open_topic("log", str(place), ReadOptions(paths=(str(place),))), 20)
+    assert [len(part.slices) for part in plan] == [1] * 5
+    assert [row["sequence"] for row in _found(plan)] == list(range(5 * 512))

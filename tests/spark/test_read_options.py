@@ -1,0 +1,117 @@
+"""What can be asked of the source, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from commitlog.errors import InvalidOptionError
+from commitlog.spark.read_options import Bound, ReadOptions
+
+
+def _parse(*, stream: bool = False, **options: str) -> ReadOptions:
+    return ReadOptions.parse({"path": "/logs", **{name.replace("_", "."): value for name, value in options.items()}}, stream=stream)
+
+
+def test_the_defaults_are_those_of_kafka() -> None:
+    batch, stream = _parse(), _parse(stream=True)
+    assert (batch.start, batch.end) == (Bound(edge="earliest"), Bound(edge="latest"))
+    assert stream.start == Bound(edge="latest")
+    assert (batch.fail_on_data_loss, batch.visibility, batch.on_damage) == (True, "flushed", "fail")
+
+
+def test_names_are_read_whatever_their_case() -> None:
+    assert _parse(STARTINGoffsets="Latest", failondataloss="FALSE").start == Bound(edge="latest")
+
+
+def test_a_time_for_all_wins_over_times_for_each_and_these_over_offsets() -> None:
+    offsets, times = '{"a": {"0": -2}}', '{"a": {"0": 7}}'
+    everything = {"startingOffsets": offsets, "startingOffsetsByTimestamp": times, "startingTimestamp": "5"}
+    assert _parse(**everything).start == Bound(time_ns=5_000_000)
+    del everything["startingTimestamp"]
+    assert _parse(**everything).start == Bound(times_ns={"a": 7_000_000})
+    del everything["startingOffsetsByTimestamp"]
+    assert _parse(**everything).start == Bound(positions={"a": "earliest"})
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("30s", 30), ("500ms", 0.5), ("2 min", 120)])
+def test_delays_are_read_as_kafka_writes_them(text: str, seconds: float) -> None:
+    assert _parse(stream=True, maxTriggerDelay=text).max_trigger_delay_s == seconds
+
+
+@pytest.mark.parametrize(("text", "size"), [("1000", 1000), ("64MiB", 64 << 20)])
+def test_sizes_are_bytes_or_have_a_unit(text: str, size: int) -> None:
+    assert _parse(stream=True, maxBytesPerTrigger=text).max_bytes == size
+
+
+def test_several_paths_come_as_json() -> None:
+    assert ReadOptions.parse({"paths": '["/a", "/b/"]'}, stream=False).paths == ("/a", "/b")
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("kafka.bootstrap.servers", "kafka.bootstrap.servers cannot be had: there is no broker"),
+        ("kafka.group.id", "cannot be had: there are no consumer groups"),
+        ("assign", "cannot be had: a log has one partition"),
+        ("includeHeaders", "cannot be had: records have no headers"),
+        ("maxRecordsPerPartition", "cannot be had: .*minPartitions"),
+        ("startingOfsets", "is not an option of this source: it has path, paths, subscribe"),
+        ("maxOffsetsPerTrigger", "maxOffsetsPerTrigger is an option of streams only"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_by_name_with_the_reason(name: str, says: str) -> None:
+    with pytest.raises(InvalidOptionError, match=says):
+        ReadOptions.parse({"path": "/logs", name: "1"}, stream=False)
+
+
+def test_an_end_is_for_batches_only() -> None:
+    with pytest.raises(InvalidOptionError, match="endingOffsets is an option of batch reads only"):
+        _parse(stream=True, endingOffsets="latest")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("startingOffsets", "first"),
+        ("startingOffsets", "{"),
+        ("startingOffsets", "[1]"),
+        ("startingOffsets", '{"a": {"1": 5}}'),
+        ("startingOffsets", '{"a": {"0": "5"}}'),
+        ("startingOffsets", '{"a": {"0": -3}}'),
+        ("startingOffsets", '{"a": {"0": 9223372036854775808}}'),
+        ("endingOffsets", "earliest"),
+        ("endingOffsets", '{"a": {"0": -2}}'),
+        ("startingTimestamp", "yesterday"),
+        ("startingTimestamp", "-1"),
+        ("startingOffsetsByTimestamp", '{"a": {"0": -1}}'),
+        ("startingOffsetsByTimestampStrategy", "earliest"),
+        ("minPartitions", "0"),
+        ("minPartitions", "1.5"),
+        ("failOnDataLoss", "yes"),
+        ("visibility", "appended"),
+        ("onDamage", "ignore"),
+        ("subscribe", " , "),
+        ("subscribe", "../other"),
+        ("subscribePattern", "("),
+        ("filterPushdown", "1"),
+    ],
+)
+def test_what_an_option_may_be_is_said(name: str, value: str) -> None:
+    with pytest.raises(InvalidOptionError, match=f"^{name} must be "):
+        _parse(**{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("maxTriggerDelay", "soon"), ("maxBytesPerTrigger", "0"), ("maxOffsetsPerTrigger", "-5")])
+def test_what_an_option_of_streams_may_be_is_said(name: str, value: str) -> None:
+    with pytest.raises(InvalidOptionError, match=f"^{name} must be "):
+        _parse(stream=True, **{name: value})
+
+
+def test_without_a_path_it_says_so() -> None:
+    with pytest.raises(InvalidOptionError, match="there is no path"):
+        ReadOptions.parse({}, stream=False)
+
+
+def test_two_ways_to_name_logs_are_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="subscribe and subscribePattern are both given"):
+        _parse(subscribe="a", subscribePattern="a.*")
