@@ -18,6 +18,8 @@ from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import Writer
 from commitlog.shared.lock_file import is_foreign, process_name
+from commitlog.tail import tailer_file
+from commitlog.tail.tailer_file import TailerState
 
 WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
 # What a writer can be, the first that applies.
@@ -89,6 +91,8 @@ class LogFigures:
         Claims of dead or too slow writers that were turned into SKIP, since `cursors` was made.
     writers : tuple of WriterFigures
         By slot.
+    tailers : tuple of TailerState
+        The named ones, by name.
     """
 
     path: str
@@ -108,6 +112,7 @@ class LogFigures:
     device_bytes: int
     rolled_back_claims: int
     writers: tuple[WriterFigures, ...]
+    tailers: tuple[TailerState, ...]
 
     @property
     def uncommitted_bytes(self) -> int:
@@ -169,6 +174,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         device_bytes=room.f_blocks * room.f_frsize,
         rolled_back_claims=cells["rolled_back"],
         writers=tuple(_figures_of(writer, cells.flush_leader, before, moved) for writer in owners),
+        tailers=tuple(tailer_file.states(directory, committed)),
     )
 
 

@@ -14,7 +14,7 @@ from commitlog.cli.moment import FORMS, Moment, read_moment
 from commitlog.cli.pattern import Pattern
 from commitlog.cli.printed import FIELDS
 from commitlog.errors import InvalidOptionError
-from commitlog.options import parse_size
+from commitlog.options import parse_duration, parse_size
 from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
 
 _POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
@@ -72,6 +72,14 @@ def size(text: str) -> int:
         return parse_size(int(text) if _WHOLE.fullmatch(text) else text, "size")
     except InvalidOptionError:
         raise click.BadParameter(f"expected a size such as 65536 or 64MiB, not {text!r}") from None
+
+
+def duration(text: str) -> float:
+    """Seconds, or a number with a unit."""
+    try:
+        return parse_duration(float(text) if _DECIMAL.fullmatch(text) else text, "duration")
+    except InvalidOptionError:
+        raise click.BadParameter(f"expected a time such as 15 or 500ms, not {text!r}") from None
 
 
 def moment(text: str) -> Moment:

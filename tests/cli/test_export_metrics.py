@@ -1,0 +1,132 @@
+"""`commitlog export-metrics`: printed, written, served; ended tidily; refused in a line."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from tests.cli.program import LIMIT_S, read_until, run, started
+from tests.setups import SEGMENT
+
+Until = Callable[..., None]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append_many([b"one", b"two"])
+    return tmp_path / "log"
+
+
+def tail_of(text: str, path: Path) -> float:
+    found = re.search(rf'^commitlog_tail_position_bytes\{{log="{re.escape(str(path))}"\}} (\S+)$', text, re.MULTILINE)
+    assert found is not None, text
+    return float(found[1])
+
+
+def fetch(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
+        text: bytes = answer.read()
+    return text.decode()
+
+
+def test_several_logs_are_printed_and_nothing_is_changed(path: Path, tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "other", segment_size=SEGMENT).close()
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    done = run("export-metrics", path, tmp_path / "other", path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert tail_of(done.stdout.decode(), path) > tail_of(done.stdout.decode(), tmp_path / "other")
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
+
+
+def test_a_file_is_written_once(path: Path, tmp_path: Path) -> None:
+    done = run("export-metrics", "--output", tmp_path / "log.prom", path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert tail_of((tmp_path / "log.prom").read_text(), path) == 4096 + 48
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)], ids=["INT", "TERM", "HUP"])
+def test_a_file_is_written_again_and_again_until_a_signal(
+    path: Path, tmp_path: Path, until: Until, number: signal.Signals, status: int
+) -> None:
+    file = tmp_path / "log.prom"
+    with started("export-metrics", "--output", file, "--interval", "100ms", path) as process:
+        until(file.exists, LIMIT_S)
+        with commitlog.open(path) as log:
+            log.append(b"three")
+            until(lambda: tail_of(file.read_text(), path) == log.tail_position, LIMIT_S)
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, output, errors) == (status, b"", b"")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["log", "log.prom"]
+
+
+def test_each_scrape_is_a_look_of_its_own(path: Path) -> None:
+    with started("export-metrics", "--listen", "0", path) as process:
+        assert process.stderr is not None
+        said = read_until(process.stderr.fileno(), b"\n").decode()
+        found = re.fullmatch(r"listening at (http://127\.0\.0\.1:\d+/metrics) until Ctrl-C\n", said)
+        assert found is not None, said
+        with commitlog.open(path) as log:
+            assert tail_of(fetch(found[1]), path) == log.tail_position
+            log.append(b"three")
+            text = fetch(found[1])
+            assert tail_of(text, path) == log.tail_position
+            assert 'state="appending"} 1.0' in text
+        for file in path.iterdir():
+            file.unlink()
+        assert f'commitlog_up{{log="{path}"}} 0.0' in fetch(found[1])
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, output) == (0, b"")
+    assert errors.count(b"\n") <= 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--listen", "nowhere:"], b"expected HOST:PORT or PORT, such as 127.0.0.1:9464, not 'nowhere:'"),
+        (["--listen", "70000"], b"expected HOST:PORT or PORT, such as 127.0.0.1:9464, not '70000'"),
+        (["--output", "x", "--interval", "soon"], b"expected a time such as 15 or 500ms, not 'soon'"),
+        (["--interval", "1"], b"--interval goes with --output"),
+        (["--listen", "0", "--output", "x"], b"choose one of --listen and --output"),
+    ],
+    ids=["no port", "large port", "no time", "interval alone", "both"],
+)
+def test_wrong_options_are_refused_by_name(path: Path, options: list[str], said: bytes) -> None:
+    done = run("export-metrics", *options, path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert said in done.stderr
+
+
+def test_what_cannot_be_had_is_said_in_a_line(path: Path, tmp_path: Path) -> None:
+    with started("export-metrics", "--listen", "127.0.0.1:0", path) as process:
+        assert process.stderr is not None
+        port = int(read_until(process.stderr.fileno(), b"\n").split(b":")[2].split(b"/")[0])
+        cases: list[tuple[list[object], bytes]] = [
+            ([tmp_path / "absent"], b"there is no log here"),
+            (["--listen", f"127.0.0.1:{port}", path], b"cannot listen at 127.0.0.1:%d: Address already in use" % port),
+            (["--listen", "no such host:0", path], b"not 'no such host:0'"),
+            (["--listen", "host.invalid:9464", path], b"cannot listen at host.invalid:9464: "),
+            (["--output", tmp_path / "absent" / "x.prom", path], b"the metrics cannot be written: No such file or directory"),
+        ]
+        for arguments, said in cases:
+            done = run("export-metrics", *arguments)
+            assert done.returncode in (1, 2), arguments
+            assert said in done.stderr
+            assert done.stdout == b""
+            assert done.returncode == 2 or done.stderr.count(b"\n") == 1, done.stderr
+
+
+def test_without_prometheus_client_the_extra_is_named(path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+    script = "import sys\nsys.modules['prometheus_client'] = None\nfrom commitlog.cli import run\nsys.exit(run(sys.argv[1:]))"
+    done = run_python(script, "export-metrics", path)
+    assert done.returncode == 2
+    assert "commitlog.metrics needs prometheus_client: pip install 'commitlog-engine[metrics]'" in done.stderr
