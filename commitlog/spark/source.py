@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
 
 
@@ -33,3 +33,15 @@ class CommitLogSource(DataSource):
         from commitlog.spark.reader import LogReader
 
         return LogReader(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """A batch write."""
+        from commitlog.spark.sink import LogWriter
+
+        return LogWriter(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802 - Spark's name
+        """What a streaming query writes to."""
+        from commitlog.spark.sink import LogStreamWriter
+
+        return LogStreamWriter(self.options, schema, overwrite)

@@ -244,7 +244,12 @@ def give_place(path: str, directory: LogDirectory, number: int, first_sequence: 
     CorruptSegmentError
         The file is not a complete staged segment for this log.
     """
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        raise CorruptSegmentError(
+            "a staged segment is not there: executors and driver have to see the same file system", path=path
+        ) from None
     try:
         page = os.pread(fd, HEADER_SIZE, 0)
         found = None

@@ -1,0 +1,199 @@
+"""The sink: tasks stage segments, the driver joins them to the log.
+
+A task makes complete segment files, which no reader sees. When all tasks are through, `commit` joins all of them at once; until then
+nothing has happened to the log, and a task that dies leaves a file to be swept. A streaming query's batch carries its query and number into
+the log's manifest together with its records, so that Spark may commit it as often as it likes.
+
+Spark calls `abort` also for a batch whose `commit` took effect and failed to say so. It undoes nothing that has joined.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from commitlog.errors import InvalidOptionError, RecordTypeError
+from commitlog.options import Options
+from commitlog.spark.target import Target, folder_of
+from commitlog.spark.write_options import WriteOptions, check_schema
+from commitlog.stage.joining import join
+from commitlog.stage.staging import StagedSegment, StagingWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_TOPICS_LIMIT = 256  # of one task: each has a file open and a piece of it in memory
+
+
+@dataclass
+class StagedTask(WriterCommitMessage):
+    """What one task has staged.
+
+    Attributes
+    ----------
+    query, batch : str and int, or None
+        Of a streaming query.
+    staged : dict
+        By topic; None is for the one log where there are no topics.
+    """
+
+    query: str | None = None
+    batch: int | None = None
+    staged: dict[str | None, list[StagedSegment]] = field(default_factory=dict)
+
+
+class _Sink:
+    """What both writers are."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        checked = WriteOptions.parse(options)
+        names = [name.lower() for name in schema.fieldNames()]
+        check_schema(schema)
+        self.names = names
+        self.target = Target(checked, by_column="topic" in names)
+
+    def stage(self, batches: Iterable[pa.RecordBatch], task: StagedTask, job: str) -> StagedTask:
+        """Stage what a task was given."""
+        writers: dict[str | None, StagingWriter] = {}
+        folder = self.target.folder(job)
+        try:
+            for batch in batches:
+                for topic, part in self._by_topic(batch.rename_columns(self.names)):
+                    if topic not in writers:
+                        if len(writers) >= _TOPICS_LIMIT:
+                            raise RecordTypeError(
+                                f"one task has records of more than {_TOPICS_LIMIT} topics: repartition the data frame by 'topic' first"
+                            )
+                        writers[topic] = StagingWriter(folder, self.target.size_of(topic))
+                    writers[topic].write(part)
+            task.staged = {topic: writer.finish() for topic, writer in writers.items()}
+        except BaseException:
+            for writer in writers.values():
+                writer.discard()
+            raise
+        return task
+
+    def _by_topic(self, batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+        """The batch cut by its column `topic`, in the order of its rows within each."""
+        if not self.target.by_column or not batch.num_rows:
+            yield None, batch
+            return
+        topics = batch.column("topic")
+        if topics.null_count:
+            raise RecordTypeError("the column 'topic' has a null: every record needs the name of a log, or option('topic') one for all")
+        found = topics.dictionary_encode()
+        if len(found.dictionary) == 1:
+            yield found.dictionary[0].as_py(), batch
+            return
+        for index, topic in enumerate(found.dictionary.to_pylist()):
+            yield topic, batch.filter(_equal(found.indices, index))
+
+    def join_all(self, messages: Sequence[WriterCommitMessage | None], query: str | None = None, batch: int | None = None) -> None:
+        """Join what all tasks have staged, log by log, in the order of the tasks."""
+        staged: dict[str | None, list[StagedSegment]] = {} if self.target.by_column else {None: []}
+        for message in messages:
+            if isinstance(message, StagedTask):
+                for topic, segments in message.staged.items():
+                    staged.setdefault(topic, []).extend(segments)
+        for topic in sorted(staged, key=str):
+            options = Options(segment_size=self.target.size_of(topic))
+            join(self.target.log_path(topic), staged[topic], query=query, batch=batch, options=options)
+
+    def give_up(self, messages: Sequence[WriterCommitMessage | None], job: str) -> None:
+        """Remove what was staged and not joined."""
+        topics: set[str | None] = set() if self.target.by_column else {None}
+        for message in messages:
+            if isinstance(message, StagedTask):
+                topics.update(message.staged)
+        self.target.clear(job, list(topics))
+
+
+def _equal(indices: pa.Array, index: int) -> pa.Array:
+    import pyarrow.compute as pc
+
+    return pc.equal(indices, index)
+
+
+class LogWriter(DataSourceArrowWriter):
+    """``df.write.format("commitlog").mode("append")``: all records of the data frame join each log at once, or none.
+
+    Raises
+    ------
+    InvalidOptionError, RecordTypeError
+        An option or a column is not what it may be.
+    LogLockedError, NotALogError, ReadOnlyError
+        The log could not be written; nothing was done.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidOptionError(
+                "mode 'overwrite' cannot be had: a log only grows, and positions never come again. Use 'append', into a new path if the "
+                "old records are not wanted, or delete them with `commitlog remove`"
+            )
+        self.sink = _Sink(options, schema)
+        self.job = f"job-{uuid.uuid4()}"
+        self.sink.target.check()
+        self.sink.target.check_held()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
+        """Stage one partition, in a task."""
+        return self.sink.stage(iterator, StagedTask(), self.job)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Join, on the driver."""
+        self.sink.join_all(messages)
+        self.sink.give_up(messages, self.job)
+        self.sink.target.sweep()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what was staged."""
+        self.sink.give_up(messages, self.job)
+
+
+class LogStreamWriter(DataSourceStreamArrowWriter):
+    """``df.writeStream.format("commitlog")``: each batch joins each log at once, and once however often Spark commits it."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        if overwrite:
+            raise InvalidOptionError(
+                "output mode 'complete' cannot be had: a log only grows. Use 'append' or 'update', and take the latest by key from the log "
+                "with `commitlog spark compact`"
+            )
+        self.sink = _Sink(options, schema)
+        self.sink.target.check()
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
+        """Stage one partition of a batch, in a task."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+        batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+        if query is None or batch is None:
+            raise InvalidOptionError("this task is not one of a streaming query: use df.write for a batch")
+        task = StagedTask(query, int(batch))
+        return self.sink.stage(iterator, task, folder_of(query, int(batch)))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Join a batch, on the driver, if it has not joined yet."""
+        query = _query_of(messages)
+        if query is None:
+            return  # a batch without a task has no records
+        self.sink.join_all(messages, query, batchId)
+        self.sink.target.sweep(query, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Remove what was staged of a batch that did not join; one that did stays."""
+        query = _query_of(messages)
+        if query is not None:
+            self.sink.give_up(messages, folder_of(query, batchId))
+
+
+def _query_of(messages: Iterable[WriterCommitMessage | None]) -> str | None:
+    return next((message.query for message in messages if isinstance(message, StagedTask)), None)

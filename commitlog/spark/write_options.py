@@ -1,0 +1,133 @@
+"""WriteOptions: what can be asked of the sink, and which columns it takes."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from commitlog.errors import InvalidOptionError, RecordTypeError
+from commitlog.options import Options, parse_size
+from commitlog.spark import places
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+TOPIC_NAME = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$")
+_OPTIONS = ("path", "topic", "segmentSize")
+# Spark's own, which come along.
+_SPARKS = ("checkpointlocation", "queryname", "outputmode")
+_REFUSED = {
+    "includeheaders": "records have no headers",
+    "kafka.bootstrap.servers": "there is no broker: save(path) or start(path) says where the log is",
+    "partitionby": "a log has one partition; the column 'topic' chooses among logs",
+}
+_TAKEN = {
+    "value": ("binary", "string"),
+    "key": ("binary", "string", "void"),
+    "topic": ("string",),
+    "timestamp": ("timestamp", "timestamp_ntz"),
+    "type": ("tinyint", "smallint", "int", "bigint"),
+}
+# What reading a log gives besides. The log that is written gives its own.
+_PASSED_OVER = ("partition", "offset", "timestamptype", "sequence")
+_EXPECTED = "value (binary or string) and, if wanted, key (binary or string), topic (string), timestamp (timestamp), type (a whole number)"
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of one write, checked.
+
+    Attributes
+    ----------
+    path : str
+        The log, or the directory that the topics' logs are in.
+    topic : str or None
+        The log below `path` that every record goes to, whatever the column says.
+    segment_size : int or None
+        Of logs that the write creates.
+    """
+
+    path: str
+    topic: str | None = None
+    segment_size: int | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Read Spark's options.
+
+        Raises
+        ------
+        InvalidOptionError
+            One is unknown, cannot be had, or is not what it may be.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        known = {name.lower(): name for name in _OPTIONS}
+        for name in given:
+            if name in _REFUSED or name.startswith("kafka."):
+                raise InvalidOptionError(f"option {name!r} cannot be had: {_REFUSED.get(name, 'there is no broker to configure')}")
+            if name not in known and name not in _SPARKS:
+                near = difflib.get_close_matches(name, known, 1)
+                hint = f"; did you mean {known[near[0]]!r}?" if near else f": the sink has {', '.join(_OPTIONS)}"
+                raise InvalidOptionError(f"unknown option {name!r}{hint}")
+        topic = given.get("topic")
+        size = given.get("segmentsize")
+        if size is not None:
+            size_bytes = parse_size(int(size) if size.isdigit() else size, "segmentSize")
+            Options(segment_size=size_bytes)  # for its bounds
+        return cls(_path(given), None if topic is None else check_topic(topic), None if size is None else size_bytes)
+
+
+def _path(given: Mapping[str, str]) -> str:
+    path = given.get("path", "")
+    if not path:
+        raise InvalidOptionError("path is missing: save(path) or start(path) says where the log is")
+    place = places.normalized(path)
+    if places.is_uri(place):
+        raise InvalidOptionError(
+            f"path must be on a local disk, not {places.shown(place)}: a log is written where it is mapped; ship finished segments with "
+            "`commitlog archive`"
+        )
+    return place
+
+
+def check_topic(topic: str) -> str:
+    """A topic's name, which is that of a directory.
+
+    Raises
+    ------
+    InvalidOptionError
+        It cannot be one.
+    """
+    if not TOPIC_NAME.match(topic):
+        raise InvalidOptionError(f"topic {topic[:250]!r} is not a name of up to 249 letters, digits, '.', '_' and '-'")
+    return topic
+
+
+def check_schema(schema: StructType) -> None:
+    """Refuse columns that cannot be written.
+
+    Raises
+    ------
+    RecordTypeError
+        One is missing, of another type, or none that a record has.
+    """
+    seen = set()
+    for field in schema.fields:
+        name, kind = field.name.lower(), field.dataType.simpleString()
+        if name in seen:
+            raise RecordTypeError(f"the data frame has two columns {name!r}: drop one")
+        seen.add(name)
+        if name in _PASSED_OVER:
+            continue
+        if name not in _TAKEN:
+            raise RecordTypeError(
+                f"the data frame has a column {field.name!r}, which a record has no place for; expected {_EXPECTED}: "
+                "put more into value, for instance with to_json(struct(...)), or drop it"
+            )
+        if kind.partition("(")[0] not in _TAKEN[name]:
+            raise RecordTypeError(f"column {name!r} is {kind}; expected {_EXPECTED}")
+    if "value" not in seen:
+        raise RecordTypeError(f"the data frame has no column 'value'; expected {_EXPECTED}")

@@ -1,0 +1,80 @@
+"""The sink with a fault in its second batch, at a step that a file names; the fault takes the file's place, so that it happens once."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+
+from commitlog.spark.sink import LogStreamWriter, StagedTask
+from commitlog.spark.source import CommitLogSource
+from commitlog.stage import finishing, joining
+
+STEPS = {"before the note": "place given", "after the note": "segment placed", "after the manifest": "manifest written"}
+
+
+class HarmedSource(CommitLogSource):
+    """`format("harmed_commitlog")`, with the option `harm`: a file with the name of the step, and of what happens there."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "harmed_commitlog"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> LogStreamWriter:  # noqa: N802 - Spark's name
+        options = dict(self.options.items())
+        return HarmedWriter(options.pop("harm"), options, schema, overwrite)
+
+
+class HarmedWriter(LogStreamWriter):
+    """Fails once, in batch 1: by an exception, or by the death of everything that is Spark's."""
+
+    def __init__(self, harm: str, options: Any, schema: Any, overwrite: bool) -> None:
+        super().__init__(options, schema, overwrite)
+        self.harm = harm
+
+    def write(self, iterator: Iterator[Any]) -> StagedTask:
+        task = super().write(iterator)
+        if task.batch == 1:
+            self._fail("write")
+        return task
+
+    def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 - Spark's name
+        if batchId == 1:
+            self._fail("before commit")
+            finishing.passed = joining.passed = self._at_step
+        try:
+            super().commit(messages, batchId)
+        finally:
+            finishing.passed = joining.passed = lambda step: None
+        if batchId == 1:
+            self._fail("after commit")
+
+    def _at_step(self, step: str) -> None:
+        for name, at in STEPS.items():
+            if step == at:
+                self._fail(name)
+
+    def _fail(self, where: str) -> None:
+        try:
+            with open(self.harm) as file:
+                name, _, deadly = file.read().partition(",")
+        except FileNotFoundError:
+            return
+        if name != where:
+            return
+        os.unlink(self.harm)
+        if deadly:
+            kill_spark()
+        raise RuntimeError("harmed")
+
+
+def kill_spark() -> None:
+    """SIGKILL to the JVM, to the process that started it, and at last to this one."""
+    java = next(process for process in psutil.Process().parents() if process.name() == "java")
+    for process in [java.parent(), java]:
+        if process is not None:
+            os.kill(process.pid, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)

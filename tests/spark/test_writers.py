@@ -1,0 +1,242 @@
+"""The two writers as Spark drives them, without Spark: what is staged, joined, given up and swept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+import commitlog
+from commitlog.errors import CommitLogError, CorruptSegmentError, InvalidOptionError, LogLockedError, NotALogError, RecordTypeError
+from commitlog.spark.sink import LogStreamWriter, LogWriter, StagedTask
+from commitlog.spark.target import folder_of
+from commitlog.spark.write_options import check_schema
+from commitlog.stage import finishing
+from tests.setups import Logs
+
+SIZE = 65536
+QUERY = "6f8d1c7e-0000-4000-8000-000000000001"
+
+
+def schema(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in columns.items()])
+
+
+VALUE = schema(value=BinaryType())
+BY_TOPIC = schema(value=BinaryType(), topic=StringType())
+
+
+def batches(values: Sequence[bytes], **columns: Any) -> list[pa.RecordBatch]:
+    return [pa.RecordBatch.from_pydict({"value": pa.array(values, pa.binary()), **columns})]
+
+
+def batch_writer(path: Path, columns: StructType = VALUE, **options: str) -> LogWriter:
+    return LogWriter({"path": str(path), "segmentSize": str(SIZE), **options}, columns, False)
+
+
+def stream_writer(path: Path, columns: StructType = VALUE) -> LogStreamWriter:
+    """A new one for each call, as Spark has it."""
+    return LogStreamWriter({"path": str(path), "segmentSize": str(SIZE), "checkpointlocation": "x"}, columns, False)
+
+
+def staged(path: Path, batch: int, values: Sequence[bytes], query: str = QUERY) -> StagedTask:
+    return stream_writer(path).sink.stage(batches(values), StagedTask(query, batch), folder_of(query, batch))
+
+
+def values_of(path: Path) -> list[bytes]:
+    with commitlog.open(path, "r") as log:
+        return [bytes(value) for value in log.tailer().values()]
+
+
+def test_tasks_join_in_their_order_and_a_failed_one_is_passed_over(tmp_path: Path) -> None:
+    writer = batch_writer(tmp_path / "log")
+    messages = [writer.write(iter(batches([b"%d" % task]))) for task in range(3)]
+    writer.commit([messages[0], None, messages[2], messages[1]])
+    assert values_of(tmp_path / "log") == [b"0", b"2", b"1"]
+
+
+def test_no_records_make_an_empty_log(tmp_path: Path) -> None:
+    writer = batch_writer(tmp_path / "log")
+    writer.commit([writer.write(iter(batches([])))])
+    assert values_of(tmp_path / "log") == []
+
+
+def test_an_abort_before_the_commit_leaves_nothing(tmp_path: Path) -> None:
+    writer = batch_writer(tmp_path / "log")
+    message = writer.write(iter(batches([b"x"])))
+    assert (tmp_path / "log" / ".staged").exists()
+    writer.abort([message, None])
+    assert os.listdir(tmp_path / "log") == []
+
+
+def test_an_abort_after_the_commit_undoes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    writer = batch_writer(path)
+    messages = [writer.write(iter(batches([b"x"])))]
+    writer.commit(messages)
+    writer.abort(messages)
+    message = staged(path, 0, [b"y"])
+    stream_writer(path).commit([message], 0)
+    stream_writer(path).abort([message, None], 0)
+    assert values_of(path) == [b"x", b"y"]
+
+
+def test_a_batch_that_is_committed_again_is_there_once(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    first = staged(path, 0, [b"0"])
+    stream_writer(path).commit([first], 0)
+    stream_writer(path).commit([staged(path, 0, [b"0, anew"])], 0)
+    stream_writer(path).commit([first], 0)
+    stream_writer(path).commit([staged(path, 1, [b"1"])], 1)
+    stream_writer(path).commit([], 2)
+    stream_writer(path).commit([staged(path, 0, [b"of another query"], "other")], 0)
+    assert values_of(path) == [b"0", b"1", b"of another query"]
+    assert not (path / ".staged").exists()
+
+
+def test_a_commit_that_fails_in_the_middle_is_finished_and_its_abort_takes_nothing_that_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log"
+    message = staged(path, 0, [bytes([number % 251]) * 4000 for number in range(40)])
+
+    def fail(step: str) -> None:
+        if step == "segment placed":
+            raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finishing, "passed", fail)
+        with pytest.raises(CommitLogError, match="Input/output error"):
+            stream_writer(path).commit([message], 0)
+    stream_writer(path).abort([message], 0)
+    assert values_of(path) == []
+    stream_writer(path).commit([staged(path, 0, [b"again"])], 0)
+    assert len(values_of(path)) == 40
+
+
+def test_what_dead_jobs_left_is_swept_and_what_others_stage_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    staged(path, 0, [b"a dead attempt"])
+    staged(path, 3, [b"to come"])
+    staged(path, 0, [b"in the making"], "other")
+    batch_writer(path).write(iter(batches([b"long dead"])))
+    long_dead = next(folder for folder in (path / ".staged").iterdir() if folder.name.startswith("job-"))
+    for place in [*long_dead.iterdir(), long_dead]:
+        os.utime(place, (1, 1))
+    stream_writer(path).commit([staged(path, 1, [b"1"])], 1)
+    assert sorted(folder.name for folder in (path / ".staged").iterdir()) == sorted([folder_of("other", 0), folder_of(QUERY, 3)])
+    assert values_of(path) == [b"1"]
+
+
+def test_the_records_of_each_topic_keep_their_order(tmp_path: Path) -> None:
+    writer = batch_writer(tmp_path, BY_TOPIC)
+    topics = ["a", "b", "c"] * 2000
+    parts = batches([b"%d" % number for number in range(6000)], topic=topics)
+    writer.commit([writer.write(iter(parts))])
+    for offset, name in enumerate("abc"):
+        assert [int(value) for value in values_of(tmp_path / name)] == list(range(offset, 6000, 3))
+
+
+@pytest.mark.parametrize(
+    ("topics", "words"),
+    [(["a", None], "has a null"), (["../b"], "not a name of"), ([".."], "not a name of"), ([f"t{number}" for number in range(300)], "256")],
+    ids=["null", "path", "parent", "many"],
+)
+def test_topics_that_cannot_be_are_refused(tmp_path: Path, topics: list[str], words: str) -> None:
+    writer = batch_writer(tmp_path, BY_TOPIC)
+    with pytest.raises((RecordTypeError, InvalidOptionError), match=words):
+        writer.write(iter(batches([b"x"] * len(topics), topic=topics)))
+    writer.abort([None])
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        (schema(key=BinaryType()), "has no column 'value'; expected value"),
+        (schema(value=LongType()), "column 'value' is bigint"),
+        (schema(value=BinaryType(), word=StringType()), "has a column 'word', which a record has no place for"),
+        (schema(value=BinaryType(), topic=IntegerType()), "column 'topic' is int"),
+        (schema(value=BinaryType(), key=ArrayType(BinaryType())), "column 'key' is array"),
+        (schema(value=BinaryType(), type=StringType()), "column 'type' is string"),
+        (schema(value=BinaryType(), Value=BinaryType()), "two columns 'value'"),
+    ],
+)
+def test_a_wrong_schema_is_refused_with_what_was_expected(columns: StructType, words: str) -> None:
+    with pytest.raises(RecordTypeError, match=words):
+        check_schema(columns)
+
+
+@pytest.mark.parametrize("kind", [TimestampType(), TimestampNTZType()], ids=["zoned", "zoneless"])
+def test_what_was_read_from_a_log_can_be_written(kind: DataType) -> None:
+    check_schema(schema(key=NullType(), Value=StringType(), topic=StringType(), partition=IntegerType(), offset=LongType(), timestamp=kind))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "path is missing"),
+        ({"path": "s3://bucket/log"}, "must be on a local disk"),
+        ({"path": "/x", "topic": "a/b"}, "topic 'a/b' is not a name"),
+        ({"path": "/x", "segmentSize": "1"}, "segment_size must be from"),
+        ({"path": "/x", "kafka.acks": "all"}, "'kafka.acks' cannot be had: there is no broker"),
+        ({"path": "/x", "includeHeaders": "true"}, "records have no headers"),
+        ({"path": "/x", "tropic": "t"}, "did you mean 'topic'"),
+    ],
+)
+def test_wrong_options_are_refused_by_name(options: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidOptionError, match=words):
+        LogWriter(options, VALUE, False)
+
+
+def test_overwriting_and_complete_output_are_refused_with_the_reason(tmp_path: Path) -> None:
+    for kind, words in ((LogWriter, "mode 'overwrite' cannot be had"), (LogStreamWriter, "output mode 'complete' cannot be had")):
+        with pytest.raises(InvalidOptionError, match=words):
+            kind({"path": str(tmp_path)}, VALUE, True)
+
+
+def test_targets_that_are_no_place_for_a_log_are_refused_before_any_work(tmp_path: Path, logs: Logs) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").write_text("x")
+    with pytest.raises(NotALogError, match="this is a file"):
+        batch_writer(tmp_path / "file")
+    with pytest.raises(NotALogError, match="holds something else"):
+        batch_writer(tmp_path / "folder")
+    with pytest.raises(CommitLogError):
+        batch_writer(Path("/proc/log"))
+    log = logs.open("held")
+    with pytest.raises(LogLockedError, match="open in this very process"):
+        batch_writer(tmp_path / "held")
+    log.close()
+    with pytest.raises(InvalidOptionError, match="this is a log itself"):
+        batch_writer(tmp_path / "held", BY_TOPIC)
+    with pytest.raises(InvalidOptionError, match="segmentSize is 131072, but the log was created with segments of 65536"):
+        batch_writer(tmp_path / "held", segmentSize="131072")
+
+
+def test_staged_segments_that_the_driver_does_not_see_are_named(tmp_path: Path) -> None:
+    writer = batch_writer(tmp_path / "log")
+    message = writer.write(iter(batches([b"x"])))
+    for segments in message.staged.values():
+        os.unlink(segments[0].path)
+    with pytest.raises(CorruptSegmentError, match="executors and driver have to see the same file system"):
+        writer.commit([message])
+    assert values_of(tmp_path / "log") == []
