@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -34,6 +35,7 @@ from commitlog.opening import NEVER_DOUBTFUL, Opened
 from commitlog.options import Options
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.registry import registry
+from commitlog.report_service import ReportService
 from commitlog.segment.allocation_service import AllocationService
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
@@ -46,6 +48,7 @@ from commitlog.tail.tailer_file import lowest_required
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
 
+_logger = logging.getLogger("commitlog")
 # Commits up to this many bytes go through the mapping, larger ones by pwrite: docs/decisions.md has the figures.
 COPY_LIMIT = 16 << 10
 # A pooled log's committer is woken each time this much was appended.
@@ -94,6 +97,8 @@ class LogHandle(Appender):
         self.index = LogIndex(self, opened.directory, self.queue, spacing=options.index_spacing, writable=writable)
         if writable:
             self._wire_writer(opened)
+            kind = "pooled" if opened.pooled else "mapped" if opened.exclusive else "mapped, beside others"
+            _logger.info("%s: opened for writing (%s, flush=%r), ends at position %d", self.path, kind, options.flush, self.tail_position)
         elif opened.cursors.shared:
             self._watch_slots()
         registry.add(self)
@@ -153,6 +158,7 @@ class LogHandle(Appender):
         self._pruner = Pruner(self.directory, self._log_state())
         if self.options.retention is not None:
             self._services.append(RetentionService(self.path, cast(Retention, self.options.retention), self._pruner))
+        self._services.append(ReportService(self))
         for service in self._services:
             service.start()
 
@@ -215,6 +221,7 @@ class LogHandle(Appender):
                 return
             self._allocation.bring(number + 1)
             self.move_tail(number, time.time_ns())
+            _logger.debug("%s: rolled to the segment at position %d", self.path, (number + 1) * self.segment_size)
 
     def adopt(self) -> None:
         """First use in the child of a fork: a mapped log takes a lock, a slot and services of its own.
@@ -339,6 +346,7 @@ class LogHandle(Appender):
                 self._let_go()
             if failure is not None:
                 raise failure
+            _logger.info("%s: closed", self.path)
 
     def _stop_services(self) -> None:
         self.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from commitlog.errors import CommitLogError
+from commitlog.errors import CommitLogError, LogFailedError
 
 _logger = logging.getLogger("commitlog")
 
@@ -36,6 +36,9 @@ class Service:
     def _guarded_run(self) -> None:
         try:
             self.run()
+        except LogFailedError as error:
+            self.error = error
+            _logger.debug("%s ended: %s", self.name, error)  # of the failure itself the log tells, once
         except CommitLogError as error:
             self.error = error
             _logger.error("%s ended: %s", self.name, error)

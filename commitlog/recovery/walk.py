@@ -98,7 +98,7 @@ def _roll_back(segment: Segment, offset: int) -> None:
     """Turn the claim at `offset` into a SKIP of its length."""
     length = segment.step(offset)[1]
     segment.skip(offset, length)
-    _logger.info("%s: the claim at position %d, %d bytes, was rolled back", segment.path, segment.base + offset, length)
+    _logger.warning("%s: the claim at position %d, %d bytes, was rolled back", segment.path, segment.base + offset, length)
 
 
 def walk_buffers(directory: LogDirectory, numbers: set[int], start: Place, buffers: Sequence[RecoverableBuffer]) -> Walk:

@@ -1,0 +1,95 @@
+"""ReportService: says to the `commitlog` logger what the kernel's loops cannot, which run without the interpreter."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+
+from commitlog._kernel.core import Core
+from commitlog.service import Service
+
+_logger = logging.getLogger("commitlog")
+
+SLOW_FLUSH_S = 0.5
+_ROUND_S = 1.0
+_QUIET_S = 60.0  # between two warnings of one kind
+
+
+class _Warning:
+    """One kind of warning about a count that only rises: said at once, then at most once a minute, with how many there were since."""
+
+    def __init__(self, message: str, count: int) -> None:
+        self._message = message
+        self._told = count
+        self._quiet_until_s = 0.0
+
+    def look(self, count: int, now_s: float, *details: object) -> None:
+        if count > self._told and now_s >= self._quiet_until_s:
+            _logger.warning(self._message, *details[:1], count - self._told, *details[1:])
+            self._told = count
+            self._quiet_until_s = now_s + _QUIET_S
+
+
+class ReportService(Service):
+    """Looks once a second at what the kernel has counted: slow flushes, claims rolled back, a failure.
+
+    Parameters
+    ----------
+    core : Core
+        The kernel's handle.
+    """
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(f"commitlog report {core.path}")
+        self._core = core
+        self._ending = threading.Event()
+        self._failed = False
+        # Counts of before are not this service's: it begins anew in the child of a fork.
+        counters = core.log_counters()
+        self._slow_flushes = _Warning(
+            "%s: %d flushes took longer than %g s, the longest so far %.3f s: the disk is slow, or much is written at once", self._slow()
+        )
+        self._rolled_back = _Warning(
+            "%s: %d claims were rolled back: their owner died, or had them open for longer than the claim timeout", counters["rolled_back"]
+        )
+        self._refused = _Warning("%s: %d claims of this process were rolled back by others: it was stopped, or too slow", self._refusals())
+
+    def _slow(self) -> int:
+        return self._core.count_above("flush", int(SLOW_FLUSH_S * 1e9))
+
+    def _refusals(self) -> int:
+        """Claims of this handle's slot that others turned into SKIP."""
+        slots = {slot: rolled_back for slot, _, _, rolled_back, _, _ in self._core.cursors.slots()}
+        return 0 if self._core.slot is None else slots.get(self._core.slot, 0)
+
+    def run(self) -> None:
+        while not self._ending.wait(_ROUND_S):
+            self.look(time.monotonic())
+        self.look(time.monotonic())
+
+    def look(self, now_s: float) -> None:
+        """Say what is new.
+
+        Parameters
+        ----------
+        now_s : float
+            Seconds of a clock that is not set back.
+        """
+        path = self._core.path
+        longest_ns = self._core.latency("flush")[2]
+        self._slow_flushes.look(self._slow(), now_s, path, SLOW_FLUSH_S, longest_ns / 1e9)
+        self._rolled_back.look(self._core.log_counters()["rolled_back"], now_s, path)
+        self._refused.look(self._refusals(), now_s, path)
+        if self._core.failed and not self._failed:
+            self._failed = True
+            _logger.error(
+                "%s: the log has failed (%s): nothing is acknowledged any more; mend the disk, close the log and open it again",
+                path,
+                os.strerror(self._core.failed),
+            )
+
+    def join(self, timeout_s: float) -> bool:
+        self._ending.set()
+        return super().join(timeout_s)

@@ -1,0 +1,118 @@
+"""What a log says to the `commitlog` logger about itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog.report_service import ReportService
+from tests.log_files import numbered
+from tests.setups import BY_HAND, SEGMENT, Logs
+
+Until = Callable[..., None]
+Said = list[tuple[str, str]]
+
+
+@pytest.fixture
+def said(caplog: pytest.LogCaptureFixture) -> Callable[[int], Said]:
+    """What was said at a level or above it, by level and message."""
+    caplog.set_level(logging.DEBUG, "commitlog")
+    return lambda level: [(record.levelname, record.getMessage()) for record in caplog.records if record.levelno >= level]
+
+
+def test_opening_and_closing_are_told_and_rolls_to_whoever_debugs(logs: Logs, said: Callable[[int], Said]) -> None:
+    log = logs.open(**BY_HAND)
+    log.append_many([bytes(8000)] * 10)
+    end = log.tail_position
+    log.close()
+    with logs.open(pool=logs.pool(), flush="sync"):
+        pass
+    assert said(logging.INFO) == [
+        ("INFO", f"{log.path}: opened for writing (mapped, flush='async'), ends at position 4096"),
+        ("INFO", f"{log.path}: closed"),
+        ("INFO", f"{log.path}: opened for writing (pooled, flush='sync'), ends at position {end}"),
+        ("INFO", f"{log.path}: closed"),
+    ]
+    assert ("DEBUG", f"{log.path}: rolled to the segment at position {SEGMENT}") in said(logging.DEBUG)
+
+
+def test_what_recovery_did_is_told(tmp_path: Path, said: Callable[[int], Said]) -> None:
+    path = tmp_path / "log"
+    child = os.fork()
+    if child == 0:
+        log = commitlog.open(path, segment_size=SEGMENT)
+        log.append_many(numbered(5))
+        claim = log.claim(64)
+        claim.__enter__()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    commitlog.open(path).close()
+    told = said(logging.INFO)
+    assert told[0][0] == "WARNING"
+    assert "the claim at position 4256, 80 bytes, was rolled back" in told[0][1]
+    assert told[1] == ("INFO", f"recovered {path} (kept): it ends at 4336, 1 claims rolled back, 0 buffers taken over")
+
+
+def test_slow_flushes_are_warned_of_at_once_and_then_once_a_minute(logs: Logs, said: Callable[[int], Said]) -> None:
+    log = logs.open(**BY_HAND)
+    log.note_latency("flush", 2_000_000_000)
+    service = ReportService(log)
+    service.look(0.0)
+    assert said(logging.WARNING) == []  # of before its time
+    log.note_latency("flush", 400_000_000)
+    service.look(1.0)
+    assert said(logging.WARNING) == []
+    for second in range(2, 100):
+        log.note_latency("flush", 3_000_000_000)
+        service.look(float(second))
+    first, then = [message for level, message in said(logging.WARNING) if level == "WARNING"]
+    assert first.startswith(f"{log.path}: 1 flushes took longer than 0.5 s, the longest so far 3.000 s")
+    assert then.startswith(f"{log.path}: 60 flushes took longer than 0.5 s")
+
+
+def test_claims_that_were_rolled_back_are_warned_of_on_both_sides(logs: Logs, said: Callable[[int], Said], until: Until) -> None:
+    slow, other = logs.open(**BY_HAND), logs.open(claim_timeout="20ms", **BY_HAND)
+    reports = [ReportService(slow), ReportService(other)]
+    claim = slow.claim(64)
+    claim.__enter__()
+    until(lambda: other.appended_position == other.tail_position)
+    for report in reports:
+        report.look(0.0)
+    warnings = [message for level, message in said(logging.WARNING) if "already" not in message]
+    assert [message.partition(":")[2] for message in warnings] == [
+        " 1 claims of this process were rolled back by others: it was stopped, or too slow",
+        " 1 claims were rolled back: their owner died, or had them open for longer than the claim timeout",
+    ]
+    with pytest.raises(commitlog.errors.RolledBackError):
+        claim.__exit__(None, None, None)
+
+
+def test_a_failure_is_told_once(logs: Logs, said: Callable[[int], Said], until: Until) -> None:
+    log = logs.open(flush_interval="1ms")
+    log.fail(5)
+    until(lambda: len(said(logging.ERROR)) > 0)
+    with pytest.raises(commitlog.CommitLogError):
+        log.close()
+    ((level, message),) = said(logging.ERROR)
+    assert (level, message.startswith(f"{log.path}: the log has failed (Input/output error): ")) == ("ERROR", True)
+
+
+def test_the_child_of_a_fork_does_not_tell_what_the_parent_did(logs: Logs, said: Callable[[int], Said]) -> None:
+    log = logs.open(**BY_HAND)
+    log.note_latency("flush", 2_000_000_000)
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            log.append(b"one")
+            log.close()
+            status = 2 if any(level == "WARNING" for level, _ in said(logging.WARNING)) else 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
