@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from commitlog.spark.columns import arrow_schema
+from commitlog.spark.filters import RowFilter, is_taken
 from commitlog.spark.plan import LogPartition, partitions_of
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import read_slices
@@ -40,6 +41,7 @@ class LogReader(DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._schema = schema_of(schema)
         self._options = ReadOptions.parse(options, stream=False)
+        self._filter = RowFilter()
 
     def partitions(self) -> list[InputPartition]:
         """What each task reads; asked once, on the driver."""
@@ -47,7 +49,8 @@ class LogReader(DataSourceReader):
         for bound, name in ((self._options.start, "startingOffsets"), (self._options.end, "endingOffsets")):
             check_names(bound, name, list(places))
         with contextlib.ExitStack() as stack:
-            topics = [stack.enter_context(open_topic(name, place, self._options)) for name, place in places.items()]
+            wanted = {name: place for name, place in places.items() if self._filter.wants_topic(name)}
+            topics = [stack.enter_context(open_topic(name, place, self._options)) for name, place in wanted.items()]
             return [
                 *partitions_of(
                     self._ranges(topics),
@@ -58,9 +61,26 @@ class LogReader(DataSourceReader):
             ]
 
     def _ranges(self, topics: list[Topic]) -> list[tuple[Topic, int, int]]:
-        return [(topic, start_of(topic, self._options), end_of(topic, self._options)) for topic in topics]
+        return [(topic, *self._filter.narrowed(topic, start_of(topic, self._options), end_of(topic, self._options))) for topic in topics]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a partition, on an executor. Spark makes up a partition where there is none, which has nothing."""
         slices = partition.slices if isinstance(partition, LogPartition) else ()
-        yield from read_slices(slices, self._schema, on_damage=self._options.on_damage, fail_on_data_loss=self._options.fail_on_data_loss)
+        yield from self._filter.passing(
+            read_slices(slices, self._schema, on_damage=self._options.on_damage, fail_on_data_loss=self._options.fail_on_data_loss)
+        )
+
+
+class FilteringReader(LogReader):
+    """A batch read that takes filters over. Spark refuses a reader that can, unless its session allows that, so it is asked for."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
+        """Take what can be taken; the others come back."""
+        self._filter = RowFilter([one for one in filters if is_taken(one)])
+        return [one for one in filters if not is_taken(one)]
+
+
+def batch_reader(options: Mapping[str, str], schema: StructType) -> LogReader:
+    """The reader for a query, with push-down of filters where it was asked for."""
+    pushes = ReadOptions.parse(options, stream=False).filter_pushdown
+    return FilteringReader(options, schema) if pushes else LogReader(options, schema)

@@ -1,0 +1,123 @@
+"""Filters that Spark hands down: what they say of the ranges to read, and of the rows."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import datasource as spark
+
+from commitlog.spark.columns import FIELDS
+from commitlog.spark.topics import Topic
+
+_COMPARISONS = {
+    spark.EqualTo: pc.equal,
+    spark.GreaterThan: pc.greater,
+    spark.GreaterThanOrEqual: pc.greater_equal,
+    spark.LessThan: pc.less,
+    spark.LessThanOrEqual: pc.less_equal,
+}
+_COLUMNS = {name.lower(): name for name in ("offset", "timestamp", "topic", "type", "key")}
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+class RowFilter:
+    """Filters that were taken over from Spark, all of which a row must pass.
+
+    Parameters
+    ----------
+    filters : sequence of pyspark.sql.datasource.Filter
+        Of those that `is_taken` is true of.
+    """
+
+    def __init__(self, filters: Sequence[Any] = ()) -> None:
+        self._filters = tuple(filters)
+
+    def wants_topic(self, name: str) -> bool:
+        """Whether a log of that name can have rows that pass."""
+        names = pa.array([name], pa.string())
+        return all(_mask(one, names)[0].as_py() is True for one in self._filters if _column_of(one) == "topic")
+
+    def narrowed(self, topic: Topic, start: int, stop: int) -> tuple[int, int]:
+        """The part of a range in which rows that pass can be. Times may step back between writers, so they bound the start only."""
+        for one in self._filters:
+            column, value = _column_of(one), getattr(one, "value", None)
+            if column == "offset" and isinstance(value, int):
+                if isinstance(one, spark.EqualTo | spark.GreaterThan | spark.GreaterThanOrEqual):
+                    start = max(start, value)
+                if isinstance(one, spark.EqualTo | spark.LessThan | spark.LessThanOrEqual):
+                    stop = min(stop, value + 1)
+            if column == "timestamp" and isinstance(one, spark.EqualTo | spark.GreaterThan | spark.GreaterThanOrEqual):
+                found = topic.position_since(_scalar(column, value).cast(pa.int64()).as_py() * 1000)
+                start = max(start, stop if found is None else found)
+        return start, stop
+
+    def passing(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of batches that pass."""
+        for batch in batches:
+            kept = batch
+            columns = {name.lower(): at for at, name in enumerate(batch.schema.names)}
+            for one in self._filters:
+                kept = kept.filter(_mask(one, kept.column(columns[_column_of(one)])))
+            if kept.num_rows:
+                yield kept
+
+
+def is_taken(one: Any) -> bool:
+    """Whether a filter can be taken over, so that Spark need not look again."""
+    if isinstance(one, spark.Not):
+        return is_taken(one.child)
+    column = _column_of(one)
+    if column not in _COLUMNS.values():
+        return False
+    if isinstance(one, spark.StringStartsWith):
+        return column == "topic"
+    return isinstance(one, spark.IsNull | spark.IsNotNull) or _has_values(one, column)
+
+
+def _has_values(one: Any, column: str) -> bool:
+    """Whether it compares a column with values that this can have."""
+    if not isinstance(one, (spark.In, *_COMPARISONS)):
+        return False
+    value = getattr(one, "value", None)
+    try:
+        return all(_scalar(column, each).is_valid for each in (value if isinstance(one, spark.In) else [value]))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
+        return False
+
+
+def _column_of(one: Any) -> str:
+    if isinstance(one, spark.Not):
+        return _column_of(one.child)
+    attribute: tuple[str, ...] = getattr(one, "attribute", ())
+    return _COLUMNS.get(".".join(attribute).lower(), "")
+
+
+def _scalar(column: str, value: Any) -> pa.Scalar:
+    if isinstance(value, bytearray):
+        value = bytes(value)
+    if isinstance(value, dt.datetime):
+        aware = value if value.tzinfo is not None else value.astimezone()
+        return pa.scalar((aware - _EPOCH) // _MICROSECOND, pa.int64()).cast(FIELDS[column])
+    return pa.scalar(value, FIELDS[column])
+
+
+def _mask(one: Any, column: pa.Array) -> pa.Array:
+    """True for the values that pass; null where SQL would say so."""
+    if isinstance(one, spark.Not):
+        return pc.invert(_mask(one.child, column))
+    if isinstance(one, spark.IsNull):
+        return pc.is_null(column)
+    if isinstance(one, spark.IsNotNull):
+        return pc.is_valid(column)
+    if isinstance(one, spark.StringStartsWith):
+        return pc.starts_with(column, one.value)
+    name = _column_of(one)
+    if isinstance(one, spark.In):
+        wanted = pa.array([_scalar(name, value) for value in one.value], FIELDS[name])
+        return pc.if_else(pc.is_valid(column), pc.is_in(column, value_set=wanted), None)
+    return _COMPARISONS[type(one)](column, _scalar(name, one.value))

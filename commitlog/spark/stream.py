@@ -1,0 +1,240 @@
+"""LogStreamReader: a stream read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from commitlog.spark.log_topic import LogTopic
+from commitlog.spark.plan import LogPartition, partitions_of
+from commitlog.spark.read_options import ReadOptions
+from commitlog.spark.reader import schema_of, wants_sequence
+from commitlog.spark.slices import read_slices
+from commitlog.spark.stream_topics import StreamTopics, lost
+
+# What Spark keeps in the checkpoint, in the form of Kafka's source: {"orders": {"0": 4096}}.
+Offset = dict[str, dict[str, int]]
+_Places = dict[str, int]
+
+
+def _offset(places: Mapping[str, int]) -> Offset:
+    return {name: {"0": position} for name, position in sorted(places.items())}
+
+
+def _places(offset: Mapping[str, Mapping[str, int]] | None) -> _Places:
+    return {name: int(partitions["0"]) for name, partitions in (offset or {}).items()}
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows some logs. An offset is a position for each, which stays what it is over rolls and retention.
+
+    Parameters
+    ----------
+    options : mapping of str to str
+        Spark's.
+    schema : pyspark.sql.types.StructType
+        The columns that are wanted.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._schema = schema_of(schema)
+        self._options = ReadOptions.parse(options, stream=True)
+        self._topics = StreamTopics(self._options)
+        self._initial: Offset | None = None
+        self._target: _Places | None = None
+        self._triggered_s = float("-inf")
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Executors only read, and what is open here is of no use to them.
+        return {**self.__dict__, "_topics": None}
+
+    # --- offsets -----------------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Where a new query starts. Spark asks twice, and must hear the same."""
+        if self._initial is None:
+            self._initial = _offset(self._topics.starts())
+        return self._initial
+
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
+        """Where the next batch ends. While there is nothing new, one look at a watermark for each log; Spark asks every 10 ms then."""
+        places, ends = _places(start), self._ends()
+        ends = {name: max(end, places.get(name, 0)) for name, end in ends.items()}
+        if all(places.get(name) == end for name, end in ends.items()):
+            return _offset({**places, **ends})
+        if limit is not None and not isinstance(limit, ReadAllAvailable):
+            ends = self._admitted(places, ends)
+        if any(places.get(name) != end for name, end in ends.items()):
+            self._triggered_s = time.monotonic()
+        return _offset({**places, **ends})
+
+    def _ends(self) -> _Places:
+        ends = self._topics.ends()
+        if self._target is None:
+            return ends
+        return {name: min(end, self._target[name]) for name, end in ends.items() if name in self._target}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there now is what the query reads."""
+        self._target = self._topics.ends()
+
+    def reportLatestOffset(self) -> Offset:  # noqa: N802
+        """Where the logs end, whatever a batch takes of them: for the query's progress."""
+        return _offset(self._topics.ends())
+
+    # --- admission ---------------------------------------------------------------------------------------------------
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """One of the limits that were given, since Spark knows one only; `latestOffset` minds them all."""
+        options = self._options
+        if options.max_offsets is not None:
+            return ReadMaxRows(options.max_offsets)
+        if options.max_bytes is not None:
+            return ReadMaxBytes(options.max_bytes)
+        if options.min_offsets is not None:
+            return ReadMinRows(options.min_offsets)
+        return ReadAllAvailable()
+
+    def _admitted(self, places: _Places, ends: _Places) -> _Places:
+        """What a batch may have of [places, ends)."""
+        spans = [_Span(self._topics.topic(name), self._from(name, places), end) for name, end in ends.items()]
+        if self._waits_for_more(spans):
+            return {name: places[name] for name in ends if name in places}
+        options = self._options
+        if options.max_offsets is not None:
+            share_records(spans, options.max_offsets)
+        if options.max_bytes is not None:
+            share_bytes(spans, options.max_bytes)
+        return {span.topic.name: span.stop for span in spans}
+
+    def _waits_for_more(self, spans: list[_Span]) -> bool:
+        if self._options.min_offsets is None or self._target is not None:
+            return False  # a query that reads what is there now would wait for ever
+        waited_s = time.monotonic() - self._triggered_s
+        return waited_s < self._options.max_trigger_delay_s and sum(span.records for span in spans) < self._options.min_offsets
+
+    def _from(self, name: str, places: _Places) -> int:
+        """Where to go on in a log: from its oldest record where it is new, or retention was faster than the query.
+
+        Raises
+        ------
+        PositionError
+            Records are lost, and `failOnDataLoss`.
+        """
+        topic = self._topics.topic(name)
+        first = topic.first
+        start = places.get(name, first)
+        if start < first:
+            lost(topic, start, first, self._options)
+            return first
+        return start
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """What each task reads of a batch."""
+        places, ends = _places(start), _places(end)
+        self._topics.check_there(ends)
+        ranges = [(self._topics.topic(name), self._from(name, places), stop) for name, stop in ends.items()]
+        for topic, _, stop in ranges:
+            self._topics.check_reached(topic, stop)
+        return [
+            *partitions_of(
+                ranges,
+                least=self._options.min_partitions,
+                with_sequence=wants_sequence(self._schema),
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The rows of a partition, on an executor."""
+        slices = partition.slices if isinstance(partition, LogPartition) else ()
+        yield from read_slices(slices, self._schema, on_damage=self._options.on_damage, fail_on_data_loss=self._options.fail_on_data_loss)
+
+    def stop(self) -> None:
+        """The query has ended."""
+        self._topics.close()
+
+
+class _Span:
+    """A range of a log that a batch may shrink."""
+
+    def __init__(self, topic: LogTopic, start: int, stop: int) -> None:
+        self.topic = topic
+        self.start = start
+        self.stop = max(start, stop)
+
+    @property
+    def first_sequence(self) -> int:
+        return self.topic.sequence_of(self.start)
+
+    @property
+    def records(self) -> int:
+        """How many are in it."""
+        return self.topic.sequence_of(self.stop) - self.first_sequence if self.start < self.stop else 0
+
+    @property
+    def size_bytes(self) -> int:
+        return self.stop - self.start
+
+    def keep_records(self, count: int) -> None:
+        if count == 0:
+            self.stop = self.start
+        elif count < self.records:
+            self.stop = min(self.topic.position_of(self.first_sequence + count), self.stop)
+
+    def keep_bytes(self, size_bytes: int) -> None:
+        """Keep as many whole records as fit, by halves."""
+        low, high = 0, self.records
+        first = self.first_sequence
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.topic.position_of(first + middle) - self.start <= size_bytes:
+                low = middle
+            else:
+                high = middle - 1
+        self.keep_records(low)
+
+
+def share_records(spans: list[_Span], most: int) -> None:
+    """Shrink ranges to so many records in all, each log in proportion to what it has."""
+    counts = [span.records for span in spans]
+    total = sum(counts)
+    if total <= most:
+        return
+    shares = [most * count // total for count in counts]
+    left = most - sum(shares)
+    for at, count in enumerate(counts):
+        more = min(left, count - shares[at])
+        left -= more
+        spans[at].keep_records(shares[at] + more)
+
+
+def share_bytes(spans: list[_Span], most_bytes: int) -> None:
+    """Shrink ranges to so many bytes of the logs, headers and padding included, each log in proportion to what it has; but to one record at
+    least, or the query would stand still."""
+    total_bytes = sum(span.size_bytes for span in spans)
+    if total_bytes <= most_bytes:
+        return
+    before = [span.stop for span in spans]
+    for span in spans:
+        span.keep_bytes(most_bytes * span.size_bytes // total_bytes)
+    if all(span.start == span.stop for span in spans):
+        span, stop = max(zip(spans, before, strict=True), key=lambda pair: pair[1] - pair[0].start)
+        span.stop = stop
+        span.keep_records(min(1, span.records))
+        if span.start == span.stop:
+            span.stop = stop  # no record in all of it: what is left of a segment

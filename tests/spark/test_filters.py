@@ -1,0 +1,118 @@
+"""Filters that Spark hands down."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import functions as f
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, Not, StringContains, StringStartsWith
+from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
+
+from commitlog.spark.filters import is_taken
+from commitlog.spark.reader import FilteringReader, LogReader, batch_reader
+from tests.spark.logs_in_spark import EPOCH, fill, numbered
+
+SCHEMA = (
+    StructType()
+    .add("key", BinaryType())
+    .add("topic", StringType())
+    .add("offset", LongType())
+    .add("timestamp", TimestampType())
+    .add("type", LongType())
+    .add("sequence", LongType())
+)
+
+
+def _at(seconds: float) -> dt.datetime:
+    return EPOCH + dt.timedelta(seconds=seconds)
+
+
+def _filtered(path: Path, *filters: Any, **options: str) -> tuple[list[int], int]:
+    """The sequences of the rows that pass, and how many bytes are read for them."""
+    reader = FilteringReader({"path": str(path), **options}, SCHEMA)
+    assert list(reader.pushFilters(list(filters))) == []
+    parts = reader.partitions()
+    rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+    return [row["sequence"] for row in rows], sum(piece.read_bytes for part in parts for piece in part.slices)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+    """2000 records, a second between two, the first at 0; every fourth has a key."""
+    path = tmp_path_factory.mktemp("filters") / "orders"
+    keys = [b"k%d" % (number % 100) if number % 4 == 0 else None for number in range(2000)]
+    return path, fill(path, numbered(2000), keys=keys, first_ns=0)
+
+
+def test_offsets_bound_what_is_read(log: tuple[Path, list[int]]) -> None:
+    path, positions = log
+    found, size_bytes = _filtered(path, GreaterThanOrEqual(("offset",), positions[1200]), LessThan(("offset",), positions[1203]))
+    assert found == [1200, 1201, 1202]
+    assert size_bytes < 260 * 140
+    assert _filtered(path, EqualTo(("offset",), positions[7]))[0] == [7]
+    assert _filtered(path, EqualTo(("offset",), positions[7] + 8))[0] == []
+
+
+def test_times_bound_where_reading_starts(log: tuple[Path, list[int]]) -> None:
+    found, size_bytes = _filtered(log[0], GreaterThan(("timestamp",), _at(1900)))
+    assert found == list(range(1901, 2000))
+    assert size_bytes < 400 * 140
+    assert _filtered(log[0], LessThan(("timestamp",), _at(2.5)))[0] == [0, 1, 2]
+    assert _filtered(log[0], GreaterThan(("timestamp",), _at(10**6)))[0] == []
+
+
+def test_keys_and_types_pass_by_rows(log: tuple[Path, list[int]]) -> None:
+    path = log[0]
+    assert _filtered(path, EqualTo(("key",), bytearray(b"k8")))[0] == list(range(8, 2000, 100))
+    assert _filtered(path, In(("key",), (b"k8", b"k12")), LessThan(("offset",), 20_000))[0] == [8, 12, 108, 112]
+    assert len(_filtered(path, IsNotNull(("key",)))[0]) == 500
+    assert len(_filtered(path, Not(EqualTo(("key",), b"k8")))[0]) == 480  # a key that is null is neither
+    assert len(_filtered(path, EqualTo(("type",), 0))[0]) == 2000
+    assert _filtered(path, GreaterThan(("type",), 0))[0] == []
+
+
+def test_logs_that_no_row_can_be_of_are_not_opened(log: tuple[Path, list[int]], tmp_path: Path) -> None:
+    fill(tmp_path / "bids", [b"x"])
+    fill(tmp_path / "orders", [b"x"])
+    (tmp_path / "orders" / "log.json").write_text("damaged")
+    assert _filtered(tmp_path, EqualTo(("topic",), "bids"), subscribe="bids,orders")[0] == [0]
+    assert _filtered(tmp_path, StringStartsWith(("topic",), "b"), subscribe="bids,orders")[0] == [0]
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        EqualTo(("value",), b"x"),
+        EqualTo(("offset",), "five"),
+        EqualTo(("key", "part"), b"x"),
+        StringContains(("topic",), "x"),
+        Not(EqualTo(("value",), b"x")),
+        In(("offset",), (1, None)),
+        GreaterThan(("type",), 1 << 70),
+    ],
+)
+def test_what_cannot_be_taken_over_comes_back(one: Any) -> None:
+    assert not is_taken(one)
+
+
+def test_filters_are_taken_over_only_where_that_was_asked_for() -> None:
+    assert type(batch_reader({"path": "/log"}, SCHEMA)) is LogReader
+    assert "pushFilters" not in vars(LogReader)
+    assert type(batch_reader({"path": "/log", "filterPushdown": "true"}, SCHEMA)) is FilteringReader
+
+
+def test_spark_hands_filters_down(spark: Any, log: tuple[Path, list[int]]) -> None:
+    path, positions = log
+    frame = spark.read.format("commitlog").option("filterPushdown", "true").load(str(path))
+    wanted = frame.where(
+        f.col("offset").between(positions[100], positions[1100])
+        & (f.col("timestamp") >= f.lit("1970-01-01 00:10:00").cast("timestamp"))
+        & f.col("key").isin(bytearray(b"k4"), bytearray(b"k8"))
+    )
+    expected = [row for row in range(600, 1101) if row % 100 in (4, 8)]
+    assert sorted(row.sequence for row in wanted.collect()) == expected
+    plain = spark.read.format("commitlog").load(str(path))
+    assert plain.where(f.col("offset") == positions[5]).select("sequence").collect() == [(5,)]

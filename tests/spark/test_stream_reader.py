@@ -1,0 +1,283 @@
+"""The offsets, the admission and the plan of a stream, without Spark's engine."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import BinaryType, LongType, StructType
+
+import commitlog
+from commitlog.errors import InvalidOptionError, LogNotFoundError, PositionError
+from commitlog.spark.stream import LogStreamReader
+from tests.spark.logs_in_spark import SIZE, archive, fill, numbered
+
+SCHEMA = StructType().add("value", BinaryType()).add("sequence", LongType())
+ALL = ReadAllAvailable()
+
+
+class Streams:
+    """Readers that are stopped at the end."""
+
+    def __init__(self) -> None:
+        self._made: list[LogStreamReader] = []
+
+    def __call__(self, path: object, **options: object) -> LogStreamReader:
+        given = {"startingOffsets": "earliest", **{name: str(value) for name, value in options.items()}}
+        self._made.append(LogStreamReader({"path": str(path), **given}, SCHEMA))
+        return self._made[-1]
+
+    def stop(self) -> None:
+        for reader in self._made:
+            reader.stop()
+
+
+@pytest.fixture
+def stream() -> Iterator[Streams]:
+    made = Streams()
+    yield made
+    made.stop()
+
+
+def _read(reader: LogStreamReader, start: Any, end: Any) -> list[bytes]:
+    on_executor = pickle.loads(pickle.dumps(reader))
+    return [row["value"] for part in reader.partitions(start, end) for batch in on_executor.read(part) for row in batch.to_pylist()]
+
+
+def _batches(reader: LogStreamReader, place: Any = None) -> list[list[bytes]]:
+    """What is read batch by batch with the reader's own limit, until there is nothing more."""
+    found = []
+    place = reader.initialOffset() if place is None else place
+    while (end := reader.latestOffset(place, reader.getDefaultReadLimit())) != place:
+        found.append(_read(reader, place, end))
+        place = end
+    return found
+
+
+def test_all_that_is_new_is_a_batch(tmp_path: Path, stream: Streams) -> None:
+    reader = stream(tmp_path / "log")
+    fill(tmp_path / "log", numbered(100))
+    start = reader.initialOffset()
+    assert list(start) == ["log"]
+    assert list(start["log"]) == ["0"]
+    end = reader.latestOffset(start, ALL)
+    assert _read(reader, start, end) == numbered(100)
+    assert reader.latestOffset(end, ALL) == end
+    assert reader.partitions(end, end) == []
+
+
+def test_a_stream_starts_at_the_end_unless_it_is_told_otherwise(tmp_path: Path, stream: Streams) -> None:
+    with commitlog.open(tmp_path / "log", flush="sync") as log:
+        log.append(b"before")
+        reader = stream(tmp_path / "log", startingOffsets="latest")
+        start = reader.initialOffset()
+        log.append(b"after")
+        assert reader.initialOffset() == start
+        assert _read(reader, start, reader.latestOffset(start, ALL)) == [b"after"]
+
+
+def test_only_what_is_durable_is_offered(tmp_path: Path, stream: Streams) -> None:
+    with commitlog.open(tmp_path / "log", flush_interval="1h") as log:
+        log.append(b"durable")
+        log.flush()
+        log.append(b"not yet")
+        assert _batches(stream(tmp_path / "log")) == [[b"durable"]]
+        assert _batches(stream(tmp_path / "log", visibility="committed")) == [[b"durable", b"not yet"]]
+
+
+def test_offsets_stay_what_they_are_over_rolls(tmp_path: Path, stream: Streams) -> None:
+    reader = stream(tmp_path / "log")
+    place, found = None, []
+    with commitlog.open(tmp_path / "log", segment_size=SIZE, flush="sync") as log:
+        for turn in range(6):
+            for value in numbered(1800)[turn * 300 : (turn + 1) * 300]:
+                log.append(value, sync=False)
+            log.flush()
+            place = reader.initialOffset() if place is None else place
+            end = reader.latestOffset(place, ALL)
+            found += _read(reader, place, end)
+            place = end
+    assert found == numbered(1800)
+
+
+def test_a_start_between_records_is_moved_to_the_next_one(tmp_path: Path, stream: Streams) -> None:
+    positions = fill(tmp_path / "log", numbered(10))
+    reader = stream(tmp_path / "log", startingOffsets=f'{{"log": {{"0": {positions[4] + 1}}}}}')
+    assert reader.initialOffset() == {"log": {"0": positions[5]}}
+
+
+def test_a_start_by_time_is_where_the_first_record_of_that_time_is(tmp_path: Path, stream: Streams) -> None:
+    positions = fill(tmp_path / "log", numbered(10), first_ns=0)
+    assert stream(tmp_path / "log", startingTimestamp=3000).initialOffset() == {"log": {"0": positions[3]}}
+
+
+# --- admission -------------------------------------------------------------------------------------------------------
+
+
+def test_batches_have_so_many_records_at_most(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "log", numbered(1000))
+    reader = stream(tmp_path / "log", maxOffsetsPerTrigger=300)
+    assert reader.getDefaultReadLimit() == ReadMaxRows(300)
+    found = _batches(reader)
+    assert [len(batch) for batch in found] == [300, 300, 300, 100]
+    assert list(chain.from_iterable(found)) == numbered(1000)
+
+
+def test_the_engine_can_ask_for_all_in_spite_of_a_limit(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "log", numbered(1000))
+    reader = stream(tmp_path / "log", maxOffsetsPerTrigger=300)
+    start = reader.initialOffset()
+    assert _read(reader, start, reader.latestOffset(start, ALL)) == numbered(1000)
+
+
+def test_records_are_shared_out_in_proportion(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "a", [b"a"] * 900)
+    fill(tmp_path / "b", [b"b"] * 90)
+    fill(tmp_path / "c", [b"c"])
+    (first, *others) = _batches(stream(tmp_path, subscribePattern=".*", maxOffsetsPerTrigger=100))
+    assert len(first) == 100
+    assert 85 <= first.count(b"a") <= 95
+    assert sorted(chain(first, *others)) == [b"a"] * 900 + [b"b"] * 90 + [b"c"]
+
+
+def test_batches_have_so_many_bytes_at_most_and_one_record_at_least(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "log", [b"x" * 984] * 20)
+    assert [len(batch) for batch in _batches(stream(tmp_path / "log", maxBytesPerTrigger=5 * 1000 + 4096))] == [5, 9, 6]
+    reader = stream(tmp_path / "log", maxBytesPerTrigger=10)
+    assert reader.getDefaultReadLimit() == ReadMaxBytes(10)
+    assert [len(batch) for batch in _batches(reader)] == [1] * 20
+
+
+def test_few_bytes_get_a_query_over_a_roll(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "log", numbered(1100))
+    assert list(chain.from_iterable(_batches(stream(tmp_path / "log", maxBytesPerTrigger=2000)))) == numbered(1100)
+
+
+def test_a_batch_waits_for_so_many_records_but_not_for_ever(tmp_path: Path, stream: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("commitlog.spark.stream.time.monotonic", lambda: now)
+    with commitlog.open(tmp_path / "log", flush="sync") as log:
+        log.append(b"first")
+        reader = stream(tmp_path / "log", minOffsetsPerTrigger=3, maxTriggerDelay="10s")
+        limit = reader.getDefaultReadLimit()
+        assert limit == ReadMinRows(3)
+        # A new query does not wait.
+        start = reader.initialOffset()
+        place = reader.latestOffset(start, limit)
+        assert _read(reader, start, place) == [b"first"]
+        log.append(b"second")
+        log.append(b"third")
+        assert reader.latestOffset(place, limit) == place
+        log.append(b"fourth")
+        end = reader.latestOffset(place, limit)
+        assert _read(reader, place, end) == [b"second", b"third", b"fourth"]
+        log.append(b"fifth")
+        assert reader.latestOffset(end, limit) == end
+        now += 11
+        assert _read(reader, end, reader.latestOffset(end, limit)) == [b"fifth"]
+
+
+def test_what_comes_after_the_start_of_available_now_is_left(tmp_path: Path, stream: Streams) -> None:
+    with commitlog.open(tmp_path / "log", flush="sync") as log:
+        for value in numbered(5):
+            log.append(value)
+        reader = stream(tmp_path / "log", maxOffsetsPerTrigger=2, minOffsetsPerTrigger=2)
+        reader.prepareForTriggerAvailableNow()
+        log.append(b"later")
+        assert _batches(reader) == [numbered(5)[:2], numbered(5)[2:4], numbered(5)[4:]]
+        assert reader.reportLatestOffset() == {"log": {"0": log.flushed_position}}
+
+
+def test_polling_an_idle_log_opens_no_file(tmp_path: Path, stream: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "log", numbered(1500))
+    reader = stream(tmp_path / "log", maxOffsetsPerTrigger=10_000)
+    limit = reader.getDefaultReadLimit()
+    end = reader.latestOffset(reader.initialOffset(), limit)
+
+    def refuse(*arguments: object, **others: object) -> None:
+        raise AssertionError("a poll must not touch the disk")
+
+    for call in ("open", "listdir", "scandir", "stat"):
+        monkeypatch.setattr(os, call, refuse)
+    assert reader.latestOffset(end, limit) == end
+    monkeypatch.undo()
+
+
+# --- retention and other losses --------------------------------------------------------------------------------------
+
+
+def _overtaken(path: Path) -> None:
+    with commitlog.open(path, segment_size=SIZE) as log:
+        for value in numbered(2500):
+            log.append(value)
+        log.flush()
+        log.delete_before(2 * SIZE)
+
+
+def test_a_stream_that_retention_overtook_fails(tmp_path: Path, stream: Streams) -> None:
+    _overtaken(tmp_path / "log")
+    reader = stream(tmp_path / "log")
+    start = {"log": {"0": 4096}}
+    with pytest.raises(PositionError, match=f"of log, the segments with positions from 4096 to {2 * SIZE} are deleted"):
+        reader.partitions(start, reader.latestOffset(start, ALL))
+
+
+@pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": 500}])
+def test_or_goes_on_with_what_is_left(tmp_path: Path, stream: Streams, limits: dict[str, int]) -> None:
+    _overtaken(tmp_path / "log")
+    reader = stream(tmp_path / "log", failOnDataLoss="false", **limits)
+    assert list(chain.from_iterable(_batches(reader, {"log": {"0": 4096}}))) == numbered(2500)[1024:]
+
+
+def test_a_checkpoint_of_another_log_is_noticed(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "log", numbered(10))
+    reader = stream(tmp_path / "log")
+    start = {"log": {"0": 10_000_000}}
+    end = reader.latestOffset(start, ALL)
+    with pytest.raises(PositionError, match="it is another log, or has lost its end"):
+        reader.partitions(start, end)
+
+
+def test_a_log_that_is_gone_is_noticed(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "a", [b"a"])
+    reader = stream(tmp_path, subscribePattern=".*")
+    start = {"a": {"0": 0}, "b": {"0": 4096}}
+    with pytest.raises(LogNotFoundError, match="has read the log 'b', which is not there any more"):
+        reader.partitions(start, reader.latestOffset(start, ALL))
+
+
+# --- several logs ----------------------------------------------------------------------------------------------------
+
+
+def test_a_new_log_that_matches_joins_the_query(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "a1", [b"a1"])
+    reader = stream(tmp_path, subscribePattern="a.*", startingOffsets="latest")
+    start = reader.initialOffset()
+    fill(tmp_path / "b1", [b"b1"])
+    fill(tmp_path / "a2", [b"a2"])
+    end = reader.latestOffset(start, ALL)
+    assert sorted(end) == ["a1", "a2"]
+    assert _read(reader, start, end) == [b"a2"]
+
+
+def test_a_directory_that_becomes_a_log_later_joins_the_query(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "a1", [b"a1"])
+    (tmp_path / "a2").mkdir()
+    reader = stream(tmp_path, subscribePattern="a.*")
+    start = reader.initialOffset()
+    assert list(start) == ["a1"]
+    fill(tmp_path / "a2", [b"a2"])
+    assert _read(reader, start, reader.latestOffset(start, ALL)) == [b"a1", b"a2"]
+
+
+def test_an_archive_is_not_followed(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "log", numbered(1500))
+    place = archive(tmp_path / "log", tmp_path / "cold" / "log")
+    with pytest.raises(InvalidOptionError, match="the log log is an archive, which a stream does not follow"):
+        stream(place).initialOffset()
