@@ -12,6 +12,7 @@ if _sys.platform != "linux":
 
 from commitlog._kernel.appender import Claim
 from commitlog._kernel.reader import Record
+from commitlog.keep.archive import Archive
 from commitlog.keep.retention import Retention
 from commitlog.log import CommitLog
 from commitlog.log import open_log as open
@@ -23,6 +24,7 @@ from commitlog.tail.tailer import Tailer
 
 __version__ = "0.1.0"
 __all__ = [
+    "Archive",
     "Batch",
     "Claim",
     "CommitLog",

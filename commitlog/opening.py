@@ -26,6 +26,8 @@ from commitlog.errors import (
     ReadOnlyError,
 )
 from commitlog.flush import checkpoint as checkpoints
+from commitlog.keep.archived import is_archive
+from commitlog.keep.archived_directory import ArchivedDirectory
 from commitlog.options import Options
 from commitlog.pool import shm
 from commitlog.recovery import Recovered, recover
@@ -105,6 +107,8 @@ def check_mode(mode: str) -> None:
 
 def open_for_reading(path: str, options: Options) -> Opened:
     """Open without changing anything."""
+    if is_archive(path):
+        return _open_archive(path, options)
     identity = _await_identity(path, options.wait_for_log)
     _check_options(identity, options, path)
     directory = LogDirectory(path, identity.segment_size, identity.uuid)
@@ -112,6 +116,15 @@ def open_for_reading(path: str, options: Options) -> Opened:
     if file.usable:
         return Opened(directory, identity, file.cells)
     return _stand_in(directory, identity, file)
+
+
+def _open_archive(path: str, options: Options) -> Opened:
+    """An archive, whose segments are all sealed: nobody writes it as a log."""
+    directory = ArchivedDirectory(path, options.archive_cache)
+    cells = Cursors(-1, True)
+    for name in ("appended", "committed", "flushed"):
+        cells[name] = directory.end
+    return Opened(directory, directory.identity, cells)
 
 
 def _await_identity(path: str, wait_s: float) -> Identity:
@@ -162,6 +175,8 @@ def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) ->
 
 def open_for_writing(path: str, mode: str, options: Options) -> Opened:
     """Lock, create or recover."""
+    if is_archive(path):
+        raise ReadOnlyError("this is an archive, which is only read: open it with mode 'r'", path=path)
     fd = _open_directory(path, mode)
     try:
         check_file_system(path)

@@ -282,6 +282,7 @@ class OptionOverrides(TypedDict, total=False):
     close_timeout: Duration
     wait_for_log: Duration
     retention: RetentionRule | None
+    archive_cache: Size
 
 
 _PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
@@ -346,6 +347,9 @@ class Options:
         wait. Opening to read never creates anything.
     retention : Retention or None
         Which old segments a handle that writes deletes, and when. None: segments stay until somebody deletes them. What is deleted is gone.
+    archive_cache : int or str
+        Mode "r" of an archive: bytes of unpacked segments that are kept for the next reader, of which two always are. Less: a segment that
+        is read again is fetched and unpacked again.
 
     Raises
     ------
@@ -374,6 +378,7 @@ class Options:
     close_timeout: _Option[float, Duration] = _Option(60.0, _interval)
     wait_for_log: _Option[float, Duration] = _Option(0.0, _lasting(0.0))
     retention: _Option[RetentionRule | None, RetentionRule | None] = _Option(None, _retention)
+    archive_cache: _Option[int, Size] = _Option("1GiB", parse_size)
 
     def __post_init__(self) -> None:
         if self.pool is not None and self.segment_size not in (None, self.pool.buffer_size):

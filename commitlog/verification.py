@@ -18,6 +18,8 @@ from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, PositionError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
+from commitlog.keep.archived import is_archive
+from commitlog.keep.archived_directory import ArchivedDirectory
 from commitlog.lost_identity import deduce, segment_files
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory, index_name, segment_name
@@ -169,6 +171,8 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
         A newer release wrote it.
     """
     path = os.fspath(path)
+    if is_archive(path):
+        return _verify_archive(path)
     fd = open_directory(path)
     try:
         live = is_live(fd)
@@ -179,6 +183,16 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
     finally:
         os.close(fd)
     return report
+
+
+def _verify_archive(path: str) -> VerifyReport:
+    """All of an archive was sealed and durable: whatever is not whole is damage."""
+    directory = ArchivedDirectory(path, 0)
+    try:
+        end = Checkpoint(directory.end, clean=True, count=0)
+        return _Survey(directory, directory.identity, end, live=False, fault=None).run()
+    finally:
+        directory.close()
 
 
 def open_directory(path: str) -> int:

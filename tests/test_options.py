@@ -154,6 +154,7 @@ def test_the_defaults_are_as_documented() -> None:
         "wait_for_log": 0.0,
         "close_timeout": 60.0,
         "retention": None,
+        "archive_cache": 1 << 30,
     }
 
 

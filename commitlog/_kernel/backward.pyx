@@ -13,7 +13,7 @@ from commitlog._kernel.kernel cimport (
 from commitlog._kernel.columns cimport Columns
 from commitlog._kernel.reader cimport Reader
 from commitlog._kernel.segment cimport Segment
-from commitlog.errors import CorruptRecordError
+from commitlog.errors import CommitLogError, CorruptRecordError
 
 cdef uint32_t STRETCH_LEAST = 256
 cdef int PATIENCE = 20  # looks at a claim whose owner may be dead, which takes longer than one look to find out
@@ -194,6 +194,14 @@ cdef class BackwardReader(Reader):
             if code == CL_E_FULL and columns.native.count == 0:
                 # One record larger than the room there was: room for the largest there can be.
                 columns = Columns(self.shelf, max_records, self.core.log.segment_size)
-            elif (code == CL_E_DAMAGE and columns.native.count != 0) or not self.go_back(code):
+                continue
+            if code == CL_E_DAMAGE and columns.native.count != 0:
                 break
+            try:
+                if not self.go_back(code):
+                    break
+            except (CommitLogError, OSError):
+                if columns.native.count == 0:
+                    raise
+                break  # what was read comes first, and the next call says it again
         return *columns.cut(), first

@@ -456,7 +456,13 @@ cdef class Reader:
             if first is None and columns.native.count != 0:
                 first = self.segment
             if code == CL_E_ROLL:
-                if self.enter() != CL_OK:
+                try:
+                    code = self.enter()
+                except (CommitLogError, OSError):
+                    if columns.native.count == 0:
+                        raise
+                    break  # what was read comes first, and the next call says it again
+                if code != CL_OK:
                     break
             elif code == CL_E_FULL and columns.native.count == 0:
                 # One record larger than the room there was: room for the largest there can be.

@@ -10,6 +10,7 @@ import click
 from commitlog.cli import parameters
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Retention, prune
+from commitlog.keep.retention import parse_age
 
 
 @click.command()
@@ -45,21 +46,20 @@ def retention_of(older_than: str | None, max_bytes: int | None, min_free: str | 
     """
     if older_than is None and max_bytes is None and min_free is None:
         raise click.UsageError("say what may go: --older-than, --max-bytes or --min-free")
+    age = None if older_than is None else age_of(older_than)
     free, percent = _room(min_free)
     try:
-        return Retention(max_age=_number_or_text(older_than), max_bytes=max_bytes, min_free_bytes=free, min_free_percent=percent)
+        return Retention(max_age=age, max_bytes=max_bytes, min_free_bytes=free, min_free_percent=percent)
     except InvalidOptionError as error:
-        names = {"max_age": "--older-than", "min_free_bytes": "--min-free", "min_free_percent": "--min-free"}
-        name, _, rest = error.message.partition(" ")
-        raise click.UsageError(f"{names.get(name, name)} {rest}") from None
+        raise click.UsageError(f"--min-free {error.message.partition(' ')[2]}") from None
 
 
-def _number_or_text(text: str | None) -> float | str | None:
-    """An age without a unit is in seconds."""
+def age_of(text: str) -> float:
+    """Seconds of an age; one without a unit is in seconds."""
     try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
+        return parse_age(text, "--older-than")
+    except InvalidOptionError as error:
+        raise click.UsageError(error.message) from None
 
 
 def _room(text: str | None) -> tuple[int | None, float | None]:
@@ -78,9 +78,11 @@ def as_object(pruned: Pruned) -> dict[str, object]:
     return {"bytes": pruned.bytes, **asdict(pruned)}
 
 
-def lines(log: str, pruned: Pruned) -> list[str]:
+def lines(log: str, pruned: Pruned, verb: str = "", target: str = "") -> list[str]:
     """For people."""
-    what = "would delete" if pruned.dry_run else "deleted"
-    said = [f"{log}: {what} {len(pruned.segments)} segments, {pruned.bytes} bytes"]
+    what = verb or ("would delete" if pruned.dry_run else "deleted")
+    where = f", to {target}" if target else ""
+    said = [f"{log}: {what} {len(pruned.segments)} segments, {pruned.bytes} bytes{where}"]
     said += [f"  {removal.path}: {removal.bytes} bytes, {removal.reason}" for removal in pruned.segments]
-    return [*said, f"  position {pruned.first_position} stays: {pruned.stopped_by}"]
+    stays = "is not archived" if pruned.kept else "stays"
+    return [*said, f"  position {pruned.first_position} {stays}: {pruned.stopped_by}"]

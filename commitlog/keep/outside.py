@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
 import time
 from collections.abc import Iterator
 
 from commitlog.errors import LogLockedError, LogNotFoundError, NotALogError
 from commitlog.flush import checkpoint as checkpoints
+from commitlog.keep.archive import Archive
 from commitlog.keep.pruner import LogState, Pruned, Pruner
 from commitlog.keep.retention import Retention
+from commitlog.options import Duration
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
@@ -48,13 +51,47 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     LogLockedError
         Somebody recovers it, and does not come to an end.
     """
-    path = os.fspath(path)
+    return _prune(path, retention, dry_run=dry_run, keep=False)
+
+
+def _prune(given: str | os.PathLike[str], retention: Retention, *, dry_run: bool, keep: bool) -> Pruned:
+    path = os.fspath(given)
     identity = _identity(path)
     directory = LogDirectory(path, identity.segment_size, identity.uuid)
     try:
-        return Pruner(directory, _state(directory, identity)).prune(retention, dry_run=dry_run)
+        return Pruner(directory, _state(directory, identity)).prune(retention, dry_run=dry_run, keep=keep)
     finally:
         directory.close()
+
+
+def archive_segments(
+    path: str | os.PathLike[str], archive: Archive, *, older_than: Duration | dt.timedelta = 0, keep: bool = False, dry_run: bool = False
+) -> Pruned:
+    """Archive the segments of a log that may go, oldest first, and delete each when it is whole and durable there.
+
+    What is there already is not written again, so that a run that was ended is resumed by the next.
+
+    Parameters
+    ----------
+    path : path
+        The log's directory.
+    archive : Archive
+        Where to.
+    older_than : float, str or datetime.timedelta
+        Only those that the log rolled on from so long ago.
+    keep : bool
+        Delete nothing: archive every sealed and durable segment, also those that would have to stay.
+    dry_run : bool
+        Only say what would go.
+
+    Raises
+    ------
+    CorruptSegmentError
+        A segment is damaged: it stays, and so do those behind it.
+    LogExistsError, IOFailureError
+        The target is another log's, or refuses.
+    """
+    return _prune(path, Retention(max_age=older_than, archive=archive), dry_run=dry_run, keep=keep)
 
 
 def _identity(path: str) -> Identity:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from commitlog.errors import CommitLogError, SegmentHeldError
 from commitlog.keep import retention as clock
+from commitlog.keep.archive import Archiver
 from commitlog.keep.retention import Retention
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
@@ -52,6 +53,8 @@ class Pruned:
         Whether everything went that the retention asks for: nothing was in the way.
     dry_run : bool
         Nothing was deleted.
+    kept : bool
+        What is named was archived, and nothing was deleted.
     """
 
     segments: tuple[Removal, ...]
@@ -59,6 +62,7 @@ class Pruned:
     stopped_by: str
     complete: bool
     dry_run: bool
+    kept: bool = False
 
     @property
     def bytes(self) -> int:
@@ -80,15 +84,12 @@ class LogState:
         Who holds a segment, by its number.
     remove : callable
         Delete the oldest segment, by its number, durably and never under a holder.
-    archive : callable or None
-        Put a segment away first, complete and durable.
     """
 
     flushed_position: Callable[[], int]
     lowest_required: Callable[[], int | None]
     holders: Callable[[int], list[str]]
     remove: Callable[[int], object]
-    archive: Callable[[int], object] | None = None
 
 
 class Pruner:
@@ -108,8 +109,9 @@ class Pruner:
         self._size = directory.segment_size
         self._lock = threading.Lock()
 
-    def prune(self, retention: Retention, *, dry_run: bool = False) -> Pruned:
-        """Look at the segments once; delete what may go, unless it is a dry run.
+    def prune(self, retention: Retention, *, dry_run: bool = False, keep: bool = False) -> Pruned:
+        """Look at the segments once; archive and delete what may go, unless it is a dry run. With `keep` they are archived alone, and then
+        neither the last sealed one is spared nor one that somebody needs.
 
         Raises
         ------
@@ -117,20 +119,22 @@ class Pruner:
             A segment could not be deleted or archived; those before it are gone.
         """
         with self._lock:
-            look = _Look(self._directory, self._state, retention)
+            look = _Look(self._directory, self._state, retention, keep=keep)
+            archiver = None if retention.archive is None or dry_run else Archiver(self._directory, retention.archive)
             gone: list[Removal] = []
             for removal in look.removals():
                 if not dry_run:
                     number = removal.position // self._size
                     try:
-                        if self._state.archive is not None:
-                            self._state.archive(number)
-                        self._state.remove(number)
+                        if archiver is not None:
+                            archiver.put(number)
+                        if not keep:
+                            self._state.remove(number)
                     except SegmentHeldError as error:
                         # Somebody came since it was looked at.
                         return Pruned(tuple(gone), removal.position, error.message, complete=False, dry_run=False)
                 gone.append(removal)
-            return Pruned(tuple(gone), look.first * self._size, look.stopped_by, look.complete, dry_run)
+            return Pruned(tuple(gone), look.first * self._size, look.stopped_by, look.complete, dry_run, keep)
 
     def limit_of_tailers(self) -> int | None:
         """The number of the segment that the slowest required tailer has yet to read from; None where there is none."""
@@ -140,10 +144,11 @@ class Pruner:
 class _Look:
     """One look at the segments: what may go, and why no more than that."""
 
-    def __init__(self, directory: LogDirectory, state: LogState, retention: Retention | None) -> None:
+    def __init__(self, directory: LogDirectory, state: LogState, retention: Retention | None, *, keep: bool = False) -> None:
         self._directory = directory
         self._state = state
         self._retention = retention
+        self._keep = keep
         self._size = directory.segment_size
         self._seals = SealTable(directory)
         self._now_ns = clock.now_ns()
@@ -216,13 +221,15 @@ class _Look:
 
     def _obstacle(self, number: int, flushed: int, required: int | None) -> str | None:
         """Why a segment that should go cannot."""
-        # The last sealed segment stays: its seal says with which sequence the next one begins.
         if self._seals.get(number) is None:
             return "it is not sealed yet"
-        if self._seals.get(number + 1) is None:
-            return "it is the last sealed segment, which always stays"
         if number >= flushed:
             return "it is not durable yet"
+        if self._keep:
+            return None
+        # Its seal says with which sequence the next one begins.
+        if self._seals.get(number + 1) is None:
+            return "it is the last sealed segment, which always stays"
         if required is not None and number >= required:
             return f"a required tailer has yet to read from position {required * self._size} on"
         holders = self._state.holders(number)

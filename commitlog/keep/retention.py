@@ -12,6 +12,7 @@ from fractions import Fraction
 from numbers import Real
 
 from commitlog.errors import InvalidOptionError
+from commitlog.keep.archive import Archive
 from commitlog.options import DURATION_UNITS, Duration, Size, parse_duration, parse_size
 
 # Longer than a duration may be elsewhere: records may have to be kept for decades.
@@ -84,6 +85,8 @@ class Retention:
         does not wait for it.
     time_zone : str
         The zone of `between`, as the IANA data base names it.
+    archive : Archive, optional
+        Where segments go before they are deleted. One that cannot be archived stays.
     interval : float or str
         Seconds (at least 0.001) from one look at the segments to the next. Longer: old segments stay longer.
 
@@ -99,6 +102,7 @@ class Retention:
     min_free_percent: float | None = None
     between: str | None = None
     time_zone: str = "UTC"
+    archive: Archive | None = None
     interval: Duration = 60.0
     _window: tuple[dt.time, dt.time] | None = field(default=None, init=False, repr=False, compare=False)
     _zone: zoneinfo.ZoneInfo = field(default=zoneinfo.ZoneInfo("UTC"), init=False, repr=False, compare=False)
@@ -120,6 +124,8 @@ class Retention:
         if self.between is not None:
             self._keep("_window", _window_of(self.between))
         self._keep("_zone", parse_zone(self.time_zone, "time_zone"))
+        if self.archive is not None and not isinstance(self.archive, Archive):
+            raise InvalidOptionError(f"archive must be a commitlog.Archive or None, not {type(self.archive).__name__}")
         interval_s = parse_duration(self.interval, "interval")
         if interval_s < _INTERVAL_LEAST_S:
             raise InvalidOptionError(f"interval must be at least {_INTERVAL_LEAST_S:g} seconds, not {self.interval!r}")

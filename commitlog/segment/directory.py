@@ -63,6 +63,11 @@ class LogDirectory:
         Sixteen of them.
     """
 
+    # Segments that stay mapped for the next reader after the last one has left.
+    idle_kept = 16
+    # Whether the segments come from an archive, and nothing can be kept beside them.
+    archived = False
+
     def __init__(self, path: str, segment_size: int, log_uuid: bytes) -> None:
         self.path = path
         self.segment_size = segment_size
@@ -93,6 +98,23 @@ class LogDirectory:
         except FileNotFoundError:
             return False
         return True
+
+    def fetch(self, number: int) -> None:
+        """Have a segment file here, where it may have to be brought first."""
+
+    def read_header(self, number: int) -> bytes | None:
+        """The header page of a segment as it stands in its file; None where it cannot be read."""
+        name = segment_name(number * self.segment_size)
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.fd)
+        except OSError:
+            return None
+        try:
+            return os.pread(fd, kernel.HEADER_SIZE, 0)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
 
     def disk_bytes(self, number: int) -> int:
         """What a segment file takes on the disk; nothing when it is gone."""

@@ -10,8 +10,6 @@ from commitlog.errors import ClosedError, PositionError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file import MappedFile
 
-_IDLE_KEPT = 16  # segments that stay mapped for the next reader after the last one has left
-
 
 class MappedFileQueue:
     """The segments of one open log.
@@ -51,6 +49,7 @@ class MappedFileQueue:
         self._check_open()
         file = self._files.get(number)
         if file is None:
+            self._directory.fetch(number)
             file = MappedFile(self._core, self._core.acquire(number))
             self._files[number] = file
             self._drop_idle(number)
@@ -62,9 +61,17 @@ class MappedFileQueue:
 
     def _drop_idle(self, newest: int) -> None:
         idle = [file for number, file in self._files.items() if number != newest and not file.holders and not file.segment.buffered]
-        for file in idle[: max(0, len(idle) - _IDLE_KEPT)]:
-            del self._files[file.number]
-            file.segment.release()
+        excess = len(idle) - self._directory.idle_kept
+        for place, file in enumerate(idle):
+            # Of one that somebody else has deleted, the mapping alone keeps the room on the disk.
+            if place < excess or not self._directory.has(file.number):
+                self._drop(file)
+
+    def _drop(self, file: MappedFile) -> None:
+        del self._files[file.number]
+        if file.base + file.size <= self._core.flushed_position:
+            self._core.forget(file.number)
+        file.segment.release()
 
     def find(self, position: int) -> MappedFile:
         """The segment that a position lies in."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import bisect
-import os
 from dataclasses import dataclass
 
-from commitlog._kernel.segment_file import HEADER_SIZE, read_seal
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog._kernel.segment_file import read_seal
+from commitlog.segment.directory import LogDirectory
 
 # Before any timestamp there can be.
 TIME_SMALLEST = -(1 << 63)
@@ -57,17 +56,10 @@ class SealTable:
         return seal
 
     def _read(self, number: int) -> Seal | None:
+        page = self._directory.read_header(number)
+        if page is None:
+            return None
         base = number * self._directory.segment_size
-        try:
-            fd = os.open(segment_name(base), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._directory.fd)
-        except OSError:
-            return None
-        try:
-            page = os.pread(fd, HEADER_SIZE, 0)
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
         found = read_seal(page, self._directory.log_uuid, base, self._directory.segment_size)
         return None if found is None else Seal(*found)
 

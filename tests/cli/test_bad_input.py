@@ -24,10 +24,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": (),
     "repair": (),
     "prune": ("--min-free", "1"),
+    "archive": ("--dry-run",),
     "remove": ("--yes",),
     "doctor": (),
     "bench": ("--quick", "--memory", "-w", "open", "--setup", "mapped"),
 }
+# What stands behind the path.
+BEHIND = {"archive": ("archived",)}
 # What each prints a lot with, where anything; a bench prints its table at the end.
 TALKATIVE = COMMANDS | {"append": ("--json",)}
 NUMBERS = {
@@ -35,6 +38,7 @@ NUMBERS = {
     "cat": ("--from", "--to", "--count"),
     "tail": ("--last", "--from"),
     "prune": ("--older-than", "--max-bytes", "--min-free"),
+    "archive": ("--older-than", "--level"),
     "bench": ("--turns", "--seconds", "--rate", "--size"),
 }
 NO_NUMBERS = ("", " ", "x", "-1", "1e400", "nan", "0x", "99999999999999999999", "1,5", "\u0663", "--")
@@ -109,7 +113,7 @@ def test_a_wrong_path_is_said_in_a_line_and_nothing_is_made(command: str, wrong:
         given = COMMANDS[command]
     path = wrong(tmp_path)
     before = all_of(tmp_path)
-    done = run(command, *given, path, feed=b"one\n")
+    done = run(command, *given, path, *BEHIND.get(command, ()), feed=b"one\n")
     assert done.returncode == (2 if command in ABOUT_DIRECTORIES else 1), done
     assert done.stdout == b""
     assert b"Traceback" not in done.stderr
@@ -121,7 +125,7 @@ def test_a_wrong_path_is_said_in_a_line_and_nothing_is_made(command: str, wrong:
 def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_bytes(b"mine")
-    done = run(command, *COMMANDS[command], tmp_path / "folder")
+    done = run(command, *COMMANDS[command], tmp_path / "folder", *BEHIND.get(command, ()))
     assert (done.returncode, done.stdout) == (1, b""), done
     assert done.stderr.startswith(b"commitlog: "), done.stderr
     assert os.listdir(tmp_path / "folder") == ["notes.txt"]
@@ -134,7 +138,7 @@ def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Pat
 @commands
 def test_a_wrong_flag_is_usage(command: str, wrong: tuple[str, ...], log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = all_of(log)
-    status = cli.run([command, *COMMANDS[command], str(place_of(command, log, tmp_path)), *wrong])
+    status = cli.run([command, *COMMANDS[command], str(place_of(command, log, tmp_path)), *BEHIND.get(command, ()), *wrong])
     printed = capfd.readouterr()
     assert (status, printed.out) == (2, "")
     assert f"Usage: commitlog {command}" in printed.err
@@ -153,7 +157,7 @@ def test_what_is_no_number_is_usage_and_names_the_option(
 ) -> None:
     before = all_of(log)
     for number in NO_NUMBERS:
-        status = cli.run([command, *COMMANDS[command], option, number, str(place_of(command, log, tmp_path))])
+        status = cli.run([command, *COMMANDS[command], option, number, str(place_of(command, log, tmp_path)), *BEHIND.get(command, ())])
         printed = capfd.readouterr()
         assert (status, printed.out) == (2, ""), (number, printed)
         assert option.strip("-") in printed.err, number
@@ -165,7 +169,7 @@ def test_a_choice_that_is_none_is_usage_and_says_what_there_is(
     command: str, option: str, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for wrong in ("nonsense", "", "FIRST\n"):
-        assert cli.run([command, *COMMANDS[command], option, wrong, str(place_of(command, log, tmp_path))]) == 2
+        assert cli.run([command, *COMMANDS[command], option, wrong, str(place_of(command, log, tmp_path)), *BEHIND.get(command, ())]) == 2
         printed = capfd.readouterr().err
         assert any(said in printed for said in ("is not one of", "there are", "did you mean")), printed
 
@@ -184,7 +188,7 @@ def test_an_option_without_its_value_is_usage(command: str, capfd: pytest.Captur
 def test_a_pipe_that_is_closed_early_is_not_complained_about(command: str, log: Path, tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    given = [*PROGRAM, command, *TALKATIVE[command], str(place_of(command, log, tmp_path))]
+    given = [*PROGRAM, command, *TALKATIVE[command], str(place_of(command, log, tmp_path)), *BEHIND.get(command, ())]
     try:
         done = subprocess.run(given, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
     finally:
@@ -201,7 +205,7 @@ def test_without_any_descriptor_nothing_breaks(command: str, log: Path, tmp_path
     """As a service manager may start it: not even closed ones, which the first file that is opened would take the place of."""
     before = all_of(log)
     script = f'exec "$@" <&- >&- 2>"{tmp_path}/said"'
-    given = [*PROGRAM, command, *COMMANDS[command], str(place_of(command, log, tmp_path))]
+    given = [*PROGRAM, command, *COMMANDS[command], str(place_of(command, log, tmp_path)), *BEHIND.get(command, ())]
     done = subprocess.run(["bash", "-c", script, "bash", *given], cwd=ROOT, timeout=60, check=False)
     said = (tmp_path / "said").read_text()
     assert done.returncode in (0, 1, 2), said  # an append has nothing to read
@@ -214,6 +218,6 @@ def test_without_any_descriptor_nothing_breaks(command: str, log: Path, tmp_path
 
 @commands
 def test_without_a_terminal_there_are_no_escape_sequences(command: str, log: Path, tmp_path: Path) -> None:
-    done = run(command, *COMMANDS[command], place_of(command, log, tmp_path), feed=b"one\n")
+    done = run(command, *COMMANDS[command], place_of(command, log, tmp_path), *BEHIND.get(command, ()), feed=b"one\n")
     assert done.returncode == 0, done.stderr
     assert b"\x1b" not in done.stdout + done.stderr

@@ -316,6 +316,22 @@ def test_a_reader_whose_segments_were_deleted_outside_gets_a_clear_gap(logs: Log
     assert next(iter(tailer.values())) == b"%d-0" % (gone[-1] + 1)
 
 
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_batch_ends_at_a_gap_and_the_next_one_says_it(logs: Logs, direction: Any) -> None:
+    log = filled(logs)
+    reader = logs.open(mode="r")
+    tailer = reader.tailer(direction=direction)
+    for number in (3, 4):
+        Path(log.directory.segment_path(number)).unlink()
+    found = tailer.read_batch().values()
+    ordered = [b"%d-%d" % (number, index) for number in range(8) for index in range(3)]
+    assert found == (ordered[:9] if direction == "forward" else ordered[15:][::-1])
+    for _ in range(2):
+        with pytest.raises(PositionError) as caught:
+            tailer.read_batch()
+        assert caught.value.first_position is not None
+
+
 def test_random_deletions_under_load_cost_readers_nothing_but_what_was_deleted(logs: Logs) -> None:
     """A writer, a tool that prunes from outside, and two readers; each value that a reader gets is in order and whole."""
     log = logs.open(flush_interval="1ms", flush_least_pages=0)

@@ -1,0 +1,86 @@
+"""`commitlog archive`, and the commands that read an archive like a log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import Retention
+from tests.cli.program import SEGMENT, run
+
+pytest.importorskip("zstandard")
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A closed log of six sealed segments."""
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=SEGMENT) as opened:
+        for number in range(6):
+            opened.append(b"%d" % number)
+            opened.roll()
+        opened.flush()
+        opened.prune(Retention(max_bytes="1TiB"))  # deletes nothing, and seals what can be sealed
+    return path
+
+
+def test_it_moves_what_may_go_and_the_archive_is_read_like_a_log(log: Path, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    done = run("archive", log, place)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode().startswith(f"{log}: archived and deleted 5 segments, ")
+    assert run("cat", place).stdout == b"0\n1\n2\n3\n4\n"
+    assert run("cat", log).stdout == b"5\n"
+    assert json.loads(run("tail", "-n", "1", "--json", place).stdout)["value"] == "4"
+    verified = run("verify", place)
+    assert (verified.returncode, verified.stdout.splitlines()[-1]) == (0, b"sound")
+    assert run("archive", log, place).stdout.decode().startswith(f"{log}: archived and deleted 0 segments, ")
+
+
+def test_with_keep_the_log_stays_as_it_is(log: Path, tmp_path: Path) -> None:
+    before = sorted(path.name for path in log.glob("*.seg"))
+    done = run("archive", "--keep", "--json", log, tmp_path / "place")
+    said = json.loads(done.stdout)
+    assert (len(said["segments"]), said["kept"]) == (6, True)
+    assert sorted(path.name for path in log.glob("*.seg")) == before
+    assert run("cat", tmp_path / "place").stdout == run("cat", log).stdout
+
+
+def test_a_damaged_archive_is_named(log: Path, tmp_path: Path) -> None:
+    run("archive", log, tmp_path / "place")
+    damaged = tmp_path / "place" / f"{2 * SEGMENT:020d}.seg.zst"
+    damaged.write_bytes(damaged.read_bytes()[:-4])
+    done = run("cat", tmp_path / "place")
+    assert (done.returncode, done.stdout) == (1, b"0\n1\n")
+    assert damaged.name in done.stderr.decode()
+    done = run("verify", tmp_path / "place")
+    assert done.returncode == 1
+    assert damaged.name in done.stdout.decode()
+
+
+def test_an_archive_is_not_written(log: Path, tmp_path: Path) -> None:
+    run("archive", log, tmp_path / "place")
+    done = run("append", tmp_path / "place", feed=b"more\n")
+    assert done.returncode == 1
+    assert b"this is an archive" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--older-than", "soon", "place"), "--older-than must be an age"),
+        (("--level", "30", "place"), "30"),
+        (("nonsense://place",), "target must be an address"),
+        (("",), "target must be a directory"),
+        ((), "Missing argument 'TARGET'"),
+    ],
+    ids=["age", "level", "address", "nothing", "none"],
+)
+def test_wrong_usage_is_refused_with_what_was_expected(log: Path, arguments: tuple[str, ...], expected: str) -> None:
+    done = run("archive", log, *arguments)
+    assert done.returncode == 2
+    assert expected in done.stderr.decode()
+    assert len(list(log.glob("*.seg"))) >= 6
