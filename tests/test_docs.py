@@ -251,7 +251,8 @@ def test_methods_that_are_mentioned_with_their_class_exist(kind: type) -> None:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+# The page that translates others' words has them.
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "migrating.md"], ids=name_of)
 def test_no_synonym_of_a_fixed_word_has_crept_in(page: Path) -> None:
     for pattern, instead in SYNONYMS.items():
         found = re.search(pattern, prose(page), re.IGNORECASE)
