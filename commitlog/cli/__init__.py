@@ -10,7 +10,21 @@ import os
 import sys
 
 # What `commitlog --help` lists, in this order.
-COMMANDS = ("append", "cat", "tail", "info", "verify", "repair", "prune", "archive", "remove", "export-metrics", "doctor", "bench")
+COMMANDS = (
+    "append",
+    "cat",
+    "tail",
+    "export",
+    "info",
+    "verify",
+    "repair",
+    "prune",
+    "archive",
+    "remove",
+    "export-metrics",
+    "doctor",
+    "bench",
+)
 
 FAILURE = 1
 USAGE = 2

@@ -15,7 +15,7 @@ import click
 import commitlog
 from commitlog.cli import FAILURE, INTERRUPTED, parameters
 from commitlog.cli.intake import STANDARD_INPUT, Delimited, Frames, Splitter, pieces, total_bytes
-from commitlog.cli.progress import AppendProgress
+from commitlog.cli.progress import Headway
 from commitlog.cli.stop import Stop
 from commitlog.errors import CommitLogError, LogNotFoundError, RecordTooLargeError
 from commitlog.log import CommitLog
@@ -138,7 +138,7 @@ class _Appending:
             # Around the closing too: an impatient second Ctrl-C is needed to leave that.
             stop = stack.enter_context(Stop())
             try:
-                with opened, AppendProgress(total_bytes(sources)) as progress:
+                with opened, Headway("append", total_bytes(sources)) as progress:
                     try:
                         interrupted = self._take_all(opened, sources, stop, progress)
                     except (_RefusedError, CommitLogError, OSError) as error:
@@ -147,7 +147,7 @@ class _Appending:
                 failure = failure or error
         return interrupted, failure
 
-    def _take_all(self, log: CommitLog, sources: tuple[str, ...], stop: Stop, progress: AppendProgress) -> bool:
+    def _take_all(self, log: CommitLog, sources: tuple[str, ...], stop: Stop, progress: Headway) -> bool:
         for source in sources:
             splitter = self._split(log.largest_value)
             for piece in pieces(source, stop):

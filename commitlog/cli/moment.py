@@ -91,12 +91,16 @@ class Clock:
     def __init__(self, zone: dt.tzinfo | None = dt.UTC) -> None:
         self._zone = zone
         self._second: int | None = None
-        self._before = self._behind = ""
+        self._last_ns: int | None = None
+        self._before = self._behind = self._last = ""
 
     def text(self, timestamp_ns: int) -> str:
         """A timestamp in ISO 8601."""
+        if timestamp_ns == self._last_ns:  # coarse timestamps, and those of a batch, repeat
+            return self._last
         second, rest_ns = divmod(timestamp_ns, _SECOND_NS)
-        if second != self._second:  # most are in the second of the one before
+        if second != self._second:
             local = (_EPOCH + dt.timedelta(seconds=second)).astimezone(self._zone).isoformat()
             self._second, self._before, self._behind = second, local[:19], "Z" if self._zone is dt.UTC else local[19:]
-        return f"{self._before}.{rest_ns:09d}{self._behind}"
+        self._last_ns, self._last = timestamp_ns, f"{self._before}.{rest_ns:09d}{self._behind}"
+        return self._last

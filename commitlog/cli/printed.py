@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii as _quoted
+from typing import Protocol
 
 from commitlog.cli.moment import Clock
 from commitlog.cli.pattern import Rows, values_of
@@ -20,35 +21,45 @@ _INDENT = "    "
 _DUMPED = 16  # bytes a line
 
 
-class Row(NamedTuple):
-    """A record that is to be printed."""
+@dataclass(frozen=True)
+class Shown:
+    """Records that are to be printed, as columns of equal length."""
 
-    position: int
-    timestamp_ns: int
-    type: int
-    key: bytes | None
-    value: bytes
-    sequence: int | None
+    positions: list[int]
+    timestamps_ns: list[int]
+    types: list[int]
+    keys: list[bytes | None]
+    values: list[bytes]
+    sequences: list[int]
 
+    @classmethod
+    def of(cls, batch: Batch, rows: Rows, *, sequences: bool) -> Shown:
+        """Some records of a batch. Their sequences are counted if they are wanted, else there are none."""
+        return cls(
+            positions=batch.positions[rows].tolist(),
+            timestamps_ns=batch.timestamps_ns[rows].tolist(),
+            types=batch.types[rows].tolist(),
+            keys=[batch.key(row) for row in rows.tolist()] if batch.keyed.any() else [None] * len(rows),
+            values=values_of(batch, rows),
+            sequences=batch.sequences[rows].tolist() if sequences else [],
+        )
 
-def rows_of(batch: Batch, rows: Rows, *, sequences: bool) -> Iterable[Row]:
-    """Some records of a batch; their sequences are counted if they are wanted."""
-    return map(
-        Row,
-        batch.positions[rows].tolist(),
-        batch.timestamps_ns[rows].tolist(),
-        batch.types[rows].tolist(),
-        map(batch.key, rows.tolist()) if batch.keyed.any() else [None] * len(rows),
-        values_of(batch, rows),
-        batch.sequences[rows].tolist() if sequences else [None] * len(rows),
-    )
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    def one(self, row: int) -> Shown:
+        """One of the records."""
+        only = slice(row, row + 1)
+        return Shown(
+            self.positions[only], self.timestamps_ns[only], self.types[only], self.keys[only], self.values[only], self.sequences[only]
+        )
 
 
 class Form(Protocol):
     """A way to print records."""
 
-    def line(self, row: Row) -> bytes:
-        """A record, and its line's end."""
+    def text(self, shown: Shown) -> bytes:
+        """Records, each with its line's end."""
 
 
 class TextForm:
@@ -74,27 +85,32 @@ class TextForm:
         self._in_hex = in_hex
         self._clock = clock
 
-    def line(self, row: Row) -> bytes:
-        told = "\t".join([self._told(field, row) for field in self._fields])
-        if not self._multi_line:
-            return f"{told}\n".encode()
-        below = _dumped(row.value) if self._in_hex else _lines(row.value)
-        return "".join([f"{line}\n" for line in ([told] if self._fields else []) + below]).encode()
+    def text(self, shown: Shown) -> bytes:
+        lines: Iterable[str] = map("\t".join, zip(*[self._column(field, shown) for field in self._fields], strict=True))
+        if self._multi_line:
+            below = [_dumped(value) if self._in_hex else _lines(value) for value in shown.values]
+            above = [[line] for line in lines] or [[] for _ in below]
+            lines = [line for first, rest in zip(above, below, strict=True) for line in first + rest]
+        return "".join([f"{line}\n" for line in lines]).encode()
 
-    def _told(self, field: str, row: Row) -> str:  # noqa: PLR0911 - one for each field
-        if field == "position":
-            return str(row.position)
-        if field == "value":
-            return row.value.hex() if self._in_hex else escaped(row.value)
-        if field == "timestamp":
-            return self._clock.text(row.timestamp_ns)
-        if field == "type":
-            return str(row.type)
-        if field == "sequence":
-            return str(row.sequence)
-        if row.key is None:
+    def _column(self, field: str, shown: Shown) -> Iterable[str]:
+        match field:
+            case "position":
+                return map(str, shown.positions)
+            case "sequence":
+                return map(str, shown.sequences)
+            case "timestamp":
+                return map(self._clock.text, shown.timestamps_ns)
+            case "type":
+                return map(str, shown.types)
+            case "key":
+                return map(self._key, shown.keys)
+        return map(bytes.hex if self._in_hex else escaped, shown.values)
+
+    def _key(self, key: bytes | None) -> str:
+        if key is None:
             return "-"
-        return f'"{row.key.hex()}"' if self._in_hex else '"' + escaped(row.key).replace('"', '\\"') + '"'
+        return f'"{key.hex()}"' if self._in_hex else '"' + escaped(key).replace('"', '\\"') + '"'
 
 
 def _lines(value: bytes) -> list[str]:
@@ -127,27 +143,34 @@ class JsonForm:
         self._fields = fields
         self._clock = clock
 
-    def line(self, row: Row) -> bytes:
-        made: dict[str, object] = {}
-        for field in self._fields:
-            found = row.timestamp_ns if field == "timestamp" else getattr(row, field)
-            if isinstance(found, bytes):
-                _put(made, field, found)
-            elif field == "timestamp":
-                made["timestamp_ns"] = found
-                if self._clock is not None:
-                    made["timestamp"] = self._clock.text(row.timestamp_ns)
-            else:
-                made[field] = found
-        return json.dumps(made).encode() + b"\n"
+    def text(self, shown: Shown) -> bytes:
+        rows = map(", ".join, zip(*[self._column(field, shown) for field in self._fields], strict=True))
+        return "".join([f"{{{row}}}\n" for row in rows]).encode()
+
+    def _column(self, field: str, shown: Shown) -> Iterable[str]:
+        match field:
+            case "position":
+                return [f'"position": {position}' for position in shown.positions]
+            case "sequence":
+                return [f'"sequence": {sequence}' for sequence in shown.sequences]
+            case "timestamp":
+                return map(self._times, shown.timestamps_ns)
+            case "type":
+                return [f'"type": {type}' for type in shown.types]
+            case "key":
+                return ['"key": null' if key is None else _member("key", key) for key in shown.keys]
+        return [_member("value", value) for value in shown.values]
+
+    def _times(self, timestamp_ns: int) -> str:
+        printed = "" if self._clock is None else f', "timestamp": "{self._clock.text(timestamp_ns)}"'
+        return f'"timestamp_ns": {timestamp_ns}{printed}'
 
 
-def _put(fields: dict[str, object], name: str, content: bytes) -> None:
+def _member(name: str, content: bytes) -> str:
     try:
-        fields[name] = content.decode()
+        return f'"{name}": {_quoted(content.decode())}'
     except UnicodeDecodeError:
-        fields[name] = base64.b64encode(content).decode()
-        fields[f"{name}_encoding"] = "base64"
+        return f'"{name}": "{base64.b64encode(content).decode()}", "{name}_encoding": "base64"'
 
 
 def escaped(content: bytes) -> str:

@@ -1,4 +1,4 @@
-"""How far `append` has come, on a terminal."""
+"""How far a command has come, on a terminal."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
-class AppendProgress:
-    """A line on standard error while records are taken in; nothing where that is no terminal, or where records are typed in at one.
+class Headway:
+    """A line on standard error while records go by; nothing where that is no terminal, or where records are typed in at one.
 
     Parameters
     ----------
+    what : str
+        What is done to them.
     total : int or None
         Bytes that are to come, where that is known.
     """
 
-    def __init__(self, total: int | None) -> None:
+    def __init__(self, what: str, total: int | None) -> None:
+        self._what = what
         self._total = total
         self._progress: Progress | None = None
         self._task: TaskID | None = None
@@ -37,11 +40,11 @@ class AppendProgress:
             return  # it can be done without
         columns = (SpinnerColumn(), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.fields[records]} records"))
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task("append", total=self._total, records=0)
+        self._task = self._progress.add_task(self._what, total=self._total, records=0)
         self._progress.start()
 
     def show(self, taken: int, records: int) -> None:
-        """So many bytes were taken in, so many records were appended."""
+        """So many bytes, so many records."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=taken, records=records)
 

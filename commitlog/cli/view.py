@@ -11,7 +11,7 @@ import numpy as np
 from commitlog.cli.filter import Filter
 from commitlog.cli.output import Output
 from commitlog.cli.pattern import Pattern
-from commitlog.cli.printed import Form, Row, rows_of
+from commitlog.cli.printed import Form, Shown
 from commitlog.cli.reading import present_end, say_damage
 from commitlog.errors import LogNotFoundError
 from commitlog.log import CommitLog
@@ -122,16 +122,21 @@ class View:
             rows = rows[: self._left]
             self._left -= len(rows)
             more = more and self._left > 0
-        for row in rows_of(batch, rows, sequences=manner.sequences):
-            if manner.pace is not None:
-                self._pause(manner.pace, row)
-            self._output.write(manner.form.line(row))
-        self._output.flush()
+        shown = Shown.of(batch, rows, sequences=manner.sequences)
+        if manner.pace is None:
+            self._put(shown)
+        else:
+            for row in range(len(shown)):
+                self._pause(manner.pace, shown.timestamps_ns[row])
+                self._put(shown.one(row))
         return more
 
-    def _pause(self, pace: Pace, row: Row) -> None:
-        """Until a record is due; what came before it is seen meanwhile."""
+    def _put(self, shown: Shown) -> None:
+        self._output.write(self._manner.form.text(shown))
         self._output.flush()
-        while (left_s := pace.wait_s(row.timestamp_ns)) > 0:
+
+    def _pause(self, pace: Pace, timestamp_ns: int) -> None:
+        """Until a record is due."""
+        while (left_s := pace.wait_s(timestamp_ns)) > 0:
             time.sleep(min(left_s, _LOOK_UP_S))
             self._output.check_reader()

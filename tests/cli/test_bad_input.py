@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "append": (),
     "cat": (),
     "tail": (),
+    "export": ("--format", "jsonl"),
     "info": (),
     "verify": (),
     "repair": (),
@@ -36,7 +37,8 @@ TALKATIVE = COMMANDS | {"append": ("--json",)}
 NUMBERS = {
     "append": ("--type", "--pool", "--segment-size"),
     "cat": ("--from", "--to", "--count"),
-    "tail": ("--last", "--from"),
+    "tail": ("--last", "--from", "--from-sequence", "--from-time", "--limit", "--speed"),
+    "export": ("--from", "--to", "--from-time", "--to-time"),
     "prune": ("--older-than", "--max-bytes", "--min-free"),
     "archive": ("--older-than", "--level"),
     "bench": ("--turns", "--seconds", "--rate", "--size"),
@@ -46,6 +48,7 @@ CHOICES = {
     "append": ("--flush",),
     "cat": ("--visibility", "--on-damage"),
     "tail": ("--visibility", "--on-damage", "--idle"),
+    "export": ("--visibility", "--on-damage", "--format"),
     "bench": ("--setup", "--flush", "--workload"),
 }
 ABOUT_DIRECTORIES = ("doctor", "bench")  # the others are about a log

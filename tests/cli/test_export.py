@@ -1,0 +1,190 @@
+"""`commitlog export`: all formats hold what the log holds, whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import commitlog
+from commitlog import cli
+from tests.cli.program import SEGMENT, run, shell, started
+from tests.log_files import HEADER, LogFiles, numbered
+
+BEGAN_NS = 1_777_593_600 * 10**9  # the first of May 2026
+Until = Callable[..., None]
+Record = dict[str, Any]
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> list[Record]:
+    """What is in the log of the test, `tmp_path / "log"`: several segments, a second apart."""
+    expected = []
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        for number in range(3000):
+            key = None if number % 3 == 0 else b"" if number % 3 == 1 else b"key\xff"
+            value = b"%d \xff" % number * 10 if number % 2 else b"text %d\n" % number
+            timestamp_ns = BEGAN_NS + number * 10**9 + 7
+            position = log.append(value, key=key, type=number, timestamp_ns=timestamp_ns)
+            expected.append(
+                {"position": position, "sequence": number, "timestamp": timestamp_ns, "type": number, "key": key, "value": value}
+            )
+    return expected
+
+
+def from_json(content: bytes) -> list[Record]:
+    """The records of JSON lines."""
+
+    def content_of(found: Record, name: str) -> bytes | None:
+        text = found[name]
+        if text is None:
+            return None
+        return base64.b64decode(text) if f"{name}_encoding" in found else text.encode()
+
+    return [
+        {name: found[name] for name in ("position", "sequence", "type")}
+        | {"timestamp": found["timestamp_ns"], "key": content_of(found, "key"), "value": content_of(found, "value")}
+        for found in map(json.loads, content.splitlines())
+    ]
+
+
+def from_table(table: pa.Table) -> list[Record]:
+    """The records of an Arrow table."""
+    assert table.schema.field("timestamp").type == pa.timestamp("ns", tz="UTC")
+    at = table.schema.get_field_index("timestamp")
+    found: list[Record] = table.set_column(at, "timestamp", table["timestamp"].cast(pa.int64())).to_pylist()
+    return found
+
+
+def read(path: Path) -> list[Record]:
+    """The records of an exported file."""
+    if path.suffix == ".jsonl":
+        return from_json(path.read_bytes())
+    return from_table(pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_file(path).read_all())
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.jsonl"])
+def test_a_file_has_every_record_in_order(tmp_path: Path, records: list[Record], name: str) -> None:
+    done = run("export", tmp_path / "log", "-o", tmp_path / name)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", f"3000 records to {tmp_path / name}\n".encode())
+    assert read(tmp_path / name) == records
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o666 & ~current_mask()
+    assert sorted(os.listdir(tmp_path)) == ["log", name]
+
+
+def current_mask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("format", ["parquet", "arrow", "jsonl"])
+def test_standard_output_gets_the_same(tmp_path: Path, records: list[Record], format: str) -> None:
+    done = run("export", "--format", format, tmp_path / "log")
+    assert (done.returncode, done.stderr) == (0, b"")
+    (tmp_path / f"out.{format}").write_bytes(done.stdout)
+    assert read(tmp_path / f"out.{format}") == records
+
+
+def test_a_range_by_position_and_by_time(tmp_path: Path, records: list[Record]) -> None:
+    log = tmp_path / "log"
+
+    def sequences(*arguments: object) -> range:
+        found = [record["sequence"] for record in from_json(run("export", "--format", "jsonl", *arguments, log).stdout)]
+        assert found == list(range(found[0], found[-1] + 1)) if found else True
+        return range(found[0], found[-1] + 1) if found else range(0)
+
+    assert sequences("--from", records[1000]["position"], "--to", records[2000]["position"]) == range(1000, 2000)
+    assert sequences("--from", "first", "--to", 0) == range(0)
+    assert sequences("--from-time", "2026-05-01T00:10", "--to-time", "2026-05-01T00:20") == range(600, 1200)
+    assert sequences("--from-time", "2026-05-01T02:10", "-z", "Europe/Berlin") == range(600, 3000)
+    assert sequences("--to-time", "now", "--from", records[2999]["position"]) == range(2999, 3000)
+    assert sequences("--from-time", "now") == range(0)
+    assert sequences("--from-time", "2026-05-01T00:20", "--to-time", "2026-05-01T00:10") == range(0)
+
+
+def test_an_empty_log_is_a_file_without_records(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "log").close()
+    for name in ("out.parquet", "out.arrow", "out.jsonl"):
+        assert run("export", tmp_path / "log", "-o", tmp_path / name).returncode == 0
+        assert read(tmp_path / name) == []
+
+
+def test_a_file_is_not_overwritten_unless_it_is_said(tmp_path: Path, records: list[Record]) -> None:
+    target = tmp_path / "out.jsonl"
+    target.write_bytes(b"mine")
+    done = run("export", tmp_path / "log", "-o", target)
+    assert done.returncode == 2
+    assert b"is there already: name another file, or say --overwrite" in done.stderr
+    assert target.read_bytes() == b"mine"
+    assert run("export", tmp_path / "log", "-o", target, "--overwrite").returncode == 0
+    assert read(target) == records
+
+
+def test_what_is_interrupted_leaves_nothing(tmp_path: Path, until: Until) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        log.append_many(numbered(1_000_000))
+    with started("export", tmp_path / "log", "-o", tmp_path / "out.jsonl") as process:
+        until(lambda: any(path.stat().st_size for path in tmp_path.glob(".out.jsonl.*.part")))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == cli.INTERRUPTED
+    assert os.listdir(tmp_path) == ["log"]
+
+
+def test_damage_leaves_no_file_unless_it_is_to_be_skipped(files: LogFiles, tmp_path: Path) -> None:
+    files.create(0)
+    files.checkpoint(files.records(0, numbered(10)), clean=True)
+    files.flip(0, HEADER + 3 * 32 + 20)
+    target = tmp_path / "out.jsonl"
+    assert run("export", files.path, "-o", target).returncode == 1
+    assert not target.exists()
+    done = run("export", "--on-damage", "skip", files.path, "-o", target)
+    assert (done.returncode, len(target.read_bytes().splitlines())) == (1, 9)
+    assert b"damage: skipped position" in done.stderr
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, records: list[Record]) -> None:
+    done = shell('c export --format jsonl "$1" > /dev/full', tmp_path / "log")
+    assert (done.returncode, done.stderr) == (1, b"commitlog: No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ((), "say --format, or name a FILE with -o that ends with one of .parquet, .arrow"),
+        (("-o", "out.txt"), "say --format, or name a FILE"),
+        (("-o", "out.jsonl", "--format", "parquet"), "--format parquet and the name out.jsonl, which says jsonl, contradict"),
+        (("--format", "csv"), "'csv' is not one of"),
+        (("--format", "jsonl", "--overwrite"), "--overwrite is about a file"),
+        (("--format", "jsonl", "--from", "1", "--from-time", "now"), "--from and --from-time both say where to begin"),
+        (("--format", "jsonl", "--to", "1", "--to-time", "now"), "--to and --to-time both say where to end"),
+        (("--format", "jsonl", "--to", "1", "--from", "2"), "--to (1) is below --from (2)"),
+        (("--format", "jsonl", "-o", "/dev/null"), "/dev/null is no file"),
+        (("--format", "jsonl", "--to-time", "soon"), "expected a time such as"),
+    ],
+)
+def test_wrong_options_are_refused_with_what_was_expected(
+    tmp_path: Path, records: list[Record], arguments: tuple[str, ...], what: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    status = cli.run(["export", *arguments, str(tmp_path / "log")])
+    printed = capfd.readouterr()
+    assert (status, printed.out) == (2, "")
+    assert what in printed.err
+
+
+def test_without_pyarrow_it_says_what_to_install(
+    tmp_path: Path, records: list[Record], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    assert cli.run(["export", str(tmp_path / "log"), "-o", str(tmp_path / "out.parquet")]) == 2
+    assert "needs pyarrow: pip install 'commitlog-engine[arrow]'" in capfd.readouterr().err
+    assert os.listdir(tmp_path) == ["log"]
