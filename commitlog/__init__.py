@@ -21,6 +21,7 @@ from commitlog.pool import TransientStorePool
 from commitlog.stats import Latency, LogStats
 from commitlog.tail.batch import Batch
 from commitlog.tail.tailer import Tailer
+from commitlog.tail.tailer_file import TailerState
 
 __version__ = "0.1.0"
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Record",
     "Retention",
     "Tailer",
+    "TailerState",
     "TransientStorePool",
     "open",
 ]

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
@@ -18,6 +19,7 @@ from commitlog.errors import (
     CloseTimeoutError,
     CommitLogError,
     ForkedError,
+    IOFailureError,
     LogFailedError,
     ReadOnlyError,
     SyncTimeoutError,
@@ -43,7 +45,7 @@ from commitlog.service import Service
 from commitlog.shared import cursors_file
 from commitlog.shared.lock_file import LockFile
 from commitlog.tail.index import LogIndex
-from commitlog.tail.tailer_file import lowest_required
+from commitlog.tail.tailer_file import TailerFile, lowest_required
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
@@ -79,6 +81,7 @@ class LogHandle(Appender):
         self._roll_lock = threading.RLock()
         self._close_lock = threading.RLock()
         self._closed = False
+        self._named: weakref.WeakSet[TailerFile] = weakref.WeakSet()
         self._pid = os.getpid()
         writable = mode != "r"
         self.setup(
@@ -383,8 +386,14 @@ class LogHandle(Appender):
     def _let_go(self) -> None:
         self._closed = True
         self.gate = GATE_CLOSED
+<<<<<<< HEAD
         if self.watcher is not None:
             self.watcher.stop()
+=======
+        for file in list(self._named):
+            with contextlib.suppress(IOFailureError):  # a place was not made durable: its records come again
+                file.close()
+>>>>>>> 4a95d2d (Named tailers: a place kept in the log, reading() and reading_batch(), list, reset and delete; one reader a name)
         self.keep_checkpoint(-1, 0, 0)
         if getattr(self, "_checkpoint_fd", -1) >= 0:
             os.close(self._checkpoint_fd)

@@ -6,7 +6,6 @@ import os
 from typing import Any, Unpack, cast
 
 from commitlog._kernel.reader import Record
-from commitlog.coroutines import CoroutineHandle
 from commitlog.errors import (
     InvalidOptionError,
     PositionError,
@@ -16,18 +15,19 @@ from commitlog.keep.retention import Retention
 from commitlog.opening import check_mode, open_for_reading, open_for_writing, path_of, telling_of_refusals
 from commitlog.options import Duration, OptionOverrides, Options, parse_duration
 from commitlog.stats import Latency, LogStats
-from commitlog.tail.direction import Direction
-from commitlog.tail.seek import Start, Visibility, whole_of
-from commitlog.tail.tailer import OnDamage, Tailer
+from commitlog.tail.seek import whole_of
+from commitlog.tail.tailer import Tailer
+from commitlog.tailing import TailingHandle
 
 _FORCE_AFTER_S = 5.0
 
 
-class CommitLog(CoroutineHandle):
+class CommitLog(TailingHandle):
     """An open log, from `commitlog.open`. A context manager; any thread may use it.
 
     `append`, `append_many`, `append_array` and `claim` come from the compiled base class, so that an append is one C call;
-    `append_async` and `append_many_async` from `CoroutineHandle`.
+    `append_async` and `append_many_async` from `CoroutineHandle`; `tailer` and what can be done
+    with named tailers from `TailingHandle`.
     """
 
     @classmethod
@@ -122,43 +122,6 @@ class CommitLog(CoroutineHandle):
                 f"{name} must be that of a record, from {first} on, or the end", path=self.path, position=where, first_position=first
             )
         return self.index.sequence_of(where)
-
-    def tailer(
-        self,
-        *,
-        start: Start | None = None,
-        direction: Direction = "forward",
-        visibility: Visibility = "committed",
-        on_damage: OnDamage = "raise",
-    ) -> Tailer:
-        """A reader's handle.
-
-        Parameters
-        ----------
-        start : {"first", "end"}, int or None
-            The oldest record, the present end, or a record's position. None: "first", and "end" for a backward tailer.
-        direction : {"forward", "backward"}
-            Which way it reads. It can be turned around at any time: `Tailer.direction`.
-        visibility : {"committed", "appended", "flushed"}
-            "committed": what every process sees. "appended": also what only this process's pool buffers hold; a kill takes that
-            back. "flushed": only what no crash can take back.
-        on_damage : {"raise", "skip"}
-            Raise `CorruptRecordError`, or go on at the next whole frame.
-
-        Returns
-        -------
-        Tailer
-        """
-        self._check_open()
-        return Tailer(
-            self,
-            self.queue,
-            self.index,
-            start=start,
-            direction=direction,
-            visibility=visibility,
-            on_damage=on_damage,
-        )
 
     # --- commit, flush, roll, delete ---------------------------------------------------------------------------------
 

@@ -56,7 +56,8 @@ typedef struct {
     cl_line waiters;       /* 1: somebody sleeps on append_signal, or is about to; whoever wakes them sets 0 */
     cl_line append_signal; /* futex: raised after a publish while there are waiters */
     cl_line rolled_back;   /* claims turned into SKIP because their owners were dead or took too long */
-    uint8_t more_cells[4096 - 11 * CL_CURSORS_LINE];
+    cl_line required;      /* raised when a tailer is required, or is no more: writers look who is */
+    uint8_t more_cells[4096 - 12 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];
     uint8_t readers[CL_CURSORS_SIZE - 8192 - CL_CURSORS_SLOTS * CL_CURSORS_LINE];

@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 from commitlog._kernel.kernel cimport (
     CL_CURSORS_MAGIC, CL_CURSORS_SIZE, CL_CURSORS_SLOTS, CL_CURSORS_VERSION, CL_MODE_MAPPED, CL_MODE_POOLED, CL_STATE_NONE,
-    CL_STATE_READY, CL_STATE_RECOVERING, cl_cursors, cl_line, cl_load, cl_owner_slot, cl_slot, cl_slot_alive,
+    CL_STATE_READY, CL_STATE_RECOVERING, cl_add, cl_cursors, cl_line, cl_load, cl_owner_slot, cl_slot, cl_slot_alive,
     cl_store,
 )
 
@@ -57,6 +57,8 @@ cdef cl_line *_cell(Cursors cursors, str name) except NULL:
         return &cells.append_signal
     if name == "rolled_back":
         return &cells.rolled_back
+    if name == "required":
+        return &cells.required
     raise KeyError(name)
 
 
@@ -161,6 +163,10 @@ cdef class Cursors:
 
     def __getitem__(self, str name):
         return cl_load(&_cell(self, name).value)
+
+    def raise_cell(self, str name):
+        """Add one to a cell that any process may add to."""
+        cl_add(&_cell(self, name).value, 1)
 
     def __setitem__(self, str name, uint64_t value):
         # A release: whoever reads a state, or a watermark, also sees what was written before it.

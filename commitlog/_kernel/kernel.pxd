@@ -98,6 +98,7 @@ cdef extern from "cursors.h":
         uint32_t mode
         uint32_t slot_count
         cl_line state, tail, appended, committed, flushed, failed, flusher, flush_signal, waiters, append_signal, rolled_back
+        cl_line required
         cl_slot slots[256]
     int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation) nogil
     void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot) nogil

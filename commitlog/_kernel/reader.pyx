@@ -16,6 +16,7 @@ from commitlog._kernel.kernel cimport (
     cl_reader_next, cl_reader_news, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume,
 )
 from commitlog._kernel.segment cimport Segment
+from commitlog._kernel.tailer_page cimport TailerPage
 from commitlog.errors import ClosedError, CommitLogError, CorruptRecordError, InvalidOptionError, SequenceError, TailerInUseError
 
 IDLE = {"spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF, "block": CL_IDLE_BLOCK}
@@ -163,6 +164,24 @@ cdef class Reader:
         self.segment = None
         self.reader.segment = NULL
 
+    def name_place(self, TailerPage page):
+        """Keep the place in a page from now on; None: keep it no more."""
+        self.page = page
+
+    cdef int keep_place(self) except -1:
+        """Of a named tailer. Of the two positions that a segment's end has, this may be the lower."""
+        return self.page.save_place(self.pending if self.segment is None else self.segment.segment.base + self.reader.offset)
+
+    def save_place(self):
+        """A named tailer goes on here when it is opened again. Without a name, nothing happens."""
+        if self.page is not None:
+            self.keep_place()
+
+    def return_to_place(self):
+        """Back to where a named tailer would go on: a loop that was left gives its last record again. Without a name, nothing happens."""
+        if self.page is not None and self.page.saved != <uint64_t>self.position:
+            self.move_to(self.page.saved)
+
     def drop_place(self):
         """Let go of the segment; the place is remembered."""
         if self.segment is not None:
@@ -170,7 +189,13 @@ cdef class Reader:
             self.segment = None
             self.reader.segment = NULL
 
+    def end(self):
+        """Read no more: the name is given back."""
+        self.ended = self.busy = True
+
     cdef int guard(self) except -1:
+        if self.ended:
+            raise ClosedError("the tailer is closed, and others may read under its name: open it again", path=self.core.path)
         if self.core is None or self.core.log.gate == GATE_CLOSED:
             raise (self.core.failed_with(CL_E_CLOSED, 0, None) if self.core is not None else ValueError("not set up"))
         if self.busy:
@@ -247,11 +272,15 @@ cdef class Reader:
         self.move_to(onward)
 
     def __iter__(self):
+        self.return_to_place()
         return self
 
     def __next__(self):
         cdef cl_record native
+        if self.page is not None:
+            self.keep_place()
         if self.next_record(&native) != CL_OK:
+            self.save_place()
             raise StopIteration
         return make_record(self.segment, &native)
 
@@ -270,6 +299,7 @@ cdef class Reader:
         iterator of bytes
         """
         cdef ValueIterator iterator = ValueIterator.__new__(ValueIterator)
+        self.return_to_place()
         iterator.reader = self
         iterator.patience = self.patience_of(timeout, idle)
         return iterator
@@ -303,6 +333,7 @@ cdef class Reader:
         if self.turned:
             raise InvalidOptionError("follow goes forward: set direction to 'forward' first, or read with a for loop")
         cdef FollowIterator iterator = FollowIterator.__new__(FollowIterator)
+        self.return_to_place()
         iterator.reader = self
         iterator.patience = self.patience_of(timeout, idle)
         return iterator if speed is None and max_pause is None else self.replay(iterator, speed, max_pause)
@@ -314,6 +345,15 @@ cdef class Reader:
     def replay(self, iterator, speed, max_pause):
         """The records of an iterator, each when it is due."""
         raise NotImplementedError
+
+    def take(self, timeout=0, idle="backoff"):
+        """As `read`, but a named place is not kept."""
+        cdef cl_record native
+        if self.busy or self.core is None or self.core.log.gate == GATE_CLOSED:
+            self.guard()
+        if self.await_record(&native, self.patience_of(timeout, idle), False) != CL_OK:
+            return None
+        return make_record(self.segment, &native)
 
     def read(self, timeout=0, idle="backoff"):
         """The next record in the tailer's direction, past which it moves.
@@ -336,7 +376,21 @@ cdef class Reader:
             self.guard()
         if self.await_record(&native, self.patience_of(timeout, idle)) != CL_OK:
             return None
-        return make_record(self.segment, &native)
+        record = make_record(self.segment, &native)
+        if self.page is not None:
+            self.keep_place()
+        return record
+
+    def read_onward(self):
+        """The record behind the reader's place, whatever its direction; None where there is none. The place of a name is not kept by it."""
+        cdef cl_record native
+        cdef bint turned = self.turned
+        self.guard()
+        self.turned = False
+        try:
+            return make_record(self.segment, &native) if self.next_record(&native) == CL_OK else None
+        finally:
+            self.turned = turned
 
     def check_patience(self, timeout, idle):
         """A duration that is no number, and an idle strategy by its name: the timeout in seconds, or an error that says what is wrong."""
@@ -352,8 +406,9 @@ cdef class Reader:
         patience.idle = IDLE[idle]
         return patience
 
-    cdef int await_record(self, cl_record *record, Patience patience) except? -100:
-        """CL_OK with a record, or CL_E_END when none came in time, or the log was closed meanwhile."""
+    cdef int await_record(self, cl_record *record, Patience patience, bint keeps=True) except? -100:
+        """CL_OK with a record, or CL_E_END when none came in time, or the log was closed meanwhile. A named place that has passed what is
+        no record is kept, unless `keeps` says otherwise: a writer may wait for it."""
         cdef int64_t began_ns = 0
         cdef int64_t left_ns = NO_END_NS
         cdef bint at_once = not patience.endless and patience.budget_ns == 0
@@ -368,6 +423,8 @@ cdef class Reader:
                     return CL_OK
             except ClosedError:
                 return CL_E_END  # closed while the next segment was looked for
+            if keeps and self.page is not None:
+                self.keep_place()
             if self.turned:
                 return CL_E_END  # nothing comes before the oldest record
             if not patience.endless:
@@ -504,8 +561,11 @@ cdef class ValueIterator:
 
     def __next__(self):
         cdef cl_record native
+        if self.reader.page is not None:
+            self.reader.keep_place()
         if self.patience.budget_ns == 0 and not self.patience.endless:
             if self.reader.next_record(&native) != CL_OK:
+                self.reader.save_place()
                 raise StopIteration
         elif self.reader.core is None or self.reader.await_record(&native, self.patience) != CL_OK:
             raise StopIteration
@@ -523,6 +583,8 @@ cdef class FollowIterator:
 
     def __next__(self):
         cdef cl_record native
+        if self.reader.page is not None:
+            self.reader.keep_place()
         if self.reader.core is None or self.reader.await_record(&native, self.patience) != CL_OK:
             raise StopIteration
         return make_record(self.reader.segment, &native)

@@ -10,5 +10,6 @@ cdef class TailerPage:
     cdef int64_t sync_every_ns    # -1: never
     cdef int64_t synced_ns
     cdef bint unsynced
+    cdef bint closed              # nothing more is saved: others may have the place
 
     cdef int save_place(self, uint64_t position) except -1

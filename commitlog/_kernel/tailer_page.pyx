@@ -10,7 +10,7 @@ from commitlog._kernel.kernel cimport (
     CL_E_FOREIGN, CL_OK, CL_TAILER_DROPPED_AT, CL_TAILER_MAGIC, CL_TAILER_SIZE, cl_add, cl_clock_coarse_ns, cl_load,
     cl_tailer_forks, cl_tailer_place, cl_tailer_read_place, cl_tailer_read_terms, cl_tailer_save, cl_tailer_terms, cl_tailer_write_terms,
 )
-from commitlog.errors import ForkedError
+from commitlog.errors import ForkedError, IOFailureError
 
 SIZE = CL_TAILER_SIZE
 cdef uint64_t POSITION_LIMIT = <uint64_t>1 << 63
@@ -119,10 +119,10 @@ cdef class TailerPage:
 
     cdef int save_place(self, uint64_t position) except -1:
         cdef int64_t now_ns
-        if position == self.saved:
-            return 0
         if self.forks != cl_tailer_forks:
             raise ForkedError("a named tailer stays with the process that opened it: open it in this one, once it is closed there")
+        if position == self.saved or self.closed:
+            return 0
         now_ns = cl_clock_coarse_ns()
         cl_tailer_save(self.page, &self.count, position, now_ns)
         self.saved = position
@@ -142,14 +142,18 @@ cdef class TailerPage:
 
         Raises
         ------
-        OSError
+        IOFailureError
             The system could not.
         """
         self.unsynced = False
-        self.mapping.flush()
+        try:
+            self.mapping.flush()
+        except OSError as error:
+            raise IOFailureError(f"a tailer's position could not be made durable: {error.strerror}", errno=error.errno) from error
 
-    def finish(self):
-        """Bring to the disk what `keep_durable` has left for later."""
+    def close(self):
+        """Save nothing more, and bring to the disk what `keep_durable` has left for later. Idempotent."""
+        self.closed = True
         if self.unsynced and self.forks == cl_tailer_forks:
             self.sync()
 

@@ -15,7 +15,9 @@ DIRECTIONS = ("forward", "backward")
 
 def stride(tailer: Seeker) -> Iterator[Record]:
     """The indexed records alone, from where a tailer stands, in its direction at each step."""
+    tailer.return_to_place()
     while True:
+        tailer.save_place()
         place = tailer.position
         backward = tailer.direction == "backward"
         entry = tailer.log_index.entry(place, before=backward)

@@ -104,15 +104,6 @@ class Seeker(BackwardReader):
         """
         return stride(self)
 
-    def read_onward(self) -> Record | None:
-        """The record behind the tailer's place, whatever its direction."""
-        backward = self.backward
-        self.turn(False)
-        try:
-            return self.read()
-        finally:
-            self.turn(backward)
-
     # --- seeking ---------------------------------------------------------------------------------------------------
 
     def seek(
@@ -153,21 +144,17 @@ class Seeker(BackwardReader):
             raise InvalidOptionError(
                 f"seek takes exactly one of position, sequence, timestamp and key, not {' and '.join(named) or 'none'}"
             )
+        there = True
         if sequence is not None:
-            ordinal = whole_of(sequence)
-            if ordinal is None or ordinal < 0:
-                raise InvalidOptionError(f"sequence must be an int from 0, not {sequence!r}")
-            self.move_to(self.log_index.position_of(ordinal))
+            self._seek_sequence(sequence)
         elif timestamp is not None:
-            found = self.log_index.position_since(nanoseconds_of(timestamp))
-            end = self.visible_end
-            self.move_to(end if found is None else min(found, end))
-            return found is not None and found < end
+            there = self._seek_timestamp(timestamp)
         elif key is not None:
-            return self._seek_key(key)
+            there = self._seek_key(key)
         else:
             self._seek_position(position)
-        return True
+        self.save_place()
+        return there
 
     def to_start(self) -> None:
         """Stand before the oldest record."""
@@ -188,6 +175,18 @@ class Seeker(BackwardReader):
                 raise InvalidOptionError(f"start must be 'first', 'end' or a position, not {position!r}")
             self._check_position(where)
             self.move_to(where)
+
+    def _seek_sequence(self, sequence: object) -> None:
+        ordinal = whole_of(sequence)
+        if ordinal is None or ordinal < 0:
+            raise InvalidOptionError(f"sequence must be an int from 0, not {sequence!r}")
+        self.move_to(self.log_index.position_of(ordinal))
+
+    def _seek_timestamp(self, timestamp: object) -> bool:
+        found = self.log_index.position_since(nanoseconds_of(timestamp))
+        end = self.visible_end
+        self.move_to(end if found is None else min(found, end))
+        return found is not None and found < end
 
     def _seek_key(self, key: object) -> bool:
         if not isinstance(key, bytes | bytearray | memoryview):
@@ -230,6 +229,7 @@ class Seeker(BackwardReader):
                 high, place = middle, record.position
                 found = record if made == value else None
         self.move_to(place)
+        self.save_place()
         return found
 
     # --- positions -------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import time
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
@@ -18,6 +20,7 @@ from commitlog.tail.direction import Direction
 from commitlog.tail.index import LogIndex
 from commitlog.tail.replay import Pace, Replay
 from commitlog.tail.seek import Seeker, Start, Visibility, check_choice, whole_of
+from commitlog.tail.tailer_file import TailerFile
 
 OnDamage = Literal["raise", "skip"]
 if TYPE_CHECKING:
@@ -27,14 +30,15 @@ if TYPE_CHECKING:
 Idle = Literal["spin", "yield", "backoff", "block"]
 _IDLES = get_args(Idle)
 _FOREVER_S = 3600.0
+_logger = logging.getLogger("commitlog")
 
 
 class Tailer(Seeker):
     """Reads records in their order, forward or backward; got from `CommitLog.tailer`. One thread at a time.
 
     It stands between two records. Iterating gives `Record` objects from there to the present end, or back to the oldest one; iterating
-    again goes on from where it stands then. `read`, `follow` and `values` come from the compiled base class, so that each record is one C
-    call.
+    again goes on from where it stands then, and with a name from the last record of a loop that was left. `read`, `follow` and `values`
+    come from the compiled base class, so that each record is one C call.
 
     Parameters
     ----------
@@ -75,6 +79,7 @@ class Tailer(Seeker):
         self._held: tuple[MappedFile, int] | None = None
         self._who = f"tailer {id(self):#x}"
         self.damaged: list[tuple[int, int | None]] = []
+        self._file: TailerFile | None = None
         self.setup(core, 0, from_buffer=visibility == "appended", flushed_only=visibility == "flushed")
         self.direction = direction
         self.seek(("end" if direction == "backward" else "first") if start is None else start)
@@ -172,6 +177,11 @@ class Tailer(Seeker):
         Batch
             In reading order. Empty when nothing came.
         """
+        batch = self._take_batch(max_records, timeout, idle, keeps=True)
+        self.save_place()
+        return batch
+
+    def _take_batch(self, max_records: int, timeout: Duration | None, idle: Idle, *, keeps: bool) -> Batch:
         most = whole_of(max_records)
         if most is None or most < 1:
             raise InvalidOptionError(f"max_records must be an int of at least 1, not {max_records!r}")
@@ -182,16 +192,94 @@ class Tailer(Seeker):
         seconds = _FOREVER_S * 24 * 365 if seconds is None else seconds
         deadline = time.monotonic() + seconds
         while not len(batch) and (left := deadline - time.monotonic()) > 0:
+            if keeps:
+                self.save_place()  # what was passed was no record, and a writer may wait for it
             if self.wait(IDLE[idle], left):
                 batch = Batch(*self.batch(most))
         return batch
 
+    @contextlib.contextmanager
+    def reading(self, timeout: Duration | None = 0, idle: Idle = "backoff") -> Iterator[Record | None]:
+        """The next record for the length of a `with`: an exception in it takes the tailer back, and the same record comes again.
+
+        Parameters
+        ----------
+        timeout, idle
+            As for `read`.
+
+        Yields
+        ------
+        Record or None
+            None when nothing came in time.
+        """
+        with self._or_back():
+            yield self.take(timeout, idle)
+
+    @contextlib.contextmanager
+    def reading_batch(self, max_records: int = 65536, timeout: Duration | None = 0, idle: Idle = "backoff") -> Iterator[Batch]:
+        """The next records for the length of a `with`: an exception in it takes the tailer back, and the same records come again.
+
+        Parameters
+        ----------
+        max_records, timeout, idle
+            As for `read_batch`.
+
+        Yields
+        ------
+        Batch
+            Empty when nothing came in time.
+        """
+        with self._or_back():
+            yield self._take_batch(max_records, timeout, idle, keeps=False)
+
+    @contextlib.contextmanager
+    def _or_back(self) -> Iterator[None]:
+        """Keep the place that is reached at the end, or go back to the one at the start."""
+        before = self.position
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(CommitLogError):  # the log is closed
+                self.move_to(before)
+            raise
+        self.save_place()
+
+    # --- the name --------------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str | None:
+        """The name under which its place is kept; None: it is not kept."""
+        return None if self._file is None else self._file.name
+
+    @property
+    def dropped_records(self) -> int:
+        """Records that writers dropped because this tailer was too far behind, ever since it was made or reset; 0 without a name."""
+        return 0 if self._file is None else self._file.page.dropped
+
+    def keep_in(self, file: TailerFile) -> None:
+        """Keep the place in a tailer's file from now on, which is closed with this tailer. Stand where the file says, unless it is new."""
+        self._file = file
+        if not file.created:
+            self._go_to(file.page.position)
+        self.name_place(file.page)
+
+    def _go_to(self, position: int) -> None:
+        """To a place that was saved. What was deleted since is told when it is to be read; behind the end nothing was ever read."""
+        end = max(self.core.tail_position, self.visible_end)
+        if position > end:
+            _logger.warning("tailer %r of %s was at %d, and the log ends at %d: it goes on there", self.name, self.core.path, position, end)
+        self.move_to(min(position, end))
+
     # --- the end ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the segment it stands in. Idempotent; dropping the tailer does the same."""
+        """Let go of the segment it stands in, and of its name: others may then read under it. Idempotent; dropping the tailer does the
+        same."""
         self.drop_place()
         self._leave()
+        if self._file is not None:
+            self.end()
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -82,6 +82,10 @@ class TailerState:
     damage: str | None = None
 
 
+def passed(step: str) -> None:
+    """Told of each step by which a file comes into being or is made anew. Tests replace it to stop or die there."""
+
+
 def check_name(name: object) -> str:
     """A name that a tailer can have.
 
@@ -376,10 +380,15 @@ class TailerFile:
                 self._directory.log_uuid, required=required, max_lag_bytes=max_lag_bytes, evicted_ns=evicted_ns, owner=owner
             )
 
+    def __del__(self) -> None:
+        # Dropped without being closed: the lock would outlive it, in the list of those that a child of a fork closes.
+        with contextlib.suppress(AttributeError, IOFailureError):
+            self.close()
+
     def close(self) -> None:
         """Let others read under the name. Idempotent."""
         try:
-            self.page.finish()
+            self.page.close()
         finally:
             self._lock.close()
 
@@ -399,12 +408,17 @@ def _create(folder_fd: int, name: str, content: bytes) -> bool:
     try:
         try:
             # Room first: a store into a hole of the mapping would be SIGBUS on a full disk.
+            passed("created")
             os.posix_fallocate(fd, 0, SIZE)
+            passed("allocated")
             os.pwrite(fd, content, 0)
+            passed("written")
             os.fsync(fd)
+            passed("synced")
         finally:
             os.close(fd)
         placed = rename_noreplace(folder_fd, temporary, name)
+        passed("renamed")
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder_fd)
@@ -464,6 +478,7 @@ def reset(directory: LogDirectory, name: str, position: int) -> None:
         except DamagedPageError:
             # Away with it first, which is all that can be done at once: the one lock that there is, is on this very file.
             os.unlink(name, dir_fd=folder_fd)
+            passed("damage removed")
             _create(folder_fd, name, new_page(directory.log_uuid, position, time.time_ns()))
             return
         page.save(position)

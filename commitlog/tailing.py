@@ -1,0 +1,180 @@
+"""TailingHandle: the tailers of an open log, those with a name among them."""
+
+from __future__ import annotations
+
+from commitlog.coroutines import CoroutineHandle
+from commitlog.errors import ReadOnlyError
+from commitlog.options import Size
+from commitlog.segment.directory import check_file_system
+from commitlog.tail import tailer_file
+from commitlog.tail.direction import Direction
+from commitlog.tail.name_options import Durable, NameOptions, name_options
+from commitlog.tail.seek import Start, Visibility
+from commitlog.tail.tailer import OnDamage, Tailer
+from commitlog.tail.tailer_file import TailerFile, TailerState, check_name
+
+
+class TailingHandle(CoroutineHandle):
+    """What `CommitLog` offers to readers."""
+
+    def tailer(
+        self,
+        name: str | None = None,
+        *,
+        start: Start | None = None,
+        direction: Direction = "forward",
+        visibility: Visibility = "committed",
+        on_damage: OnDamage = "raise",
+        durable: Durable = False,
+        required: bool | None = None,
+        max_lag: Size | None = None,
+    ) -> Tailer:
+        """A reader's handle.
+
+        Parameters
+        ----------
+        name : str, optional
+            Keep the tailer's place in the log under this name: the next tailer of that name goes on there. One at a time reads under a
+            name. 1 to 128 bytes of letters, digits and ``_ @ : + . -``, not beginning with ``.`` or ``-``.
+        start : {"first", "end"}, int or None
+            The oldest record, the present end, or a record's position. None: "first", and "end" for a backward tailer. A name that was
+            there before goes on where it stood, whatever this says: use `Tailer.seek`.
+        direction : {"forward", "backward"}
+            Which way it reads. It can be turned around at any time: `Tailer.direction`. It is not kept under the name.
+        visibility : {"committed", "appended", "flushed"}
+            "committed": what every process sees. "appended": also what only this process's pool buffers hold; a kill takes that
+            back. "flushed": only what no crash can take back.
+        on_damage : {"raise", "skip"}
+            Raise `CorruptRecordError`, or go on at the next whole frame.
+        durable : bool, float or str
+            False: a saved place survives a kill of the process, and a power cut takes back some seconds of them: those records come
+            again. True: it is on the disk before `read`, or the next step of a loop, goes on, tens of microseconds a record. A duration,
+            such as ``"1s"``: at most once in that time, and when the tailer is closed; a power cut takes back what came after.
+        required : bool, optional
+            True: retention deletes nothing that this tailer has not read, until it is evicted, deleted, or opened with False. None: as it
+            was declared last.
+        max_lag : int or str, optional
+            With ``required=True``: appends may be so many bytes ahead of this tailer, and are then held as the log's ``on_lag=`` says.
+
+        Returns
+        -------
+        Tailer
+
+        Raises
+        ------
+        TailerInUseError
+            Another tailer reads under the name; the error says whose it is.
+        CorruptTailerError
+            The name's file is damaged: `reset_tailer` says from where to go on.
+        ReadOnlyError, DiskFullError, UnsupportedFileSystemError
+            The place cannot be kept here.
+        """
+        self._check_open()
+        named = name_options(name, required, max_lag, durable)
+        tailer = Tailer(
+            self,
+            self.queue,
+            self.index,
+            start=start,
+            direction=direction,
+            visibility=visibility,
+            on_damage=on_damage,
+        )
+        if named is not None:
+            self._name(tailer, named)
+        return tailer
+
+    def _name(self, tailer: Tailer, options: NameOptions) -> None:
+        check_file_system(self.path)  # locks and mappings of others do not keep a place to one reader
+        if options.required is not None:
+            self._check_told()
+        file = TailerFile(self.directory, options.name, tailer.position)
+        try:
+            file.page.keep_durable(options.durable_every_ns)
+            if options.required is not None:
+                file.change_terms(required=options.required, max_lag_bytes=options.max_lag_bytes, evicted_ns=0)
+                self._tell_writers()
+            tailer.keep_in(file)
+        except BaseException:
+            file.close()
+            raise
+        self._named.add(file)
+
+    def _check_told(self) -> None:
+        """Whoever changes what is required must be able to tell the writers."""
+        if self.cursors.shared and not self.cursors.writable:
+            raise ReadOnlyError(
+                "the log's writers cannot be told who is required, for want of a permission to write its `cursors`: "
+                "say it as a user who has that",
+                path=self.path,
+            )
+
+    def _tell_writers(self) -> None:
+        if not self.cursors.shared:
+            self.find_cursors()  # a writer may have come since, and looked before there was anything to see
+        if self.cursors.shared and self.cursors.writable:
+            self.cursors.raise_cell("required")
+
+    def tailers(self) -> list[TailerState]:
+        """All named tailers, by name: where they stand, how far behind, who reads with them, and what is wrong with their files.
+
+        Returns
+        -------
+        list of TailerState
+        """
+        self._check_open()
+        return tailer_file.states(self.directory, self.tail_position)
+
+    def reset_tailer(self, name: str, position: Start = "first") -> None:
+        """Have a named tailer go on somewhere else. Nobody may be reading with it. A damaged file is made anew, and required no more.
+
+        Parameters
+        ----------
+        name : str
+            The tailer's.
+        position : {"first", "end"} or int
+            The oldest record, the present end, or a record's position.
+
+        Raises
+        ------
+        TailerNotFoundError, TailerInUseError
+            There is no such tailer, or somebody reads with it.
+        PositionError
+            No record starts there.
+        """
+        self._check_open()
+        check_name(name)
+        with Tailer(self, self.queue, self.index, start=position) as tailer:
+            tailer_file.reset(self.directory, name, tailer.position)
+        self._tell_writers()
+
+    def delete_tailer(self, name: str) -> None:
+        """Forget a named tailer. Nobody may be reading with it.
+
+        Raises
+        ------
+        TailerNotFoundError, TailerInUseError
+            There is no such tailer, or somebody reads with it.
+        """
+        self._check_open()
+        tailer_file.delete(self.directory, check_name(name))
+        self._tell_writers()
+
+    def evict_tailer(self, name: str) -> bool:
+        """Require a named tailer no more: neither retention nor appends wait for it. It may go on reading, and be declared anew.
+
+        Returns
+        -------
+        bool
+            False where it was not required.
+
+        Raises
+        ------
+        TailerNotFoundError, CorruptTailerError
+            There is no such tailer, or its file is damaged.
+        """
+        self._check_open()
+        self._check_told()
+        evicted = tailer_file.evict(self.directory, check_name(name))
+        self._tell_writers()
+        return evicted
