@@ -386,14 +386,11 @@ class LogHandle(Appender):
     def _let_go(self) -> None:
         self._closed = True
         self.gate = GATE_CLOSED
-<<<<<<< HEAD
         if self.watcher is not None:
             self.watcher.stop()
-=======
         for file in list(self._named):
             with contextlib.suppress(IOFailureError):  # a place was not made durable: its records come again
                 file.close()
->>>>>>> 4a95d2d (Named tailers: a place kept in the log, reading() and reading_batch(), list, reset and delete; one reader a name)
         self.keep_checkpoint(-1, 0, 0)
         if getattr(self, "_checkpoint_fd", -1) >= 0:
             os.close(self._checkpoint_fd)

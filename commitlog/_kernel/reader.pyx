@@ -272,8 +272,13 @@ cdef class Reader:
         self.move_to(onward)
 
     def __iter__(self):
+        cdef RecordIterator iterator
+        if self.page is None:
+            return self
         self.return_to_place()
-        return self
+        iterator = RecordIterator.__new__(RecordIterator)
+        iterator.reader = self
+        return iterator
 
     def __next__(self):
         cdef cl_record native
@@ -551,13 +556,37 @@ cdef void _nap(int64_t budget_ns) noexcept nogil:
     cl_sleep_ns(budget_ns)
 
 
-cdef class ValueIterator:
-    """Bytes objects and nothing around them."""
+cdef class Loop:
+    """What a `for` loop holds. Left by a `break` or an exception, it takes a named tailer back to before its last record, which the
+    interpreter does at once: nothing else holds it."""
     cdef Reader reader
-    cdef Patience patience
 
     def __iter__(self):
         return self
+
+    def __del__(self):
+        if self.reader.page is not None and not self.reader.busy and self.reader.core.log.gate != GATE_CLOSED:
+            try:
+                self.reader.return_to_place()
+            except CommitLogError:
+                pass  # it cannot go there any more; whoever reads on is told
+
+
+cdef class RecordIterator(Loop):
+    """Records, of a tailer with a name; one without is its own iterator."""
+
+    def __next__(self):
+        cdef cl_record native
+        self.reader.keep_place()
+        if self.reader.next_record(&native) != CL_OK:
+            self.reader.keep_place()
+            raise StopIteration
+        return make_record(self.reader.segment, &native)
+
+
+cdef class ValueIterator(Loop):
+    """Bytes objects and nothing around them."""
+    cdef Patience patience
 
     def __next__(self):
         cdef cl_record native
@@ -572,14 +601,10 @@ cdef class ValueIterator:
         return PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
 
 
-cdef class FollowIterator:
+cdef class FollowIterator(Loop):
     """Records as they come, waiting in between. Ends when the time is up, or with the log."""
-    cdef Reader reader
     cdef Patience patience
     cdef object later  # waits for coroutines, once one has asked
-
-    def __iter__(self):
-        return self
 
     def __next__(self):
         cdef cl_record native

@@ -16,6 +16,13 @@ DIRECTIONS = ("forward", "backward")
 def stride(tailer: Seeker) -> Iterator[Record]:
     """The indexed records alone, from where a tailer stands, in its direction at each step."""
     tailer.return_to_place()
+    try:
+        yield from _steps(tailer)
+    finally:
+        tailer.return_to_place()
+
+
+def _steps(tailer: Seeker) -> Iterator[Record]:
     while True:
         tailer.save_place()
         place = tailer.position

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from commitlog._kernel.core import Core
-from commitlog._kernel.reader import IDLE
+from commitlog._kernel.reader import IDLE, Record
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.sparse_index import SparseIndex
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
@@ -37,7 +38,7 @@ class Tailer(Seeker):
     """Reads records in their order, forward or backward; got from `CommitLog.tailer`. One thread at a time.
 
     It stands between two records. Iterating gives `Record` objects from there to the present end, or back to the oldest one; iterating
-    again goes on from where it stands then, and with a name from the last record of a loop that was left. `read`, `follow` and `values`
+    again goes on from where it stands then; with a name, a loop that was left gives its last record again. `read`, `follow` and `values`
     come from the compiled base class, so that each record is one C call.
 
     Parameters

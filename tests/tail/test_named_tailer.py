@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import pickle
@@ -86,8 +87,9 @@ READS: dict[str, Callable[[Tailer], Any]] = {
     "loop of values": lambda tailer: _loop(tailer.values(), 4),
     "loop of follow": lambda tailer: _loop(tailer.follow(), 4),
     "loop at the recorded pace": lambda tailer: _loop(tailer.follow(speed=1000.0), 4),
+    "loop of a coroutine": lambda tailer: asyncio.run(_loop_in_coroutine(tailer, 4)),
     "two loops": lambda tailer: (_loop(tailer, 2), _loop(tailer, 3)),
-    "a loop, then a call": lambda tailer: (_loop(tailer, 2), tailer.read()),
+    "a loop, then a call": lambda tailer: (_loop(tailer, 3), tailer.read()),
 }
 
 
@@ -104,6 +106,14 @@ def _batch_in_context(tailer: Tailer, count: int) -> None:
 def _loop(records: Any, count: int) -> None:
     """Through as many records, and out of the loop in the last one."""
     for index, _ in enumerate(records, 1):
+        if index == count:
+            break
+
+
+async def _loop_in_coroutine(tailer: Tailer, count: int) -> None:
+    index = 0
+    async for _ in tailer.follow():
+        index += 1
         if index == count:
             break
 
@@ -132,7 +142,19 @@ def test_a_break_gives_the_last_record_again(logs: Logs) -> None:
     for record in tailer:
         if record.value == b"4":
             break
-    assert [record.value for record in tailer] == [b"4", b"5", b"6", b"7", b"8", b"9"]
+    assert read(tailer, 1) == [b"4"]
+    assert [record.value for record in tailer] == [b"5", b"6", b"7", b"8", b"9"]
+
+
+def test_read_inside_a_loop_goes_on(logs: Logs) -> None:
+    tailer = filled(logs).tailer("a")
+    pairs = []
+    for record in tailer:
+        with tailer.reading() as following:
+            assert following is not None
+            pairs.append((record.value, following.value))
+    assert pairs == [(b"0", b"1"), (b"2", b"3"), (b"4", b"5"), (b"6", b"7"), (b"8", b"9")]
+    assert tailer.read() is None
 
 
 def test_an_exception_in_a_loop_gives_the_same_record_again(logs: Logs) -> None:
@@ -150,6 +172,9 @@ def test_an_exception_in_a_loop_gives_the_same_record_again(logs: Logs) -> None:
             fail_on(way())
         again = next(iter(way()))
         assert (again if isinstance(again, bytes) else again.value) == b"0"
+        with tailer.reading() as record:
+            assert record is not None
+            assert record.value == b"0"
 
 
 def test_without_a_name_a_loop_goes_on_where_it_was_left(logs: Logs) -> None:
