@@ -16,6 +16,7 @@ COMMANDS = (
     "tail",
     "export",
     "info",
+    "top",
     "verify",
     "repair",
     "prune",

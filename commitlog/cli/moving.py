@@ -1,0 +1,110 @@
+"""How a log moves: two looks at it, and what became of it in between."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from commitlog.errors import CommitLogError
+from commitlog.log import CommitLog
+from commitlog.watching import LogFigures, LogWatch
+
+
+@dataclass(frozen=True)
+class Look:
+    """A moment's figures.
+
+    Attributes
+    ----------
+    figures : LogFigures
+        As whoever watches has them.
+    log_uuid : bytes
+        Of which log: another one may have come to the path.
+    first_sequence, next_sequence : int or None
+        Of the oldest record, and of the one that is to come; None where damage keeps them from being counted.
+    """
+
+    figures: LogFigures
+    log_uuid: bytes
+    first_sequence: int | None
+    next_sequence: int | None
+
+    @classmethod
+    def take(cls, watch: LogWatch) -> Look:
+        """See `LogWatch.look`."""
+        figures = watch.look()
+        assert watch.log is not None
+        return cls(figures, watch.log.identity.uuid, *_sequences(watch.log))
+
+
+def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
+    try:
+        first = log.first_sequence
+        return first, first + log.count()
+    except CommitLogError:
+        return None, None
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What happened between two looks, a second; None where there is no earlier look.
+
+    Attributes
+    ----------
+    tail_bytes, committed_bytes, flushed_bytes : float or None
+        How fast the watermarks move.
+    records : float or None
+        Records appended.
+    claims : dict
+        Claims of each slot.
+    tailers : dict
+        Bytes that each named tailer has moved on.
+    """
+
+    tail_bytes: float | None
+    committed_bytes: float | None
+    flushed_bytes: float | None
+    records: float | None
+    claims: dict[int, float]
+    tailers: dict[str, float]
+
+    @classmethod
+    def between(cls, before: Look | None, now: Look) -> Rates:
+        """Of a log that was removed and made anew in between there are none."""
+        if before is None or before.log_uuid != now.log_uuid or now.figures.taken_ns <= before.figures.taken_ns:
+            return cls(None, None, None, None, {}, {})
+        old, new = before.figures, now.figures
+        seconds = new.seconds_since(old)
+
+        def rate(first: int | None, second: int | None) -> float | None:
+            return None if first is None or second is None else max(0, second - first) / seconds
+
+        claims = {writer.slot: (writer.since_ns, writer.claims) for writer in old.writers}
+        places = {tailer.name: tailer.position for tailer in old.tailers}
+        moved = {tailer.name: rate(places.get(tailer.name), tailer.position) for tailer in new.tailers}
+        return cls(
+            tail_bytes=rate(old.tail_position, new.tail_position),
+            committed_bytes=rate(old.committed_position, new.committed_position),
+            flushed_bytes=rate(old.flushed_position, new.flushed_position),
+            records=rate(before.next_sequence, now.next_sequence),
+            claims={
+                writer.slot: (writer.claims - claims[writer.slot][1]) / seconds
+                for writer in new.writers
+                if claims.get(writer.slot, (None, 0))[0] == writer.since_ns
+            },
+            tailers={name: moving for name, moving in moved.items() if moving is not None},
+        )
+
+
+def as_object(now: Look, rates: Rates) -> dict[str, Any]:
+    """All of it, for a program."""
+    made = asdict(now.figures)
+    del made["taken_ns"]
+    made |= {"first_sequence": now.first_sequence, "next_sequence": now.next_sequence}
+    for name in ("tail_bytes", "committed_bytes", "flushed_bytes", "records"):
+        made[f"{name}_per_s"] = getattr(rates, name)
+    for writer in made["writers"]:
+        writer["claims_per_s"] = rates.claims.get(writer["slot"])
+    for tailer in made["tailers"]:
+        tailer["bytes_per_s"] = rates.tailers.get(tailer["name"])
+    return made

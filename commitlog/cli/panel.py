@@ -1,0 +1,171 @@
+"""What `commitlog top` shows, laid out for eighty columns."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from commitlog.cli.moving import Look, Rates
+from commitlog.cli.printed import escaped
+from commitlog.tail.tailer_file import TailerState
+from commitlog.watching import LogFigures, WriterFigures
+
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL = ("", "k", "M", "G", "T")
+_AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_COLORS = {"dead": "red", "stopped": "red", "held up": "yellow", "appending": "green"}
+
+
+def panel(now: Look, rates: Rates, hint: str = "") -> RenderableType:
+    """One look at a log, with a word beside its name."""
+    figures = now.figures
+    parts: list[RenderableType] = [
+        _title(figures).append(hint, Style(dim=True)).append("\n"),
+        _watermarks(figures, rates),
+        _facts(now, rates),
+    ]
+    parts += [Text(), _writers(figures, rates)] if figures.writers else [Text("\nno writer has it open")]
+    if figures.tailers:
+        parts += [Text(), _tailers(figures, rates)]
+    return Group(*parts)
+
+
+def _title(figures: LogFigures) -> Text:
+    state = ", ".join(
+        word
+        for word in (
+            figures.mode or "not open since the machine started",
+            "recovering" if figures.recovering else "",
+            f"FAILED: {figures.failed}" if figures.failed else "",
+        )
+        if word
+    )
+    return Text(
+        f"{escaped(figures.path.encode('utf-8', 'surrogateescape'))}  {state}\n", Style(bold=True), overflow="ellipsis", no_wrap=True
+    )
+
+
+def _watermarks(figures: LogFigures, rates: Rates) -> Table:
+    table = _table("", ">position", ">behind tail", ">moves")
+    for name, position, rate in (
+        ("tail", figures.tail_position, rates.tail_bytes),
+        ("appended", figures.appended_position, None),
+        ("committed", figures.committed_position, rates.committed_bytes),
+        ("flushed", figures.flushed_position, rates.flushed_bytes),
+        ("first", figures.first_position, None),
+    ):
+        behind = "" if name == "tail" else in_bytes(max(0, figures.tail_position - position))
+        table.add_row(name, f"{position:,}", behind, "" if rate is None else f"{in_bytes(rate)}/s")
+    return table
+
+
+def _facts(now: Look, rates: Rates) -> Text:
+    return Text("\n" + "\n".join(_sentences(now, rates)), overflow="ellipsis", no_wrap=True)
+
+
+def _sentences(now: Look, rates: Rates) -> Iterator[str]:
+    figures = now.figures
+    if now.first_sequence is None or now.next_sequence is None:
+        yield "records   cannot be counted: commitlog verify says why"
+    else:
+        count = now.next_sequence - now.first_sequence
+        listed = f", sequences {now.first_sequence:,} to {now.next_sequence - 1:,}" if count else ""
+        appended = "" if rates.records is None else f", {in_numbers(rates.records)}/s"
+        yield f"records   {count:,}{appended}{listed}"
+    yield f"segments  {figures.segments} of {in_bytes(figures.segment_size)}, {in_bytes(figures.disk_bytes)} on disk"
+    share = figures.free_bytes / figures.device_bytes if figures.device_bytes else 0.0
+    yield f"free      {in_bytes(figures.free_bytes)} of {in_bytes(figures.device_bytes)}, {share:.0%}"
+    yield f"claims    {figures.rolled_back_claims} rolled back"
+
+
+def _writers(figures: LogFigures, rates: Rates) -> Table:
+    table = _table("slot", ">pid", "writer", "state", ">claims/s", ">rolled back", ">since")
+    for writer in figures.writers:
+        claims = rates.claims.get(writer.slot)
+        # A pooled log's appends leave its slot alone.
+        claimed = "" if claims is None or figures.mode == "pooled" else in_numbers(claims)
+        state = Text(_state(writer), Style(color=_COLORS.get(writer.state)))
+        name = _cell(writer.name)
+        table.add_row(str(writer.slot), str(writer.pid), name, state, claimed, str(writer.rolled_back_claims), _age(writer.since_ns))
+    return table
+
+
+def _state(writer: WriterFigures) -> str:
+    return f"{writer.state}, flushes" if writer.flushing else writer.state
+
+
+def _tailers(figures: LogFigures, rates: Rates) -> Table:
+    table = _table("tailer", ">position", ">lag", ">moves", ">saved", "reader")
+    for tailer in figures.tailers:
+        moves = rates.tailers.get(tailer.name)
+        table.add_row(
+            _cell(tailer.name),
+            "?" if tailer.position is None else f"{tailer.position:,}",
+            "?" if tailer.lag_bytes is None else in_bytes(tailer.lag_bytes),
+            "" if moves is None else f"{in_bytes(moves)}/s",
+            _age(tailer.saved_ns) if tailer.saved_ns else "",
+            _reader(tailer),
+        )
+    return table
+
+
+def _reader(tailer: TailerState) -> Text:
+    if tailer.damage is not None:
+        return Text("damaged", Style(color="red"))
+    told = [escaped(os.fsencode(tailer.owner)) if tailer.owner is not None else "none"]
+    if tailer.required:
+        told.append("required")
+    if tailer.evicted_ns is not None:
+        told.append("evicted")
+    if tailer.dropped_records:
+        told.append(f"{tailer.dropped_records} dropped")
+    return Text(", ".join(told), Style(color="red" if tailer.dropped_records or tailer.evicted_ns is not None else None))
+
+
+# --- cells -----------------------------------------------------------------------------------------------------------
+
+
+def _table(*headings: str) -> Table:
+    """A table without lines; a heading that begins with > is of figures."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in headings:
+        name = heading.removeprefix(">")
+        table.add_column(name, justify="left" if name == heading else "right", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _cell(name: str) -> Text:
+    """What another process says, without anything that a terminal would act on."""
+    return Text(escaped(os.fsencode(name)))
+
+
+def _age(since_ns: int) -> str:
+    seconds = max(0.0, time.time() - since_ns / 1e9)
+    for unit, sign in _AGES:
+        if seconds >= unit:
+            return f"{seconds / unit:.0f} {sign}"
+    return "now"
+
+
+def in_bytes(count: float) -> str:
+    """A number of bytes in the unit that fits it."""
+    return _scaled(count, 1024, _BINARY)
+
+
+def in_numbers(count: float) -> str:
+    """A number in thousands, millions, ..."""
+    return _scaled(count, 1000, _DECIMAL).rstrip()
+
+
+def _scaled(count: float, step: int, units: tuple[str, ...]) -> str:
+    unit = 0
+    while count >= step * 0.9995 and unit + 1 < len(units):
+        count /= step
+        unit += 1
+    return f"{count:.0f} {units[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {units[unit]}"

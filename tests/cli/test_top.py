@@ -1,0 +1,147 @@
+"""`commitlog top`: what it shows of a log from outside, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import cli
+from commitlog.cli.moving import Look, Rates, as_object
+from commitlog.cli.panel import in_bytes, in_numbers
+from commitlog.watching import LogWatch
+from tests.cli.program import LIMIT_S, ROOT, SEGMENT, on_terminal, read_rest, read_until, run
+
+SHORT = ("--interval", "0.1")
+WRITER = "import commitlog, sys, time; log = commitlog.open(sys.argv[1]); log.append(b'x'); print(flush=True); time.sleep(60)"
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that has the log open and has appended one record."""
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], cwd=ROOT, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        process.stdout.readline()
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A log of a few records."""
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append_many([b"value"] * 100)
+    return tmp_path / "log"
+
+
+def test_one_object_has_watermarks_records_writers_and_room(path: Path) -> None:
+    with writing(path) as process:
+        done = run("top", "--json", *SHORT, path)
+        found = json.loads(done.stdout)
+        assert (done.returncode, done.stderr, found["path"], found["mode"]) == (0, b"", str(path), "mapped")
+        assert [(writer["pid"], writer["state"], writer["claims_per_s"]) for writer in found["writers"]] == [(process.pid, "idle", 0)]
+    assert (found["first_sequence"], found["next_sequence"], found["records_per_s"]) == (0, 101, 0)
+    assert found["tail_position"] == found["committed_position"] == 4096 + 100 * 24 + 24
+    assert found["segments"] >= 1
+    assert found["disk_bytes"] > 0
+
+
+def test_a_killed_writer_is_told_of(path: Path) -> None:
+    with writing(path) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait(LIMIT_S)
+        (writer,) = json.loads(run("top", "--json", *SHORT, path).stdout)["writers"]
+    assert (writer["pid"], writer["state"]) == (process.pid, "dead")
+
+
+def test_rates_are_what_happened_between_two_looks(path: Path) -> None:
+    with commitlog.open(path) as log, LogWatch(path) as watch:
+        before = Look.take(watch)
+        log.append_many([b"v" * 16] * 50)
+        now = Look.take(watch)
+    rates = Rates.between(before, now)
+    seconds = now.figures.seconds_since(before.figures)
+    assert rates.tail_bytes == pytest.approx(50 * 32 / seconds)
+    assert rates.records == pytest.approx(50 / seconds)
+    assert rates.claims == pytest.approx({0: 1 / seconds})
+    assert as_object(now, rates)["writers"][0]["claims_per_s"] == rates.claims[0]
+
+
+def test_a_log_that_was_made_anew_has_no_rates(path: Path) -> None:
+    with LogWatch(path) as watch:
+        before = Look.take(watch)
+        shutil.rmtree(path)
+        commitlog.open(path).close()
+        rates = Rates.between(before, Look.take(watch))
+    assert (rates.tail_bytes, rates.records, rates.claims) == (None, None, {})
+
+
+def test_without_a_terminal_it_prints_once_within_eighty_columns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with commitlog.open(path):
+        done = run("top", *SHORT, path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    lines = done.stdout.decode().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert {"tail", "appended", "committed", "flushed", "first", "records", "segments", "free", "claims", "slot", "0"} <= {
+        line.split()[0] for line in lines[1:] if line
+    }
+    assert run("top", "--once", *SHORT, path).stdout.decode().splitlines()[-1] == "no writer has it open"
+
+
+def test_q_ends_it_and_leaves_the_terminal_as_it_was(path: Path) -> None:
+    with on_terminal("top", *SHORT, path) as (process, terminal):
+        before = termios.tcgetattr(terminal)
+        read_until(terminal, b"no writer has it open")
+        assert termios.tcgetattr(terminal) != before
+        os.write(terminal, b"xq")
+        rest = read_rest(terminal)
+        assert process.wait(LIMIT_S) == 0
+        assert b"\x1b[?1049l" in rest  # back from the alternate screen
+        assert termios.tcgetattr(terminal)[3] == before[3]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
+def test_whoever_ends_it_finds_the_terminal_as_it_was(path: Path, number: signal.Signals) -> None:
+    with on_terminal("top", *SHORT, path) as (process, terminal):
+        before = termios.tcgetattr(terminal)
+        read_until(terminal, b"no writer has it open")
+        process.send_signal(number)
+        read_rest(terminal)
+        assert process.wait(LIMIT_S) == cli.INTERRUPTED
+        assert termios.tcgetattr(terminal)[3] == before[3]
+
+
+def test_it_ends_with_the_log(path: Path) -> None:
+    with on_terminal("top", *SHORT, path) as (process, terminal):
+        read_until(terminal, b"no writer has it open")
+        shutil.rmtree(path)
+        rest = read_rest(terminal)
+        assert process.wait(LIMIT_S) == 1
+    assert b"commitlog: the log was removed while it was shown" in rest
+
+
+@pytest.mark.parametrize("interval", ["0", "0.01", "soon", "-1s", "400d"])
+def test_a_wrong_interval_is_refused(path: Path, interval: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["top", "--interval", interval, str(path)]) == 2
+    assert "expected" in capfd.readouterr().err
+
+
+def test_figures_are_short() -> None:
+    assert [in_bytes(count) for count in (0, 1023, 1024, 1536, 1 << 20)] == ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1.0 MiB"]
+    assert in_bytes(150 << 30) == "150 GiB"
+    assert [in_numbers(count) for count in (0, 999, 1000, 12_345, 2e6)] == ["0", "999", "1.0 k", "12.3 k", "2.0 M"]
