@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Unpack, cast
 
+import numpy as np
+import numpy.typing as npt
+
 from commitlog._kernel.reader import Record
 from commitlog.errors import (
     InvalidOptionError,
@@ -122,6 +125,40 @@ class CommitLog(TailingHandle):
                 f"{name} must be that of a record, from {first} on, or the end", path=self.path, position=where, first_position=first
             )
         return self.index.sequence_of(where)
+
+    # --- appending from Arrow ----------------------------------------------------------------------------------------
+
+    def append_arrow(self, data: object, *, timestamp_ns: int | None = None, sync: bool | None = None) -> npt.NDArray[np.int64]:
+        """Append each row of Arrow data as one record, without a Python object per record.
+
+        Parameters
+        ----------
+        data : pyarrow.Array, ChunkedArray, RecordBatch or Table, or what offers Arrow's C interface, such as a polars DataFrame
+            An array holds the values: binary, string, their large and view kinds, fixed-size binary, or a dictionary of these. A table has
+            them in its column ``value``, and may have ``key`` (the same kinds; null: no key), ``type`` (whole numbers; null: 0) and
+            ``timestamp_ns`` (or ``timestamp``: whole nanoseconds since 1970, or Arrow timestamps; null: the clock's). The columns
+            ``position`` and ``sequence``, as a batch that was read has them, are passed over. A null value beside a key becomes a
+            tombstone, an empty value.
+        timestamp_ns : int, optional
+            One for all; the clock's at each batch of up to 64 KiB by default.
+        sync : bool, optional
+            As for `append`; one flush for all.
+
+        Returns
+        -------
+        numpy.ndarray
+            The positions, int64, one a row.
+
+        Raises
+        ------
+        RecordTypeError, RecordTooLargeError
+            Nothing was appended: another column or type, a null value without a key, a number below 0.
+        ModuleNotFoundError
+            pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
+        """
+        from commitlog.arrow import row_columns
+
+        return self.append_columns(row_columns(data), timestamp_ns=timestamp_ns, sync=sync)
 
     # --- commit, flush, roll, delete ---------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from commitlog._kernel.row_columns import RowColumns
 from commitlog._kernel.writer import ReadableBuffer, Writer
 
 class Appender(Writer):
@@ -18,6 +19,9 @@ class Appender(Writer):
         sync: bool | None = None,
     ) -> NDArray[np.int64]: ...
     def append_array(self, rows: NDArray[Any], *, timestamp_ns: int | None = None, sync: bool | None = None) -> NDArray[np.int64]: ...
+    def append_columns(
+        self, parts: list[RowColumns], *, timestamp_ns: int | None = None, sync: bool | None = None
+    ) -> NDArray[np.int64]: ...
     def claim(
         self,
         size: int,

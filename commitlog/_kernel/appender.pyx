@@ -16,10 +16,13 @@ from commitlog._kernel.kernel cimport (
     cl_rows, cl_segment, cl_segment_hold, cl_segment_release, cl_skip_cell, cl_writer_abandon, cl_writer_append_rows, cl_writer_claim,
     cl_writer_now, cl_writer_publish,
 )
+from commitlog._kernel.row_columns cimport RowColumns
 from commitlog._kernel.writer cimport Writer, bytes_of, timestamp_of, type_of
 from commitlog.errors import ClaimError, ExportedBufferError, RecordTypeError
 
 _get_ident = threading.get_ident
+cdef enum:
+    ROWS_AT_ONCE = 4096
 
 
 cdef object _each(values, str what):
@@ -265,9 +268,9 @@ cdef class Appender(Writer):
                         raise self.too_large(PyBytes_GET_SIZE(key_items[index]))
                     records[index].key = PyBytes_AS_STRING(key_items[index])
                     records[index].key_length = <uint32_t>PyBytes_GET_SIZE(key_items[index])
-                if cl_input_length(&records[index]) > self.writer.largest and self.log.gate == 0:
-                    raise self.too_large(cl_input_length(&records[index]))
-            self.append_batches(records, count, stamp, &out[0])
+                records[index].timestamp_ns = stamp
+                self.check_size(&records[index])
+            self.append_batches(records, count, &out[0])
             end = positions[count - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[count - 1]))
         finally:
             free(records)
@@ -275,7 +278,13 @@ cdef class Appender(Writer):
             self.settle(int(end), durable)
         return positions
 
-    cdef int append_batches(self, cl_record_input *records, Py_ssize_t count, int64_t stamp, int64_t *positions) except -1:
+    cdef int check_size(self, const cl_record_input *record) except -1:
+        if cl_input_length(record) > self.writer.largest and self.log.gate == 0:
+            raise self.too_large(cl_input_length(record))
+        return 0
+
+    cdef int append_batches(self, const cl_record_input *records, Py_ssize_t count, int64_t *positions) except -1:
+        """A record's timestamp below 0 is the clock's at its batch."""
         cdef Py_ssize_t first = 0
         cdef Py_ssize_t last, index
         cdef uint64_t length, step
@@ -283,6 +292,7 @@ cdef class Appender(Writer):
         cdef uint32_t offset
         cdef uint64_t cell, first_cell
         cdef int64_t now_ns
+        cdef cl_record_input record
         cdef cl_claim claim
         cdef int code
         while first < count:
@@ -298,12 +308,14 @@ cdef class Appender(Writer):
             if code != CL_OK:
                 self.overcome(code, &records[first])
                 continue
-            now_ns = cl_writer_now(&self.writer) if stamp < 0 else stamp
+            now_ns = cl_writer_now(&self.writer)
             offset = claim.offset
             first_cell = 0
             for index in range(first, last):
-                records[index].timestamp_ns = now_ns
-                cell = cl_frame_write(claim.segment, offset, &records[index])
+                record = records[index]
+                if record.timestamp_ns < 0:
+                    record.timestamp_ns = now_ns
+                cell = cl_frame_write(claim.segment, offset, &record)
                 if index == first:
                     first_cell = cell
                 else:
@@ -376,6 +388,66 @@ cdef class Appender(Writer):
         if durable or self.writer.roll_due:
             self.settle(int(positions[count - 1]) + cl_frame_aligned(CL_FRAME_HEADER + native.length), durable)
         return positions
+
+    def append_columns(self, parts, *, timestamp_ns=None, sync=None):
+        """Append the rows of columns, part after part; all are checked before the first record is claimed.
+
+        Parameters
+        ----------
+        parts : list of RowColumns
+        timestamp_ns, sync
+            As for `append_array`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The positions, int64, one a row.
+        """
+        cdef bint durable = self.sync_default if sync is None else sync
+        cdef int64_t stamp = -1 if timestamp_ns is None else timestamp_of(timestamp_ns)
+        cdef Py_ssize_t done = 0
+        cdef uint64_t end = 0
+        cdef RowColumns part
+        positions = numpy.empty(sum([part.count for part in parts]), dtype=numpy.int64)
+        if len(positions) == 0:
+            return positions
+        if durable and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        cdef int64_t[::1] out = positions
+        cdef cl_record_input *records = <cl_record_input *>malloc(ROWS_AT_ONCE * sizeof(cl_record_input))
+        if records == NULL:
+            raise MemoryError
+        try:
+            for part in parts:
+                self.take_rows(part, records, stamp, NULL)
+            for part in parts:
+                if part.count:
+                    end = self.take_rows(part, records, stamp, &out[done])
+                    done += part.count
+        finally:
+            free(records)
+        if durable or self.writer.roll_due:
+            self.settle(end, durable)
+        return positions
+
+    cdef uint64_t take_rows(self, RowColumns part, cl_record_input *records, int64_t stamp, int64_t *positions) except? 0:
+        """Check a part's rows, or with `positions` append them; where the last one ends then."""
+        cdef Py_ssize_t first, index
+        cdef Py_ssize_t count = 0
+        if stamp >= 0 and part.has_timestamps:
+            raise RecordTypeError("timestamp_ns= and a column of timestamps contradict each other: leave one of them out")
+        for first in range(0, part.count, ROWS_AT_ONCE):
+            count = min(ROWS_AT_ONCE, part.count - first)
+            part.fill(first, count, records)
+            for index in range(count):
+                self.check_size(&records[index])
+                if stamp >= 0:
+                    records[index].timestamp_ns = stamp
+            if positions != NULL:
+                self.append_batches(records, count, positions + first)
+        if positions == NULL or count == 0:
+            return 0
+        return <uint64_t>positions[part.count - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[count - 1]))
 
     def claim(self, size, *, key=None, type=0, timestamp_ns=None, sync=None):
         """Reserve room for a value and write it in place.

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from commitlog._kernel.finder import first_sequence
 from commitlog._kernel.segment import Segment
+from commitlog.arrow import pyarrow_for
 from commitlog.errors import CommitLogError, SequenceError
 
 if TYPE_CHECKING:
@@ -99,10 +100,7 @@ class Batch:
         ModuleNotFoundError
             pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
         """
-        try:
-            import pyarrow as pa
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("Batch.to_arrow needs pyarrow: pip install 'commitlog-engine[arrow]'") from error
+        pa = pyarrow_for("Batch.to_arrow")
 
         def binary(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], valid: Any) -> Any:
             buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
