@@ -49,10 +49,13 @@ def row_columns(data: object) -> list[RowColumns]:
     pa = pyarrow_for("append_arrow")
     parts = []
     row = 0
-    for batch in _batches(pa, data):
-        if len(batch):
-            parts.append(_part(pa, batch, row))
-            row += len(batch)
+    try:
+        for batch in _batches(pa, data):
+            if len(batch):
+                parts.append(_part(pa, batch, row))
+                row += len(batch)
+    except pa.ArrowInvalid as error:
+        raise RecordTypeError(f"the data does not fit what a record takes: {error}") from error
     return parts
 
 
@@ -96,17 +99,14 @@ def _check_names(names: list[str]) -> None:
 def _part(pa: Any, batch: Any, row: int) -> RowColumns:
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     keys = columns.get("key")
-    try:
-        data, offsets = _bytes_of(pa, _with_tombstones(pa, columns["value"], keys, row), "value")
-        return RowColumns(
-            data,
-            offsets,
-            keys=None if keys is None else (*_bytes_of(pa, keys, "key"), _valid(keys)),
-            types=_numbers(pa, columns.get("type"), "type", row, kind=pa.uint32(), for_null=0),
-            timestamps_ns=_numbers(pa, _as_nanoseconds(pa, columns), "timestamp_ns", row, kind=pa.int64(), for_null=-1),
-        )
-    except pa.ArrowInvalid as error:
-        raise RecordTypeError(f"a column does not fit what a record takes: {error}") from error
+    data, offsets = _bytes_of(pa, _with_tombstones(pa, columns["value"], keys, row), "value")
+    return RowColumns(
+        data,
+        offsets,
+        keys=None if keys is None else (*_bytes_of(pa, keys, "key"), _valid(keys)),
+        types=_numbers(pa, columns.get("type"), "type", row, kind=pa.uint32(), for_null=0),
+        timestamps_ns=_numbers(pa, _as_nanoseconds(pa, columns), "timestamp_ns", row, kind=pa.int64(), for_null=-1),
+    )
 
 
 def _with_tombstones(pa: Any, values: Any, keys: Any, row: int) -> Any:

@@ -198,7 +198,7 @@ def test_offsets_that_lead_astray_are_refused(logs: Logs, kind: pa.DataType, off
     keyed = pa.table({"value": ["a", "b"], "key": damaged})
     mutable[:] = offsets  # Arrow has looked at them already
     for data in (damaged, keyed):
-        with pytest.raises(RecordTypeError, match="lead outside the column's 4 bytes"):
+        with pytest.raises(RecordTypeError, match="offset"):
             log.append_arrow(data)
     assert log.count() == 0
 

@@ -1,6 +1,6 @@
 """Records that are to be appended, as columns: where each value, key, type and timestamp is, without an object for any of them."""
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from commitlog._kernel.kernel cimport CL_FRAME_LIMIT, CL_KEYLEN_NONE, cl_record_input
 from commitlog.errors import RecordTooLargeError, RecordTypeError
