@@ -17,6 +17,7 @@ from commitlog.keep.pruner import Pruned
 from commitlog.keep.retention import Retention
 from commitlog.opening import check_mode, open_for_reading, open_for_writing, path_of, telling_of_refusals
 from commitlog.options import Duration, OptionOverrides, Options, parse_duration
+from commitlog.segment.disk_monitor import free_bytes
 from commitlog.stats import Latency, LogStats
 from commitlog.tail.seek import whole_of
 from commitlog.tail.tailer import Tailer
@@ -308,6 +309,8 @@ class CommitLog(TailingHandle):
             roll_latency=Latency(*self.latency("roll")),
             claim_latency=Latency(*self.latency("claim")),
             failed=os.strerror(self.failed) if self.failed else None,
+            free_disk_bytes=free_bytes(self.directory),
+            disk="fine" if self._allocation is None else self._allocation.disk.state,
             pool=cast(Any, pool).stats() if pool is not None else None,
         )
 

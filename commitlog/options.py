@@ -235,6 +235,10 @@ def _segment_size(value: Size | None, name: str) -> int | None:
     return None if value is None else _read_segment_size(value, name)
 
 
+def _size_or_none(value: Size | None, name: str) -> int | None:
+    return None if value is None else parse_size(value, name)
+
+
 _read_timestamps: Callable[[Timestamps, str], Timestamps] = _chosen(get_args(Timestamps))
 
 
@@ -283,6 +287,8 @@ class OptionOverrides(TypedDict, total=False):
     wait_for_log: Duration
     retention: RetentionRule | None
     archive_cache: Size
+    warn_free_bytes: Size | None
+    min_free_bytes: Size
 
 
 _PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
@@ -350,6 +356,12 @@ class Options:
     archive_cache : int or str
         Mode "r" of an archive: bytes of unpacked segments that are kept for the next reader, of which two always are. Less: a segment that
         is read again is fetched and unpacked again.
+    warn_free_bytes : int, str or None
+        Free bytes of the log's file system below which a warning is logged, once, and `stats().disk` is "low". None: `min_free_bytes` and
+        four segments. Less: the warning comes later.
+    min_free_bytes : int or str
+        Free bytes that a new segment must leave. Where it would not, appends fail with `DiskFullError` when the present segment is full,
+        and go on when there is room. 0: appends go on while the file system has room for a segment, and other programs may find it full.
 
     Raises
     ------
@@ -379,6 +391,8 @@ class Options:
     wait_for_log: _Option[float, Duration] = _Option(0.0, _lasting(0.0))
     retention: _Option[RetentionRule | None, RetentionRule | None] = _Option(None, _retention)
     archive_cache: _Option[int, Size] = _Option("1GiB", parse_size)
+    warn_free_bytes: _Option[int | None, Size | None] = _Option(None, _size_or_none)
+    min_free_bytes: _Option[int, Size] = _Option(0, parse_size)
 
     def __post_init__(self) -> None:
         if self.pool is not None and self.segment_size not in (None, self.pool.buffer_size):

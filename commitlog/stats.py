@@ -151,6 +151,11 @@ class LogStats:
         sees it 10 ms later.
     failed : str or None
         Why the log has failed.
+    free_disk_bytes : int
+        Room on the log's file system for this user.
+    disk : {"fine", "low", "full"}
+        Whether that is less than `warn_free_bytes`, or too little for the next segment, so that appends are refused when the present one is
+        full. What this handle saw at its last look, once a second; always "fine" for one that only reads.
     pool : object or None
         The pool's own figures, `PoolStats`.
     """
@@ -175,6 +180,8 @@ class LogStats:
     roll_latency: Latency
     claim_latency: Latency
     failed: str | None
+    free_disk_bytes: int
+    disk: str
     pool: Any = None
 
     @property

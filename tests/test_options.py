@@ -155,6 +155,8 @@ def test_the_defaults_are_as_documented() -> None:
         "close_timeout": 60.0,
         "retention": None,
         "archive_cache": 1 << 30,
+        "warn_free_bytes": None,
+        "min_free_bytes": 0,
     }
 
 

@@ -10,9 +10,10 @@ from typing import Protocol
 
 from commitlog._kernel.core import Core
 from commitlog._kernel.memory import Memory
-from commitlog.errors import CommitLogError, PositionError
+from commitlog.errors import CommitLogError, DiskFullError, PositionError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.disk_monitor import DiskMonitor
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seals import Sealer
@@ -26,6 +27,7 @@ _ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
 # After this long another one's creation of the segment is not waited for: whoever is at it may be stopped.
 _PATIENCE_S = 0.001
 _PATIENCE_STEP_S = 0.0001
+_LOOK_S = 1.0  # from one look at the room on the disk to the next
 _RETRY_S = 1.0  # after a failed allocation, which the appender would report itself if it came first
 
 
@@ -78,6 +80,8 @@ class AllocationService(Service):
         self._sealer = Sealer(directory, queue, options.index_spacing)
         self._prefaulted = 0
         self._retry_at = 0.0
+        self._look_at = 0.0
+        self.disk = DiskMonitor(directory, options)
 
     # --- what the appender calls -----------------------------------------------------------------------------------
 
@@ -110,13 +114,23 @@ class AllocationService(Service):
                     # Somebody else's rename: whoever moves the tail has synced the directory itself.
                     self._directory.sync()
                 elif alone or needed:
-                    self._directory.create_segment(number)
+                    self._create(number)
                 else:
                     return
             finally:
                 if alone:
                     self._core.end_creation()
             self._synced_below = number + 1
+
+    def _create(self, number: int) -> None:
+        self._queue.drop_deleted()
+        self.disk.admit_segment()
+        try:
+            self._directory.create_segment(number)
+        except DiskFullError:
+            self.disk.refused()
+            raise
+        self.disk.admitted()
 
     def _attach(self, number: int) -> None:
         # Held, so that the queue does not take it for idle before the buffer is there.
@@ -186,6 +200,12 @@ class AllocationService(Service):
             self._prefault(number)
             if number > self._sealer.reached:
                 self.sealed_below()
+            if time.monotonic() >= self._look_at:
+                self._look_at = time.monotonic() + _LOOK_S
+                self._queue.drop_deleted()
+                self.disk.look()
+        except DiskFullError:
+            self._retry_at = time.monotonic() + _RETRY_S  # the monitor has said it
         except CommitLogError as error:
             self._retry_at = time.monotonic() + _RETRY_S
             _logger.warning("allocating ahead of need failed, the next append that needs it will say: %s", error)

@@ -126,6 +126,15 @@ class MappedFileQueue:
                 self._files.pop(number, None)
         self._directory.remove_segment(number)
 
+    def drop_deleted(self) -> None:
+        """Let go of segments that somebody else has deleted and nobody here holds: a mapping keeps their room on the disk."""
+        first = self.first_number
+        with self._lock:
+            for file in list(self._files.values()):
+                if file.number < first and not file.holders and not file.segment.buffered:
+                    self._drop(file)
+        self._core.trim(first, 0)
+
     def holders(self, number: int) -> list[str]:
         """Who holds a segment here, by name."""
         with self._lock:

@@ -1,0 +1,95 @@
+"""DiskMonitor: how much room the log's file system has, a warning before it is gone, and a stop before anything breaks."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from typing import Literal
+
+from commitlog.errors import DiskFullError
+from commitlog.options import Options
+from commitlog.segment.directory import LogDirectory
+
+DiskState = Literal["fine", "low", "full"]
+_logger = logging.getLogger("commitlog")
+_WARN_SEGMENTS = 4
+
+
+def free_bytes(directory: LogDirectory) -> int:
+    """Room on a log's file system for this user."""
+    status = os.fstatvfs(directory.fd)
+    return status.f_bavail * status.f_frsize
+
+
+class DiskMonitor:
+    """Looks at the file system now and then, and before each new segment: an append costs nothing more by it.
+
+    A segment has all of its blocks from the start, so what was begun can be finished on a full disk; the next segment is what is refused.
+
+    Parameters
+    ----------
+    directory : LogDirectory
+        Where the log is.
+    options : Options
+        `warn_free_bytes` and `min_free_bytes`.
+    """
+
+    def __init__(self, directory: LogDirectory, options: Options) -> None:
+        self._directory = directory
+        self._least: int = options.min_free_bytes
+        warn = options.warn_free_bytes
+        # Above where it stops in any case, so that the warning comes first.
+        self._warn: int = self._least + _WARN_SEGMENTS * directory.segment_size if warn is None else warn
+        self._refused = False
+        self.state: DiskState = "fine"
+
+    def look(self) -> None:
+        """See whether room is getting scarce, or is there again. Said in the log when it changes."""
+        free = free_bytes(self._directory)
+        if not self._refused:
+            full = self.state == "full" and not self._has_room(free)
+            self._turn("full" if full else "low" if free < self._warn else "fine", free)
+
+    def _has_room(self, free: int) -> bool:
+        return free - self._directory.segment_size >= self._least
+
+    def admit_segment(self) -> None:
+        """Refuse a new segment that would leave too little room.
+
+        Raises
+        ------
+        DiskFullError
+            `min_free_bytes` would be reached.
+        """
+        free = free_bytes(self._directory)
+        if self._least and not self._has_room(free):
+            self._turn("full", free)
+            raise DiskFullError(
+                f"{free} bytes are free, and another segment would leave less than min_free_bytes={self._least}: "
+                "free space and append again",
+                path=self._directory.path,
+                errno=errno.ENOSPC,
+            )
+
+    def refused(self) -> None:
+        """The file system itself had no room for a segment. Only when it makes one is that over: it may count otherwise than it tells."""
+        self._refused = True
+        self._turn("full", free_bytes(self._directory))
+
+    def admitted(self) -> None:
+        """A segment was made."""
+        self._refused = False
+        self.look()
+
+    def _turn(self, state: DiskState, free: int) -> None:
+        if state == self.state:
+            return
+        self.state = state
+        path, size = self._directory.path, self._directory.segment_size
+        if state == "full":
+            _logger.error("%s: no room for another segment of %d bytes, %d are free: appends will be refused", path, size, free)
+        elif state == "low":
+            _logger.warning("%s: %d bytes are free on its disk, less than %d: delete old segments, or free space", path, free, self._warn)
+        else:
+            _logger.info("%s: %d bytes are free on its disk again", path, free)

@@ -1,0 +1,115 @@
+"""The disk gets full: a warning comes first, appends stop before anything breaks, and go on when there is room."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from commitlog import CommitLog
+from commitlog.errors import DiskFullError, InvalidOptionError
+from tests.setups import BY_HAND, SEGMENT, Logs, values
+
+
+class Disk:
+    """A file system whose free room the test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free = 1 << 40
+        monkeypatch.setattr("commitlog.segment.disk_monitor.free_bytes", lambda directory: self.free)
+        monkeypatch.setattr("commitlog.log.free_bytes", lambda directory: self.free)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+def append_until_refused(log: CommitLog) -> list[bytes]:
+    done = []
+    for number in range(10_000):
+        value = b"%05d" % number + b"." * 1000
+        try:
+            log.append(value)
+        except DiskFullError:
+            return done
+        done.append(value)
+    raise AssertionError("nothing was refused")
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["mapped", "pooled"])
+def test_appends_stop_at_the_limit_and_go_on_when_there_is_room(logs: Logs, disk: Disk, pooled: bool) -> None:
+    more: dict[str, Any] = {"pool": logs.pool()} if pooled else {}
+    log = logs.open(**BY_HAND, allocate_ahead=0, min_free_bytes="1MiB", **more)
+    disk.free = (1 << 20) + SEGMENT - 1
+    done = append_until_refused(log)
+    assert len(done) > 50  # the present segment was filled to its end
+    assert log.stats().disk == "full"
+    assert log.stats().free_disk_bytes == disk.free
+    end = log.tail_position
+    for _ in range(20):
+        with pytest.raises(DiskFullError, match="min_free_bytes=1048576") as caught:
+            log.append(done[0])
+    assert caught.value.path == log.path
+    assert log.tail_position == end
+    log.flush()  # what was begun can be finished
+    assert values(log) == done
+    disk.free += 1
+    log.append(b"on")
+    assert log.stats().disk == "low"
+    log.flush()
+    assert values(log) == [*done, b"on"]
+
+
+def test_the_warning_comes_once_and_before_the_stop(
+    logs: Logs, disk: Disk, until: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "commitlog"):
+        log = logs.open(warn_free_bytes="10MiB", min_free_bytes="1MiB")
+        log.append(b"one")
+        assert log.stats().disk == "fine"
+        disk.free = 5 << 20
+        until(lambda: log.stats().disk == "low")
+        log.append(b"two")
+        disk.free = 0
+        append_until_refused(log)
+        assert log.stats().disk == "full"
+        disk.free = 1 << 30
+        log.append(b"three")
+        until(lambda: log.stats().disk == "fine")
+    said = [record.levelname for record in caplog.records if "free" in record.message or "room" in record.message]
+    assert said == ["WARNING", "ERROR", "INFO"]
+
+
+def test_the_warning_is_four_segments_above_the_limit_if_nothing_is_said(logs: Logs, disk: Disk, until: Callable[..., None]) -> None:
+    disk.free = (1 << 20) + 4 * SEGMENT
+    log = logs.open(min_free_bytes="1MiB")
+    log.append(b"one")
+    assert log.stats().disk == "fine"
+    disk.free -= 1
+    until(lambda: log.stats().disk == "low")
+
+
+def test_without_a_limit_only_the_file_system_refuses(logs: Logs, disk: Disk) -> None:
+    disk.free = 0
+    log = logs.open(**BY_HAND)
+    for _ in range(3):
+        log.append(b"one")
+        log.roll()
+    log.append(b"one")
+    assert log.stats().disk != "full"
+
+
+def test_a_reader_tells_the_room_there_is(logs: Logs) -> None:
+    logs.open().append(b"one")
+    stats = logs.open(mode="r").stats()
+    assert (stats.free_disk_bytes > 0, stats.disk) == (True, "fine")
+
+
+@pytest.mark.parametrize("name", ["warn_free_bytes", "min_free_bytes"])
+def test_what_is_no_size_is_refused_by_name(logs: Logs, name: str) -> None:
+    for value in (-1, "much", 1.5, True):
+        with pytest.raises(InvalidOptionError, match=f"{name} must be a size"):
+            logs.open(**{name: value})
