@@ -107,6 +107,10 @@ def _read(results: Results, form: str) -> CaseResult | None:
     return results.find("read", "pooled", value_size=40, form=form)
 
 
+def _backward(form: str) -> Callable[[Results], Ratio]:
+    return lambda results: _quotient(_read(results, f"{form}-backward"), _read(results, form), _times, say_seconds)
+
+
 def _tail_against(setup: str) -> Callable[[Results], Ratio]:
     return lambda results: _quotient(results.find("paced", "pooled"), results.find("paced", setup), _tails, say_seconds)
 
@@ -188,6 +192,8 @@ GOALS = (
         2.0,
         lambda results: _quotient(_read(results, "read_batch"), _read(results, "values"), _rates, say_rate),
     ),
+    Goal("values(), 40 B, backward: takes as long as forward, times", 3.0, _backward("values"), least=False),
+    Goal("read_batch, 40 B, backward: takes as long as forward, times", 3.0, _backward("read_batch"), least=False),
     Goal("constant rate, p99.9: pooled against mapped, not pre-faulted", 1 / 20, _tail_against("mapped-cold"), least=False),
     Goal("constant rate, p99.9: pooled against mapped, pre-faulted", 1 / 5, _tail_against("mapped"), least=False),
     Goal(

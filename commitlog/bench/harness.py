@@ -15,6 +15,7 @@ from pathlib import Path
 from commitlog.bench import machine
 from commitlog.bench.case import Case
 from commitlog.bench.ground import Ground, SkippedError
+from commitlog.bench.quiet import settle
 from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.settings import Settings
 from commitlog.bench.workloads import Workload
@@ -142,6 +143,8 @@ def _take_turn(ground: Ground, workload: Workload, result: CaseResult, counted: 
     if result.skipped:
         return
     gc.collect()
+    if workload.settles:
+        settle(ground.root, ground.settings.settle_s)
     try:
         sample = workload.measure_of(result.case)(ground, result.case, counted and not result.samples)
     except _WANT_OF_MEANS as error:

@@ -12,15 +12,17 @@ import numpy.typing as npt
 from commitlog.bench import baseline
 from commitlog.bench.case import Case
 from commitlog.bench.ground import Ground, frame_size, value_of, what_is_written
+from commitlog.bench.quiet import Stolen
 from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.settings import MIB
+from commitlog.bench.settings import GIB
 
 _WARM_UP_S = 0.2
 _STEP_S = 0.1
 _LEAD_NS = 1_000_000
 # A disk that is kept busier than this is what would be measured, and not the log.
 _DISK_SHARE = 0.6
-_PROBE_BYTES = 256 * MIB
+# Less would only ask the page cache and the drive's own.
+_PROBE_BYTES = 2 * GIB
 
 
 def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
@@ -35,12 +37,12 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     latencies = np.ones(count, np.int64)
     with ground.log(case, (count + run_up) * frame_size(case.value_size)) as log:
         at_rate(log.append, value, records_s, np.zeros(run_up, np.int64))
-        with Meter(case.value_size) as meter:
+        with Meter(case.value_size) as meter, Stolen() as stolen:
             began, took = at_rate(log.append, value, records_s, latencies)
             meter.note(began, took, count)
             meter.sample.series = over_time(latencies, records_s, case.value_size)
         meter.sample.latencies_ns = latencies
-        meter.sample.facts = {"rate_wanted": settings.rate, "rate": rate, "records_s": records_s}
+        meter.sample.facts = {"rate_wanted": settings.rate, "rate": rate, "records_s": records_s, **stolen.facts}
         if hashed:
             meter.sample.written = what_is_written(log, case.value_size)
     return meter.sample
@@ -51,11 +53,12 @@ def measure_alone(ground: Ground, case: Case, _hashed: bool) -> Sample:
     rate = possible_rate(ground)
     records_s = rate / case.value_size
     latencies = np.ones(max(1, int(records_s * min(ground.settings.paced_s, 3.0))), np.int64)
-    with Meter(case.value_size) as meter:
+    with Meter(case.value_size) as meter, Stolen() as stolen:
         began, took = at_rate(len, value_of(case.value_size), records_s, latencies)
         meter.note(began, took, len(latencies))
         meter.sample.series = over_time(latencies, records_s, case.value_size)
     meter.sample.latencies_ns = latencies
+    meter.sample.facts = stolen.facts
     return meter.sample
 
 

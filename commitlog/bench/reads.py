@@ -9,6 +9,8 @@ from importlib.util import find_spec
 from commitlog.bench.case import Case
 from commitlog.bench.ground import Ground, fill, what_is_written
 from commitlog.bench.sample import Meter, Sample
+from commitlog.tail.direction import Direction
+from commitlog.tail.seek import Start
 from commitlog.tail.tailer import Tailer
 
 BATCH = 65536
@@ -60,6 +62,8 @@ def arrow(tailer: Tailer) -> None:
 
 FORMS: dict[str, Callable[[Tailer], None]] = {
     "values": values,
+    "values-backward": values,
+    "read_batch-backward": batches,
     "records": records,
     "record-values": record_values,
     "read": read,
@@ -74,14 +78,16 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     """Read a whole log over and over; the first time, which brings its pages into this process, is not counted."""
     settings = ground.settings
     read_all = FORMS[case.form]
+    direction: Direction = "backward" if case.form.endswith("-backward") else "forward"
+    start: Start = "first" if direction == "forward" else "end"
     clock = time.perf_counter_ns
     with ground.log(case, settings.read_bytes) as log:
         count = fill(log, case.value_size, settings.read_bytes)
-        with log.tailer() as tailer, Meter(case.value_size) as meter:
+        with log.tailer(direction=direction) as tailer, Meter(case.value_size) as meter:
             read_all(tailer)
             deadline = clock() + int(settings.read_s * 1e9)
             while not meter.sample.records or clock() < deadline:
-                tailer.seek("first")
+                tailer.seek(start)
                 began = clock()
                 read_all(tailer)
                 meter.note(began, clock() - began, count)

@@ -20,6 +20,8 @@ class Settings:
         The append workloads: what is appended without a rest, and altogether, a turn.
     rest_s : float
         What a rest gives pre-faulting and zeroing, so that a burst meets a log at rest, as a burst of a real program does.
+    settle_s : float
+        How long a turn that waits for the disk waits at most, beforehand, for what others have left the disk to do.
     sync_s : float
         How long sync appends go on, a turn.
     read_bytes, read_s : int, float
@@ -43,6 +45,7 @@ class Settings:
     burst_bytes: int = 32 * MIB
     append_bytes: int = 64 * MIB
     rest_s: float = 0.01
+    settle_s: float = 10.0
     sync_s: float = 0.5
     read_bytes: int = 64 * MIB
     read_s: float = 0.3
@@ -65,6 +68,7 @@ QUICK = Settings(
     burst_bytes=MIB // 2,
     append_bytes=MIB // 2,
     rest_s=0.001,
+    settle_s=0.0,
     sync_s=0.005,
     read_bytes=MIB,
     read_s=0.005,

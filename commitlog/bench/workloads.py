@@ -51,6 +51,8 @@ class Workload:
         How many turns of these settings, without a warm-up; None for the usual number, behind the usual warm-up.
     turn_s : callable
         About how many seconds a turn of one of its cases takes on a fast disk: a run says at its start how long it will take.
+    settles : bool
+        Whether each turn waits until the disk is at rest: what earlier turns have left to be written would be measured with it.
     latencies : str
         What one latency is the time of; empty where none is taken.
     """
@@ -67,6 +69,7 @@ class Workload:
     threads: tuple[int, ...] = (1,)
     baselines: tuple[Baseline, ...] = ()
     turns: Callable[[Settings], int] | None = None
+    settles: bool = False
     latencies: str = ""
 
     def cases(self) -> list[Case]:
@@ -102,6 +105,7 @@ WORKLOADS = (
         name="paced",
         title="Appending at a constant rate",
         measure=paced.measure,
+        settles=True,
         turn_s=lambda settings: 1.0 + 0.85 * settings.paced_s,
         unit="bytes",
         flushes=("async",),
@@ -114,6 +118,7 @@ WORKLOADS = (
         name="sync-threads",
         title="Sync appends by several threads",
         measure=sync_threads.measure,
+        settles=True,
         turn_s=lambda settings: 0.2 + settings.sync_s,
         flushes=("sync",),
         threads=(1, 4, 16),
@@ -124,6 +129,7 @@ WORKLOADS = (
         name="sync-threads-slow",
         title="Sync appends by several threads, each flush half a millisecond longer",
         measure=slow_flush.measure,
+        settles=True,
         turn_s=lambda settings: 0.7 + settings.sync_s,
         setups=("mapped", "pooled"),
         flushes=("sync",),
@@ -168,6 +174,7 @@ WORKLOADS = (
         name="sustained",
         title="Appending several GiB",
         measure=sustained.measure,
+        settles=True,
         turn_s=lambda settings: settings.sustained_bytes / 600e6,
         unit="bytes",
         flushes=("async",),
