@@ -83,7 +83,7 @@ def _has_values(one: Any, column: str) -> bool:
     """Whether it compares a column with values that this can have."""
     if not isinstance(one, (spark.In, *_COMPARISONS)):
         return False
-    value = getattr(one, "value", None)
+    value: Any = getattr(one, "value", None)
     try:
         return all(_scalar(column, each).is_valid for each in (value if isinstance(one, spark.In) else [value]))
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
