@@ -50,6 +50,6 @@ def session(app_name: str = "commitlog", *, master: str | None = None, config: M
     InvalidOptionError
         JAVA_HOME names no Java, or one that is too old.
     """
-    from commitlog.spark.session import open_session
+    from commitlog.spark.local_session import open_session
 
     return open_session(app_name, master, config or {})

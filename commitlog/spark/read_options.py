@@ -22,8 +22,8 @@ _NO_BROKER = "there is no broker to ask: load(path) says where the log is"
 _REFUSED = {
     "assign": "a log has one partition: name it with subscribe",
     "includeheaders": "records have no headers",
-    "groupidprefix": "there are no consumer groups: a query keeps its place in its checkpoint",
-    "kafka.group.id": "there are no consumer groups: a query keeps its place in its checkpoint",
+    "groupidprefix": "there are no groups of readers: a query keeps its place in its checkpoint",
+    "kafka.group.id": "there are no groups of readers: a query keeps its place in its checkpoint",
     "fetchoffset.numretries": _NO_BROKER,
     "fetchoffset.retryintervalms": _NO_BROKER,
     "kafkaconsumer.polltimeoutms": _NO_BROKER,

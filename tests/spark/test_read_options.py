@@ -51,7 +51,7 @@ def test_several_paths_come_as_json() -> None:
     ("name", "says"),
     [
         ("kafka.bootstrap.servers", "kafka.bootstrap.servers cannot be had: there is no broker"),
-        ("kafka.group.id", "cannot be had: there are no consumer groups"),
+        ("kafka.group.id", "cannot be had: there are no groups of readers"),
         ("assign", "cannot be had: a log has one partition"),
         ("includeHeaders", "cannot be had: records have no headers"),
         ("maxRecordsPerPartition", "cannot be had: .*minPartitions"),

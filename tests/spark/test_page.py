@@ -1,0 +1,41 @@
+"""The code of docs/spark.md runs, and its tables are those of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog.spark import read_options
+from commitlog.spark.columns import DDL
+from tests.conftest import ROOT
+
+PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+
+
+def test_the_code_of_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = "\n".join(re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
+    assert code.count("spark.read.") >= 4
+    # The driver's Java has a working directory of its own, which is not the test's.
+    for path in ("shop/orders", "shop", "checkpoint"):
+        code = code.replace(f'"{path}"', repr(str(tmp_path / path)))
+    exec(compile(code, "docs/spark.md", "exec"), {})
+
+
+def _table(heading: str) -> list[list[str]]:
+    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    return [[cell.strip() for cell in row] for row in rows]
+
+
+def test_the_columns_are_those_of_the_table() -> None:
+    assert ", ".join(f"{name.strip('`')} {kind}" for name, kind, _ in _table("Columns")) == DDL
+
+
+def test_the_options_are_those_of_the_table() -> None:
+    named = [name for row in _table("Options") for name in re.findall(r"`(\w+)`", row[0])]
+    known = {*read_options._BOTH, *read_options._BATCH_ONLY, *read_options._STREAM_ONLY} - {"path", "paths"}
+    assert set(named) == known
+    assert len(named) == len(known)
