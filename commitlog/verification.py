@@ -234,13 +234,13 @@ def survey(dir_fd: int, path: str, *, live: bool) -> VerifyReport:
     directory = LogDirectory(path, identity.segment_size, identity.uuid)
     try:
         checkpoint = checkpoints.read(dir_fd, identity.uuid)
-        return _Survey(directory, identity, checkpoint, live=live, fault=fault).run()
+        return Survey(directory, identity, checkpoint, live=live, fault=fault).run()
     finally:
         directory.close()
 
 
-class _Survey:
-    """One walk over a log."""
+class Survey:
+    """One walk over a log: `begin`, `look_at` each segment in ascending order, `end`."""
 
     def __init__(
         self, directory: LogDirectory, identity: Identity, checkpoint: Checkpoint | None, *, live: bool, fault: str | None
@@ -262,6 +262,13 @@ class _Survey:
             self.report.problems.append(f"{fault}; the segments agree on what it said")
 
     def run(self) -> VerifyReport:
+        numbers = self.begin()
+        for number in numbers:
+            self.look_at(number)
+        return self.end(numbers)
+
+    def begin(self) -> list[int]:
+        """Look at all but the segments; the numbers of those."""
         numbers = self.directory.segment_numbers()
         for name, base in segment_files(self.directory.fd).items():
             if base % self.size:
@@ -271,8 +278,18 @@ class _Survey:
         if self.report.checkpoint is None:
             # Nothing says what was durable: all that frames can be found behind is taken for it.
             self.known = self._last_certain(numbers)
-        for number in numbers:
-            self._look_at(number)
+        return numbers
+
+    def add(self, report: SegmentReport, torn_at: int | None) -> None:
+        """Take what another survey has found of the next segment; behind a torn tail nothing counts."""
+        if self.torn_at is not None:
+            report = SegmentReport(report.name, report.base, problems=report.problems, notes=report.notes)
+        else:
+            self.torn_at = torn_at
+        self.report.segments.append(report)
+
+    def end(self, numbers: list[int]) -> VerifyReport:
+        """Measure what the segments ended with; the report."""
         if self.torn_at is not None:
             self._measure_torn_tail(self.torn_at, numbers)
         return self.report
@@ -317,7 +334,8 @@ class _Survey:
                 return segment.base + end
         return 0
 
-    def _look_at(self, number: int) -> None:
+    def look_at(self, number: int) -> None:
+        """Check the next segment."""
         report = SegmentReport(segment_name(number * self.size), number * self.size)
         try:
             segment = self.directory.open_segment(number, writable=False)

@@ -23,6 +23,7 @@ COMMANDS = (
     "archive",
     "remove",
     "export-metrics",
+    "spark",
     "doctor",
     "bench",
 )

@@ -56,6 +56,7 @@ class _Sink:
         check_schema(schema)
         self.names = names
         self.target = Target(checked, by_column="topic" in names)
+        self.transaction = checked.transaction
 
     def stage(self, batches: Iterable[pa.RecordBatch], task: StagedTask, job: str) -> StagedTask:
         """Stage what a task was given."""
@@ -147,7 +148,7 @@ class LogWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Join, on the driver."""
-        self.sink.join_all(messages)
+        self.sink.join_all(messages, *(self.sink.transaction or (None, None)))
         self.sink.give_up(messages, self.job)
         self.sink.target.sweep()
 
@@ -166,6 +167,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
                 "with `commitlog spark compact`"
             )
         self.sink = _Sink(options, schema)
+        if self.sink.transaction is not None:
+            raise InvalidOptionError("txnAppId and txnVersion are for df.write: a streaming query has its own id and batch numbers")
         self.sink.target.check()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 TOPIC_NAME = re.compile(r"^(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}$")
-_OPTIONS = ("path", "topic", "segmentSize")
+_OPTIONS = ("path", "topic", "segmentSize", "txnAppId", "txnVersion")
 # Spark's own, which come along.
 _SPARKS = ("checkpointlocation", "queryname", "outputmode")
 _REFUSED = {
@@ -48,11 +48,14 @@ class WriteOptions:
         The log below `path` that every record goes to, whatever the column says.
     segment_size : int or None
         Of logs that the write creates.
+    transaction : tuple of str and int, or None
+        An application's name and the number of this write: one up to that number is not written again.
     """
 
     path: str
     topic: str | None = None
     segment_size: int | None = None
+    transaction: tuple[str, int] | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -77,7 +80,19 @@ class WriteOptions:
         if size is not None:
             size_bytes = parse_size(int(size) if size.isdigit() else size, "segmentSize")
             Options(segment_size=size_bytes)  # for its bounds
-        return cls(_path(given), None if topic is None else check_topic(topic), None if size is None else size_bytes)
+        return cls(_path(given), None if topic is None else check_topic(topic), None if size is None else size_bytes, _transaction(given))
+
+
+def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
+    application, version = given.get("txnappid"), given.get("txnversion")
+    if application is None and version is None:
+        return None
+    if not application or version is None or not re.fullmatch("[0-9]{1,18}", version):
+        raise InvalidOptionError(
+            f"txnAppId and txnVersion go together, a name and a whole number from 0, not {application!r} and {version!r}: they say which "
+            "write this is, so that it happens once"
+        )
+    return application, int(version)
 
 
 def _path(given: Mapping[str, str]) -> str:

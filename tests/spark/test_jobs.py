@@ -1,0 +1,170 @@
+"""The jobs: what they make is right, and a run after one that was ended makes no difference to it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+
+import commitlog
+from commitlog.errors import InvalidOptionError, NotALogError
+from commitlog.spark.jobs import compact, export, exporting, verify
+from tests.cli import program
+
+SIZE = 65536
+DAY_NS = 86400 * 10**9
+
+
+def fill(path: Path, count: int, first: int = 0) -> None:
+    """Records of ten to a day, each seventh without a key."""
+    with commitlog.open(path, segment_size=SIZE) as log:
+        for number in range(first, first + count):
+            key = None if number % 7 == 0 else b"k%d" % (number % 50)
+            log.append(b"value %d" % number + b"." * 300, key=key, type=number % 3, timestamp_ns=number * DAY_NS // 1000)
+
+
+def rows_of(destination: Path) -> pa.Table:
+    return ds.dataset(destination, partitioning=ds.partitioning(flavor="hive"), exclude_invalid_files=False).to_table().sort_by("offset")
+
+
+def test_an_export_that_is_ended_at_any_step_goes_on_and_has_every_record_once(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "log", 900)
+    steps = ["step noted", "file moved", "step done"]
+    told: list[str] = []
+
+    def passed(step: str) -> None:
+        told.append(step)
+        if steps and step == steps[0]:
+            del steps[0]
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(exporting, "passed", passed)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            export(spark, str(tmp_path / "log"), str(tmp_path / "out"))
+    done = export(spark, str(tmp_path / "log"), str(tmp_path / "out"))
+    assert done.records == 900
+    table = rows_of(tmp_path / "out")
+    assert [value.decode().rstrip(".") for value in table["value"].to_pylist()] == [f"value {number}" for number in range(900)]
+    assert {str(date) for date in table["date"].to_pylist()} == {"1970-01-01"}
+    assert done.files == len(list((tmp_path / "out").glob("date=*/*.parquet")))
+    fill(tmp_path / "log", 500, first=900)
+    done = export(spark, str(tmp_path / "log"), str(tmp_path / "out"), text=True, step=2 * SIZE)
+    assert done.records == 1400
+    dates = {path.parent.name for path in (tmp_path / "out").glob("date=*/*.parquet")}
+    assert dates == {"date=1970-01-01", "date=1970-01-02"}
+    told.clear()
+    assert export(spark, str(tmp_path / "log"), str(tmp_path / "out")) == done
+    assert told == []
+
+
+def test_an_export_goes_to_a_place_of_its_own(spark: Any, tmp_path: Path) -> None:
+    fill(tmp_path / "log", 1)
+    fill(tmp_path / "other", 1)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    with pytest.raises(InvalidOptionError, match="holds something else"):
+        export(spark, str(tmp_path / "log"), str(tmp_path / "taken"))
+    export(spark, str(tmp_path / "log"), str(tmp_path / "out"))
+    with pytest.raises(InvalidOptionError, match="has the export of"):
+        export(spark, str(tmp_path / "other"), str(tmp_path / "out"))
+    note = next((tmp_path / "out" / "_commitlog").glob("*.json"))
+    note.write_text('{"position": "x"}')
+    with pytest.raises(InvalidOptionError, match="does not say how far"):
+        export(spark, str(tmp_path / "log"), str(tmp_path / "out"))
+
+
+def test_a_compaction_keeps_the_latest_of_each_key_in_order(spark: Any, tmp_path: Path) -> None:
+    fill(tmp_path / "log", 400)
+    with commitlog.open(tmp_path / "log") as log:
+        log.append(b"", key=b"k3")
+        log.append(b"", key=b"k4")
+        log.append(b"again", key=b"k4", type=9, timestamp_ns=5000)
+        log.append(b"", key=b"")
+    with commitlog.open(tmp_path / "log", "r") as log:
+        records = list(log.tailer())
+    latest = {record.key: record for record in records if record.key is not None}
+    expected = [record for record in records if record.key is None or (record is latest[record.key] and record.value)]
+    done = compact(spark, str(tmp_path / "log"), str(tmp_path / "new"), segment_size=SIZE)
+    assert (done.read, done.kept, done.tombstones, done.repeated) == (404, len(expected), 2, False)
+    assert done.superseded == 404 - len(expected) - 2
+    with commitlog.open(tmp_path / "new", "r") as log:
+        found = list(log.tailer())
+    assert [(record.key, record.value, record.type) for record in found] == [(record.key, record.value, record.type) for record in expected]
+    assert [record.timestamp_ns // 1000 for record in found] == [record.timestamp_ns // 1000 for record in expected]
+    again = compact(spark, str(tmp_path / "log"), str(tmp_path / "new"))
+    assert (again.repeated, again.kept) == (True, done.kept)
+    fill(tmp_path / "log", 1, first=400)
+    with pytest.raises(InvalidOptionError, match="other records in it"):
+        compact(spark, str(tmp_path / "log"), str(tmp_path / "new"))
+
+
+def test_many_logs_are_verified_at_once_and_the_damaged_one_is_named(spark: Any, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a", "b", "c")]
+    for path in paths:
+        fill(path, 900)
+    state = tmp_path / "state"
+    done = verify(spark, paths, state=state)
+    assert done.sound
+    assert done.reports == [commitlog_verify(path) for path in paths]
+    assert [report.records for report in done.reports] == [900] * 3
+    segments = [len(report.segments) for report in done.reports]
+    sealed = len(state.read_text().splitlines())
+    assert 0 < sealed < sum(segments)
+    state.write_text(state.read_text() + '{"uuid": "cut off in the midd')
+    again = verify(spark, paths, state=state)
+    assert (again.resumed, again.reports) == (sealed, done.reports)
+    second = sorted(paths[1].glob("*.seg"))[1]
+    content = bytearray(second.read_bytes())
+    content[10000] ^= 1
+    second.write_bytes(content)
+    os.unlink(sorted(paths[2].glob("*.seg"))[2])
+    found = verify(spark, paths)
+    assert found.reports == [commitlog_verify(path) for path in paths]
+    assert [report.sound for report in found.reports] == [True, False, False]
+    assert found.reports[1].damage[0].position // SIZE == 1
+    assert found.reports[2].holes == [(2 * SIZE, 3 * SIZE)]
+    state.write_text("something else\n")
+    with pytest.raises(InvalidOptionError, match="no state of a verification"):
+        verify(spark, paths, state=state)
+    with pytest.raises(NotALogError):
+        verify(spark, [tmp_path])
+
+
+def commitlog_verify(path: Path) -> Any:
+    from commitlog.verification import verify as alone
+
+    return alone(path)
+
+
+@pytest.mark.long
+def test_the_commands_say_what_was_done_and_end_with_the_right_status(tmp_path: Path) -> None:
+    fill(tmp_path / "log", 900)
+    shown = program.run("spark", "export", tmp_path / "log", tmp_path / "out", "--json", "--master", "local[1]")
+    assert json.loads(shown.stdout)["records"] == 900
+    shown = program.run("spark", "compact", tmp_path / "log", tmp_path / "new", "--master", "local[1]")
+    assert (shown.returncode, b" kept in " in shown.stdout) == (0, True)
+    shown = program.run("spark", "verify", tmp_path / "log", tmp_path / "new", "--master", "local[1]")
+    assert (shown.returncode, shown.stdout.count(b"\nsound")) == (0, 2)
+    second = sorted((tmp_path / "log").glob("*.seg"))[1]
+    content = bytearray(second.read_bytes())
+    content[10000] ^= 1
+    second.write_bytes(content)
+    shown = program.run("spark", "verify", tmp_path / "log", "--master", "local[1]")
+    assert (shown.returncode, b"damage: " in shown.stdout) == (1, True)
+    shown = program.run("spark", "compact", tmp_path / "log", tmp_path / "out", "--master", "local[1]")
+    assert shown.returncode == 1
+    assert b"holds something else" in shown.stderr
+    assert shown.stderr.count(b"\n") < 10
+
+
+def test_wrong_use_of_the_commands_is_refused_before_spark_starts(tmp_path: Path) -> None:
+    for arguments in (["export", tmp_path], ["export", tmp_path, tmp_path / "out", "--step", "much"], ["verify"], ["compress", tmp_path]):
+        assert program.run("spark", *arguments).returncode == 2
