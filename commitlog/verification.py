@@ -190,7 +190,7 @@ def _verify_archive(path: str) -> VerifyReport:
     directory = ArchivedDirectory(path, 0)
     try:
         end = Checkpoint(directory.end, clean=True, count=0)
-        return _Survey(directory, directory.identity, end, live=False, fault=None).run()
+        return Survey(directory, directory.identity, end, live=False, fault=None).run()
     finally:
         directory.close()
 

@@ -158,14 +158,12 @@ class LogWriter(DataSourceArrowWriter):
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream.format("commitlog")``: each batch joins each log at once, and once however often Spark commits it."""
+    """``df.writeStream.format("commitlog")``: each batch joins each log at once, and once however often Spark commits it.
+
+    In output mode "complete", as to Kafka, each batch appends the whole result; a log only grows, and `overwrite` changes nothing.
+    """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
-        if overwrite:
-            raise InvalidOptionError(
-                "output mode 'complete' cannot be had: a log only grows. Use 'append' or 'update', and take the latest by key from the log "
-                "with `commitlog spark compact`"
-            )
         self.sink = _Sink(options, schema)
         if self.sink.transaction is not None:
             raise InvalidOptionError("txnAppId and txnVersion are for df.write: a streaming query has its own id and batch numbers")

@@ -206,10 +206,19 @@ def test_wrong_options_are_refused_by_name(options: dict[str, str], words: str) 
         LogWriter(options, VALUE, False)
 
 
-def test_overwriting_and_complete_output_are_refused_with_the_reason(tmp_path: Path) -> None:
-    for kind, words in ((LogWriter, "mode 'overwrite' cannot be had"), (LogStreamWriter, "output mode 'complete' cannot be had")):
-        with pytest.raises(InvalidOptionError, match=words):
-            kind({"path": str(tmp_path)}, VALUE, True)
+def test_overwriting_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="mode 'overwrite' cannot be had"):
+        LogWriter({"path": str(tmp_path)}, VALUE, True)
+
+
+def test_a_write_with_a_transaction_happens_once(tmp_path: Path) -> None:
+    for version in (0, 1, 1, 0, 2):
+        writer = batch_writer(tmp_path / "log", txnAppId="app", txnVersion=str(version))
+        writer.commit([writer.write(iter(batches([b"%d" % version])))])
+    assert values_of(tmp_path / "log") == [b"0", b"1", b"2"]
+    for given in ({"txnAppId": "app"}, {"txnVersion": "1"}, {"txnAppId": "app", "txnVersion": "-1"}):
+        with pytest.raises(InvalidOptionError, match="txnAppId and txnVersion go together"):
+            batch_writer(tmp_path / "log", **given)
 
 
 def test_targets_that_are_no_place_for_a_log_are_refused_before_any_work(tmp_path: Path, logs: Logs) -> None:
