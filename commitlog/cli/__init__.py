@@ -26,11 +26,13 @@ COMMANDS = (
     "spark",
     "doctor",
     "bench",
+    "completion",
 )
 
 FAILURE = 1
 USAGE = 2
 INTERRUPTED = 130
+_COMPLETES = "_COMMITLOG_COMPLETE"  # set by a shell that asks how a line could go on
 PIPE_CLOSED = 141  # as a shell says of a program that SIGPIPE ended
 
 
@@ -66,10 +68,10 @@ def run(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         _drop_output()
         return INTERRUPTED
-    except (BrokenPipeError, SystemExit):
-        # Whoever read has enough; where click sees it first, it exits.
+    except (BrokenPipeError, SystemExit) as error:
+        # Whoever read has enough; where click sees it first, it exits. So it does when it has told a shell how a line could go on.
         _drop_output()
-        return PIPE_CLOSED
+        return 0 if isinstance(error, SystemExit) and not error.code and _COMPLETES in os.environ else PIPE_CLOSED
     except (CommitLogError, OSError) as error:
         if isinstance(error, CommitLogError):
             click.echo(f"commitlog: {error}", err=True)

@@ -16,6 +16,7 @@ from commitlog.cli.printed import FIELDS
 from commitlog.errors import InvalidOptionError
 from commitlog.options import parse_duration, parse_size
 from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
+from commitlog.tail.tailer_file import check_name
 
 _POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?")
@@ -123,3 +124,11 @@ def fields(text: str) -> tuple[str, ...]:
     if not set(names) <= set(FIELDS) or len(set(names)) < len(names):
         raise click.BadParameter(f"expected some of {','.join(FIELDS)}, each once and with commas in between, not {text!r}")
     return names
+
+
+def tailer_name(text: str) -> str:
+    """A name that a tailer can have."""
+    try:
+        return check_name(text)
+    except InvalidOptionError as error:
+        raise click.BadParameter(str(error)) from None

@@ -13,6 +13,7 @@ import click
 import commitlog
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.beginning import Beginning
+from commitlog.cli.completion import tailer_names
 from commitlog.cli.filter import Filter
 from commitlog.cli.moment import Clock, Moment
 from commitlog.cli.output import Output
@@ -20,8 +21,8 @@ from commitlog.cli.pattern import Pattern
 from commitlog.cli.printed import FIELDS, FIELDS_DEFAULT, Form, JsonForm, TextForm
 from commitlog.cli.reading import reading_options
 from commitlog.cli.view import Manner, View
-from commitlog.errors import CommitLogError, InvalidOptionError
-from commitlog.options import DURATION_LARGEST_S, parse_duration
+from commitlog.errors import CommitLogError
+from commitlog.options import DURATION_LARGEST_S
 from commitlog.tail.replay import Pace
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import Idle, OnDamage
@@ -38,6 +39,7 @@ class _Asked:
     place: Start | None
     sequence: int | None
     moment: Moment | None
+    name: str | None
     reverse: bool
     include: tuple[Pattern, ...]
     exclude: tuple[Pattern, ...]
@@ -47,7 +49,7 @@ class _Asked:
     idle: Idle | None
     wait: bool
     speed: float | None
-    max_pause: str | None
+    max_pause_s: float | None
     as_json: bool
     in_hex: bool
     multi_line: bool
@@ -65,6 +67,13 @@ class _Asked:
 )
 @click.option("--from-sequence", "sequence", type=parameters.whole(0), metavar="N", help="Begin with the record that has that sequence.")
 @click.option("--from-time", "moment", type=parameters.moment, metavar="TIME", help="Begin with the first record that is not older.")
+@click.option(
+    "--name",
+    type=parameters.tailer_name,
+    shell_complete=tailer_names,
+    metavar="NAME",
+    help="Begin where that named tailer stands, and move it past what is printed; a new one begins with the first record.",
+)
 @click.option("-r", "--reverse", is_flag=True, help="Go back from there, the newest record first.")
 @click.option(
     "-i", "--include", type=parameters.pattern, multiple=True, metavar="REGEX", help="Only records whose value it matches; repeated: all."
@@ -81,7 +90,9 @@ class _Asked:
 )
 @click.option("--wait", is_flag=True, help="With --follow, wait for LOG to be created where there is none yet.")
 @click.option("--speed", type=parameters.speed, metavar="X", help="Replay: 1 is the recorded pace, 10 ten times that.")
-@click.option("--max-pause", metavar="DURATION", help="With --speed, no pause is longer, such as 500ms.")
+@click.option(
+    "--max-pause", "max_pause_s", type=parameters.duration, metavar="DURATION", help="With --speed, no pause is longer, such as 500ms."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @click.option("--hex", "in_hex", is_flag=True, help="Print keys and values in hexadecimal digits.")
 @click.option("--multi-line", is_flag=True, help="Print the value below the other fields, with its own line breaks; with --hex, as a dump.")
@@ -125,18 +136,22 @@ def command(context: click.Context, /, **given: Any) -> None:
       commitlog tail --from-time "10min ago" -z Europe/Berlin orders
       commitlog tail --reverse --limit 3 --fields position,sequence,value orders
       commitlog tail --from first --speed 10 --max-pause 1s orders
+      commitlog tail --name billing --limit 100 --json orders
     """
     asked = _Asked(**given)
     _check(context, asked)
-    pace = _pace_of(asked)
     output = Output()
     wait_s = DURATION_LARGEST_S if asked.wait else 0
     with _flushed_on_failure(output), commitlog.open(asked.log, "r", wait_for_log=wait_s) as opened:
-        tailer = opened.tailer(visibility=asked.visibility, on_damage=asked.on_damage)
+        named = None if asked.name is None else opened.tailer(asked.name)
+        place = None if named is None else named.position
+        tailer = opened.tailer(start=place, visibility=asked.visibility, on_damage=asked.on_damage)
         tailer.direction = "backward" if asked.reverse else "forward"
         chosen = Filter(asked.include, asked.exclude)
         beginning = _beginning_of(asked)
         beginning.stand(opened, tailer, chosen, asked.visibility)
+        if named is not None:
+            named.seek(tailer.position)
         limits = [limit for limit in (asked.limit, beginning.last if asked.reverse else None) if limit is not None]
         manner = Manner(
             form=_form_of(context, asked),
@@ -144,10 +159,10 @@ def command(context: click.Context, /, **given: Any) -> None:
             chosen=chosen,
             until=asked.until,
             limit=min(limits, default=None),
-            pace=pace,
+            pace=None if asked.speed is None else Pace(asked.speed, asked.max_pause_s),
             idle=asked.idle or "backoff",
         )
-        view = View(opened, tailer, manner, output)
+        view = View(opened, tailer, manner, output, named)
         if asked.follow:
             view.follow()
         else:
@@ -186,7 +201,7 @@ def _check(context: click.Context, asked: _Asked) -> None:
             raise click.UsageError(f"--reverse goes back to older records, and {other}: use one of them")
         if asked.place == "first":
             raise click.UsageError("--reverse goes back, and nothing comes before --from first: use --from end, or leave one of them out")
-    if asked.max_pause is not None and asked.speed is None:
+    if asked.max_pause_s is not None and asked.speed is None:
         raise click.UsageError("--max-pause bounds the pauses that --speed makes: add --speed, or leave it out")
     if asked.as_json and (asked.in_hex or asked.multi_line):
         other = "--hex" if asked.in_hex else "--multi-line"
@@ -200,16 +215,9 @@ def _beginning_of(asked: _Asked) -> Beginning:
         return Beginning(timestamp_ns=asked.moment.nanoseconds(asked.zone))
     if asked.place is not None or asked.sequence is not None:
         return Beginning(place=asked.place, sequence=asked.sequence)
+    if asked.last is None and asked.name is not None:
+        return Beginning()
     return Beginning(last=LAST_DEFAULT if asked.last is None else asked.last)
-
-
-def _pace_of(asked: _Asked) -> Pace | None:
-    if asked.speed is None:
-        return None
-    try:
-        return Pace(asked.speed, None if asked.max_pause is None else parse_duration(asked.max_pause, "--max-pause"))
-    except InvalidOptionError as error:
-        raise click.UsageError(str(error)) from None
 
 
 def _form_of(context: click.Context, asked: _Asked) -> Form:

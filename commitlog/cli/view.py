@@ -68,13 +68,16 @@ class View:
         What is shown, and how.
     output : Output
         Where to.
+    named : Tailer or None
+        A named tailer, which is moved past what was printed, when that has been handed on: what was not comes again.
     """
 
-    def __init__(self, log: CommitLog, tailer: Tailer, manner: Manner, output: Output) -> None:
+    def __init__(self, log: CommitLog, tailer: Tailer, manner: Manner, output: Output, named: Tailer | None = None) -> None:
         self._log = log
         self._tailer = tailer
         self._manner = manner
         self._output = output
+        self._named = named
         self._left = manner.limit
         self.damage_told = 0
 
@@ -118,18 +121,31 @@ class View:
             count, more = int(found[0]) + 1, False
         rows = manner.chosen.rows(batch)
         rows = rows[rows < count]
-        if self._left is not None:
+        if self._left is not None and len(rows) >= self._left:
             rows = rows[: self._left]
+            count, more = int(rows[-1]) + 1, False
+        if self._left is not None:
             self._left -= len(rows)
-            more = more and self._left > 0
         shown = Shown.of(batch, rows, sequences=manner.sequences)
         if manner.pace is None:
             self._put(shown)
         else:
-            for row in range(len(shown)):
-                self._pause(manner.pace, shown.timestamps_ns[row])
-                self._put(shown.one(row))
+            for number, row in enumerate(rows.tolist()):
+                self._pause(manner.pace, shown.timestamps_ns[number])
+                self._put(shown.one(number))
+                self._keep(batch, row + 1)
+        self._keep(batch, count)
         return more
+
+    def _keep(self, batch: Batch, count: int) -> None:
+        """Move the named tailer past the first so many records of a batch."""
+        if self._named is None or count == 0:
+            return
+        if self._tailer.backward:
+            place = int(batch.positions[count - 1])
+        else:
+            place = int(batch.positions[count]) if count < len(batch) else self._tailer.position
+        self._named.seek(place)
 
     def _put(self, shown: Shown) -> None:
         self._output.write(self._manner.form.text(shown))

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "prune": ("--min-free", "1"),
     "archive": ("--dry-run",),
     "remove": ("--yes",),
+    "export-metrics": (),
     "doctor": (),
     "bench": ("--quick", "--memory", "-w", "open", "--setup", "mapped"),
 }
@@ -54,11 +55,13 @@ CHOICES = {
     "bench": ("--setup", "--flush", "--workload"),
 }
 ABOUT_DIRECTORIES = ("doctor", "bench")  # the others are about a log
+ABOUT_SHELLS = ("completion",)
+ABOUT_MANY = ("export-metrics",)  # takes any number of logs
 commands = pytest.mark.parametrize("command", COMMANDS)
 
 
 def test_the_table_has_every_command() -> None:
-    assert set(COMMANDS) == set(cli.COMMANDS)
+    assert {*COMMANDS, *ABOUT_SHELLS} == set(cli.COMMANDS)
 
 
 def all_of(folder: Path) -> dict[str, str]:
@@ -142,6 +145,8 @@ def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Pat
 @pytest.mark.parametrize("wrong", [("--nonsense",), ("-Z",), ("--nonsense=yes",), ("one", "two", "three")], ids=" ".join)
 @commands
 def test_a_wrong_flag_is_usage(command: str, wrong: tuple[str, ...], log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    if command in ABOUT_MANY:
+        wrong = ("--nonsense", *wrong)
     before = all_of(log)
     status = cli.run([command, *COMMANDS[command], str(place_of(command, log, tmp_path)), *BEHIND.get(command, ()), *wrong])
     printed = capfd.readouterr()
@@ -153,7 +158,7 @@ def test_a_wrong_flag_is_usage(command: str, wrong: tuple[str, ...], log: Path, 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ABOUT_DIRECTORIES])
 def test_without_a_log_it_is_usage(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert cli.run([command]) == 2
-    assert "Missing argument 'LOG'" in capfd.readouterr().err
+    assert "Missing argument 'LOG" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("command", "option"), [(command, option) for command, options in NUMBERS.items() for option in options])

@@ -189,6 +189,53 @@ def test_a_follower_whose_filter_lets_nothing_pass_ends_with_its_reader(tmp_path
             assert process.wait(LIMIT_S) == PIPE_CLOSED
 
 
+# --- named tailers -----------------------------------------------------------------------------------------------------
+
+
+def place_of(path: Path, name: str) -> int:
+    """The sequence of the record at which a named tailer goes on."""
+    with commitlog.open(path, "r") as log, log.tailer(name) as tailer:
+        record = tailer.read_onward()
+        return 24 if record is None else record.sequence
+
+
+def test_a_named_tailer_moves_past_what_was_printed(hours: Path) -> None:
+    assert hours_of("--name", "billing", "--limit", 3, hours) == [0, 1, 2]
+    assert hours_of("--name", "billing", "--limit", 2, hours) == [3, 4]
+    assert hours_of("--name", "billing", "--include", "ERROR", "--limit", 2, hours) == [6, 9]
+    assert hours_of("--name", "billing", "--until", "hour 12", hours) == [10, 11, 12]
+    assert hours_of("--name", "billing", "--exclude", "", hours) == []
+    assert hours_of("--name", "billing", hours) == []
+    assert hours_of("--name", "billing", "--reverse", "--limit", 4, hours) == [23, 22, 21, 20]
+    assert hours_of("--name", "billing", hours) == [20, 21, 22, 23]
+    assert hours_of("--name", "billing", "--from-sequence", 5, "--limit", 1, hours) == [5]
+    assert hours_of("--name", "other", "-n", 2, hours) == [22, 23]
+    assert hours_of("--name", "billing", "--from", "end", hours) == []
+    assert hours_of("--name", "billing", hours) == []
+
+
+def test_a_named_tailer_moves_while_records_are_replayed(hours: Path, until: Until) -> None:
+    with commitlog.open(hours, "r") as log, started("tail", "--name", "billing", "--speed", 1, hours) as process:
+        first = log.tailer(start="first").read()
+        assert first is not None
+        until(lambda: any((tailer.position or 0) > first.position for tailer in log.tailers()))
+        assert interrupted(process)[0] == 130
+    assert place_of(hours, "billing") == 1
+
+
+def test_what_nobody_took_comes_again(hours: Path) -> None:
+    done = shell('c tail --name billing "$1" >&-; c tail --name billing "$1" > /dev/full', hours)
+    assert done.returncode != 0
+    assert place_of(hours, "billing") == 0
+
+
+def test_a_name_that_is_in_use_is_refused(hours: Path) -> None:
+    with commitlog.open(hours, "r") as log, log.tailer("billing"):
+        done = run("tail", "--name", "billing", hours)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"commitlog: tailer 'billing' is read by")
+
+
 # --- how records are printed -------------------------------------------------------------------------------------------
 
 
@@ -374,7 +421,8 @@ def test_a_killed_writer_is_followed_by_the_next_one(tmp_path: Path) -> None:
         (("--speed", "0"), "expected a number from 1e-06 to 1e+06, such as 1 or 10, not '0'"),
         (("--speed", "fast"), "expected a number from"),
         (("--max-pause", "1s"), "--max-pause bounds the pauses that --speed makes"),
-        (("--speed", "1", "--max-pause", "soon"), "--max-pause must be a duration"),
+        (("--speed", "1", "--max-pause", "soon"), "expected a time such as 15 or 500ms, not 'soon'"),
+        (("--name", "../x"), "name must be 1 to"),
         (("--fields", "position,offset"), "expected some of position,sequence,timestamp,type,key,value, each once"),
         (("--fields", "key,key"), "expected some of position,"),
         (("--json", "--hex"), "--json and --hex are different ways to print"),
