@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import threading
-import time
 import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
@@ -38,6 +37,7 @@ from commitlog.options import Options
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.registry import registry
 from commitlog.report_service import ReportService
+from commitlog.rolling import Rolling
 from commitlog.segment.allocation_service import AllocationService
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
@@ -97,6 +97,7 @@ class LogHandle(Appender):
         )
         self.doubtful = opened.doubtful
         self.queue = MappedFileQueue(self, opened.directory)
+        self._rolling = Rolling(self, opened.directory, self.queue)
         self.index = LogIndex(self, opened.directory, self.queue, spacing=options.index_spacing, writable=writable)
         if writable:
             self._wire_writer(opened)
@@ -147,6 +148,7 @@ class LogHandle(Appender):
         self._slot_lock = slot_lock
         self.setup_writer(
             precise=self.identity.timestamps == "precise",
+            by_time=self.identity.roll_cycle is not None,
             wake_bytes=min(WAKE_BYTES, self.segment_size // 4),
             sync=self.options.flush == "sync",
             sync_timeout=self.options.sync_timeout,
@@ -223,8 +225,13 @@ class LogHandle(Appender):
             if tail is None or tail[0] != number or tail[1] < self.segment_size:
                 return
             self._allocation.bring(number + 1)
-            self.move_tail(number, time.time_ns())
+            opened_ns = self.open_segment(number + 1, self._rolling.time_after(number))
+            self.move_tail(number, opened_ns, self.directory.cycle_at(opened_ns))
             _logger.debug("%s: rolled to the segment at position %d", self.path, (number + 1) * self.segment_size)
+
+    def meet_cycle(self) -> None:
+        """Close the current segment where its cycle is over."""
+        self._rolling.close_if_over()
 
     def adopt(self) -> None:
         """First use in the child of a fork: a mapped log takes a lock, a slot and services of its own.
@@ -251,6 +258,8 @@ class LogHandle(Appender):
         self._start_services()
         registry.add(self)
         self.gate = 0
+        if self.identity.roll_cycle is not None:
+            self.meet_cycle()
 
     def _rejoin(self, lock_file: LockFile) -> bool:
         """Take the shared lock again after a fork. Where everybody else has closed the log meanwhile, its clean mark goes first; False

@@ -207,6 +207,7 @@ class CommitLog(TailingHandle):
         """Close the current segment early: the next append starts a new one."""
         self._check_writable()
         self.close_segment()
+        self.roll_at_once()
 
     def delete_before(self, position: int, force_after: Duration = _FORCE_AFTER_S) -> list[str]:
         """Delete the whole segments below a position, oldest first, without leaving holes.

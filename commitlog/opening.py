@@ -111,7 +111,7 @@ def open_for_reading(path: str, options: Options) -> Opened:
         return _open_archive(path, options)
     identity = _await_identity(path, options.wait_for_log)
     _check_options(identity, options, path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid)
+    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
     file = cursors_file.open_for_reading(directory.fd, identity)
     if file.usable:
         return Opened(directory, identity, file.cells)
@@ -270,7 +270,7 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
         return None
     file = cursors_file.find(fd, identity)
     if file is not None and _is_joinable(file):
-        directory = LogDirectory(path, identity.segment_size, identity.uuid)
+        directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
         try:
             if options.pool is not None:
                 writers = cursors_file.live_writers(directory.fd, identity)
@@ -341,10 +341,10 @@ def _open_exclusively(fd: int, path: str, mode: str, options: Options, lock_file
     if identity is not None and mode == "x":
         raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
     if identity is None:
-        identity = Identity.new(options.new_segment_size, options.new_timestamps)
+        identity = Identity.new(options.new_segment_size, options.new_timestamps, options.new_roll_cycle)
         identities.write(fd, identity)
     _check_options(identity, options, path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid)
+    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
     try:
         finish_pending(directory)
         return _recover(directory, identity, options, lock_file)
@@ -361,6 +361,11 @@ def _check_options(identity: Identity, options: Options, path: str) -> None:
         raise InvalidOptionError(f"{name} is {wanted}, but the log was created with segments of {identity.segment_size} bytes", path=path)
     if options.timestamps not in (None, identity.timestamps):
         raise InvalidOptionError(f"timestamps is {options.timestamps!r}, but the log was created with {identity.timestamps!r}", path=path)
+    wanted_cycle = options.new_roll_cycle
+    if wanted_cycle is not None and wanted_cycle != identity.roll_cycle:
+        _logger.warning(
+            "%s: roll_cycle is %s, but the log was created with %s, which stands", path, wanted_cycle, identity.roll_cycle or "none"
+        )
 
 
 def _recover(directory: LogDirectory, identity: Identity, options: Options, lock_file: LockFile) -> Opened:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import difflib
 import math
 import operator
 import re
+import zoneinfo
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 from typing import Generic, Literal, Protocol, Self, SupportsIndex, TypedDict, TypeVar, Unpack, get_args, overload
 
+from commitlog.cycle import roll_cycle as cycles
+from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import InvalidOptionError
 
 __all__ = ["BufferSource", "Duration", "Flush", "OptionOverrides", "Options", "Size", "Timestamps", "parse_duration", "parse_size"]
@@ -262,6 +266,43 @@ def _retention(value: RetentionRule | None, name: str) -> RetentionRule | None:
     return value
 
 
+def _roll_cycle(value: str | Duration | None, name: str) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, str) and value.upper() in cycles.NAMES:
+        return value.upper()
+    period_s = _seconds_of(value)
+    try:
+        return cycles.period_name(0 if math.isnan(period_s) or math.isinf(period_s) else round(period_s * cycles.SECOND_NS))
+    except ValueError:
+        raise InvalidOptionError(
+            f"{name} must be one of {', '.join(cycles.NAMES)}, or a period of whole milliseconds from 10 ms to 366 days, such as 90 or "
+            f"'15min', not {value!r}{_did_you_mean(str(value).upper(), cycles.NAMES)}"
+        ) from None
+
+
+def _roll_epoch(value: Duration | dt.datetime | None, name: str) -> float | dt.datetime | None:
+    if value is None:
+        return None
+    if not isinstance(value, dt.datetime):
+        return parse_duration(value, name)
+    if value.tzinfo is None:
+        raise InvalidOptionError(f"{name} must have a time zone, which {value!r} has not: use replace(tzinfo=...)")
+    return value
+
+
+def _time_zone(value: str | None, name: str) -> str | None:
+    if value is None:
+        return None
+    try:
+        return cycles.zone_of(value).key
+    except ValueError:
+        known = sorted(zoneinfo.available_timezones())
+        raise InvalidOptionError(
+            f"{name} must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not {value!r}{_did_you_mean(value, known)}"
+        ) from None
+
+
 class OptionOverrides(TypedDict, total=False):
     """The keywords that `open` takes beside an `Options`: its fields, each as `Options` describes it."""
 
@@ -278,6 +319,9 @@ class OptionOverrides(TypedDict, total=False):
     checkpoint_interval: Duration
     claim_timeout: Duration
     timestamps: Timestamps | None
+    roll_cycle: str | Duration | None
+    roll_epoch: Duration | dt.datetime | None
+    time_zone: str | None
     allocate_ahead: SupportsIndex
     prefault: bool
     prefault_distance: Size
@@ -335,6 +379,18 @@ class Options:
     timestamps : {"coarse", "precise"} or None
         "coarse" is the kernel's tick (1 to 10 ms apart, 6 ns to read), "precise" its clock (34 ns to read). Coarse loses the time between
         neighbouring records, not their order. Fixed when the log is created; None means as the log has it, and "coarse" for a new one.
+    roll_cycle : str, float or None
+        When the log rolls by time, beside rolling where a segment is full: "MINUTELY", "FIVE_MINUTELY", "TEN_MINUTELY", "TWENTY_MINUTELY",
+        "HALF_HOURLY", "HOURLY", "TWO_HOURLY", "FOUR_HOURLY", "SIX_HOURLY", "DAILY", "WEEKLY", or a period of your own, from 10 ms to 366
+        days, such as ``"90s"``. Fixed when the log is created; None means as the log has it, and by size alone for a new one. Each cycle
+        that has records takes at least one segment; a shorter one makes more and smaller files.
+    roll_epoch : float, str, datetime.datetime or None
+        Where cycles are counted from: a duration after midnight of 1 January 1970 (``"6h"`` begins a "DAILY" cycle at six), or an instant
+        with a time zone. Fixed when the log is created; None means as the log has it, and 0 for a new one.
+    time_zone : str or None
+        The IANA time zone on whose clock cycles of two hours and longer that have a name begin, with its daylight saving; shorter ones and
+        periods of your own have a fixed length and are counted in UTC. Fixed when the log is created; None means as the log has it, and
+        "UTC" for a new one.
     allocate_ahead : int
         Segments created ahead of need, 0 to 8. Fewer take less disk; with 0 the appender that rolls waits for the file system.
     prefault : bool
@@ -382,6 +438,9 @@ class Options:
     checkpoint_interval: _Option[float, Duration] = _Option(1.0, _interval)
     claim_timeout: _Option[float, Duration] = _Option(2.0, _interval)
     timestamps: _Option[Timestamps | None, Timestamps | None] = _Option(None, _timestamps)
+    roll_cycle: _Option[str | None, str | Duration | None] = _Option(None, _roll_cycle)
+    roll_epoch: _Option[float | dt.datetime | None, Duration | dt.datetime | None] = _Option(None, _roll_epoch)
+    time_zone: _Option[str | None, str | None] = _Option(None, _time_zone)
     allocate_ahead: _Option[int, SupportsIndex] = _Option(1, _counted(ALLOCATE_AHEAD_MOST))
     prefault: _Option[bool, bool] = _Option(True, _switch)
     prefault_distance: _Option[int, Size] = _Option("64MiB", _sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST))
@@ -400,6 +459,9 @@ class Options:
                 f"segment_size ({self.segment_size}) and pool.buffer_size ({self.pool.buffer_size}) contradict each other:"
                 " a buffer holds exactly one segment; leave segment_size out, or use a pool of that buffer_size"
             )
+        for name in ("roll_epoch", "time_zone"):
+            if self.roll_cycle is None and getattr(self, name) is not None:
+                raise InvalidOptionError(f"{name} says how the cycles of roll_cycle are counted: give roll_cycle, too, or leave {name} out")
 
     @property
     def new_segment_size(self) -> int:
@@ -412,6 +474,18 @@ class Options:
     def new_timestamps(self) -> Timestamps:
         """The clock of a log that is created with these options."""
         return TIMESTAMPS_DEFAULT if self.timestamps is None else self.timestamps
+
+    @property
+    def new_roll_cycle(self) -> RollCycle | None:
+        """The cycle of a log that is created with these options; None: it rolls by size alone."""
+        if self.roll_cycle is None:
+            return None
+        zone = cycles.TIME_ZONE_DEFAULT if self.time_zone is None else self.time_zone
+        cycle = RollCycle(self.roll_cycle, 0, zone)
+        epoch = self.roll_epoch
+        if isinstance(epoch, dt.datetime):
+            return dataclasses.replace(cycle, epoch_ns=cycle.epoch_of(epoch))
+        return cycle if epoch is None else dataclasses.replace(cycle, epoch_ns=round(epoch * cycles.SECOND_NS))
 
     @classmethod
     def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:

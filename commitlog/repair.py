@@ -165,7 +165,7 @@ class _Repair:
         self.report = RepairReport(path, dry_run)
         self.copied: set[str] = set()
         self.identity, self.fault = read_identity(dir_fd, path)
-        self.directory = LogDirectory(path, self.identity.segment_size, self.identity.uuid)
+        self.directory = LogDirectory(path, self.identity.segment_size, self.identity.uuid, self.identity.roll_cycle)
         self.size = self.identity.segment_size
 
     def run(self) -> RepairReport:

@@ -231,7 +231,7 @@ def read_identity(dir_fd: int, path: str) -> tuple[Identity, str | None]:
 def survey(dir_fd: int, path: str, *, live: bool) -> VerifyReport:
     """What `verify` reports, for callers that know whether the log is live."""
     identity, fault = read_identity(dir_fd, path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid)
+    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
     try:
         checkpoint = checkpoints.read(dir_fd, identity.uuid)
         return Survey(directory, identity, checkpoint, live=live, fault=fault).run()

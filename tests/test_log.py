@@ -253,7 +253,7 @@ def test_a_view_of_a_record_that_is_not_committed_yet_is_its_value(logs: Logs, s
 
 
 def test_deletion_takes_whole_segments_from_the_front_and_never_leaves_holes(logs: Logs, setup: Setup) -> None:
-    log = logs.open_as(setup)
+    log = logs.open_as(setup, **BY_HAND)
     for _ in range(8):
         log.append_array(np.zeros((1000, 32), dtype=np.uint8), sync=False)
         log.roll()

@@ -14,7 +14,7 @@ from commitlog._kernel.kernel cimport (
     CL_E_ROLLED_BACK, CL_FRAME_ADD_LIMIT, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_batch_claim,
     cl_batch_publish, cl_claim, cl_frame_aligned, cl_frame_write, cl_futex_raise, cl_input_extended, cl_input_length, cl_record_input,
     cl_rows, cl_segment, cl_segment_hold, cl_segment_release, cl_skip_cell, cl_writer_abandon, cl_writer_append_rows, cl_writer_claim,
-    cl_writer_now, cl_writer_publish,
+    cl_writer_publish,
 )
 from commitlog._kernel.row_columns cimport RowColumns
 from commitlog._kernel.writer cimport Writer, bytes_of, timestamp_of, type_of
@@ -244,7 +244,7 @@ cdef class Appender(Writer):
             type_items = list(_each(types, "types"))
             if len(type_items) != count:
                 raise RecordTypeError(f"{count} values need {count} types, not {len(type_items)}")
-        cdef int64_t stamp = -1 if timestamp_ns is None else timestamp_of(timestamp_ns)
+        cdef int64_t stamp = timestamp_of(timestamp_ns)
         positions = numpy.empty(count, dtype=numpy.int64)
         if count == 0:
             return positions
@@ -304,11 +304,11 @@ cdef class Appender(Writer):
                     break
                 length += step
                 last += 1
+            now_ns = self.stamped(-1)
             code = cl_batch_claim(&self.writer, <uint32_t>length, &claim)
             if code != CL_OK:
                 self.overcome(code, &records[first])
                 continue
-            now_ns = cl_writer_now(&self.writer)
             offset = claim.offset
             first_cell = 0
             for index in range(first, last):
@@ -379,7 +379,7 @@ cdef class Appender(Writer):
         native.count = count
         native.stride = row_bytes
         native.length = row_bytes
-        native.timestamp_ns = -1 if timestamp_ns is None else timestamp_of(timestamp_ns)
+        native.timestamp_ns = timestamp_of(timestamp_ns)
         while True:
             code = cl_writer_append_rows(&self.writer, &native, &done, &out[0])
             if code == CL_OK:
@@ -480,7 +480,7 @@ cdef class Appender(Writer):
         record.value_length = size
         if key_bytes is not None:
             record.key_length = <uint32_t>len(key_bytes)
-        record.timestamp_ns = cl_writer_now(&self.writer) if timestamp_ns is None else timestamp_of(timestamp_ns)
+        record.timestamp_ns = self.stamped(timestamp_of(timestamp_ns))
         if cl_input_length(&record) > self.writer.largest and self.log.gate == 0:
             raise self.too_large(cl_input_length(&record))
         claim = Claim.__new__(Claim)

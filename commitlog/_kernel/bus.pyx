@@ -12,7 +12,6 @@ from libc.string cimport memcpy, memset
 from commitlog._kernel.core cimport nanoseconds
 from commitlog._kernel.kernel cimport (
     CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns, cl_frame_aligned, cl_idle, cl_input_length, cl_record, cl_record_input,
-    cl_writer_now,
 )
 from commitlog._kernel.message cimport MessageBytes, Shape
 from commitlog._kernel.reader cimport Reader
@@ -138,7 +137,7 @@ cdef class MessageWriter:
             return log.append(message, type=0 if type is None else type, sync=sync)
         record.key = NULL
         record.key_length = CL_KEYLEN_NONE
-        record.timestamp_ns = cl_writer_now(&log.writer)
+        record.timestamp_ns = log.stamped(-1)
         position = log.put(&record, durable)
         if durable or log.writer.roll_due:
             log.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable)

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "base.h":
     int CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK
-    int CL_E_FOREIGN, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED, CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED
+    int CL_E_FOREIGN, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED, CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED, CL_E_CYCLE
 
 cdef extern from "atomics.h":
     uint64_t cl_load(const uint64_t *cell) nogil
@@ -254,6 +254,7 @@ cdef extern from "writer.h":
     ctypedef struct cl_writer:
         cl_log *log
         uint64_t *tail
+        int64_t cycle_end_ns
         uint32_t largest
         bint plain
         bint roll_due
@@ -289,8 +290,10 @@ cdef extern from "writer.h":
     int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) nogil
     int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell, uint32_t records) nogil
     int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions) nogil
-    int cl_writer_close_segment(cl_writer *writer) nogil
-    int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns) nogil
+    uint64_t CL_SEGMENT_CURRENT
+    int cl_writer_close_segment(cl_writer *writer, uint64_t number) nogil
+    int cl_writer_open_segment(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t *opened_ns) nogil
+    int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle) nogil
     uint64_t cl_writer_rolls_from(const cl_writer *writer) nogil
 
 cdef extern from "stage.h":

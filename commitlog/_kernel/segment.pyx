@@ -10,9 +10,9 @@ from libc.string cimport memcpy
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
     CL_E_ABSENT, CL_E_BUSY, CL_HEADER_OPENED_AT, CL_OK, CL_SEGMENT_HEADER, cl_header_opened, cl_header_opened_crc, cl_header_seal,
-    cl_index, cl_record, cl_record_read, cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush, cl_segment_hold,
-    cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open, cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan,
-    cl_segment_seal, cl_segment_sealed, cl_segment_take_over, cl_skip_cell,
+    cl_index, cl_record, cl_record_read, cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush,
+    cl_segment_hold, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open, cl_segment_prefault, cl_segment_release, cl_segment_resume,
+    cl_segment_scan, cl_segment_seal, cl_segment_sealed, cl_segment_take_over, cl_skip_cell,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.sparse_index cimport SparseIndex

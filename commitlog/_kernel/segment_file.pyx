@@ -62,7 +62,8 @@ def rename_noreplace(int dir_fd, str old, str new):
     raise OSError(cause, os.strerror(cause), new)
 
 
-def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t size, int64_t created_ns, int64_t opened_ns=0):
+def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t size, int64_t created_ns, int64_t opened_ns=0,
+                int64_t cycle=0):
     """A new segment's first page. `opened_ns` above 0 also fills the opened part, as for a log's very first segment."""
     cdef cl_header_identity identity
     cdef cl_header_opened opened
@@ -82,7 +83,8 @@ def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t siz
     memset(&opened, 0, sizeof(opened))
     if opened_ns > 0:
         opened.opened_ns = opened_ns
-        opened.crc = cl_header_opened_crc(segment_id, opened_ns, 0)
+        opened.cycle = cycle
+        opened.crc = cl_header_opened_crc(segment_id, opened_ns, cycle)
     page = bytearray(CL_SEGMENT_HEADER)
     page[:sizeof(identity)] = (<char *>&identity)[:sizeof(identity)]
     page[CL_HEADER_OPENED_AT:CL_HEADER_OPENED_AT + sizeof(opened)] = (<char *>&opened)[:sizeof(opened)]
@@ -127,6 +129,20 @@ def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
     with nogil:
         end = cl_segment_certain_end(&segment, segment.map, CL_SEGMENT_HEADER)
     return end > CL_SEGMENT_HEADER
+
+
+def read_opened(bytes page):
+    """When the log rolled into the segment of a header page, and in which cycle: (opened_ns, cycle); None where it has not, as far as the
+    page says."""
+    cdef cl_header_identity identity
+    cdef cl_header_opened opened
+    if len(page) < CL_SEGMENT_HEADER:
+        return None
+    memcpy(&identity, <char *>page, sizeof(identity))
+    memcpy(&opened, <char *>page + CL_HEADER_OPENED_AT, sizeof(opened))
+    if opened.opened_ns <= 0 or cl_header_opened_crc(identity.segment_id, opened.opened_ns, opened.cycle) != opened.crc:
+        return None
+    return opened.opened_ns, opened.cycle
 
 
 def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):

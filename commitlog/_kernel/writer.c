@@ -17,6 +17,7 @@ void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, ui
     writer->tail = log->tail;
     writer->slot = &log->cursors->slots[log->slot];
     writer->overshot = cl_writer_rolls_from(writer); /* a new handle, too, does not add past an end that is reached */
+    writer->cycle_end_ns = INT64_MAX;
     writer->wake_bytes = wake_bytes;
     writer->largest = cl_frame_largest(log->segment_size);
     writer->plain = plain;
@@ -308,6 +309,9 @@ int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *
 int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length, uint64_t *position) {
     const cl_record_input input = {
         .value = value, .value_length = length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = cl_writer_now(writer)};
+    if (CL_UNLIKELY(input.timestamp_ns >= writer->cycle_end_ns)) {
+        return CL_E_CYCLE;
+    }
     return append_one(writer, &input, position);
 }
 
@@ -343,13 +347,19 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, 
     most = most == 0 ? 1 : most;
     while (*done < rows->count) {
         size_t count = rows->count - *done < most ? rows->count - *done : most;
+        cl_record_input input = {.value_length = rows->length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = rows->timestamp_ns};
+        if (rows->timestamp_ns < 0 || writer->cycle_end_ns != INT64_MAX) {
+            int64_t now_ns = cl_writer_now(writer);
+            if (now_ns >= writer->cycle_end_ns) {
+                return CL_E_CYCLE;
+            }
+            input.timestamp_ns = rows->timestamp_ns < 0 ? now_ns : rows->timestamp_ns;
+        }
         cl_claim claim;
         int code = cl_batch_claim(writer, (uint32_t)count * step, &claim);
         if (code != CL_OK) {
             return code;
         }
-        cl_record_input input = {.value_length = rows->length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = rows->timestamp_ns};
-        input.timestamp_ns = input.timestamp_ns < 0 ? cl_writer_now(writer) : input.timestamp_ns;
         uint64_t first_cell = 0;
         for (size_t row = 0; row < count; row++) {
             uint32_t offset = claim.offset + (uint32_t)row * step;
@@ -378,7 +388,7 @@ uint64_t cl_writer_rolls_from(const cl_writer *writer) {
     return cl_place_offset(place) >= writer->log->segment_size ? cl_place_number(place) : NO_SEGMENT;
 }
 
-int cl_writer_close_segment(cl_writer *writer) {
+int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
     int code = writer_gate(writer);
     if (code != CL_OK) {
         return code;
@@ -386,8 +396,8 @@ int cl_writer_close_segment(cl_writer *writer) {
     uint32_t size = (uint32_t)writer->log->segment_size;
     slot_flip(writer->slot);
     uint64_t seen = cl_load(writer->tail);
-    while (cl_place_offset(seen) < size) {
-        uint64_t number = cl_place_number(seen);
+    number = number == CL_SEGMENT_CURRENT ? cl_place_number(seen) : number;
+    while (cl_place_number(seen) == number && cl_place_offset(seen) < size) {
         code = writer_at(writer, number) ? CL_OK : writer_switch(writer, number);
         if (code != CL_OK) {
             break;
@@ -408,15 +418,30 @@ int cl_writer_close_segment(cl_writer *writer) {
 }
 
 /* The opened part has one author, whoever's swap on its first word succeeded; the rest follows from that word. */
-static void open_segment(cl_segment *segment, int64_t now_ns) {
+static int64_t open_segment(cl_segment *segment, int64_t now_ns) {
     cl_header_opened *opened = (cl_header_opened *)(segment->map + CL_HEADER_OPENED_AT);
     uint64_t none = 0;
     cl_swap((uint64_t *)&opened->opened_ns, &none, (uint64_t)now_ns);
-    int64_t opened_ns = (int64_t)cl_load((const uint64_t *)&opened->opened_ns);
-    cl_store32(&opened->crc, cl_header_opened_crc(segment->id, opened_ns, opened->cycle));
+    return (int64_t)cl_load((const uint64_t *)&opened->opened_ns);
 }
 
-int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns) {
+static void note_cycle(cl_segment *segment, int64_t opened_ns, int64_t cycle) {
+    cl_header_opened *opened = (cl_header_opened *)(segment->map + CL_HEADER_OPENED_AT);
+    cl_store((uint64_t *)&opened->cycle, (uint64_t)cycle);
+    cl_store32(&opened->crc, cl_header_opened_crc(segment->id, opened_ns, cycle));
+}
+
+int cl_writer_open_segment(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t *opened_ns) {
+    cl_segment *segment;
+    int code = cl_table_acquire(&writer->log->table, number, &segment);
+    if (code == CL_OK) {
+        *opened_ns = open_segment(segment, now_ns);
+        cl_segment_release(segment);
+    }
+    return code;
+}
+
+int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle) {
     cl_segment *next;
     uint64_t seen = cl_load(writer->tail);
     if (cl_place_number(seen) != number || cl_place_offset(seen) < writer->log->segment_size) {
@@ -426,7 +451,7 @@ int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns) {
     if (code != CL_OK) {
         return code;
     }
-    open_segment(next, now_ns);
+    note_cycle(next, open_segment(next, now_ns), cycle);
     while (cl_place_number(seen) == number && !cl_swap(writer->tail, &seen, cl_place(number + 1, CL_SEGMENT_HEADER))) {
     }
     writer->counters.rolls++;

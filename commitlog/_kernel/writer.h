@@ -19,6 +19,7 @@ typedef struct {
     cl_slot *slot;
     cl_segment *segment; /* the one the last claim fell into; a reference is held */
     uint64_t overshot;   /* the segment number in which this handle has added past the end; it does not add there again */
+    int64_t cycle_end_ns; /* from then on the tail's cycle may be over; INT64_MAX: the log rolls by size alone */
     uint64_t wake_place; /* pooled: the tail's place at which the commit loop is woken */
     uint32_t wake_bytes;
     uint32_t largest;    /* of a frame, padding included */
@@ -63,7 +64,7 @@ uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_rec
 /* Appends one record. CL_E_ROLL: the caller rolls to the next segment and calls again. */
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position);
 
-/* The same of a value without key and type, now. */
+/* The same of a value without key and type, now. CL_E_CYCLE: the cycle may be over by now. */
 int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length, uint64_t *position);
 
 /* Claims `length` bytes with swaps, in either kind of log. */
@@ -86,13 +87,18 @@ typedef struct {
     int64_t timestamp_ns; /* below 0: the clock's at each batch */
 } cl_rows;
 
-/* Appends rows from *done on in batches, and moves *done along. CL_E_ROLL: roll, then call again. */
+/* Appends rows from *done on in batches, and moves *done along. CL_E_ROLL, CL_E_CYCLE: roll, close, then call again. */
 int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions);
 
-/* Closes the current segment early: the tail goes to its end, what is left becomes a SKIP. */
-int cl_writer_close_segment(cl_writer *writer);
-/* Moves the tail from the end of segment `number` to the next one, whose file must be in place. Idempotent. */
-int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns);
+/* Closes a segment early, if the tail stands in it: the tail goes to its end, what is left becomes a SKIP. CL_SEGMENT_CURRENT: the one
+ * that the tail stands in. */
+#define CL_SEGMENT_CURRENT UINT64_MAX
+int cl_writer_close_segment(cl_writer *writer, uint64_t number);
+/* Notes in the header of segment `number` when the log rolled into it. The first note stands: that is *opened_ns. */
+int cl_writer_open_segment(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t *opened_ns);
+/* Moves the tail from the end of segment `number` to the next one, whose file must be in place. Idempotent. Where a log has cycles,
+ * now_ns is what the segment was opened with, and the cycle the one that this time lies in, so that all who roll write the same. */
+int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle);
 /* The segment number to roll from, or UINT64_MAX when the tail stands inside a segment. */
 uint64_t cl_writer_rolls_from(const cl_writer *writer);
 

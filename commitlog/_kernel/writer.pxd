@@ -8,7 +8,7 @@ from commitlog._kernel.kernel cimport cl_record_input, cl_writer
 cdef object wrong_type(str what, value)
 cdef int bytes_of(object value, str what, Py_buffer *view) except -1
 cdef uint32_t type_of(object type) except? 0xFFFFFFFF
-cdef int64_t timestamp_of(object timestamp_ns) except? -1
+cdef int64_t timestamp_of(object timestamp_ns) except? -2
 
 
 cdef class Writer(Core):
@@ -17,6 +17,7 @@ cdef class Writer(Core):
     cdef double sync_timeout
     cdef dict claims  # position -> thread, of open claims
 
+    cdef int64_t stamped(self, int64_t given_ns) except? -1
     cdef int advance(self) except -1
     cdef int settle(self, end, sync) except -1
     cdef int check_own_claims(self, uint64_t below) except -1

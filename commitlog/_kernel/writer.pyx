@@ -8,13 +8,14 @@ from cpython.buffer cimport (
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.number cimport PyNumber_Index
 from libc.errno cimport errno
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t, uint64_t
 
 from commitlog._kernel.core cimport Core
 from commitlog._kernel.kernel cimport (
-    CL_E_CLOSED, CL_E_FORKED, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns,
-    cl_frame_aligned, cl_histogram_add, cl_input_length, cl_record_input, cl_writer_append, cl_writer_append_value, cl_writer_clear,
-    cl_writer_close_segment, cl_writer_init, cl_writer_now, cl_writer_roll, cl_writer_rolls_from,
+    CL_E_CLOSED, CL_E_CYCLE, CL_E_FORKED, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK,
+    CL_SEGMENT_CURRENT, cl_clock_monotonic_ns, cl_frame_aligned, cl_histogram_add, cl_input_length, cl_record_input, cl_writer_append,
+    cl_writer_append_value, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_now, cl_writer_open_segment, cl_writer_roll,
+    cl_writer_rolls_from,
 )
 from commitlog.errors import ClaimError, RecordTooLargeError, RecordTypeError
 
@@ -49,8 +50,11 @@ cdef uint32_t type_of(object type) except? 0xFFFFFFFF:
         raise RecordTypeError(f"type must be an int from 0 to 4294967295, not {type!r}") from None
 
 
-cdef int64_t timestamp_of(object timestamp_ns) except? -1:
+cdef int64_t timestamp_of(object timestamp_ns) except? -2:
+    """A timestamp that a caller gives; -1, which is none, where he leaves it to the clock."""
     cdef int64_t value
+    if timestamp_ns is None:
+        return -1
     try:
         value = PyNumber_Index(timestamp_ns)
     except (TypeError, OverflowError):
@@ -72,13 +76,15 @@ cdef class Writer(Core):
         self.writer.log = &self.log
         self.claims = {}
 
-    def setup_writer(self, *, bint precise, uint32_t wake_bytes, bint sync, double sync_timeout):
+    def setup_writer(self, *, bint precise, bint by_time, uint32_t wake_bytes, bint sync, double sync_timeout):
         """After `setup` and `attach_slot`: ready to append.
 
         Parameters
         ----------
         precise : bool
             Timestamps from the precise clock, about 28 ns more an append.
+        by_time : bool
+            Whether the log has cycles, at whose end it rolls early.
         wake_bytes : int
             A pooled log's commit loop is woken each time this much was appended.
         sync : bool
@@ -91,6 +97,8 @@ cdef class Writer(Core):
             raise ValueError("a writer needs a slot and a tail")
         cl_writer_clear(&self.writer)
         cl_writer_init(&self.writer, &self.log, self.log.pooled, precise, wake_bytes)
+        if by_time:
+            self.writer.cycle_end_ns = INT64_MIN  # when the cycle ends that the tail is in, the first append asks
         self.claims.clear()  # a parent's, in the child of a fork
         self.sync_default = sync
         self.sync_timeout = sync_timeout
@@ -129,20 +137,54 @@ cdef class Writer(Core):
         """Called when the tail has reached the end of segment `number`: brings the next one and ends with `move_tail`."""
         raise NotImplementedError
 
-    def move_tail(self, uint64_t number, int64_t now_ns):
+    def open_segment(self, uint64_t number, int64_t now_ns):
+        """Note in a segment's header that the log rolls into it; when it did, which another handle may have noted first."""
+        cdef int64_t opened_ns = 0
+        cdef int code = cl_writer_open_segment(&self.writer, number, now_ns, &opened_ns)
+        if code != CL_OK:
+            raise self.failed_with(code, errno, number * self.log.segment_size)
+        return opened_ns
+
+    def move_tail(self, uint64_t number, int64_t opened_ns, int64_t cycle=0):
         """Move the tail from the end of segment `number` to the start of the next, whose file, and buffer if any, are in place."""
         if self.writer.tail == NULL:
             raise self.failed_with(CL_E_CLOSED, 0, None)
-        cdef int code = cl_writer_roll(&self.writer, number, now_ns)
+        cdef int code = cl_writer_roll(&self.writer, number, opened_ns, cycle)
         if code != CL_OK:
             raise self.failed_with(code, errno, (number + 1) * self.log.segment_size)
 
-    def close_segment(self):
-        """Close the current segment early: the next append goes to the next one."""
-        cdef int code = cl_writer_close_segment(&self.writer)
+    def close_segment(self, uint64_t number=CL_SEGMENT_CURRENT):
+        """Close a segment early, if the tail is in it, or else the current one: the next append goes to the next one."""
+        cdef int code = cl_writer_close_segment(&self.writer, number)
         if code != CL_OK:
             raise self.failed_with(code, errno, None)
-        self.advance()
+
+    def roll_at_once(self):
+        """Bring the next segment before an append asks for it. Where the log has cycles, the append does: it is what the cycle is of."""
+        if self.writer.cycle_end_ns == INT64_MAX:
+            self.advance()
+
+    @property
+    def cycle_end_ns(self):
+        """When `meet_cycle` is asked again whether the cycle is over, on the wall clock; None where the log rolls by size alone."""
+        return None if self.writer.cycle_end_ns == INT64_MAX else self.writer.cycle_end_ns
+
+    @cycle_end_ns.setter
+    def cycle_end_ns(self, int64_t time_ns):
+        self.writer.cycle_end_ns = time_ns
+
+    def meet_cycle(self):
+        """Called when the cycle may be over: closes its segment, or sets `cycle_end_ns`."""
+        raise NotImplementedError
+
+    cdef int64_t stamped(self, int64_t given_ns) except? -1:
+        """The timestamp that was given, or the clock's where it is below 0. Whichever it is, the clock says when the cycle is over."""
+        if given_ns >= 0 and self.writer.cycle_end_ns == INT64_MAX:
+            return given_ns
+        cdef int64_t now_ns = cl_writer_now(&self.writer)
+        if now_ns >= self.writer.cycle_end_ns and self.log.gate == 0:
+            self.meet_cycle()
+        return now_ns if given_ns < 0 else given_ns
 
     cdef int settle(self, end, sync) except -1:
         """What an append owes after it is published: a roll that fell due, and, if asked, the disk."""
@@ -166,7 +208,7 @@ cdef class Writer(Core):
     def roll_soon(self):
         """Roll on after an append that met the end exactly. A failure is the next append's to report: this one is done."""
         try:
-            self.advance()
+            self.roll_at_once()
         except Exception:
             pass
 
@@ -257,7 +299,7 @@ cdef class Writer(Core):
             if value_length > CL_FRAME_LIMIT:
                 raise self.too_large(value_length)
             record.value_length = <uint32_t>value_length
-            record.timestamp_ns = cl_writer_now(&self.writer) if timestamp_ns is None else timestamp_of(timestamp_ns)
+            record.timestamp_ns = self.stamped(timestamp_of(timestamp_ns))
             position = self.put(&record, durable)
         finally:
             if value_held:
@@ -283,6 +325,9 @@ cdef class Writer(Core):
     cdef int overcome(self, int code, const cl_record_input *record) except -1:
         """After a refused append: roll and let the caller try again, or raise."""
         if code == CL_E_ROLL:
+            return self.advance()
+        if code == CL_E_CYCLE:
+            self.meet_cycle()
             return self.advance()
         if code == CL_E_TOO_LARGE:
             raise self.too_large(cl_input_length(record) if record != NULL else 0)

@@ -80,7 +80,7 @@ def _gather(path: str) -> _Info:
     fd = open_directory(path)
     try:
         identity, fault = read_identity(fd, path)
-        directory = LogDirectory(path, identity.segment_size, identity.uuid)
+        directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
     finally:
         os.close(fd)
     try:
@@ -107,7 +107,7 @@ def _describe(directory: LogDirectory, identity: Identity, checkpoint: Checkpoin
         format=".".join(map(str, FORMAT)),
         segment_size=identity.segment_size,
         timestamps=identity.timestamps,
-        roll_cycle=identity.roll_cycle,
+        roll_cycle=None if identity.roll_cycle is None else str(identity.roll_cycle),
         created_ns=identity.created_ns,
         open_for_writing=held,
         clean=not held and checkpoint is not None and checkpoint.clean,
@@ -148,6 +148,8 @@ def _lines(info: _Info) -> list[str]:
         f"  uuid       {info.uuid}, format {info.format}, created {created}, {info.timestamps} timestamps",
         f"  segments   {info.segments} of {info.segment_size} bytes, {info.disk_bytes} bytes on disk",
     ]
+    if info.roll_cycle is not None:
+        said.append(f"  cycle      {info.roll_cycle}")
     if info.segments:
         said.append(
             f"             from {info.first_segment} to {info.last_segment}; the tail is in {info.tail_segment or 'none that is known'}"

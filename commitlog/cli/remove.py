@@ -68,7 +68,7 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
         identity, _ = read_identity(fd, log)
     finally:
         os.close(fd)
-    directory = LogDirectory(log, identity.segment_size, identity.uuid)
+    directory = LogDirectory(log, identity.segment_size, identity.uuid, identity.roll_cycle)
     try:
         _check_unheld(directory, identity)
         if not yes and not _confirmed(directory):

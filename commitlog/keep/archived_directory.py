@@ -47,7 +47,7 @@ class ArchivedDirectory(LogDirectory):
         self._pid = os.getpid()
         self._folder = tempfile.mkdtemp(prefix="commitlog-")
         try:
-            super().__init__(self._folder, self.identity.segment_size, self.identity.uuid)
+            super().__init__(self._folder, self.identity.segment_size, self.identity.uuid, self.identity.roll_cycle)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise

@@ -57,7 +57,7 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
 def _prune(given: str | os.PathLike[str], retention: Retention, *, dry_run: bool, keep: bool) -> Pruned:
     path = os.fspath(given)
     identity = _identity(path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid)
+    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
     try:
         return Pruner(directory, _state(directory, identity)).prune(retention, dry_run=dry_run, keep=keep)
     finally:

@@ -8,8 +8,8 @@ import time
 import weakref
 from typing import Protocol
 
-from commitlog._kernel.core import Core
 from commitlog._kernel.memory import Memory
+from commitlog._kernel.writer import Writer
 from commitlog.errors import CommitLogError, DiskFullError, PositionError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
@@ -17,6 +17,7 @@ from commitlog.segment.disk_monitor import DiskMonitor
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seals import Sealer
+from commitlog.segment.unused_blocks import UnusedBlocks
 from commitlog.service import Service
 
 _logger = logging.getLogger("commitlog.segment")
@@ -64,13 +65,16 @@ class AllocationService(Service):
     The model is RocketMQ's AllocateMappedFileService, which makes the needed file and its successor.
     """
 
-    def __init__(self, core: Core, directory: LogDirectory, queue: MappedFileQueue, options: Options, lender: BufferLender | None) -> None:
+    def __init__(
+        self, core: Writer, directory: LogDirectory, queue: MappedFileQueue, options: Options, lender: BufferLender | None
+    ) -> None:
         super().__init__(f"commitlog allocate {core.path}")
         self._core = core
         self._directory = directory
         self._queue = queue
         self._options = options
         self._lender = lender
+        self._unused = UnusedBlocks(directory, queue)
         # Three locks, so that an appender that rolls never waits for what is done ahead of its need.
         self._place_lock = threading.Lock()
         self._attach_lock = threading.Lock()
@@ -195,11 +199,13 @@ class AllocationService(Service):
             tail = self._core.tail
             assert tail is not None
             number = tail[0]
+            self._end_cycle()
             if time.monotonic() >= self._retry_at and not self._core.failed:
                 self._allocate_ahead(number)
             self._prefault(number)
-            if number > self._sealer.reached:
+            if self._core.tail_position // self._core.segment_size > self._sealer.reached:
                 self.sealed_below()
+            self._unused.give_back_below(min(self._sealer.reached, self._core.flushed_position // self._core.segment_size))
             if time.monotonic() >= self._look_at:
                 self._look_at = time.monotonic() + _LOOK_S
                 self._queue.drop_deleted()
@@ -209,6 +215,12 @@ class AllocationService(Service):
         except CommitLogError as error:
             self._retry_at = time.monotonic() + _RETRY_S
             _logger.warning("allocating ahead of need failed, the next append that needs it will say: %s", error)
+
+    def _end_cycle(self) -> None:
+        """A log to which nobody appends ends its cycle, too, and is sealed that far."""
+        end_ns = self._core.cycle_end_ns
+        if end_ns is not None and time.time_ns() >= end_ns and self._core.gate == 0 and not self._core.failed:
+            self._core.meet_cycle()
 
     def _allocate_ahead(self, number: int) -> None:
         for ahead in range(1, self._options.allocate_ahead + 1):

@@ -11,6 +11,7 @@ import time
 
 from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.segment import Segment
+from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import DiskFullError, IOFailureError, UnsupportedFileSystemError
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
@@ -61,6 +62,8 @@ class LogDirectory:
         Bytes of each segment file.
     log_uuid : bytes
         Sixteen of them.
+    roll_cycle : RollCycle, optional
+        Where the log rolls by time.
     """
 
     # Segments that stay mapped for the next reader after the last one has left.
@@ -68,10 +71,11 @@ class LogDirectory:
     # Whether the segments come from an archive, and nothing can be kept beside them.
     archived = False
 
-    def __init__(self, path: str, segment_size: int, log_uuid: bytes) -> None:
+    def __init__(self, path: str, segment_size: int, log_uuid: bytes, roll_cycle: RollCycle | None = None) -> None:
         self.path = path
         self.segment_size = segment_size
         self.log_uuid = log_uuid
+        self.roll_cycle = roll_cycle
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close(self) -> None:
@@ -91,6 +95,16 @@ class LogDirectory:
             if match and int(match[1]) % self.segment_size == 0:
                 numbers.append(int(match[1]) // self.segment_size)
         return sorted(numbers)
+
+    def cycle_at(self, opened_ns: int) -> int:
+        """The cycle of a segment that the log rolled into at that time; 0 where it rolls by size alone."""
+        return 0 if self.roll_cycle is None else self.roll_cycle.number_at(opened_ns)
+
+    def header_page(self, number: int, segment_id: int, created_ns: int, opened_ns: int = 0) -> bytes:
+        """The first page of a segment without a seal; `opened_ns` above 0: the log rolled into it then."""
+        cycle = self.cycle_at(opened_ns) if opened_ns else 0
+        base = number * self.segment_size
+        return kernel.header_page(self.log_uuid, segment_id, base, self.segment_size, created_ns, opened_ns, cycle)
 
     def has(self, number: int) -> bool:
         try:
@@ -149,7 +163,7 @@ class LogDirectory:
         temporary = f".{segment_name(base)}.{os.urandom(8).hex()}.tmp"
         if segment_id is None:
             segment_id = int.from_bytes(os.urandom(8), "little")
-        page = kernel.header_page(self.log_uuid, segment_id, base, self.segment_size, time.time_ns(), opened_ns)
+        page = self.header_page(number, segment_id, time.time_ns(), opened_ns)
         try:
             self._write_whole(temporary, page)
             placed = kernel.rename_noreplace(self.fd, temporary, segment_name(base))

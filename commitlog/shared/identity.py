@@ -9,6 +9,7 @@ import uuid as uuids
 from dataclasses import dataclass
 
 from commitlog._kernel import segment_file as kernel
+from commitlog.cycle.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
 from commitlog.errors import NotALogError, UnsupportedVersionError
 
 NAME = "log.json"
@@ -23,19 +24,21 @@ class Identity:
     segment_size: int
     timestamps: str
     created_ns: int
-    roll_cycle: str | None = None
+    roll_cycle: RollCycle | None = None
 
     @classmethod
-    def new(cls, segment_size: int, timestamps: str) -> Identity:
-        return cls(uuid=uuids.uuid4().bytes, segment_size=segment_size, timestamps=timestamps, created_ns=time.time_ns())
+    def new(cls, segment_size: int, timestamps: str, roll_cycle: RollCycle | None = None) -> Identity:
+        return cls(uuids.uuid4().bytes, segment_size, timestamps, time.time_ns(), roll_cycle)
 
     def to_json(self) -> str:
         major, minor = kernel.FORMAT
+        cycle = self.roll_cycle
         content = {
             "format": {"major": major, "minor": minor},
             "uuid": str(uuids.UUID(bytes=self.uuid)),
             "segment_size": self.segment_size,
-            "roll_cycle": self.roll_cycle,
+            "roll_cycle": None if cycle is None else cycle.name,
+            **({} if cycle is None else {"roll_epoch_ns": cycle.epoch_ns, "time_zone": cycle.time_zone}),
             "timestamps": self.timestamps,
             "created_ns": self.created_ns,
         }
@@ -53,6 +56,19 @@ def _whole_number(content: dict[str, object], name: str, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise _refuse(path, f"has no usable {name!r}")
     return value
+
+
+def _roll_cycle(content: dict[str, object], path: str) -> RollCycle | None:
+    name = content.get("roll_cycle")
+    if name is None:
+        return None
+    epoch_ns = content.get("roll_epoch_ns", 0)
+    if not isinstance(epoch_ns, int) or isinstance(epoch_ns, bool):
+        raise _refuse(path, "has no usable 'roll_epoch_ns'")
+    try:
+        return RollCycle(str(name), epoch_ns, str(content.get("time_zone", TIME_ZONE_DEFAULT)))
+    except ValueError as error:
+        raise _refuse(path, f"has no usable 'roll_cycle' ({error})") from None
 
 
 def parse(text: bytes, path: str) -> Identity:
@@ -83,13 +99,12 @@ def parse(text: bytes, path: str) -> Identity:
     segment_size = _whole_number(content, "segment_size", path)
     if not kernel.SMALLEST <= segment_size <= kernel.LARGEST or segment_size % kernel.HEADER_SIZE:
         raise _refuse(path, f"has an impossible segment_size of {segment_size}")
-    cycle = content.get("roll_cycle")
     return Identity(
         uuid=uuid,
         segment_size=segment_size,
         timestamps=str(content.get("timestamps", "coarse")),
         created_ns=_whole_number(content, "created_ns", path),
-        roll_cycle=cycle if isinstance(cycle, str) else None,
+        roll_cycle=_roll_cycle(content, path),
     )
 
 

@@ -159,7 +159,7 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
     fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
     try:
         if segment.opened_ns == 0:
-            page = kernel.header_page(directory.log_uuid, segment.id, segment.base, segment.size, 0, time.time_ns())
+            page = directory.header_page(number, segment.id, 0, time.time_ns())
             os.pwrite(fd, page[OPENED_AT : OPENED_AT + 24], OPENED_AT)
         if segment.nonzero(offset, offset + 8) == offset + 8:
             segment.skip(offset, 0)
@@ -262,8 +262,7 @@ def give_place(path: str, directory: LogDirectory, number: int, first_sequence: 
                 path=path,
             )
         segment_id, _, end, _, *counts = found
-        base = number * directory.segment_size
-        placed = bytearray(kernel.header_page(directory.log_uuid, segment_id, base, directory.segment_size, created_ns, time.time_ns()))
+        placed = bytearray(directory.header_page(number, segment_id, created_ns, time.time_ns()))
         seal = kernel.seal_part(segment_id, end, first_sequence, *counts)
         placed[SEAL_AT : SEAL_AT + len(seal)] = seal
         os.pwrite(fd, placed, 0)

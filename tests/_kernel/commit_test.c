@@ -118,7 +118,7 @@ static void records_are_counted_while_they_are_committed(bool pooled) {
         cl_writer_abandon(&scene.handle.writer, &claim);
         CHECK(index % 9 != 0 || cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
     }
-    CHECK(cl_writer_close_segment(&scene.handle.writer) == CL_OK && cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
+    CHECK(cl_writer_close_segment(&scene.handle.writer, CL_SEGMENT_CURRENT) == CL_OK && cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
     cl_segment_scan(scene.segment, 0, SMALL, &scan);
     CHECK(scan.code == CL_OK && scan.tally.records == 40 && scene.segment->tallied == SMALL);
     CHECK(memcmp(&scan.tally, &scene.segment->tally, sizeof scan.tally) == 0);

@@ -177,7 +177,7 @@ static UNUSED void roll_on(test_handle *handle) {
     uint64_t number = cl_writer_rolls_from(&handle->writer);
     if (number != UINT64_MAX) {
         make_segment(handle->place, number + 1, handle->log.slot);
-        CHECK(cl_writer_roll(&handle->writer, number, 1 + (int64_t)number) == CL_OK);
+        CHECK(cl_writer_roll(&handle->writer, number, 1 + (int64_t)number, 0) == CL_OK);
     }
 }
 

@@ -132,7 +132,7 @@ static void skips_of_every_form_are_stepped_over(void) {
     }
     CHECK(read_on(&scene.reader, &record) == CL_E_END);
     uint64_t skip = scene.reader.reader.offset;
-    CHECK(cl_writer_close_segment(&scene.handle.writer) == CL_OK);
+    CHECK(cl_writer_close_segment(&scene.handle.writer, CL_SEGMENT_CURRENT) == CL_OK);
     CHECK(cl_reader_next(&scene.reader.reader, &record) == CL_E_ROLL);
     scene.segment->map[skip + 4] ^= 1; /* a SKIP's own CRC counts, too */
     rewind_to(&scene, skip);
@@ -240,7 +240,7 @@ static void a_seal_is_written_once_the_segment_is_whole(void) {
         append_input(&scene.handle, &input);
     }
     CHECK(cl_segment_seal(scene.segment, 100, NULL) == CL_E_BUSY && cl_segment_sealed(scene.segment, &seal) == CL_E_ABSENT);
-    CHECK(cl_writer_close_segment(&scene.handle.writer) == CL_OK);
+    CHECK(cl_writer_close_segment(&scene.handle.writer, CL_SEGMENT_CURRENT) == CL_OK);
     CHECK(cl_segment_seal(scene.segment, 100, NULL) == CL_OK && cl_segment_seal(scene.segment, 999, NULL) == CL_OK);
     CHECK(cl_segment_sealed(scene.segment, &seal) == CL_OK && seal.first_sequence == 100 && seal.record_count == 3);
     CHECK(seal.first_timestamp_ns == 5 && seal.last_timestamp_ns == 3 && seal.largest_timestamp_ns == 5);
@@ -347,7 +347,7 @@ static void a_batch_ends_where_single_reads_would(void) {
     uint64_t skip = cl_skip_cell(scene.segment, CL_SEGMENT_HEADER + FRAME, FRAME);
     memcpy(scene.segment->map + CL_SEGMENT_HEADER + FRAME, &skip, sizeof skip);
     CHECK(batch_from_start(&scene, &code) == RECORDS - 1 && code == CL_E_END);
-    CHECK(cl_writer_close_segment(&scene.handle.writer) == CL_OK);
+    CHECK(cl_writer_close_segment(&scene.handle.writer, CL_SEGMENT_CURRENT) == CL_OK);
     CHECK(batch_from_start(&scene, &code) == RECORDS - 1 && code == CL_E_ROLL);
     end(&scene);
 }

@@ -296,7 +296,7 @@ static void a_gap_over_the_segments_end_is_marked_to_the_end(void) {
     cl_add(scene.other.log.tail, SMALL); /* crosses the end, and nobody pads */
     CHECK(read_on(&scene.reader, &record) == CL_E_END);
     make_segment(&scene.place, 1, 0);
-    CHECK(cl_writer_roll(&scene.other.writer, 0, 1) == CL_OK);
+    CHECK(cl_writer_roll(&scene.other.writer, 0, 1, 0) == CL_OK);
     CHECK(append_value(&scene.other, "x", 1) == SMALL + CL_SEGMENT_HEADER);
     CHECK(read_on(&scene.reader, &record) == CL_OK && read_on(&scene.reader, &record) == CL_E_END);
     CHECK(scan_log(&scene.other) == 1);

@@ -155,7 +155,7 @@ static void a_full_disk_overshoots_once_a_handle_and_segment(void) {
             cl_record_input input = record_of(noise, attempt % 2 ? 5 : 5000);
             uint64_t position;
             CHECK(cl_writer_append(&handles[index].writer, &input, &position) == CL_E_ROLL);
-            CHECK(cl_writer_roll(&handles[index].writer, 0, 1) == CL_E_ABSENT);
+            CHECK(cl_writer_roll(&handles[index].writer, 0, 1, 0) == CL_E_ABSENT);
         }
     }
     CHECK(cl_place_number(*handles[0].log.tail) == 0 && cl_place_offset(*handles[0].log.tail) < SMALL + (HANDLES + 1) * LARGEST);
@@ -168,7 +168,7 @@ static void a_full_disk_overshoots_once_a_handle_and_segment(void) {
     CHECK(cl_writer_append(&handles[2].writer, &input, &position) == CL_E_ROLL && *handles[0].log.tail == reached);
     /* Room again: one rolls, the others notice. */
     make_segment(&place, 1, 0);
-    CHECK(cl_writer_roll(&handles[1].writer, 0, 1) == CL_OK && cl_writer_roll(&handles[1].writer, 0, 1) == CL_OK);
+    CHECK(cl_writer_roll(&handles[1].writer, 0, 1, 0) == CL_OK && cl_writer_roll(&handles[1].writer, 0, 1, 0) == CL_OK);
     for (int index = 0; index < HANDLES; index++) {
         append_value(&handles[index], noise, 5);
     }
@@ -183,17 +183,21 @@ static void the_opened_part_has_one_author(void) {
     test_place place;
     test_handle handle;
     start(&place, &handle, SMALL, false);
-    CHECK(cl_writer_close_segment(&handle.writer) == CL_OK);
+    CHECK(cl_writer_close_segment(&handle.writer, CL_SEGMENT_CURRENT) == CL_OK);
     make_segment(&place, 1, 0);
     uint64_t full = *handle.log.tail;
-    CHECK(cl_writer_roll(&handle.writer, 0, 1111) == CL_OK);
+    int64_t opened_ns = 0;
+    CHECK(cl_writer_open_segment(&handle.writer, 1, 1111, &opened_ns) == CL_OK && opened_ns == 1111);
+    CHECK(cl_writer_open_segment(&handle.writer, 1, 3333, &opened_ns) == CL_OK && opened_ns == 1111);
+    CHECK(cl_writer_roll(&handle.writer, 0, opened_ns, -7) == CL_OK);
     *handle.log.tail = full; /* as somebody who finishes a roll late would find it */
-    CHECK(cl_writer_roll(&handle.writer, 0, 2222) == CL_OK);
+    CHECK(cl_writer_open_segment(&handle.writer, 1, 2222, &opened_ns) == CL_OK && opened_ns == 1111);
+    CHECK(cl_writer_roll(&handle.writer, 0, opened_ns, -7) == CL_OK);
     cl_segment *segment;
     cl_header_opened opened;
     CHECK(cl_table_acquire(&handle.log.table, 1, &segment) == CL_OK);
     memcpy(&opened, segment->map + CL_HEADER_OPENED_AT, sizeof opened);
-    CHECK(opened.opened_ns == 1111 && opened.crc == cl_header_opened_crc(segment->id, 1111, 0));
+    CHECK(opened.opened_ns == 1111 && opened.cycle == -7 && opened.crc == cl_header_opened_crc(segment->id, 1111, -7));
     cl_segment_release(segment);
     end(&place, &handle);
 }
@@ -206,7 +210,9 @@ static void a_segment_can_be_closed_early_wherever_the_tail_stands(bool plain) {
         for (uint32_t record = 0; record < records; record++) {
             append_value(&handle, noise, record * 100);
         }
-        CHECK(cl_writer_close_segment(&handle.writer) == CL_OK && cl_writer_close_segment(&handle.writer) == CL_OK);
+        CHECK(cl_writer_close_segment(&handle.writer, records + 1) == CL_OK && cl_place_offset(*handle.log.tail) < SMALL);
+        CHECK(cl_writer_close_segment(&handle.writer, CL_SEGMENT_CURRENT) == CL_OK);
+        CHECK(cl_writer_close_segment(&handle.writer, records) == CL_OK);
         CHECK(*handle.log.tail == cl_place(records, SMALL));
         roll_on(&handle);
     }
@@ -308,7 +314,7 @@ static void the_gate_and_a_failure_refuse_everything(void) {
         CHECK(cl_writer_claim(&handle.writer, UINT32_MAX / 2, &claim) == expected);
         CHECK(cl_batch_claim(&handle.writer, 16, &claim) == expected);
         CHECK(cl_writer_append_rows(&handle.writer, &rows, &done, NULL) == expected);
-        CHECK(cl_writer_close_segment(&handle.writer) == expected);
+        CHECK(cl_writer_close_segment(&handle.writer, CL_SEGMENT_CURRENT) == expected);
     }
     CHECK(place.cursors->failed.value == ENOSPC && *handle.log.tail == cl_place(0, CL_SEGMENT_HEADER));
     end(&place, &handle);

@@ -28,9 +28,9 @@ def hook_roll(passed: Callable[[str], None]) -> None:
     """Pass a step before and after each move of the tail, too."""
     move_tail = CommitLog.move_tail
 
-    def moved(self: CommitLog, number: int, now_ns: int) -> None:
+    def moved(self: CommitLog, number: int, opened_ns: int, cycle: int = 0) -> None:
         passed("next segment brought")
-        move_tail(self, number, now_ns)
+        move_tail(self, number, opened_ns, cycle)
         passed("tail moved")
 
     CommitLog.move_tail = moved  # type: ignore[method-assign]

@@ -1,0 +1,1 @@
+"""Roll cycles: the time windows at whose end a log rolls early."""

@@ -1,0 +1,190 @@
+"""RollCycle: which cycle an instant lies in, and when a cycle begins and ends. Arithmetic alone: no clock, no file."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import zoneinfo
+from dataclasses import dataclass
+from functools import cached_property
+
+SECOND_NS = 10**9
+HOUR_NS = 3600 * SECOND_NS
+DAY_NS = 24 * HOUR_NS
+
+# Up to an hour a cycle has a fixed length. The longer ones are windows of the wall clock, of a length that daylight saving can change.
+LENGTHS_NS = {
+    "MINUTELY": 60 * SECOND_NS,
+    "FIVE_MINUTELY": 300 * SECOND_NS,
+    "TEN_MINUTELY": 600 * SECOND_NS,
+    "TWENTY_MINUTELY": 1200 * SECOND_NS,
+    "HALF_HOURLY": 1800 * SECOND_NS,
+    "HOURLY": HOUR_NS,
+    "TWO_HOURLY": 2 * HOUR_NS,
+    "FOUR_HOURLY": 4 * HOUR_NS,
+    "SIX_HOURLY": 6 * HOUR_NS,
+    "DAILY": DAY_NS,
+    "WEEKLY": 7 * DAY_NS,
+}
+NAMES = tuple(LENGTHS_NS)
+PERIOD_SMALLEST_NS = 10 * 10**6
+PERIOD_LARGEST_NS = 366 * DAY_NS
+TIME_ZONE_DEFAULT = "UTC"
+_UNITS_NS = {"h": HOUR_NS, "min": 60 * SECOND_NS, "s": SECOND_NS, "ms": 10**6}
+_PERIOD = re.compile(r"([1-9][0-9]{0,18})(h|min|s|ms)")
+# 1 January 1970 was a Thursday: weeks begin with the Monday before.
+_MONDAY_NS = -3 * DAY_NS
+_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_EPOCH = _EPOCH_UTC.replace(tzinfo=None)
+_MICROSECOND = dt.timedelta(microseconds=1)
+
+
+def period_name(period_ns: int) -> str:
+    """The name of a custom period: its length in the largest unit that says it in whole numbers.
+
+    Raises
+    ------
+    ValueError
+        It is no whole number of milliseconds from 10 ms to 366 days.
+    """
+    if PERIOD_SMALLEST_NS <= period_ns <= PERIOD_LARGEST_NS:
+        for unit, unit_ns in _UNITS_NS.items():
+            if period_ns % unit_ns == 0:
+                return f"{period_ns // unit_ns}{unit}"
+    raise ValueError("a period is a whole number of milliseconds, from 10 ms to 366 days")
+
+
+def nanoseconds_of(moment: dt.datetime) -> int:
+    """Nanoseconds since 1970 of a datetime; of one without a zone, what its clock shows since 1 January 1970."""
+    return (moment - (_EPOCH if moment.tzinfo is None else _EPOCH_UTC)) // _MICROSECOND * 1000
+
+
+@dataclass(frozen=True)
+class RollCycle:
+    """The time windows of a log, numbered from the epoch on.
+
+    Parameters
+    ----------
+    name : str
+        One of `NAMES`, or a custom period such as ``"90s"``, as `period_name` makes it.
+    epoch_ns : int
+        Where the cycle with number 0 begins: nanoseconds after 1 January 1970, midnight. On the zone's wall clock (and for ``"WEEKLY"``
+        after the Monday before) for the cycles of two hours and longer that have a name, else in UTC.
+    time_zone : str
+        An IANA time zone.
+
+    Raises
+    ------
+    ValueError
+        There is no such cycle or zone.
+    """
+
+    name: str
+    epoch_ns: int = 0
+    time_zone: str = TIME_ZONE_DEFAULT
+
+    def __post_init__(self) -> None:
+        if self.length_ns == 0:
+            raise ValueError(f"there is no roll cycle {self.name!r}")
+        if not -PERIOD_LARGEST_NS * 1000 <= self.epoch_ns <= PERIOD_LARGEST_NS * 1000:
+            raise ValueError(f"an epoch is within a thousand years of 1970, not {self.epoch_ns} ns")
+        _ = self.zone
+
+    @cached_property
+    def length_ns(self) -> int:
+        """A cycle's length, but where daylight saving changes it."""
+        match = _PERIOD.fullmatch(self.name)
+        if match is None:
+            return LENGTHS_NS.get(self.name, 0)
+        period_ns = int(match[1]) * _UNITS_NS[match[2]]
+        return period_ns if PERIOD_SMALLEST_NS <= period_ns <= PERIOD_LARGEST_NS else 0
+
+    @cached_property
+    def zone(self) -> zoneinfo.ZoneInfo:
+        return zone_of(self.time_zone)
+
+    @cached_property
+    def _on_wall_clock(self) -> bool:
+        return LENGTHS_NS.get(self.name, 0) > HOUR_NS
+
+    @cached_property
+    def _base_ns(self) -> int:
+        return self.epoch_ns + (_MONDAY_NS if self.name == "WEEKLY" else 0)
+
+    def __str__(self) -> str:
+        epoch = f", epoch {self.epoch_ns / SECOND_NS:g} s" if self.epoch_ns else ""
+        return f"{self.name} ({self.time_zone}{epoch})"
+
+    # --- what it is for ----------------------------------------------------------------------------------------------
+
+    def number_at(self, time_ns: int) -> int:
+        """The number of the cycle that an instant lies in; negative before the epoch."""
+        if not self._on_wall_clock:
+            return (time_ns - self._base_ns) // self.length_ns
+        shown_ns = time_ns + self._offset_s(time_ns // SECOND_NS) * SECOND_NS
+        number = (shown_ns - self._base_ns) // self.length_ns
+        # A clock that was set back, or forward, shows a time of another cycle than the one it is in.
+        while time_ns < self.start_ns(number):
+            number -= 1
+        while time_ns >= self.start_ns(number + 1):
+            number += 1
+        return number
+
+    def start_ns(self, number: int) -> int:
+        """When a cycle begins, in nanoseconds since 1970."""
+        shown_ns = self._base_ns + number * self.length_ns
+        return self._first_instant(shown_ns) if self._on_wall_clock else shown_ns
+
+    def end_ns(self, number: int) -> int:
+        """When it ends, which is when the next one begins."""
+        return self.start_ns(number + 1)
+
+    def epoch_of(self, moment: dt.datetime) -> int:
+        """The `epoch_ns` with which the cycle that has number 0 begins at an instant."""
+        shown = moment.astimezone(self.zone).replace(tzinfo=None) if self._on_wall_clock else moment
+        return nanoseconds_of(shown) - (_MONDAY_NS if self.name == "WEEKLY" else 0)
+
+    def show(self, time_ns: int) -> dt.datetime:
+        """An instant on the zone's clock, to the microsecond."""
+        return (_EPOCH_UTC + dt.timedelta(microseconds=time_ns // 1000)).astimezone(self.zone)
+
+    # --- the zone's clock --------------------------------------------------------------------------------------------
+
+    def _offset_s(self, time_s: int) -> int:
+        """Seconds that the zone's clock is ahead of UTC."""
+        offset = (_EPOCH_UTC + dt.timedelta(seconds=time_s)).astimezone(self.zone).utcoffset()
+        return 0 if offset is None else offset // dt.timedelta(seconds=1)
+
+    def _first_instant(self, shown_ns: int) -> int:
+        """The first instant at which the zone's clock shows a time, or a later one where it leaps over that."""
+        shown_s, rest_ns = divmod(shown_ns, SECOND_NS)
+        shown = (_EPOCH + dt.timedelta(seconds=shown_s)).replace(tzinfo=self.zone)
+        first_s, second_s = (nanoseconds_of(shown.replace(fold=fold)) // SECOND_NS for fold in (0, 1))
+        if second_s >= first_s:
+            return first_s * SECOND_NS + rest_ns
+        # The clock never shows it. Between the two lies the leap.
+        before_s, after_s = second_s, first_s
+        offset_s = self._offset_s(before_s)
+        while after_s - before_s > 1:
+            middle_s = (before_s + after_s) // 2
+            if self._offset_s(middle_s) == offset_s:
+                before_s = middle_s
+            else:
+                after_s = middle_s
+        return after_s * SECOND_NS
+
+
+def zone_of(name: str) -> zoneinfo.ZoneInfo:
+    """The zone with an IANA name.
+
+    Raises
+    ------
+    ValueError
+        There is none.
+    """
+    try:
+        if isinstance(name, str):
+            return zoneinfo.ZoneInfo(name)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    raise ValueError(f"there is no time zone {name!r}")

@@ -1,0 +1,69 @@
+"""UnusedBlocks: what a segment that was closed early has allocated and will never hold goes back to the disk."""
+
+from __future__ import annotations
+
+import os
+
+from commitlog._kernel.segment_file import HEADER_SIZE, punch_hole
+from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.mapped_file_queue import MappedFileQueue
+
+_CELL = 8
+_WORTH_BYTES = 64 << 10  # less is not given back: a system call and a fragment for a page or two are no gain
+
+
+class UnusedBlocks:
+    """Gives back the blocks behind the records of sealed segments. Their files stay as long as they were: what is gone reads as zeros.
+
+    Parameters
+    ----------
+    directory : LogDirectory
+        Where the files are.
+    queue : MappedFileQueue
+        The segments.
+    """
+
+    def __init__(self, directory: LogDirectory, queue: MappedFileQueue) -> None:
+        self._directory = directory
+        self._queue = queue
+        self._next: int | None = None
+
+    def give_back_below(self, number: int) -> None:
+        """Go through the segments below a number that were not looked at before. They are sealed, and their ends are durable, so that no
+        recovery has the log go on inside one of them. Where the file system cannot make holes, they stay as they are.
+        """
+        if number <= 0 or (self._next is not None and self._next >= number):
+            return
+        if self._next is None:
+            # Those that a process which was killed had left as they were: from the last one back to the first without unused blocks.
+            self._next = number
+            while self._queue.first_number < self._next and self._give_back(self._next - 1):
+                self._next -= 1
+            self._next = number
+        while self._next < number:
+            self._give_back(self._next)
+            self._next += 1
+
+    def _give_back(self, number: int) -> bool:
+        """Whether there was something to give back."""
+        held = self._queue.hold(number, "unused blocks")
+        if held is None:
+            return False
+        file, token = held
+        try:
+            seal = file.segment.sealed()
+        finally:
+            file.release(token)
+        # Whole pages behind the SKIP to the segment's end, which stands where its records end.
+        start = 0 if seal is None else -(-(seal[0] + _CELL) // HEADER_SIZE) * HEADER_SIZE
+        size = self._directory.segment_size
+        if not 0 < start < size or self._directory.disk_bytes(number) < start + _WORTH_BYTES:
+            return False
+        try:
+            fd = os.open(segment_name(number * size), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._directory.fd)
+        except OSError:
+            return False  # deleted meanwhile
+        try:
+            return bool(punch_hole(fd, start, size))
+        finally:
+            os.close(fd)

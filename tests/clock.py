@@ -1,0 +1,135 @@
+"""A wall clock that tests set: `clocked` runs a test in a process that has the library of `clock.c` before the C library."""
+
+from __future__ import annotations
+
+import atexit
+import datetime as dt
+import functools
+import importlib
+import inspect
+import json
+import mmap
+import os
+import signal
+import struct
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+_STATE = "COMMITLOG_TEST_CLOCK"
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class Clock:
+    """What the wall clock shows in every process that was started with it. It stands still unless it is moved."""
+
+    def __init__(self, path: Path) -> None:
+        with path.open("r+b") as file:
+            self._state = mmap.mmap(file.fileno(), 8)
+
+    @property
+    def now_ns(self) -> int:
+        return int(struct.unpack("<q", self._state[:])[0])
+
+    def set(self, moment: str | int) -> int:
+        """Show an instant, given as ISO 8601 with its distance from UTC, or in nanoseconds since 1970, which it returns."""
+        shown_ns = moment if isinstance(moment, int) else instant_ns(moment)
+        self._state[:] = struct.pack("<q", shown_ns)
+        return shown_ns
+
+    def move(self, seconds: float) -> int:
+        """Go forward, or back."""
+        return self.set(self.now_ns + round(seconds * 1e9))
+
+
+def instant_ns(moment: str) -> int:
+    """Nanoseconds since 1970 of an instant in ISO 8601."""
+    return (dt.datetime.fromisoformat(moment) - _EPOCH) // dt.timedelta(microseconds=1) * 1000
+
+
+class _Host:
+    """An interpreter that has the library before the C library, and forks for each test: to start one takes longer than most tests do."""
+
+    def __init__(self, directory: Path) -> None:
+        library, self.state = directory / "clock.so", directory / "clock"
+        source = Path(__file__).with_name("clock.c")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", library, source, "-ldl"], check=True)
+        self.state.write_bytes(bytes(8))
+        variables = {_STATE: str(self.state), "LD_PRELOAD": str(library), "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-X", "faulthandler", "-W", "error", "-m", "tests.clock"]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=os.environ | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        atexit.register(self._end)
+
+    def run(self, *spec: object) -> int:
+        """Run a test to its end; its status."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(spec), file=self._process.stdin)
+        return int(self._process.stdout.readline())
+
+    def _end(self) -> None:
+        self._process.communicate()
+
+
+@functools.cache
+def _host(directory: Path) -> _Host:
+    directory.mkdir(exist_ok=True)
+    return _Host(directory)
+
+
+def clocked(start: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a test run with a clock that shows `start` at first. It takes `clock`, `path` for its log, and parameters that JSON can hold."""
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, **parameters: Any) -> None:
+            host = _host(tmp_path_factory.getbasetemp() / "clock-host")
+            output = tmp_path / "output"
+            Clock(host.state).set(start)
+            status = host.run(test.__module__, test.__name__, str(tmp_path / "log"), str(output), parameters)
+            assert status == 0, output.read_text()
+
+        own = [name for name in inspect.signature(test).parameters if name not in ("clock", "path")]
+        fixtures = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in ("tmp_path", "tmp_path_factory", *own)]
+        run.__signature__ = inspect.Signature(fixtures)  # type: ignore[attr-defined]
+        return run
+
+    return decorate
+
+
+def _run_test(module: str, name: str, path: str, output: str, parameters: dict[str, Any]) -> None:
+    status = 1
+    try:
+        signal.alarm(60)
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT)
+        os.dup2(descriptor, 1)
+        os.dup2(descriptor, 2)
+        test = getattr(importlib.import_module(module), name).__wrapped__
+        test(Clock(Path(os.environ[_STATE])), Path(path), **parameters)
+        status = 0
+    except BaseException:  # noqa: BLE001 - nothing may get back into the loop that forked
+        os.write(2, traceback.format_exc().encode())
+    finally:
+        os._exit(status)
+
+
+def _serve() -> None:
+    for line in sys.stdin:
+        module, *rest = json.loads(line)
+        importlib.import_module(module)
+        child = os.fork()
+        if child == 0:
+            _run_test(module, *rest)
+        print(os.waitpid(child, 0)[1], flush=True)
+
+
+if __name__ == "__main__":
+    _serve()
