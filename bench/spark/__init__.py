@@ -1,0 +1,1 @@
+"""The Spark source and sink beside uncompressed Parquet, against their goals."""

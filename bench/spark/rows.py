@@ -1,0 +1,255 @@
+"""What is measured: each row gives the figures of its turns."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+
+import commitlog
+from commitlog.spark import session
+
+VALUE_SIZE = 100
+KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+LIVE_INTERVAL_S = 0.02
+Figures = dict[str, list[float]]
+
+
+class Setting:
+    """One Spark session on two cores, a log, and the same rows as uncompressed Parquet.
+
+    Parameters
+    ----------
+    folder : Path
+        Where everything goes.
+    records : int
+        How many, of 100 bytes each.
+    turns : int
+        How often each query is measured.
+    config : dict of str to str
+        Spark's settings besides those of `commitlog.spark.session`.
+    """
+
+    def __init__(self, folder: Path, records: int, turns: int, config: dict[str, str]) -> None:
+        self.folder = folder
+        self.records = records
+        self.turns = turns
+        self._config = config
+        self.log = folder / "log"
+        self.parquet = folder / "parquet"
+
+    def run(self, names: list[str]) -> dict[str, Any]:
+        """Figures by row."""
+        values = np.random.default_rng(1).integers(0, 256, (10_000, VALUE_SIZE), dtype=np.uint8)
+        with commitlog.open(self.log) as log:
+            for start in range(0, self.records, len(values)):
+                log.append_array(values[: self.records - start])
+        config = {"spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2", **self._config}
+        self.spark = session("bench", master="local[2]", config=config)
+        try:
+            measured = {}
+            for name in names:
+                print(f"{name} ...", file=sys.stderr, flush=True)
+                measured[name] = BY_NAME[name](self)
+            return measured
+        finally:
+            self.spark.stop()
+
+    def read(self, schema: str = KAFKA, **options: object) -> Any:
+        reader = self.spark.read.format("commitlog").options(**{name: str(value) for name, value in options.items()})
+        return reader.schema(schema).load(str(self.log))
+
+    def read_parquet(self) -> Any:
+        if not self.parquet.exists():
+            self.read().write.option("compression", "none").parquet(str(self.parquet))
+        return self.spark.read.parquet(str(self.parquet))
+
+    def in_turns(self, queries: dict[str, Callable[[], object]]) -> Figures:
+        """Seconds of each query; they take turns, and the first turn only warms up."""
+        figures: Figures = {name: [] for name in queries}
+        for turn in range(self.turns + 1):
+            for name, query in queries.items():
+                begun_s = time.perf_counter()
+                query()
+                if turn:
+                    figures[name].append(time.perf_counter() - begun_s)
+        return figures
+
+    def stream(self, sink: Callable[[Any], Any], checkpoint: str, **options: object) -> Any:
+        """A query that reads what is there, and is over."""
+        given = {"startingOffsets": "earliest", **{name: str(value) for name, value in options.items()}}
+        frame = self.spark.readStream.format("commitlog").schema("value binary").options(**given).load(str(self.log))
+        writer = sink(frame.writeStream).option("checkpointLocation", str(self.folder / checkpoint))
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+        return query
+
+
+# --- batch reads -----------------------------------------------------------------------------------------------------
+
+
+def _sums(frame: Any, columns: list[str]) -> Callable[[], object]:
+    """The same aggregations over whatever is read."""
+    from pyspark.sql import functions as f
+
+    known = {
+        "value": f.sum(f.length("value")),
+        "topic": f.max("topic"),
+        "partition": f.sum("partition"),
+        "offset": f.max("offset"),
+        "timestamp": f.max("timestamp"),
+        "timestampType": f.sum("timestampType"),
+    }
+    return lambda: frame.agg(f.count("*"), *[known[column] for column in columns]).collect()
+
+
+def batch(setting: Setting) -> dict[str, Any]:
+    """All Kafka columns, and the value alone, from the log and from Parquet."""
+    everything = ["value", "topic", "partition", "offset", "timestamp", "timestampType"]
+    figures = setting.in_turns(
+        {
+            "parquet": _sums(setting.read_parquet(), everything),
+            "log": _sums(setting.read(), everything),
+            "parquet, value": _sums(setting.read_parquet(), ["value"]),
+            "log, value": _sums(setting.read("value binary"), ["value"]),
+        }
+    )
+    return {"seconds": figures}
+
+
+def one_percent(setting: Setting) -> dict[str, Any]:
+    """How many bytes a task reads for one per cent of the offsets, and of the whole."""
+    from pyspark.sql.types import StructType
+
+    from commitlog.spark.plan import LogPartition
+    from commitlog.spark.reader import LogReader
+
+    with commitlog.open(setting.log, mode="r") as log:
+        first, last = (log.index.position_of(setting.records * hundredth // 100) for hundredth in (50, 51))
+        whole = log.tail_position - log.first_position
+    bounds = {name: json.dumps({"log": {"0": at}}) for name, at in (("startingOffsets", first), ("endingOffsets", last))}
+    reader = LogReader({"path": str(setting.log), **bounds}, StructType().add("value", "binary"))
+    parts = [part for part in reader.partitions() if isinstance(part, LogPartition)]
+    return {"read_bytes": sum(piece.read_bytes for part in parts for piece in part.slices), "whole_bytes": whole}
+
+
+def memory(setting: Setting) -> dict[str, Any]:
+    """The memory of the worker that used most, after reading the log whole and after reading a part, in bytes."""
+    peaks = []
+    for schema in ("value binary", KAFKA):
+        _sums(setting.read(schema), ["value"])()
+        peaks.append(max((process.memory_info().rss for process in _workers()), default=0))
+    return {"worker_bytes": peaks, "log_bytes": setting.records * (VALUE_SIZE + 20)}
+
+
+def _workers() -> Iterator[psutil.Process]:
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if "pyspark.daemon" in process.cmdline():
+                yield process
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def _batches(setting: Setting, size: int, count: int) -> dict[str, Any]:
+    """Milliseconds of each batch of a stream but the first, and how many records it had."""
+    found: list[tuple[float, int]] = []
+    for turn in range(2):
+        query = setting.stream(lambda writer: writer.format("noop"), f"checkpoint-{size}-{turn}", maxOffsetsPerTrigger=size)
+        progress = [one for one in query.recentProgress if one["numInputRows"]]
+        found = [(one["durationMs"]["triggerExecution"], one["numInputRows"]) for one in progress[1 : count + 1]]
+    return {"batch_ms": [took for took, _ in found], "batch_records": [records for _, records in found]}
+
+
+def large_batches(setting: Setting) -> dict[str, Any]:
+    return _batches(setting, max(1, setting.records // 4), 3)
+
+
+def small_batches(setting: Setting) -> dict[str, Any]:
+    return _batches(setting, max(1, setting.records // 100), 60)
+
+
+_APPENDER = """
+import sys, time
+import commitlog
+with commitlog.open(sys.argv[1], flush="sync") as log:
+    log.append(b"")
+    print("begun", flush=True)
+    sys.stdin.readline()
+    for number in range(int(sys.argv[2])):
+        time.sleep(float(sys.argv[3]))
+        log.append(b"%d" % time.time_ns())
+"""
+
+
+def live(setting: Setting) -> dict[str, Any]:
+    """Milliseconds from each append to the foreachBatch that has it, while another process appends and waits for the disk."""
+    path, count = setting.folder / "live", max(50, setting.records // 4000)
+    command = [sys.executable, "-c", _APPENDER, str(path), str(count), str(LIVE_INTERVAL_S)]
+    latencies_ms: list[float] = []
+
+    def take(frame: Any, number: int) -> None:
+        rows = frame.collect()
+        now_ns = time.time_ns()
+        latencies_ms.extend((now_ns - int(bytes(row.value))) / 1e6 for row in rows if row.value)
+
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as appending:
+        assert appending.stdout is not None
+        assert appending.stdin is not None
+        appending.stdout.readline()
+        frame = setting.spark.readStream.format("commitlog").schema("value binary").load(str(path))
+        query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(setting.folder / "checkpoint-live")).start()
+        while not query.recentProgress:
+            time.sleep(0.05)
+        appending.stdin.write("go\n")
+        appending.stdin.close()
+        deadline_s = time.monotonic() + 120
+        while len(latencies_ms) < count and query.isActive and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        query.stop()
+    return {"latency_ms": latencies_ms[count // 10 :]}
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write(setting: Setting) -> dict[str, Any]:
+    """Seconds to write all the records to a new log, from Parquet and a frame in memory."""
+    source = setting.read_parquet().select("value").cache()
+    source.count()
+    numbers = iter(range(1 << 30))
+
+    def once() -> None:
+        source.write.format("commitlog").mode("append").save(str(setting.folder / f"written-{next(numbers)}"))
+
+    figures = setting.in_turns({"write": once})
+    source.unpersist()
+    return {"seconds": figures}
+
+
+BY_NAME: dict[str, Callable[[Setting], dict[str, Any]]] = {
+    "batch": batch,
+    "one-percent": one_percent,
+    "memory": memory,
+    "large-batches": large_batches,
+    "small-batches": small_batches,
+    "live": live,
+    "write": write,
+}
+
+
+def median(figures: list[float]) -> float:
+    """Of what was measured; nothing measured is not a number."""
+    return statistics.median(figures) if figures else float("nan")
