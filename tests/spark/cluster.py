@@ -13,7 +13,7 @@ from typing import Self
 
 import pyspark
 
-from commitlog.spark.session import prepare_environment
+from commitlog.spark.local_session import prepare_environment
 from tests.conftest import ROOT
 
 _LIMIT_S = 120.0
