@@ -420,7 +420,7 @@ def test_a_target_that_refuses_keeps_the_segments(logs: Logs, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "given",
     [("",), (7,), ("nonsense://x",), ("file://host/x",), ("place", 0), ("place", 23), ("place", True), ("place", 3, object())],
-    ids=repr,
+    ids=["empty", "a number", "an unknown scheme", "another host", "level 0", "level 23", "a level that is no number", "no file system"],
 )
 def test_what_cannot_be_a_target_is_refused(given: tuple[object, ...]) -> None:
     with pytest.raises(InvalidOptionError, match=re.compile("^(target|level|filesystem) must be")):
