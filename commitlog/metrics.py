@@ -40,6 +40,8 @@ _GAUGES = (
     ("appended_position_bytes", "appended_position", "The end of the prefix in which everything is published or rolled back."),
     ("committed_position_bytes", "committed_position", "The end of what every process sees."),
     ("flushed_position_bytes", "flushed_position", "The end of what survives a power cut."),
+    ("first_sequence", "first_sequence", "The sequence of the oldest record."),
+    ("next_sequence", "next_sequence", "The sequence of the next record: how many there have been."),
     ("segments", "segments", "Segment files, those ahead of need included."),
     ("segment_size_bytes", "segment_size", "Bytes of a segment file."),
     ("disk_bytes", "disk_bytes", "What the log's files take on the disk."),
@@ -188,10 +190,11 @@ def _shared(seen: Sequence[tuple[str, LogFigures]]) -> Iterator[Metric]:
         yield family
 
 
-def _gauge(name: str, text: str, values: Iterable[tuple[str, float]]) -> Metric:
+def _gauge(name: str, text: str, values: Iterable[tuple[str, float | None]]) -> Metric:
     family = GaugeMetricFamily(f"commitlog_{name}", text, labels=["log"])
     for path, value in values:
-        family.add_metric([path], value)
+        if value is not None:
+            family.add_metric([path], value)
     return family
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+import uuid
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self
@@ -12,6 +13,7 @@ from typing import Literal, Self
 import psutil
 
 from commitlog._kernel import cursors as kernel
+from commitlog.errors import CommitLogError
 from commitlog.log import CommitLog, open_log
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared import cursors_file
@@ -71,6 +73,8 @@ class LogFigures:
     ----------
     path : str
         The log's directory.
+    uuid : str
+        The log's own.
     taken_ns : int
         When, on the monotonic clock.
     mode : {"mapped", "pooled"} or None
@@ -83,6 +87,8 @@ class LogFigures:
         Bytes.
     first_position, tail_position, appended_position, committed_position, flushed_position : int
         Where the oldest record starts, and the watermarks. Of a pooled log other processes see no more than what is committed.
+    first_sequence, next_sequence : int or None
+        Of the oldest record, and of the one that is to come; None where damage keeps them from being counted.
     segments, disk_bytes : int
         Segment files, those ahead of need included, and what all files of the directory take on the disk.
     free_bytes, device_bytes : int
@@ -96,6 +102,7 @@ class LogFigures:
     """
 
     path: str
+    uuid: str
     taken_ns: int
     mode: Literal["mapped", "pooled"] | None
     recovering: bool
@@ -106,6 +113,8 @@ class LogFigures:
     appended_position: int
     committed_position: int
     flushed_position: int
+    first_sequence: int | None
+    next_sequence: int | None
     segments: int
     disk_bytes: int
     free_bytes: int
@@ -152,12 +161,14 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     cells, directory = log.cursors, log.directory
     # The lower watermarks first: one that moves meanwhile never seems to have passed a higher one.
     flushed, committed, appended, tail = log.flushed_position, log.committed_position, log.appended_position, log.tail_position
+    first_sequence, next_sequence = _sequences(log)
     room = os.fstatvfs(directory.fd)
     shared = cells.shared
     moved = before is None or tail > before.tail_position
     owners = [] if not shared else cursors_file.writers(directory.fd, cells)
     return LogFigures(
         path=log.path,
+        uuid=str(uuid.UUID(bytes=log.identity.uuid)),
         taken_ns=time.monotonic_ns(),
         mode=None if not shared else "pooled" if cells.mode == kernel.MODE_POOLED else "mapped",
         recovering=shared and cells["state"] == kernel.STATE_RECOVERING,
@@ -168,6 +179,8 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         appended_position=appended,
         committed_position=committed,
         flushed_position=flushed,
+        first_sequence=first_sequence,
+        next_sequence=next_sequence,
         segments=len(directory.segment_numbers()),
         disk_bytes=disk_bytes(directory),
         free_bytes=room.f_bavail * room.f_frsize,
@@ -176,6 +189,15 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         writers=tuple(_figures_of(writer, cells.flush_leader, before, moved) for writer in owners),
         tailers=tuple(tailer_file.states(directory, committed)),
     )
+
+
+def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
+    """Seals say of most segments how many records they have; what is looked at is the end of the log."""
+    try:
+        first = log.first_sequence
+        return first, first + log.count()
+    except CommitLogError:
+        return None, None
 
 
 def disk_bytes(directory: LogDirectory) -> int:

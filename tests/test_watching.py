@@ -48,6 +48,7 @@ def test_a_writer_and_an_onlooker_see_the_same(logs: Logs) -> None:
     assert seen.flushed_position == own.flushed_position == log.flushed_position
     assert seen.unflushed_bytes == 32
     assert seen.uncommitted_bytes == 0
+    assert (seen.first_sequence, seen.next_sequence, seen.uuid) == (0, 5001, own.uuid)
     assert (seen.first_position, seen.mode, seen.recovering, seen.failed) == (HEADER, "mapped", False, None)
     assert (seen.segment_size, seen.segments) == (SEGMENT, len(list(Path(log.path).glob("*.seg"))))
     assert seen.disk_bytes == sum(file.stat().st_blocks * 512 for file in Path(log.path).iterdir())

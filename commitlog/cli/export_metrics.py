@@ -32,7 +32,7 @@ def _address(text: str) -> tuple[str, int]:
 @click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.Path())
 @click.option("--listen", type=_address, metavar="HOST:PORT", help="Serve them over HTTP, on the loopback address where no host is named.")
 @click.option("--output", type=click.Path(dir_okay=False), metavar="FILE", help="Write them to this file, whole each time.")
-@click.option("--interval", type=parameters.duration, metavar="TIME", help="Write the file again and again, so often.")
+@click.option("--interval", type=parameters.interval, metavar="TIME", help="Write the file again and again, so often.")
 @click.pass_context
 def command(
     context: click.Context, *, logs: tuple[str, ...], listen: tuple[str, int] | None, output: str | None, interval: float | None

@@ -5,44 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from commitlog.errors import CommitLogError
-from commitlog.log import CommitLog
-from commitlog.watching import LogFigures, LogWatch
-
-
-@dataclass(frozen=True)
-class Look:
-    """A moment's figures.
-
-    Attributes
-    ----------
-    figures : LogFigures
-        As whoever watches has them.
-    log_uuid : bytes
-        Of which log: another one may have come to the path.
-    first_sequence, next_sequence : int or None
-        Of the oldest record, and of the one that is to come; None where damage keeps them from being counted.
-    """
-
-    figures: LogFigures
-    log_uuid: bytes
-    first_sequence: int | None
-    next_sequence: int | None
-
-    @classmethod
-    def take(cls, watch: LogWatch) -> Look:
-        """See `LogWatch.look`."""
-        figures = watch.look()
-        assert watch.log is not None
-        return cls(figures, watch.log.identity.uuid, *_sequences(watch.log))
-
-
-def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
-    try:
-        first = log.first_sequence
-        return first, first + log.count()
-    except CommitLogError:
-        return None, None
+from commitlog.watching import LogFigures
 
 
 @dataclass(frozen=True)
@@ -69,11 +32,10 @@ class Rates:
     tailers: dict[str, float]
 
     @classmethod
-    def between(cls, before: Look | None, now: Look) -> Rates:
+    def between(cls, old: LogFigures | None, new: LogFigures) -> Rates:
         """Of a log that was removed and made anew in between there are none."""
-        if before is None or before.log_uuid != now.log_uuid or now.figures.taken_ns <= before.figures.taken_ns:
+        if old is None or old.uuid != new.uuid or new.taken_ns <= old.taken_ns:
             return cls(None, None, None, None, {}, {})
-        old, new = before.figures, now.figures
         seconds = new.seconds_since(old)
 
         def rate(first: int | None, second: int | None) -> float | None:
@@ -86,7 +48,7 @@ class Rates:
             tail_bytes=rate(old.tail_position, new.tail_position),
             committed_bytes=rate(old.committed_position, new.committed_position),
             flushed_bytes=rate(old.flushed_position, new.flushed_position),
-            records=rate(before.next_sequence, now.next_sequence),
+            records=rate(old.next_sequence, new.next_sequence),
             claims={
                 writer.slot: (writer.claims - claims[writer.slot][1]) / seconds
                 for writer in new.writers
@@ -96,11 +58,10 @@ class Rates:
         )
 
 
-def as_object(now: Look, rates: Rates) -> dict[str, Any]:
+def as_object(now: LogFigures, rates: Rates) -> dict[str, Any]:
     """All of it, for a program."""
-    made = asdict(now.figures)
+    made = asdict(now)
     del made["taken_ns"]
-    made |= {"first_sequence": now.first_sequence, "next_sequence": now.next_sequence}
     for name in ("tail_bytes", "committed_bytes", "flushed_bytes", "records"):
         made[f"{name}_per_s"] = getattr(rates, name)
     for writer in made["writers"]:

@@ -11,7 +11,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from commitlog.cli.moving import Look, Rates
+from commitlog.cli.moving import Rates
 from commitlog.cli.printed import escaped
 from commitlog.tail.tailer_file import TailerState
 from commitlog.watching import LogFigures, WriterFigures
@@ -22,13 +22,12 @@ _AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _COLORS = {"dead": "red", "stopped": "red", "held up": "yellow", "appending": "green"}
 
 
-def panel(now: Look, rates: Rates, hint: str = "") -> RenderableType:
+def panel(figures: LogFigures, rates: Rates, hint: str = "") -> RenderableType:
     """One look at a log, with a word beside its name."""
-    figures = now.figures
     parts: list[RenderableType] = [
         _title(figures).append(hint, Style(dim=True)).append("\n"),
         _watermarks(figures, rates),
-        _facts(now, rates),
+        _facts(figures, rates),
     ]
     parts += [Text(), _writers(figures, rates)] if figures.writers else [Text("\nno writer has it open")]
     if figures.tailers:
@@ -65,17 +64,16 @@ def _watermarks(figures: LogFigures, rates: Rates) -> Table:
     return table
 
 
-def _facts(now: Look, rates: Rates) -> Text:
-    return Text("\n" + "\n".join(_sentences(now, rates)), overflow="ellipsis", no_wrap=True)
+def _facts(figures: LogFigures, rates: Rates) -> Text:
+    return Text("\n" + "\n".join(_sentences(figures, rates)), overflow="ellipsis", no_wrap=True)
 
 
-def _sentences(now: Look, rates: Rates) -> Iterator[str]:
-    figures = now.figures
-    if now.first_sequence is None or now.next_sequence is None:
+def _sentences(figures: LogFigures, rates: Rates) -> Iterator[str]:
+    if figures.first_sequence is None or figures.next_sequence is None:
         yield "records   cannot be counted: commitlog verify says why"
     else:
-        count = now.next_sequence - now.first_sequence
-        listed = f", sequences {now.first_sequence:,} to {now.next_sequence - 1:,}" if count else ""
+        count = figures.next_sequence - figures.first_sequence
+        listed = f", sequences {figures.first_sequence:,} to {figures.next_sequence - 1:,}" if count else ""
         appended = "" if rates.records is None else f", {in_numbers(rates.records)}/s"
         yield f"records   {count:,}{appended}{listed}"
     yield f"segments  {figures.segments} of {in_bytes(figures.segment_size)}, {in_bytes(figures.disk_bytes)} on disk"

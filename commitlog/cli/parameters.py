@@ -19,6 +19,7 @@ from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
 from commitlog.tail.tailer_file import check_name
 
 _POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
+INTERVAL_LEAST_S = 0.1
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?")
 _WHOLE = re.compile(r"[0-9]{1,19}")
 _LARGEST = (1 << 63) - 1
@@ -81,6 +82,14 @@ def duration(text: str) -> float:
         return parse_duration(float(text) if _DECIMAL.fullmatch(text) else text, "duration")
     except InvalidOptionError:
         raise click.BadParameter(f"expected a time such as 15 or 500ms, not {text!r}") from None
+
+
+def interval(text: str) -> float:
+    """How often to look again, in seconds."""
+    seconds = duration(text)
+    if seconds < INTERVAL_LEAST_S:
+        raise click.BadParameter(f"expected at least {INTERVAL_LEAST_S:g} seconds, not {text!r}")
+    return seconds
 
 
 def moment(text: str) -> Moment:

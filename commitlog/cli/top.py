@@ -11,24 +11,16 @@ import click
 from commitlog.cli import parameters
 from commitlog.cli.ending import Ending
 from commitlog.cli.keys import Keys
-from commitlog.cli.moving import Look, Rates, as_object
+from commitlog.cli.moving import Rates, as_object
 from commitlog.errors import LogNotFoundError
-from commitlog.watching import LogWatch
+from commitlog.watching import LogFigures, LogWatch
 
-_INTERVAL_LEAST_S = 0.1
 _HINT = "q ends"
-
-
-def _interval(text: str) -> float:
-    seconds = parameters.duration(text)
-    if seconds < _INTERVAL_LEAST_S:
-        raise click.BadParameter(f"expected at least {_INTERVAL_LEAST_S:g} seconds, not {text!r}")
-    return seconds
 
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.option("--interval", type=_interval, default="1s", show_default=True, metavar="DURATION", help="Look so often.")
+@click.option("--interval", type=parameters.interval, default="1s", show_default=True, metavar="DURATION", help="Look so often.")
 @click.option("--once", is_flag=True, help="Print it once, after one interval, for which the rates are.")
 @click.option("--json", "as_json", is_flag=True, help="The same as one JSON object.")
 def command(*, log: str, interval: float, once: bool, as_json: bool) -> None:
@@ -45,16 +37,16 @@ def command(*, log: str, interval: float, once: bool, as_json: bool) -> None:
       commitlog top --json orders
     """
     with Ending(), LogWatch(log) as watch:
-        before = Look.take(watch)
+        before = watch.look()
         if as_json:
             time.sleep(interval)
-            now = Look.take(watch)
+            now = watch.look()
             click.echo(json.dumps(as_object(now, Rates.between(before, now)), indent=2))
         else:
             _show(watch, before, interval, once)
 
 
-def _show(watch: LogWatch, before: Look, interval: float, once: bool) -> None:
+def _show(watch: LogWatch, before: LogFigures, interval: float, once: bool) -> None:
     try:
         from rich.console import Console
         from rich.live import Live
@@ -65,14 +57,14 @@ def _show(watch: LogWatch, before: Look, interval: float, once: bool) -> None:
     console = Console(file=sys.stdout, highlight=False)
     if once or not console.is_terminal or console.is_dumb_terminal:
         time.sleep(interval)
-        now = Look.take(watch)
+        now = watch.look()
         console.print(panel(now, Rates.between(before, now)))
         return
     first = panel(before, Rates.between(None, before), hint=_HINT)
     with Keys() as keys, Live(first, console=console, screen=True, auto_refresh=False) as live:
         while not keys.pressed("q", interval):
             try:
-                now = Look.take(watch)
+                now = watch.look()
             except LogNotFoundError as error:
                 raise LogNotFoundError("the log was removed while it was shown", path=error.path) from None
             live.update(panel(now, Rates.between(before, now), hint=_HINT), refresh=True)

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export": ("--format", "jsonl"),
     "info": (),
     "top": ("--interval", "0.1"),
+    "export-metrics": (),
     "verify": (),
     "repair": (),
     "prune": ("--min-free", "1"),
@@ -42,6 +43,7 @@ NUMBERS = {
     "tail": ("--last", "--from", "--from-sequence", "--from-time", "--limit", "--speed"),
     "export": ("--from", "--to", "--from-time", "--to-time"),
     "top": ("--interval",),
+    "export-metrics": ("--interval", "--listen"),
     "prune": ("--older-than", "--max-bytes", "--min-free"),
     "archive": ("--older-than", "--level"),
     "bench": ("--turns", "--seconds", "--rate", "--size"),
@@ -54,6 +56,7 @@ CHOICES = {
     "export": ("--visibility", "--on-damage", "--format"),
     "bench": ("--setup", "--flush", "--workload"),
 }
+MANY_LOGS = ("export-metrics",)  # the others take one
 ABOUT_DIRECTORIES = ("doctor", "bench")  # the others are about a log
 ABOUT_SHELLS = ("completion",)
 ABOUT_MANY = ("export-metrics",)  # takes any number of logs
@@ -143,7 +146,7 @@ def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("wrong", [("--nonsense",), ("-Z",), ("--nonsense=yes",), ("one", "two", "three")], ids=" ".join)
-@commands
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in MANY_LOGS])
 def test_a_wrong_flag_is_usage(command: str, wrong: tuple[str, ...], log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     if command in ABOUT_MANY:
         wrong = ("--nonsense", *wrong)

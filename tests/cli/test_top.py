@@ -17,7 +17,7 @@ import pytest
 
 import commitlog
 from commitlog import cli
-from commitlog.cli.moving import Look, Rates, as_object
+from commitlog.cli.moving import Rates, as_object
 from commitlog.cli.panel import in_bytes, in_numbers
 from commitlog.watching import LogWatch
 from tests.cli.program import LIMIT_S, ROOT, SEGMENT, on_terminal, read_rest, read_until, run
@@ -70,11 +70,11 @@ def test_a_killed_writer_is_told_of(path: Path) -> None:
 
 def test_rates_are_what_happened_between_two_looks(path: Path) -> None:
     with commitlog.open(path) as log, LogWatch(path) as watch:
-        before = Look.take(watch)
+        before = watch.look()
         log.append_many([b"v" * 16] * 50)
-        now = Look.take(watch)
+        now = watch.look()
     rates = Rates.between(before, now)
-    seconds = now.figures.seconds_since(before.figures)
+    seconds = now.seconds_since(before)
     assert rates.tail_bytes == pytest.approx(50 * 32 / seconds)
     assert rates.records == pytest.approx(50 / seconds)
     assert rates.claims == pytest.approx({0: 1 / seconds})
@@ -83,10 +83,10 @@ def test_rates_are_what_happened_between_two_looks(path: Path) -> None:
 
 def test_a_log_that_was_made_anew_has_no_rates(path: Path) -> None:
     with LogWatch(path) as watch:
-        before = Look.take(watch)
+        before = watch.look()
         shutil.rmtree(path)
         commitlog.open(path).close()
-        rates = Rates.between(before, Look.take(watch))
+        rates = Rates.between(before, watch.look())
     assert (rates.tail_bytes, rates.records, rates.claims) == (None, None, {})
 
 
