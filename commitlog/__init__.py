@@ -20,6 +20,7 @@ from commitlog.options import Options
 from commitlog.pool import TransientStorePool
 from commitlog.stats import Latency, LogStats
 from commitlog.tail.batch import Batch
+from commitlog.tail.cycles import Cycle
 from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_file import TailerState
 
@@ -30,6 +31,7 @@ __all__ = [
     "Claim",
     "CommitLog",
     "CommitLogError",
+    "Cycle",
     "Latency",
     "LogStats",
     "Options",

@@ -7,6 +7,7 @@ from commitlog.errors import ReadOnlyError
 from commitlog.options import Size
 from commitlog.segment.directory import check_file_system
 from commitlog.tail import tailer_file
+from commitlog.tail.cycles import Cycle, CycleLike
 from commitlog.tail.direction import Direction
 from commitlog.tail.name_options import Durable, NameOptions, name_options
 from commitlog.tail.seek import Start, Visibility
@@ -114,6 +115,39 @@ class TailingHandle(CoroutineHandle):
             self.find_cursors()  # a writer may have come since, and looked before there was anything to see
         if self.cursors.shared and self.cursors.writable:
             self.cursors.raise_cell("required")
+
+    def cycles(self) -> list[Cycle]:
+        """The cycles that the log has segments of, oldest first; of a log that rolls by size alone, its segments.
+
+        Returns
+        -------
+        list of Cycle
+        """
+        self._check_open()
+        return self.index.cycles.cycles()
+
+    def records_in_cycle(self, cycle: CycleLike) -> int:
+        """How many records a cycle has.
+
+        Parameters
+        ----------
+        cycle : int, datetime.datetime or datetime.date
+            Its number; an instant in it, with a time zone; or a day of the log's time zone, for the cycle that its first moment is in.
+
+        Returns
+        -------
+        int
+            0 where the cycle was skipped, deleted, or has yet to come.
+
+        Raises
+        ------
+        InvalidOptionError
+            It is none of these, or the log rolls by size alone.
+        SequenceError
+            A claim in between is still open.
+        """
+        self._check_open()
+        return self.index.cycles.records_in(cycle)
 
     def tailers(self) -> list[TailerState]:
         """All named tailers, by name: where they stand, how far behind, who reads with them, and what is wrong with their files.

@@ -144,6 +144,10 @@ class RollCycle:
         shown = moment.astimezone(self.zone).replace(tzinfo=None) if self._on_wall_clock else moment
         return nanoseconds_of(shown) - (_MONDAY_NS if self.name == "WEEKLY" else 0)
 
+    def midnight_ns(self, day: dt.date) -> int:
+        """When a day begins on the zone's clock."""
+        return self._first_instant((day - _EPOCH.date()).days * DAY_NS)
+
     def show(self, time_ns: int) -> dt.datetime:
         """An instant on the zone's clock, to the microsecond."""
         return (_EPOCH_UTC + dt.timedelta(microseconds=time_ns // 1000)).astimezone(self.zone)

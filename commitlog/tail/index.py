@@ -18,6 +18,7 @@ from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import Seal, SealTable
+from commitlog.tail.cycles import LogCycles
 
 _ENTRIES_KEPT = 2 << 20  # 32 MiB of them
 _PATIENCE = 20  # looks at a claim whose owner may be dead, which takes longer than one look to find out
@@ -53,7 +54,8 @@ class LogIndex:
         self._writable = writable
         self._size: int = core.segment_size
         self._lock = threading.RLock()
-        self._seals = SealTable(directory)
+        self.seals = SealTable(directory)
+        self.cycles = LogCycles(core, directory, queue, self)
         self._indexes: OrderedDict[int, SparseIndex] = OrderedDict()
         self._firsts: dict[int, int] = {}
 
@@ -87,12 +89,12 @@ class LogIndex:
         known = self._firsts.get(number)
         if known is not None:
             return known
-        seal = self._seals.get(number)
+        seal = self.seals.get(number)
         if seal is not None:
             known = seal.first_sequence
         elif number <= self._queue.first_number:
             known = 0  # as the sealer has it
-        elif (before := self._seals.get(number - 1)) is not None:
+        elif (before := self.seals.get(number - 1)) is not None:
             known = before.first_sequence + before.record_count
         if known is not None:
             self._firsts[number] = known
@@ -100,7 +102,7 @@ class LogIndex:
 
     def _count(self, number: int) -> int:
         """How many records a segment has that the log has rolled on from."""
-        seal = self._seals.get(number)
+        seal = self.seals.get(number)
         if seal is not None:
             return seal.record_count
         with self._held(number) as segment:
@@ -224,7 +226,7 @@ class LogIndex:
         """Where the first record stands whose timestamp is not smaller; None where all are older."""
         with self._lock:
             stop = self._first_unsealed()
-            number = self._seals.first_since(timestamp_ns, self._queue.first_number, stop)
+            number = self.seals.first_since(timestamp_ns, self._queue.first_number, stop)
             while True:
                 with self._held(number) as segment:
                     if segment is None:
@@ -276,7 +278,7 @@ class LogIndex:
 
     def _first_unsealed(self) -> int:
         last = self._core.tail_position // self._size
-        return self._seals.sealed_before(self._queue.first_number, last + 1)
+        return self.seals.sealed_before(self._queue.first_number, last + 1)
 
     def _reaching(self, segment: Segment, offset: int, records: int | None = None) -> SparseIndex:
         """An index that reaches an offset, or has more than so many records, if these can be seen."""
@@ -296,7 +298,7 @@ class LogIndex:
         if index is not None and index.segment_id == segment.id:
             self._indexes.move_to_end(segment.number)
             return index
-        seal = self._seals.get(segment.number)
+        seal = self.seals.get(segment.number)
         if seal is None:
             index = SparseIndex(segment.id, self._size, self._spacing)
         else:

@@ -14,6 +14,7 @@ from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.tail.cycles import CycleLike
 from commitlog.tail.direction import DIRECTIONS, Direction, stride
 from commitlog.tail.index import LogIndex
 
@@ -155,6 +156,30 @@ class Seeker(BackwardReader):
             self._seek_position(position)
         self.save_place()
         return there
+
+    def seek_cycle(self, cycle: CycleLike) -> bool:
+        """Stand before the first record of a cycle, whatever the direction.
+
+        Parameters
+        ----------
+        cycle : int, datetime.datetime or datetime.date
+            Its number; an instant in it, with a time zone; or a day of the log's time zone, for the cycle that its first moment is in.
+
+        Returns
+        -------
+        bool
+            False where the cycle has no record that can be seen: the tailer then stands where later cycles begin.
+
+        Raises
+        ------
+        InvalidOptionError
+            It is none of these, or the log rolls by size alone.
+        """
+        cycles = self.log_index.cycles
+        number = cycles.number_of(cycle)
+        start, end = cycles.first_segment(number) * self.core.segment_size, self.visible_end
+        self.move_to(min(start, end))
+        return start < end and cycles.records_in(number) > 0
 
     def to_start(self) -> None:
         """Stand before the oldest record."""

@@ -1,0 +1,215 @@
+"""LogCycles: which segments and records of a log are of which cycle."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from commitlog._kernel.core import Core
+from commitlog._kernel.segment_file import HEADER_SIZE, read_opened
+from commitlog.cycle.roll_cycle import RollCycle, nanoseconds_of
+from commitlog.errors import InvalidOptionError
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.mapped_file_queue import MappedFileQueue
+
+if TYPE_CHECKING:
+    from commitlog.tail.index import LogIndex
+
+CycleLike = int | dt.datetime | dt.date
+_NUMBER_MOST = 1 << 62
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A cycle that a log has segments of; of a log that rolls by size alone, one of its segments.
+
+    Attributes
+    ----------
+    number : int or None
+        The cycle's; None where the log rolls by size alone.
+    start, end : datetime.datetime or None
+        When it begins and ends, on the clock of the log's zone. Of a segment: when the log rolled into it and on from it; None where that
+        cannot be said (yet).
+    over : bool
+        Whether the log has left it: nothing more comes to it.
+    files : tuple of str
+        Its segments' paths, oldest first.
+    first_position, end_position : int
+        Where it begins in the log, and where it ends at present, exclusive.
+    records : int
+        That can be seen in it.
+    bytes : int
+        Of its frames, padding and rolled-back claims included.
+    disk_bytes : int
+        What its files take on the disk.
+    """
+
+    number: int | None
+    start: dt.datetime | None
+    end: dt.datetime | None
+    over: bool
+    files: tuple[str, ...]
+    first_position: int
+    end_position: int
+    records: int
+    bytes: int
+    disk_bytes: int
+
+
+class LogCycles:
+    """The cycles of one open log. Cycles never step back from one segment to the next, so they are found by halves.
+
+    Parameters
+    ----------
+    core : Core
+        The log's kernel handle.
+    directory : LogDirectory
+        Where the files are; knows the roll cycle.
+    queue : MappedFileQueue
+        Its segments.
+    index : LogIndex
+        Counts records.
+    """
+
+    def __init__(self, core: Core, directory: LogDirectory, queue: MappedFileQueue, index: LogIndex) -> None:
+        self._core = core
+        self._directory = directory
+        self._queue = queue
+        self._index = index
+        self._opened: dict[int, int] = {}
+
+    # --- what there is -----------------------------------------------------------------------------------------------
+
+    def cycles(self) -> list[Cycle]:
+        """All cycles that there are segments of, oldest first."""
+        spans = list(self._spans())
+        return [self._describe(*span, last=span is spans[-1]) for span in spans]
+
+    def records_in(self, cycle: CycleLike) -> int:
+        """How many records a cycle has; 0 where it was skipped, deleted, or has yet to come."""
+        number = self.number_of(cycle)
+        first, stop = self.first_segment(number), self.first_segment(number + 1)
+        return self._sequence(stop) - self._sequence(first) if first < stop else 0
+
+    def number_of(self, cycle: object) -> int:
+        """The number of a cycle as callers name it: by its number, by an instant in it, or by a day on whose first moment it is.
+
+        Raises
+        ------
+        InvalidOptionError
+            Neither; or the log rolls by size alone.
+        """
+        roll_cycle = self._roll_cycle()
+        if isinstance(cycle, dt.datetime):
+            if cycle.tzinfo is None:
+                raise InvalidOptionError(
+                    f"cycle must have a time zone, which {cycle!r} has not: use replace(tzinfo=...)", path=self._directory.path
+                )
+            return roll_cycle.number_at(nanoseconds_of(cycle))
+        if isinstance(cycle, dt.date):
+            return roll_cycle.number_at(roll_cycle.midnight_ns(cycle))
+        if isinstance(cycle, int) and not isinstance(cycle, bool) and -_NUMBER_MOST <= cycle <= _NUMBER_MOST:
+            return cycle
+        raise InvalidOptionError(
+            f"cycle must be a cycle's number, a datetime with a time zone or a date, not {cycle!r}", path=self._directory.path
+        )
+
+    def first_segment(self, cycle: int) -> int:
+        """The number of the first segment of a cycle or of a later one; the one behind the last where there is none."""
+        low, high = self._queue.first_number, self._stop()
+        while low < high:
+            middle = (low + high) // 2
+            if self._cycle_of(middle) < cycle:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    # --- segments ----------------------------------------------------------------------------------------------------
+
+    def _roll_cycle(self) -> RollCycle:
+        cycle = self._directory.roll_cycle
+        if cycle is None:
+            raise InvalidOptionError(
+                "this log was created without roll_cycle and has no cycles: use seek(timestamp=...)", path=self._directory.path
+            )
+        return cycle
+
+    def _stop(self) -> int:
+        """The number behind the last segment that the log has rolled into."""
+        number = int(self._core.tail_position) // self._directory.segment_size
+        return number + 1 if self._opened_ns(number) else number
+
+    def _opened_ns(self, number: int) -> int:
+        """When the log rolled into a segment; 0 where it has not, or its header is damaged."""
+        opened_ns = self._opened.get(number, 0)
+        if opened_ns == 0:
+            page = self._directory.read_header(number)
+            opened = None if page is None else read_opened(page)
+            if opened is not None:
+                opened_ns = self._opened[number] = opened[0]
+        return opened_ns
+
+    def _cycle_of(self, number: int) -> int:
+        """A segment's cycle. One whose header does not say is counted to its predecessor's, and the oldest to its successor's."""
+        cycle = self._roll_cycle()
+        first, stop = self._queue.first_number, int(self._core.tail_position) // self._directory.segment_size + 1
+        for candidate in (*range(number, first - 1, -1), *range(number + 1, stop)):
+            opened_ns = self._opened_ns(candidate)
+            if opened_ns:
+                return cycle.number_at(opened_ns)
+        return 0
+
+    def _spans(self) -> Iterator[tuple[int | None, int, int]]:
+        """Cycle, first segment and the one behind the last."""
+        first, stop = self._queue.first_number, self._stop()
+        if self._directory.roll_cycle is None:
+            yield from ((None, number, number + 1) for number in range(first, stop))
+            return
+        while first < stop:
+            cycle = self._cycle_of(first)
+            behind = first + 1
+            while behind < stop and self._cycle_of(behind) == cycle:
+                behind += 1
+            yield cycle, first, behind
+            first = behind
+
+    def _describe(self, cycle: int | None, first: int, stop: int, *, last: bool) -> Cycle:
+        size = self._directory.segment_size
+        start, end = self._window(cycle, first, stop)
+        end_position = min(stop * size, int(self._core.tail_position))
+        closed = end_position // size >= stop
+        return Cycle(
+            number=cycle,
+            start=start,
+            end=end,
+            over=not last or (cycle is None and closed),
+            files=tuple(self._directory.segment_path(number) for number in range(first, stop)),
+            first_position=first * size + HEADER_SIZE,
+            end_position=end_position,
+            records=self._sequence(stop) - self._sequence(first),
+            bytes=sum(self._used_bytes(number) for number in range(first, stop)),
+            disk_bytes=sum(self._directory.disk_bytes(number) for number in range(first, stop)),
+        )
+
+    def _window(self, cycle: int | None, first: int, stop: int) -> tuple[dt.datetime | None, dt.datetime | None]:
+        roll_cycle = self._directory.roll_cycle
+        if roll_cycle is not None and cycle is not None:
+            return roll_cycle.show(roll_cycle.start_ns(cycle)), roll_cycle.show(roll_cycle.end_ns(cycle))
+        times_ns = self._opened_ns(first), self._opened_ns(stop)
+        start, end = (RollCycle("DAILY").show(time_ns) if time_ns else None for time_ns in times_ns)
+        return start, end
+
+    def _used_bytes(self, number: int) -> int:
+        seal = self._index.seals.get(number)
+        if seal is not None:
+            return seal.end - HEADER_SIZE
+        size = self._directory.segment_size
+        return max(0, min(int(self._core.tail_position) - number * size, size) - HEADER_SIZE)
+
+    def _sequence(self, number: int) -> int:
+        """The sequence of the first record from a segment on, or of the next one, as far as they can be counted."""
+        position, sequence = self._index.end()
+        return sequence if number > position // self._directory.segment_size else self._index.first_sequence(number)
