@@ -27,6 +27,7 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.flush.commit_service import CommitService
 from commitlog.flush.flush_service import FlushService, flush_service
+from commitlog.keep.listener import ListenerService
 from commitlog.keep.pruner import LogState, Pruner
 from commitlog.keep.retention import Retention
 from commitlog.keep.retention_service import RetentionService
@@ -40,6 +41,7 @@ from commitlog.report_service import ReportService
 from commitlog.rolling import Rolling
 from commitlog.segment.allocation_service import AllocationService
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.events import NO_EVENTS, SegmentEvents
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.service import Service
 from commitlog.shared import cursors_file
@@ -75,6 +77,7 @@ class LogHandle(Appender):
         self._slot_lock: LifeLock | None = None
         self._lender: PoolLender | None = None
         self._allocation: AllocationService | None = None
+        self._listener: ListenerService | None = None
         self._services: list[Service] = []
         self._flush_service: FlushService | None = None
         self._acknowledge_service: AcknowledgeService | None = None
@@ -119,7 +122,10 @@ class LogHandle(Appender):
         self.keep_checkpoint(self._checkpoint_fd, opened.checkpoint_count, int(self.options.checkpoint_interval * 1e9))
         if opened.exclusive:
             self._announce(opened)
-        self._allocation = AllocationService(self, opened.directory, self.queue, self.options, self._lender)
+        self._start_listener()
+        self._allocation = AllocationService(
+            self, opened.directory, self.queue, self.options, self._lender, events=self._listener or NO_EVENTS
+        )
         number, offset = opened.tail
         if offset < self.segment_size:
             self._allocation.bring(number)
@@ -166,6 +172,14 @@ class LogHandle(Appender):
         self._services.append(ReportService(self))
         for service in self._services:
             service.start()
+
+    def _start_listener(self) -> SegmentEvents:
+        if self.options.listener is None:
+            return NO_EVENTS
+        self._listener = ListenerService(self.directory, self.options.listener)
+        self._listener.start()
+        self.queue.watch(self._listener)
+        return self._listener
 
     def _log_state(self) -> LogState:
         """What the pruner must know of this log."""
@@ -253,7 +267,8 @@ class LogHandle(Appender):
             raise
         self._pid = os.getpid()
         self._lock_file = lock_file
-        self._allocation = AllocationService(self, self.directory, self.queue, self.options, None)
+        events = self._start_listener()
+        self._allocation = AllocationService(self, self.directory, self.queue, self.options, None, events=events)
         self.restart()
         self._start_services()
         registry.add(self)
@@ -277,6 +292,7 @@ class LogHandle(Appender):
         if not self._closed:
             self.after_fork()
             self._services = []
+            self._listener = None
             self._acknowledge_service = None
             self.watcher = None
             self._roll_lock = threading.RLock()
@@ -418,6 +434,8 @@ class LogHandle(Appender):
         self.queue.close()
         self.drop_segment()
         self.trim(1 << 62, 0)
+        if self._listener is not None:
+            self._listener.finish()
 
     def __enter__(self) -> Self:
         return self

@@ -312,6 +312,8 @@ class CommitLog(TailingHandle):
             failed=os.strerror(self.failed) if self.failed else None,
             free_disk_bytes=free_bytes(self.directory),
             disk="fine" if self._allocation is None else self._allocation.disk.state,
+            dropped_events=0 if self._listener is None else self._listener.dropped,
+            listener_failures=0 if self._listener is None else self._listener.failures,
             pool=cast(Any, pool).stats() if pool is not None else None,
         )
 

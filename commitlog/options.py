@@ -39,6 +39,7 @@ ALLOCATE_AHEAD_MOST = 8
 INDEX_SPACING_SMALLEST = 16
 INDEX_SPACING_LARGEST = 65536
 INDEX_SPACING_DEFAULT = 256
+LISTENER_METHODS = ("on_created", "on_sealed", "on_released", "on_deleted")
 
 MILLISECOND_S = 0.001
 DURATION_LARGEST_S = 366 * 86400.0
@@ -303,6 +304,20 @@ def _time_zone(value: str | None, name: str) -> str | None:
         ) from None
 
 
+def _listener(value: object | None, name: str) -> object | None:
+    if value is None:
+        return None
+    named = [method for method in dir(value) if method.startswith("on_")]
+    for method in named:
+        if method not in LISTENER_METHODS and difflib.get_close_matches(method, LISTENER_METHODS, n=1, cutoff=0.8):
+            raise InvalidOptionError(
+                f"{name} has {method}, which nobody calls: there are {', '.join(LISTENER_METHODS)}{_did_you_mean(method, LISTENER_METHODS)}"
+            )
+    if isinstance(value, type) or not any(callable(getattr(value, method)) for method in named):
+        raise InvalidOptionError(f"{name} must be an object with some of {', '.join(LISTENER_METHODS)}, not {value!r}")
+    return value
+
+
 class OptionOverrides(TypedDict, total=False):
     """The keywords that `open` takes beside an `Options`: its fields, each as `Options` describes it."""
 
@@ -330,6 +345,7 @@ class OptionOverrides(TypedDict, total=False):
     close_timeout: Duration
     wait_for_log: Duration
     retention: RetentionRule | None
+    listener: object | None
     archive_cache: Size
     warn_free_bytes: Size | None
     min_free_bytes: Size
@@ -409,6 +425,9 @@ class Options:
         wait. Opening to read never creates anything.
     retention : Retention or None
         Which old segments a handle that writes deletes, and when. None: segments stay until somebody deletes them. What is deleted is gone.
+    listener : object or None
+        Has some of `on_created`, `on_sealed`, `on_released` and `on_deleted`; `commitlog.keep.SegmentListener` has all. It is told, in a
+        thread of its own, what becomes of the segments of a handle that writes. One that is too slow misses events; they are counted.
     archive_cache : int or str
         Mode "r" of an archive: bytes of unpacked segments that are kept for the next reader, of which two always are. Less: a segment that
         is read again is fetched and unpacked again.
@@ -449,6 +468,7 @@ class Options:
     close_timeout: _Option[float, Duration] = _Option(60.0, _interval)
     wait_for_log: _Option[float, Duration] = _Option(0.0, _lasting(0.0))
     retention: _Option[RetentionRule | None, RetentionRule | None] = _Option(None, _retention)
+    listener: _Option[object | None, object | None] = _Option(None, _listener)
     archive_cache: _Option[int, Size] = _Option("1GiB", parse_size)
     warn_free_bytes: _Option[int | None, Size | None] = _Option(None, _size_or_none)
     min_free_bytes: _Option[int, Size] = _Option(0, parse_size)

@@ -156,6 +156,8 @@ class LogStats:
     disk : {"fine", "low", "full"}
         Whether that is less than `warn_free_bytes`, or too little for the next segment, so that appends are refused when the present one is
         full. What this handle saw at its last look, once a second; always "fine" for one that only reads.
+    dropped_events, listener_failures : int
+        What a segment listener was not told, since it was too slow, and what it raised.
     pool : object or None
         The pool's own figures, `PoolStats`.
     """
@@ -182,6 +184,8 @@ class LogStats:
     failed: str | None
     free_disk_bytes: int
     disk: str
+    dropped_events: int
+    listener_failures: int
     pool: Any = None
 
     @property

@@ -157,6 +157,7 @@ def test_the_defaults_are_as_documented() -> None:
         "wait_for_log": 0.0,
         "close_timeout": 60.0,
         "retention": None,
+        "listener": None,
         "archive_cache": 1 << 30,
         "warn_free_bytes": None,
         "min_free_bytes": 0,

@@ -2,6 +2,7 @@
 
 from commitlog.keep.archive import Archive
 from commitlog.keep.archived import archived_bases, open_segment_bytes, read_identity
+from commitlog.keep.listener import SegmentInfo, SegmentListener
 from commitlog.keep.outside import archive_segments, prune
 from commitlog.keep.pruner import Pruned, Removal
 from commitlog.keep.retention import Retention
@@ -12,6 +13,8 @@ __all__ = [
     "Pruned",
     "Removal",
     "Retention",
+    "SegmentInfo",
+    "SegmentListener",
     "archive_segments",
     "archived_bases",
     "open_segment_bytes",

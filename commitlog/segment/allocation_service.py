@@ -14,6 +14,7 @@ from commitlog.errors import CommitLogError, DiskFullError, PositionError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
+from commitlog.segment.events import NO_EVENTS, SegmentEvents
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seals import Sealer
@@ -66,7 +67,14 @@ class AllocationService(Service):
     """
 
     def __init__(
-        self, core: Writer, directory: LogDirectory, queue: MappedFileQueue, options: Options, lender: BufferLender | None
+        self,
+        core: Writer,
+        directory: LogDirectory,
+        queue: MappedFileQueue,
+        options: Options,
+        lender: BufferLender | None,
+        *,
+        events: SegmentEvents = NO_EVENTS,
     ) -> None:
         super().__init__(f"commitlog allocate {core.path}")
         self._core = core
@@ -75,13 +83,14 @@ class AllocationService(Service):
         self._options = options
         self._lender = lender
         self._unused = UnusedBlocks(directory, queue)
+        self._events = events
         # Three locks, so that an appender that rolls never waits for what is done ahead of its need.
         self._place_lock = threading.Lock()
         self._attach_lock = threading.Lock()
         self._seal_lock = threading.Lock()
         self._synced_below = 0
         self._attached: dict[int, tuple[MappedFile, LentBuffer, _Lease]] = {}
-        self._sealer = Sealer(directory, queue, options.index_spacing)
+        self._sealer = Sealer(directory, queue, options.index_spacing, events)
         self._prefaulted = 0
         self._retry_at = 0.0
         self._look_at = 0.0
@@ -124,7 +133,11 @@ class AllocationService(Service):
             finally:
                 if alone:
                     self._core.end_creation()
+            # Those between are another process's; the first one asked for is the tail's, at the open.
+            created = range(self._synced_below or number + 1, number + 1)
             self._synced_below = number + 1
+        for new in created:
+            self._events.created(new)
 
     def _create(self, number: int) -> None:
         self._queue.drop_deleted()

@@ -8,6 +8,7 @@ from commitlog._kernel.core import Core
 from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import ClosedError, PositionError
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.events import NO_EVENTS, SegmentEvents
 from commitlog.segment.mapped_file import MappedFile
 
 
@@ -31,6 +32,13 @@ class MappedFileQueue:
         self._files: dict[int, MappedFile] = {}
         self._closed = False
         self._first: int | None = None
+        self._events: SegmentEvents = NO_EVENTS
+        self._deleted_below = 0
+
+    def watch(self, events: SegmentEvents) -> None:
+        """From now on tell of the segments that are released and deleted."""
+        self._deleted_below = self.first_number
+        self._events = events
 
     def get(self, number: int) -> MappedFile:
         """The segment with that number, mapped if it is not yet.
@@ -72,6 +80,7 @@ class MappedFileQueue:
         if file.base + file.size <= self._core.flushed_position:
             self._core.forget(file.number)
         file.segment.release()
+        self._events.released(file.number)
 
     def find(self, position: int) -> MappedFile:
         """The segment that a position lies in."""
@@ -124,7 +133,15 @@ class MappedFileQueue:
             file.shutdown(force_after)
             with self._lock:
                 self._files.pop(number, None)
+            self._events.released(number)
         self._directory.remove_segment(number)
+        self._tell_deleted(number + 1)
+
+    def _tell_deleted(self, below: int) -> None:
+        with self._lock:
+            start, self._deleted_below = self._deleted_below, max(self._deleted_below, below)
+            for number in range(start, below):
+                self._events.deleted(number)
 
     def drop_deleted(self) -> None:
         """Let go of segments that somebody else has deleted and nobody here holds: a mapping keeps their room on the disk."""
@@ -134,6 +151,7 @@ class MappedFileQueue:
                 if file.number < first and not file.holders and not file.segment.buffered:
                     self._drop(file)
         self._core.trim(first, 0)
+        self._tell_deleted(first)
 
     def holders(self, number: int) -> list[str]:
         """Who holds a segment here, by name."""
@@ -169,6 +187,7 @@ class MappedFileQueue:
     def forked(self) -> None:
         """In the child of a fork: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
+        self._events = NO_EVENTS
 
     def close(self) -> None:
         """Release every mapping that is held here. Views and tailers keep theirs."""
@@ -177,4 +196,5 @@ class MappedFileQueue:
             for file in self._files.values():
                 self._core.forget(file.number)
                 file.segment.release()
+                self._events.released(file.number)
             self._files.clear()

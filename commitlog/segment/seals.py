@@ -9,6 +9,7 @@ from commitlog.errors import CorruptRecordError, CorruptSegmentError
 from commitlog.options import INDEX_SPACING_DEFAULT
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.events import NO_EVENTS, SegmentEvents
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import SealTable
 
@@ -29,12 +30,17 @@ class Sealer:
         The segments.
     spacing : int
         Records from one entry of an index to the next.
+    events : SegmentEvents
+        Told of each that is sealed, by whomever.
     """
 
-    def __init__(self, directory: LogDirectory, queue: MappedFileQueue, spacing: int = INDEX_SPACING_DEFAULT) -> None:
+    def __init__(
+        self, directory: LogDirectory, queue: MappedFileQueue, spacing: int = INDEX_SPACING_DEFAULT, events: SegmentEvents = NO_EVENTS
+    ) -> None:
         self._directory = directory
         self._queue = queue
         self._spacing = spacing
+        self._events = events
         self._next: int | None = None
         self._sequence = 0
         self._stuck = False
@@ -52,6 +58,14 @@ class Sealer:
         if self._next is None:
             self._next, self._sequence = self._find_start(number)
         while self._next < number:
+            if not self._directory.has(self._next):
+                # Another process has sealed and deleted it, and left a sealed one behind it.
+                self._next, self._sequence = self._find_start(number)
+                if self._next and self._seal_of(self._next - 1) is None:
+                    self._stuck = True
+                    _logger.error("segments are missing before %s: no more are sealed", self._directory.segment_path(self._next))
+                    return
+                continue
             try:
                 self._stuck = not self._seal(self._next)
             except (CorruptRecordError, CorruptSegmentError):
@@ -62,6 +76,7 @@ class Sealer:
                 )
                 return
             self._next += 1
+            self._events.sealed(self._next - 1)
 
     def _find_start(self, number: int) -> tuple[int, int]:
         """The first unsealed segment below `number`, and the sequence of its first record."""
