@@ -203,6 +203,28 @@ class CommitLog(TailingHandle):
         self.flush_to(end, seconds)
         return self.flushed_position
 
+    def pretouch(self) -> int:
+        """Have the next segments in place, and their pages in memory, when this returns. The log does so by itself, in a thread of its own;
+        this is for whoever has switched that off, or knows of a burst that is about to come.
+
+        Returns
+        -------
+        int
+            The position up to which pages are there.
+
+        Raises
+        ------
+        InvalidOptionError
+            The log is pooled: its buffers are in memory already.
+        DiskFullError, IOFailureError
+            There is no room, or the system refused.
+        """
+        self._check_writable()
+        if self._lender is not None:
+            raise InvalidOptionError("a pooled log's appends land in its buffers, which are in memory already", path=self.path)
+        assert self._allocation is not None
+        return self._allocation.pretouch()
+
     def roll(self) -> None:
         """Close the current segment early: the next append starts a new one."""
         self._check_writable()

@@ -244,6 +244,13 @@ def _size_or_none(value: Size | None, name: str) -> int | None:
     return None if value is None else parse_size(value, name)
 
 
+_read_distance = _sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST)
+
+
+def _prefault_distance(value: Size | None, name: str) -> int | None:
+    return None if value is None else _read_distance(value, name)
+
+
 _read_timestamps: Callable[[Timestamps, str], Timestamps] = _chosen(get_args(Timestamps))
 
 
@@ -339,7 +346,7 @@ class OptionOverrides(TypedDict, total=False):
     time_zone: str | None
     allocate_ahead: SupportsIndex
     prefault: bool
-    prefault_distance: Size
+    prefault_distance: Size | None
     index_spacing: SupportsIndex
     open_timeout: Duration
     close_timeout: Duration
@@ -411,8 +418,9 @@ class Options:
         Segments created ahead of need, 0 to 8. Fewer take less disk; with 0 the appender that rolls waits for the file system.
     prefault : bool
         Whether pages are brought into memory ahead of the appends. Off, less memory is touched and the slowest appends take milliseconds.
-    prefault_distance : int or str
-        Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB. Shorter takes less memory; a burst may overtake it.
+    prefault_distance : int, str or None
+        Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB; None follows the appends: what half a second of them takes, 16 to
+        256 MiB. Shorter takes less memory; a burst may overtake it.
     index_spacing : int
         Records from one entry of a segment's index to the next, 16 to 65536, of indexes that are made from now on. More: a seek by sequence
         or time goes over more records, and an index takes less disk (16 bytes an entry). No record is lost by it.
@@ -462,7 +470,7 @@ class Options:
     time_zone: _Option[str | None, str | None] = _Option(None, _time_zone)
     allocate_ahead: _Option[int, SupportsIndex] = _Option(1, _counted(ALLOCATE_AHEAD_MOST))
     prefault: _Option[bool, bool] = _Option(True, _switch)
-    prefault_distance: _Option[int, Size] = _Option("64MiB", _sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST))
+    prefault_distance: _Option[int | None, Size | None] = _Option(None, _prefault_distance)
     index_spacing: _Option[int, SupportsIndex] = _Option(INDEX_SPACING_DEFAULT, _counted(INDEX_SPACING_LARGEST, INDEX_SPACING_SMALLEST))
     open_timeout: _Option[float, Duration] = _Option(10.0, _lasting(0.0))
     close_timeout: _Option[float, Duration] = _Option(60.0, _interval)

@@ -151,7 +151,7 @@ def test_the_defaults_are_as_documented() -> None:
         "time_zone": None,
         "allocate_ahead": 1,
         "prefault": True,
-        "prefault_distance": 64 * MIB,
+        "prefault_distance": None,
         "index_spacing": 256,
         "open_timeout": 10.0,
         "wait_for_log": 0.0,

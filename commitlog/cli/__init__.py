@@ -19,6 +19,7 @@ COMMANDS = (
     "top",
     "verify",
     "repair",
+    "pretouch",
     "prune",
     "archive",
     "remove",

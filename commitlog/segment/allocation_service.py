@@ -17,14 +17,13 @@ from commitlog.segment.disk_monitor import DiskMonitor
 from commitlog.segment.events import NO_EVENTS, SegmentEvents
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.segment.pretoucher import Pretoucher
 from commitlog.segment.seals import Sealer
 from commitlog.segment.unused_blocks import UnusedBlocks
 from commitlog.service import Service
 
 _logger = logging.getLogger("commitlog.segment")
 
-_PREFAULT_STEP = 4 << 20  # one madvise: the thread looks at the tail again after each
-_SYNC_DISTANCE = 1 << 20
 _ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
 # After this long another one's creation of the segment is not waited for: whoever is at it may be stopped.
 _PATIENCE_S = 0.001
@@ -91,7 +90,9 @@ class AllocationService(Service):
         self._synced_below = 0
         self._attached: dict[int, tuple[MappedFile, LentBuffer, _Lease]] = {}
         self._sealer = Sealer(directory, queue, options.index_spacing, events)
-        self._prefaulted = 0
+        self._pretoucher = Pretoucher(core, queue, options)
+        # A pool's buffers take the faults in its place.
+        self._pretouches = options.prefault and lender is None
         self._retry_at = 0.0
         self._look_at = 0.0
         self.disk = DiskMonitor(directory, options)
@@ -202,10 +203,11 @@ class AllocationService(Service):
     def run(self) -> None:
         seen = 0
         while not self._core.stopping:
-            self._round()
-            seen = self._core.wait_event(seen, 0.0 if self._behind() else _ROUND_S)
+            seen = self._core.wait_event(seen, self._round())
 
-    def _round(self) -> None:
+    def _round(self) -> float:
+        """What is due now; after how many seconds to look again, where no event asks for it sooner."""
+        rest_s = _ROUND_S
         try:
             if self._lender is not None:
                 self.give_back_drained()
@@ -215,7 +217,8 @@ class AllocationService(Service):
             self._end_cycle()
             if time.monotonic() >= self._retry_at and not self._core.failed:
                 self._allocate_ahead(number)
-            self._prefault(number)
+            if self._pretouches:
+                rest_s = 0.0 if self._pretoucher.step(self.allocated_position) else self._pretoucher.rest_s
             if self._core.tail_position // self._core.segment_size > self._sealer.reached:
                 self.sealed_below()
             self._unused.give_back_below(min(self._sealer.reached, self._core.flushed_position // self._core.segment_size))
@@ -228,6 +231,7 @@ class AllocationService(Service):
         except CommitLogError as error:
             self._retry_at = time.monotonic() + _RETRY_S
             _logger.warning("allocating ahead of need failed, the next append that needs it will say: %s", error)
+        return rest_s
 
     def _end_cycle(self) -> None:
         """A log to which nobody appends ends its cycle, too, and is sealed that far."""
@@ -235,38 +239,29 @@ class AllocationService(Service):
         if end_ns is not None and time.time_ns() >= end_ns and self._core.gate == 0 and not self._core.failed:
             self._core.meet_cycle()
 
-    def _allocate_ahead(self, number: int) -> None:
+    def _allocate_ahead(self, number: int, *, needed: bool = False) -> None:
         for ahead in range(1, self._options.allocate_ahead + 1):
-            self._place(number + ahead, needed=False)
+            self._place(number + ahead, needed=needed)
 
-    def _wanted_prefault(self) -> int:
-        """The position up to which pages should be there: never past what is allocated, never where a pool buffer takes the faults."""
-        if self._lender is not None or not self._options.prefault:
-            return 0
-        position: int = self._core.tail_position
-        allocated = max(self._synced_below, position // self._core.segment_size + 1) * self._core.segment_size
-        distance = self._options.prefault_distance
-        # Appends that wait for the disk are slow, and dirty pages ahead of them would only be written beside their own.
-        distance = min(distance, _SYNC_DISTANCE) if self._options.flush == "sync" else distance
-        return min(position + distance, allocated)
+    @property
+    def allocated_position(self) -> int:
+        """Where the segments that are in place end."""
+        return max(self._synced_below, self._core.tail_position // self._core.segment_size + 1) * self._core.segment_size
 
-    def _behind(self) -> bool:
-        return self._prefaulted < self._wanted_prefault()
+    def pretouch(self) -> int:
+        """Have the next segments and pages in place when this returns; the position up to which they are.
 
-    def _prefault(self, number: int) -> None:
-        wanted = self._wanted_prefault()
-        start = max(self._prefaulted, number * self._core.segment_size)
-        if start >= wanted:
-            return
-        held = self._queue.hold(start // self._core.segment_size, "prefault")
-        stop = min(wanted, start + _PREFAULT_STEP, (start // self._core.segment_size + 1) * self._core.segment_size)
-        if held is not None:
-            file, token = held
-            try:
-                file.segment.prefault(start - file.base, stop - file.base)
-            finally:
-                file.release(token)
-        self._prefaulted = stop
+        Raises
+        ------
+        DiskFullError, IOFailureError
+            There is no room for them, or the system refused.
+        """
+        tail = self._core.tail
+        assert tail is not None
+        self._allocate_ahead(tail[0], needed=True)
+        while self._pretoucher.step(self.allocated_position):
+            pass
+        return self._pretoucher.touched_position
 
     def sealed_below(self) -> int:
         """Seal what can be sealed, and say below which segment number everything is."""

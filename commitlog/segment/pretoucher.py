@@ -1,0 +1,102 @@
+"""Pretoucher: brings pages into memory ahead of the tail, as far ahead as the appends need."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from commitlog._kernel.core import Core
+from commitlog.options import Options
+from commitlog.segment.mapped_file_queue import MappedFileQueue
+
+# So far ahead, at the present rate, and within these bounds: the least is what a log at rest keeps ready for a burst.
+AHEAD_S = 0.5
+LEAST_BYTES, MOST_BYTES = 16 << 20, 256 << 20
+SYNC_BYTES = 1 << 20
+_NEXT_BYTES = 1 << 20  # of the next segment, for a roll that comes early
+_HALF_LIFE_S = 5.0  # of the memory of a burst
+_MEASURED_S = 0.01  # a shorter time says nothing of a rate
+_STEP_BYTES = 4 << 20  # one madvise: whoever runs this looks at the tail again after each
+_REST_LEAST_S, _REST_MOST_S = 0.01, 0.1
+
+
+class Pretoucher:
+    """What is known of the appends' rate, and which pages are there already. Any thread may ask for the next step.
+
+    The rate is the highest of late: measured from step to step, and forgotten by half every five seconds. Without a fixed distance, pages
+    are there for half a second of it.
+    """
+
+    def __init__(self, core: Core, queue: MappedFileQueue, options: Options) -> None:
+        self._core = core
+        self._queue = queue
+        self._options = options
+        self._lock = threading.Lock()
+        self.touched_position = 0  # pages below are there, or the tail has passed them
+        self._next_number = 0  # the segment whose first pages are there
+        self._rate = 0.0
+        self._seen = (time.monotonic(), core.tail_position)
+
+    @property
+    def distance(self) -> int:
+        """Bytes ahead of the tail, now."""
+        fixed = self._options.prefault_distance
+        distance = fixed if fixed is not None else int(min(max(self._rate * AHEAD_S, LEAST_BYTES), MOST_BYTES))
+        # Appends that wait for the disk are slow, and dirty pages ahead of them would only be written beside their own.
+        return min(distance, SYNC_BYTES) if self._options.flush == "sync" else distance
+
+    def measure(self) -> None:
+        """Look how far the tail has come since the last time."""
+        now_s, position = time.monotonic(), self._core.tail_position
+        before_s, before = self._seen
+        passed_s = now_s - before_s
+        if passed_s >= _MEASURED_S:
+            self._seen = (now_s, position)
+            self._rate = max((position - before) / passed_s, self._rate * 0.5 ** (passed_s / _HALF_LIFE_S))
+
+    def step(self, allocated: int) -> bool:
+        """Bring the next pages in, a few MiB at most, none from the position `allocated` on. False when all that are wanted are there."""
+        with self._lock:
+            self.measure()
+            return self._step_ahead(allocated) or self._step_next(allocated)
+
+    def _step_ahead(self, allocated: int) -> bool:
+        position = self._core.tail_position
+        size = self._core.segment_size
+        wanted = min(position + self.distance, max(allocated, position - position % size + size))
+        start = max(self.touched_position, position - position % size)
+        if start >= wanted:
+            return False
+        self._touch(start, min(wanted, start + _STEP_BYTES, start - start % size + size))
+        return True
+
+    def _step_next(self, allocated: int) -> bool:
+        """An early roll, such as at the end of a cycle, leaves the tail's segment before its end."""
+        size = self._core.segment_size
+        number = self._core.tail_position // size + 1
+        start = number * size
+        if number <= self._next_number or start >= allocated or self.touched_position > start:
+            return False
+        touched = self.touched_position
+        self._touch(start, start + min(_NEXT_BYTES, size, self.distance))
+        self.touched_position = touched
+        self._next_number = number
+        return True
+
+    def _touch(self, start: int, stop: int) -> None:
+        held = self._queue.hold(start // self._core.segment_size, "prefault")
+        if held is not None:
+            file, token = held
+            try:
+                file.segment.prefault(start - file.base, stop - file.base)
+            finally:
+                file.release(token)
+        self.touched_position = stop
+
+    @property
+    def rest_s(self) -> float:
+        """How long until another step can be due: at the present rate, half of what is ahead is left by then."""
+        ahead = self.touched_position - self._core.tail_position
+        if self._rate <= 0 or ahead <= 0:
+            return _REST_MOST_S
+        return min(max(ahead / 2 / self._rate, _REST_LEAST_S), _REST_MOST_S)

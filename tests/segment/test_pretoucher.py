@@ -1,0 +1,201 @@
+"""Pages ahead of the tail: how far, at which rate, and what is there when `pretouch` returns."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog import CommitLog
+from commitlog.errors import ClosedError, InvalidOptionError, ReadOnlyError
+from commitlog.segment import pretoucher
+from commitlog.segment.pretoucher import LEAST_BYTES, MOST_BYTES, SYNC_BYTES, Pretoucher
+from tests.setups import BY_HAND, SEGMENT, Logs
+
+MIB = 1 << 20
+PAGE = 4096
+QUIET = {**BY_HAND, "flush": "none", "prefault": False, "allocate_ahead": 0}
+
+
+def pages_in_memory(path: Path) -> list[bool]:
+    """Which pages of a file are in the page cache."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        count = len(mapped) // PAGE
+        found = (ctypes.c_ubyte * count)()
+        start = ctypes.c_char.from_buffer(mapped)
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(mapped)), found) == 0
+        del start
+        return [bool(page & 1) for page in found]
+
+
+def segment_of(log: CommitLog, number: int) -> Path:
+    return Path(log.directory.segment_path(number))
+
+
+class Clock:
+    """Seconds that the test counts."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+class Tail:
+    """What the pretoucher looks at, with a tail that the test moves."""
+
+    segment_size = 64 * MIB
+
+    def __init__(self) -> None:
+        self.tail_position = PAGE
+
+
+class Nowhere:
+    """A queue whose segments are gone, and what was asked of it."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def hold(self, number: int, who: str) -> None:
+        self.asked.append(number)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(pretoucher, "time", made)
+    return made
+
+
+def made(logs: Logs, **options: Any) -> tuple[Pretoucher, Tail, Nowhere]:
+    options = {**QUIET, **options}
+    tail, queue = Tail(), Nowhere()
+    return Pretoucher(tail, queue, logs.open(**options).options), tail, queue  # type: ignore[arg-type]
+
+
+def test_the_distance_follows_the_rate_of_the_appends_within_its_bounds(logs: Logs, clock: Clock) -> None:
+    touching, tail, _ = made(logs)
+    assert touching.distance == LEAST_BYTES
+    for rate, expected in ((10 * MIB, LEAST_BYTES), (100 * MIB, 50 * MIB), (400 * MIB, 200 * MIB), (4000 * MIB, MOST_BYTES)):
+        clock.now_s += 1
+        tail.tail_position += rate
+        touching.measure()
+        assert touching.distance == pytest.approx(expected, abs=4)
+
+
+def test_a_burst_is_forgotten_by_half_every_five_seconds(logs: Logs, clock: Clock) -> None:
+    touching, tail, _ = made(logs)
+    clock.now_s += 1
+    tail.tail_position += 400 * MIB
+    touching.measure()
+    for expected in (100 * MIB, 50 * MIB, 25 * MIB, LEAST_BYTES, LEAST_BYTES):
+        clock.now_s += 5
+        touching.measure()
+        assert touching.distance == pytest.approx(expected, abs=4)
+
+
+def test_two_looks_in_quick_succession_measure_nothing(logs: Logs, clock: Clock) -> None:
+    touching, tail, _ = made(logs)
+    clock.now_s += 0.001
+    tail.tail_position += 4 * MIB
+    touching.measure()
+    assert touching.distance == LEAST_BYTES
+
+
+@pytest.mark.parametrize(("options", "expected"), [({"prefault_distance": "3MiB"}, 3 * MIB), ({"flush": "sync"}, SYNC_BYTES)])
+def test_a_fixed_distance_and_that_of_a_log_that_waits_for_the_disk_stay(
+    logs: Logs, clock: Clock, options: dict[str, Any], expected: int
+) -> None:
+    touching, tail, _ = made(logs, **options)
+    clock.now_s += 1
+    tail.tail_position += 400 * MIB
+    touching.measure()
+    assert touching.distance == expected
+
+
+def test_it_never_goes_past_what_is_allocated_and_brings_the_start_of_the_next_segment(logs: Logs, clock: Clock) -> None:
+    touching, tail, queue = made(logs, prefault_distance="1GiB")
+    while touching.step(64 * MIB):
+        pass
+    assert touching.touched_position == 64 * MIB
+    assert set(queue.asked) == {0}
+    touching, tail, queue = made(logs)
+    while touching.step(128 * MIB):
+        pass
+    assert touching.touched_position == PAGE + LEAST_BYTES
+    assert queue.asked[-1] == 1
+    # After an early roll, the tail is in the next segment, and it goes on there.
+    tail.tail_position = 64 * MIB + PAGE
+    while touching.step(128 * MIB):
+        pass
+    assert touching.touched_position == 64 * MIB + PAGE + LEAST_BYTES
+
+
+def test_the_faster_the_appends_the_sooner_it_looks_again(logs: Logs, clock: Clock) -> None:
+    touching, tail, _ = made(logs)
+    rests = []
+    for rate in (1 * MIB, 100 * MIB, 4000 * MIB):
+        clock.now_s += 1
+        tail.tail_position += rate
+        while touching.step(1 << 40):
+            pass
+        rests.append(touching.rest_s)
+    assert rests == sorted(rests, reverse=True)
+    assert 0 < rests[-1] < rests[0] <= 0.1
+
+
+# --- a real log ------------------------------------------------------------------------------------------------------
+
+
+def test_pretouch_leaves_segments_in_place_and_pages_in_memory(logs: Logs) -> None:
+    log = logs.open(**{**QUIET, "segment_size": 16 * MIB, "allocate_ahead": 2, "prefault_distance": "2MiB"})
+    log.append(b"x")
+    assert log.pretouch() == log.tail_position + 2 * MIB
+    assert log.queue.numbers() == [0, 1, 2]
+    in_memory = pages_in_memory(segment_of(log, 0))
+    assert all(in_memory[: 2 * MIB // PAGE])
+    assert not in_memory[-1]
+    following = pages_in_memory(segment_of(log, 1))
+    assert all(following[: MIB // PAGE])
+    assert not following[-1]
+    assert log.pretouch() == log.tail_position + 2 * MIB
+
+
+def test_the_service_does_the_same_by_itself(logs: Logs, until: Any) -> None:
+    log = logs.open(**{**QUIET, "segment_size": 4 * MIB, "allocate_ahead": 1, "prefault": True})
+    until(lambda: log.queue.numbers() == [0, 1] and all(pages_in_memory(segment_of(log, 1))))
+    assert all(pages_in_memory(segment_of(log, 0)))
+    log.roll()
+    log.append(b"x")
+    until(lambda: log.queue.numbers() == [0, 1, 2] and all(pages_in_memory(segment_of(log, 2))))
+
+
+def test_records_are_as_they_were_whoever_touches_their_pages(logs: Logs) -> None:
+    log = logs.open(**QUIET)
+    for number in range(300):
+        log.append(b"%d" % number + bytes(1000))
+        if number % 7 == 0:
+            log.pretouch()
+    assert [value.rstrip(b"\0") for value in log.tailer().values()] == [b"%d" % number for number in range(300)]
+    assert log.stats().rolls == log.tail_position // SEGMENT > 3
+
+
+@pytest.mark.parametrize("backing", ["anonymous", "shm"])
+def test_a_pooled_log_has_nothing_to_pretouch(logs: Logs, backing: str) -> None:
+    log = logs.open(pool=logs.pool(backing))
+    with pytest.raises(InvalidOptionError, match="a pooled log's appends land in its buffers"):
+        log.pretouch()
+
+
+def test_a_log_that_is_only_read_or_closed_refuses(logs: Logs) -> None:
+    log = logs.open()
+    with pytest.raises(ReadOnlyError):
+        logs.open(mode="r").pretouch()
+    log.close()
+    with pytest.raises(ClosedError):
+        log.pretouch()
