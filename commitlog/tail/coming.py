@@ -37,6 +37,7 @@ class Coming:
         StopAsyncIteration
             None came in time, or the log is closed.
         """
+        self._tailer.save_place()  # of a named tailer: whoever asks for the next record is done with the last one
         self._run += 1
         if self._run > _RUN_MOST:
             self._run = 0

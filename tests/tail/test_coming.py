@@ -367,3 +367,52 @@ def test_a_child_after_a_fork_watches_for_itself(logs: Logs, in_child: Callable[
         return asyncio.run(both())
 
     assert in_child(read) == [b"parent", b"child"]
+
+
+def test_a_named_tailer_keeps_its_place_when_the_next_record_is_asked_for(logs: Logs) -> None:
+    log = logs.open()
+    log.append_many([b"%d" % number for number in range(200)])
+
+    async def read() -> None:
+        with log.tailer("name") as tailer:
+            async for record in tailer.follow(timeout=5):
+                if record.value == b"2":
+                    break
+        # Left by a break: the last record comes again.
+        with log.tailer("name") as tailer:
+            following = tailer.follow(timeout=5)
+            assert (await anext(following)).value == b"2"
+            assert [(await anext(following)).value for _ in range(197)][-1] == b"199"
+            task = asyncio.ensure_future(anext(following))
+            await all_wait(log, 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            del following, task
+        # Cancelled while it waited: what it had asked past is done with.
+        log.append(b"new")
+        with log.tailer("name") as tailer:
+            assert await values(tailer, 1) == [b"new"]
+
+    asyncio.run(read())
+
+
+def test_a_named_tailer_that_is_cancelled_before_the_loop_had_a_turn_is_done_with_its_last_record(logs: Logs) -> None:
+    log = logs.open()
+    log.append_many([b"%d" % number for number in range(200)])
+
+    async def read() -> None:
+        with log.tailer("name") as tailer:
+            following = tailer.follow(timeout=5)
+            for _ in range(64):
+                await anext(following)
+            task = asyncio.ensure_future(anext(following))
+            await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            del following, task
+        with log.tailer("name") as tailer:
+            assert await values(tailer, 1) == [b"64"]
+
+    asyncio.run(read())
