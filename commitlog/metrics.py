@@ -11,11 +11,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 from commitlog.log import CommitLog
 from commitlog.options import Duration, parse_duration
+from commitlog.segment.disk_monitor import DiskState
 from commitlog.stats import Latency, LogStats
 from commitlog.watching import WRITER_STATES, LogFigures, LogWatch, look
 
@@ -153,9 +154,14 @@ def _families(looks: Sequence[_Look]) -> list[Metric]:
     seen = [(path, figures) for path, figures, _ in looks if figures is not None]
     own = [(path, stats) for path, _, stats in looks if stats is not None]
     pools = [(path, stats.pool) for path, stats in own if stats.pool is not None]
+    disk = GaugeMetricFamily("commitlog_disk", "1 for what this process makes of the room on the disk.", labels=["log", "state"])
+    for path, stats in own:
+        for state in get_args(DiskState):
+            disk.add_metric([path, state], stats.disk == state)
     return [
         up,
         *_shared(seen),
+        disk,
         *(_gauge(name, text, [(path, getattr(figures, field)) for path, figures in seen]) for name, field, text in _GAUGES),
         *(_counter(name, text, [(path, getattr(stats, field)) for path, stats in own]) for name, field, text in _COUNTERS),
         *(_histogram(name, text, [(path, getattr(stats, field)) for path, stats in own]) for name, field, text in _LATENCIES),

@@ -52,6 +52,7 @@ def test_a_writer_tells_what_the_log_has_and_what_it_did(logs: Logs) -> None:
     assert value(registry, "flush_seconds_sum", log) == pytest.approx(stats.flush_latency.total_ns / 1e9)
     assert value(registry, "flush_seconds_bucket", log, le="+Inf") == stats.flushes
     assert value(registry, "writers", log, state="idle") == 1
+    assert [value(registry, "disk", log, state=state) for state in ("fine", "low", "full")] == [1, 0, 0]
     assert value(registry, "pool_buffers", log) is None
 
 

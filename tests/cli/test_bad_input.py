@@ -23,7 +23,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export": ("--format", "jsonl"),
     "info": (),
     "top": ("--interval", "0.1"),
-    "export-metrics": (),
     "verify": (),
     "repair": (),
     "prune": ("--min-free", "1"),
@@ -56,7 +55,6 @@ CHOICES = {
     "export": ("--visibility", "--on-damage", "--format"),
     "bench": ("--setup", "--flush", "--workload"),
 }
-MANY_LOGS = ("export-metrics",)  # the others take one
 ABOUT_DIRECTORIES = ("doctor", "bench")  # the others are about a log
 ABOUT_SHELLS = ("completion",)
 ABOUT_MANY = ("export-metrics",)  # takes any number of logs
@@ -146,7 +144,7 @@ def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("wrong", [("--nonsense",), ("-Z",), ("--nonsense=yes",), ("one", "two", "three")], ids=" ".join)
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in MANY_LOGS])
+@commands
 def test_a_wrong_flag_is_usage(command: str, wrong: tuple[str, ...], log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     if command in ABOUT_MANY:
         wrong = ("--nonsense", *wrong)
