@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,15 @@ class Needles:
 
     Attributes
     ----------
-    texts : tuple of bytes
-        At least one of them does.
+    choices : tuple of tuples of bytes
+        Of each, at least one text does. The best comes first, as far as that can be said without the values.
     lowered : bool
         They are lower case, and so has the value to be when it is looked at.
     exact : bool
-        A value with one of them is always a match.
+        There is one choice, and a value with its text is always a match.
     """
 
-    texts: tuple[bytes, ...]
+    choices: tuple[tuple[bytes, ...], ...]
     lowered: bool
     exact: bool
 
@@ -37,19 +37,19 @@ def needles(pattern: re.Pattern[bytes]) -> Needles | None:
     """What has to be there for a match, as far as that is easily said; None where it is not."""
     try:
         items = list(importlib.import_module("re._parser").parse(pattern.pattern, pattern.flags))
-        found = _required(items)
+        found = _choices(items)
         whole = _literal(items)
     except (ImportError, AttributeError, TypeError, ValueError, RecursionError):
         return None
-    if found is None or pattern.flags & re.LOCALE:
+    if not found or pattern.flags & re.LOCALE:
         return None
     lowered = bool(pattern.flags & re.IGNORECASE)
-    texts = tuple(sorted({text.lower() for text in found} if lowered else found))
-    return Needles(texts, lowered, whole is not None and texts == (whole.lower() if lowered else whole,))
+    choices = tuple(tuple(sorted({text.lower() for text in texts} if lowered else texts)) for texts in found)
+    return Needles(choices, lowered, whole is not None and choices == ((whole.lower() if lowered else whole,),))
 
 
-def _required(items: _Items) -> frozenset[bytes] | None:
-    """The best set of which one has to be there: its shortest text is the longest."""
+def _choices(items: _Items) -> list[frozenset[bytes]]:
+    """Sets of which one text each has to be there, the one whose shortest text is the longest first."""
     found: list[frozenset[bytes]] = []
     run = b""
     for operation, argument in items:
@@ -65,36 +65,37 @@ def _required(items: _Items) -> frozenset[bytes] | None:
             found += [frozenset({run + onward}), *within]
             run = onward
     found.append(frozenset({run}))
-    best = max(found, key=_worth)
-    return None if b"" in best or len(best) > _MOST else best
+    return sorted((texts for texts in found if b"" not in texts and len(texts) <= _MOST), key=_worth, reverse=True)
 
 
-def _worth(texts: Iterable[bytes]) -> tuple[int, int]:
-    listed = list(texts)
-    return (min(map(len, listed)), -len(listed)) if len(listed) <= _MOST else (0, 0)
+def _required(items: _Items) -> frozenset[bytes] | None:
+    """The best of them."""
+    found = _choices(items)
+    return found[0] if found else None
+
+
+def _worth(texts: frozenset[bytes]) -> tuple[int, int, list[bytes]]:
+    return min(map(len, texts)), -len(texts), sorted(texts)
 
 
 def _part(kind: str, argument: Any) -> tuple[bytes, list[frozenset[bytes]]]:
     """Of what is no plain text: what it begins and ends with, and what has to be there inside."""
-    inside: frozenset[bytes] | None = None
-    onward = b""
     if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
         least, _, repeated = argument
         if least > 0:
-            inside = _required(list(repeated))
-            onward = _literal(list(repeated)) or b""
+            return _literal(list(repeated)) or b"", _choices(list(repeated))
     elif kind == "SUBPATTERN":
         _, added, removed, content = argument
         if not (added | removed) & re.IGNORECASE:
-            inside = _required(list(content))
+            return b"", _choices(list(content))
     elif kind == "ATOMIC_GROUP":
-        inside = _required(list(argument))
+        return b"", _choices(list(argument))
     elif kind == "BRANCH":
         ways = [_required(list(way)) for way in argument[1]]
         known = [way for way in ways if way is not None]
         if len(known) == len(ways):
-            inside = frozenset().union(*known)
-    return onward, [] if inside is None else [inside]
+            return b"", [frozenset().union(*known)]
+    return b"", []
 
 
 def _literal(items: _Items) -> bytes | None:

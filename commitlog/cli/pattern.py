@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import warnings
 
 import numpy as np
 import numpy.typing as npt
 
+from commitlog._kernel.needle import rows_with
 from commitlog.cli.literals import Needles, needles
 from commitlog.tail.batch import Batch
 
 Rows = npt.NDArray[np.int64]
 
-_find = ctypes.CDLL(None).memmem
-_find.restype = ctypes.c_void_p
-_find.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
-# With more places than this for each record, to look at the records one by one is faster than to look at the places.
-_DENSE = 0.25
-_DENSE_FROM = 64
+# So much of a batch shows what is rare in it; a byte that is rarer than this share is looked for alone.
+_SAMPLE_BYTES = 32 << 10
+_RARE = 1 / 64
 
 
 class Pattern:
@@ -55,15 +52,13 @@ class Pattern:
         """The rows of a batch whose values it finds something in, ascending."""
         if self._needles is not None:
             candidates = _candidates(self._needles, batch)
-            if candidates is not None:
-                return candidates if self._needles.exact else self._searched(batch, candidates)
+            if self._needles.exact:
+                return candidates
+            values = values_of(batch, candidates)
+        else:
+            candidates, values = np.arange(len(batch)), batch.values()
         search = self.search
-        return np.array([row for row, value in enumerate(batch.values()) if search(value)], dtype=np.int64)
-
-    def _searched(self, batch: Batch, candidates: Rows) -> Rows:
-        search = self.search
-        found = [search(value) is not None for value in values_of(batch, candidates)]
-        kept: Rows = candidates[np.array(found, dtype=bool)]
+        kept: Rows = candidates[np.array([search(value) is not None for value in values], dtype=bool)]
         return kept
 
 
@@ -73,32 +68,20 @@ def values_of(batch: Batch, rows: Rows) -> list[bytes]:
     return [bytes(data[start:stop]) for start, stop in zip(batch.offsets[rows].tolist(), batch.offsets[rows + 1].tolist(), strict=True)]
 
 
-def _candidates(sought: Needles, batch: Batch) -> Rows | None:
-    """The rows with one of the texts; None where they are too many to be worth it."""
+def _candidates(sought: Needles, batch: Batch) -> Rows:
+    """The rows with one of the texts that have to be there."""
     text = np.frombuffer(batch.data.tobytes().lower(), dtype=np.uint8) if sought.lowered else batch.data
-    room = int(len(batch) * _DENSE) + _DENSE_FROM
-    found: list[Rows] = []
-    for needle in sought.texts:
-        places = _places(text, needle, room)
-        if places is None:
-            return None
-        # Values stand one after the other, so that a place may begin in one and end in the next.
-        rows = np.searchsorted(batch.offsets, places, side="right") - 1
-        found.append(rows[places + len(needle) <= batch.offsets[rows + 1]])
-    return np.unique(np.concatenate(found))
+    sample = text[:_SAMPLE_BYTES].tobytes()
+    texts = min(sought.choices, key=lambda texts: sum(map(sample.count, texts)))
+    found = [rows_with(text, batch.offsets, needle, _rare_byte(needle, sample)) for needle in texts]
+    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
-def _places(text: npt.NDArray[np.uint8], needle: bytes, most: int) -> Rows | None:
-    """Where a text stands, overlapping or not; None if in more than so many places."""
-    places: list[int] = []
-    start = text.ctypes.data
-    at, end = start, start + len(text)
-    while (found := _find(at, end - at, needle, len(needle))) is not None:
-        if len(places) == most:
-            return None
-        places.append(found - start)
-        at = found + 1
-    return np.array(places, dtype=np.int64)
+def _rare_byte(needle: bytes, sample: bytes) -> int:
+    """Which byte of a text is so rare that it is faster to look for it than for all of the text; -1 where none is."""
+    counts = [sample.count(byte) for byte in needle]
+    least = min(counts)
+    return counts.index(least) if least < len(sample) * _RARE else -1
 
 
 def _in_bytes(text: str) -> bytes:

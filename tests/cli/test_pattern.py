@@ -7,9 +7,11 @@ import random
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import commitlog
+from commitlog._kernel.needle import rows_with
 from commitlog.cli.filter import Filter
 from commitlog.cli.literals import needles
 from commitlog.cli.pattern import Pattern
@@ -94,30 +96,42 @@ def test_the_rows_are_those_in_which_re_finds_something(text: str, mixed: Batch,
 
 
 @pytest.mark.parametrize(
-    ("text", "sought", "exact"),
+    ("text", "choices", "exact"),
     [
-        ("ERROR", {b"ERROR"}, True),
-        ("(E)RR(O(R))", {b"ERROR"}, True),
-        ("^ERROR$", {b"ERROR"}, False),
-        ("WARN|ERROR", {b"ERROR", b"WARN"}, False),
-        ("took [0-9]+ms", {b"took "}, False),
-        ("(?i)Error", {b"error"}, True),
-        ("(?i:e)rror", {b"rror"}, False),
-        ("(?:ab)+c", {b"abc"}, False),
+        ("ERROR", [{b"ERROR"}], True),
+        ("(E)RR(O(R))", [{b"ERROR"}], True),
+        ("^ERROR$", [{b"ERROR"}], False),
+        ("WARN|ERROR", [{b"ERROR", b"WARN"}], False),
+        ("took [0-9]+ms", [{b"took "}, {b"ms"}], False),
+        ("(?i)Error", [{b"error"}], True),
+        ("(?i:e)rror", [{b"rror"}], False),
+        ("(?:ab)+c", [{b"abc"}, {b"ab"}, {b"ab"}], False),
         ("(?:timeout)?", None, False),
         ("[0-9]{4}", None, False),
-        ("é", {"é".encode()}, True),
+        ("é", [{"é".encode()}], True),
     ],
 )
-def test_what_a_match_cannot_be_without_is_known(text: str, sought: set[bytes] | None, exact: bool) -> None:
+def test_what_a_match_cannot_be_without_is_known(text: str, choices: list[set[bytes]] | None, exact: bool) -> None:
     """Without it every search would be correct still, and slow."""
     found = needles(Pattern(text)._compiled)
-    assert (None if found is None else (set(found.texts), found.exact)) == (None if sought is None else (sought, exact))
+    assert (None if found is None else ([set(texts) for texts in found.choices], found.exact)) == (
+        None if choices is None else (choices, exact)
+    )
 
 
-def test_a_text_that_stands_everywhere_is_not_looked_for_place_by_place(tmp_path: Path) -> None:
-    batch = batch_of([b"a" * 1000] * 500 + [b"b"], tmp_path / "log")
-    assert Pattern("aaa").rows(batch).tolist() == list(range(500))
+@pytest.mark.parametrize("rare", [-1, 0, 1, 2])
+def test_bytes_are_found_in_values_and_not_across_them(mixed: Batch, rare: int) -> None:
+    for needle in (b"aab", b"bab", b"abc", b"\nab", b"-b-"):
+        expected = [row for row, value in enumerate(mixed.values()) if needle in value]
+        assert rows_with(mixed.data, mixed.offsets, needle, rare).tolist() == expected
+    nothing = np.empty(0, dtype=np.uint8), np.zeros(1, dtype=np.int64)
+    assert rows_with(*nothing, b"aab", rare).tolist() == []
+
+
+@pytest.mark.parametrize(("needle", "rare", "offsets"), [(b"", -1, [0, 1]), (b"a", 1, [0, 1]), (b"a", -2, [0, 1]), (b"a", 0, [0, 9])])
+def test_what_could_lead_beyond_the_values_is_refused(needle: bytes, rare: int, offsets: list[int]) -> None:
+    with pytest.raises(ValueError, match="needle|offsets"):
+        rows_with(np.zeros(1, dtype=np.uint8), np.array(offsets), needle, rare)
 
 
 def test_every_include_has_to_match_and_no_exclude_may(tmp_path: Path) -> None:
