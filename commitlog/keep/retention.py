@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from numbers import Real
 
+from commitlog.cycle.roll_cycle import zone_of
 from commitlog.errors import InvalidOptionError
 from commitlog.keep.archive import Archive
 from commitlog.options import DURATION_UNITS, Duration, Size, parse_duration, parse_size
@@ -43,22 +44,6 @@ def parse_age(value: object, name: str) -> float:
     if not 0 <= age_s <= _AGE_LARGEST_S:
         raise InvalidOptionError(f"{name} must be an age, in seconds or with a unit, such as 3600, '36h' or '7d', not {value!r}")
     return age_s
-
-
-def parse_zone(value: object, name: str) -> zoneinfo.ZoneInfo:
-    """Read the name of a time zone.
-
-    Raises
-    ------
-    InvalidOptionError
-        It is not in the IANA data base.
-    """
-    if isinstance(value, str):
-        try:
-            return zoneinfo.ZoneInfo(value)
-        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-            pass
-    raise InvalidOptionError(f"{name} must be a time zone of the IANA data base, such as 'UTC' or 'Europe/Berlin', not {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +108,12 @@ class Retention:
             self._keep("min_free_percent", _percent(self.min_free_percent))
         if self.between is not None:
             self._keep("_window", _window_of(self.between))
-        self._keep("_zone", parse_zone(self.time_zone, "time_zone"))
+        try:
+            self._keep("_zone", zone_of(self.time_zone))
+        except ValueError:
+            raise InvalidOptionError(
+                f"time_zone must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not {self.time_zone!r}"
+            ) from None
         if self.archive is not None and not isinstance(self.archive, Archive):
             raise InvalidOptionError(f"archive must be a commitlog.Archive or None, not {type(self.archive).__name__}")
         interval_s = parse_duration(self.interval, "interval")

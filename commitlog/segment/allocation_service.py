@@ -93,6 +93,8 @@ class AllocationService(Service):
         self._pretoucher = Pretoucher(core, queue, options)
         # A pool's buffers take the faults in its place.
         self._pretouches = options.prefault and lender is None
+        if events is not NO_EVENTS:
+            self._sealer.begin(core.committed_position // core.segment_size)
         self._retry_at = 0.0
         self._look_at = 0.0
         self.disk = DiskMonitor(directory, options)

@@ -50,13 +50,18 @@ class Sealer:
         """The number below which every segment is sealed, as far as is known."""
         return -1 if self._next is None else self._next
 
+    def begin(self, number: int) -> None:
+        """Find the first segment below `number` that is not sealed. What is sealed from now on, by whomever, is told."""
+        self._next, self._sequence = self._find_start(number)
+
     def seal_below(self, number: int) -> None:
         """Seal every segment below `number` that is not sealed yet, up to the first that was passed and yet is not whole: it is
         damaged, and stays so until a repair."""
         if self._stuck:
             return
         if self._next is None:
-            self._next, self._sequence = self._find_start(number)
+            self.begin(number)
+        assert self._next is not None
         while self._next < number:
             if not self._directory.has(self._next):
                 # Another process has sealed and deleted it, and left a sealed one behind it.

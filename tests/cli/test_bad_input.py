@@ -28,7 +28,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "prune": ("--min-free", "1"),
     "archive": ("--dry-run",),
     "remove": ("--yes",),
-    "export-metrics": (),
     "doctor": (),
     "bench": ("--quick", "--memory", "-w", "open", "--setup", "mapped"),
 }

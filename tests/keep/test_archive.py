@@ -376,6 +376,12 @@ def test_an_archive_is_not_written_as_a_log(logs: Logs, tmp_path: Path) -> None:
     assert not Path("memory:").exists()
 
 
+def test_an_archive_keeps_no_tailer_s_place_and_says_so(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    with commitlog.open(tmp_path / "archive", "r") as copy, pytest.raises(ReadOnlyError, match="keeps no tailer's place"):
+        copy.tailer(name="mine")
+
+
 def test_what_is_no_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
     identity = tmp_path / "archive" / "log.json"

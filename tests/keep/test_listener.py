@@ -13,6 +13,7 @@ import pytest
 from commitlog import CommitLog, Retention
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import SegmentInfo, SegmentListener, listener, prune
+from commitlog.segment.seal_table import SealTable
 from tests.setups import BY_HAND, SEGMENT, Logs, values
 
 ALL = Retention(max_bytes=0)
@@ -116,7 +117,8 @@ def test_a_writer_that_was_behind_when_segments_were_deleted_seals_on(logs: Logs
         assert ahead.first_position == 5 * SEGMENT + 4096
     ahead.close()
     fill(behind, 2)
-    until(lambda: behind.index._seals.get(7) is not None)
+    seals = SealTable(behind.directory)
+    until(lambda: seals.get(7) is not None)
     assert behind.first_sequence == 15
     assert behind.last_sequence == 23
 
