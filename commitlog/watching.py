@@ -44,11 +44,13 @@ class WriterFigures:
     since_ns : int
         When it took the slot, in nanoseconds since 1970.
     state : str
-        "dead": it was killed, and nobody has taken its slot since. "stopped": by SIGSTOP, a debugger or a freezer. "held up": in the
-        middle of a claim, and in the same one as at the look before. "appending" and "idle": since the look before it has, and has not,
-        claimed anything. "live": there was no look before.
+        "dead": it was killed, and nobody has taken its slot since. "stopped": by SIGSTOP or a debugger. "held up": it began a claim before
+        the look before, and has not come to put its name there. "appending" and "idle": since the look before it has, and has not, claimed
+        anything. "live": there was no look before. A claim that is open in a `with` block is nothing unusual, and shows in none of them.
     flushing : bool
         It leads a flush at this moment.
+    claiming : bool
+        It is between the two first steps of a claim, where the living stay for nanoseconds.
     claims : int
         Made through its slot, by earlier owners too; only differences say something. A pooled log's appends are not counted.
     rolled_back_claims : int
@@ -61,6 +63,7 @@ class WriterFigures:
     since_ns: int
     state: WriterState
     flushing: bool
+    claiming: bool
     claims: int
     rolled_back_claims: int
 
@@ -218,6 +221,7 @@ def _figures_of(writer: Writer, flush_leader: int | None, before: LogFigures | N
         since_ns=writer.since_ns,
         state=_state_of(writer, foreign, before, moved),
         flushing=writer.alive and flush_leader == writer.slot,
+        claiming=writer.counter % 2 == 1,
         claims=writer.counter // 2,
         rolled_back_claims=writer.rolled_back,
     )
@@ -231,11 +235,11 @@ def _state_of(writer: Writer, foreign: bool, before: LogFigures | None, moved: b
     earlier = next((other for other in before.writers if other.slot == writer.slot), None) if before is not None else None
     if before is None or earlier is None or earlier.since_ns != writer.since_ns:
         return "live"
-    if writer.counter // 2 == earlier.claims and writer.counter % 2:
+    claimed = writer.counter // 2 > earlier.claims
+    if writer.counter % 2 and earlier.claiming and not claimed:
         return "held up"
     # A pooled log's only writer is told by its tail: its slot's counter stands still.
-    appended = moved if before.mode == "pooled" else writer.counter // 2 > earlier.claims
-    return "appending" if appended else "idle"
+    return "appending" if (moved if before.mode == "pooled" else claimed) else "idle"
 
 
 def _is_stopped(pid: int) -> bool:

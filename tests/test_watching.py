@@ -102,7 +102,7 @@ def test_a_writer_stopped_in_a_claim_is_held_up(logs: Logs) -> None:
         watch.look()
         count = int.from_bytes(os.pread(file.fileno(), 8, counter_at), "little")
         os.pwrite(file.fileno(), (count + 1).to_bytes(8, "little"), counter_at)
-        assert watch.look().writers[0].state == "held up"
+        assert [watch.look().writers[0].state for _ in range(2)] == ["idle", "held up"]
         os.pwrite(file.fileno(), count.to_bytes(8, "little"), counter_at)
 
 
@@ -153,6 +153,15 @@ def test_without_cursors_the_files_say(logs: Logs) -> None:
         with commitlog.open(log.path) as again:
             again.append(b"two")
             assert (watch.look().mode, watch.look().tail_position) == ("mapped", again.tail_position)
+
+
+def test_cursors_that_are_removed_under_it_leave_the_rest(logs: Logs) -> None:
+    log = logs.open()
+    with LogWatch(log.path) as watch:
+        watch.look()
+        (Path(log.path) / "cursors").unlink()
+        seen = watch.look()
+    assert (seen.tail_position, seen.writers) == (log.tail_position, ())
 
 
 def test_the_log_that_is_at_the_path_now_is_looked_at(tmp_path: Path) -> None:

@@ -123,7 +123,10 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
     if not cells.shared:
         return []
     # A description of its own, through which no lock is held: it may ask about this process's slots, too.
-    fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    try:
+        fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return []  # somebody has removed it under those who have it mapped
     try:
         return [
             Writer(pid, namespace, slot, attached_ns, rolled_back, counter, kernel.slot_alive(fd, slot))
