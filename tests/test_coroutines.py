@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import os
+import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -278,3 +280,33 @@ def test_a_log_that_is_only_read_refuses(logs: Logs) -> None:
     logs.open().append(b"1")
     with pytest.raises(ReadOnlyError):
         asyncio.run(logs.open(mode="r").append_async(b"2", sync=True))
+
+
+def test_what_was_awaited_outlives_the_kill_of_its_process(logs: Logs) -> None:
+    log = logs.open(flush="sync", **BY_HAND)
+    told, telling = os.pipe()
+    child = os.fork()
+    if child == 0:
+
+        async def append(number: int) -> None:
+            position = await log.append_async(b"%d" % number)
+            os.write(telling, b"%d %d %d\n" % (number, position, log.flushed_position))
+            if number == 150:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        async def append_all() -> None:
+            await asyncio.gather(*(append(number) for number in range(300)))
+
+        try:
+            asyncio.run(append_all())
+        finally:
+            os._exit(1)
+    os.close(telling)
+    with os.fdopen(told, "rb") as stream:
+        lines = [tuple(map(int, line.split())) for line in stream]
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert 150 in [number for number, _, _ in lines]
+    for number, position, flushed in lines:
+        assert flushed > position
+        assert log.read(position).value == b"%d" % number
+    assert log.read(asyncio.run(log.append_async(b"on"))).value == b"on"

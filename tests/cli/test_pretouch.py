@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import commitlog
-from commitlog import TransientStorePool
+import commitlog.cli.group
+import commitlog.cli.pretouch  # what the user without permission may not be able to import
+from commitlog import TransientStorePool, cli
 from commitlog._kernel.segment_file import HEADER_SIZE
 from tests.cli.program import SEGMENT, interrupted, read_until, run, started
 
+NOBODY = 65534
 WRITER = {"segment_size": SEGMENT, "allocate_ahead": 0, "prefault": False}
 
 
@@ -101,3 +110,27 @@ def test_a_position_that_is_said_is_one_of_the_log(log: Path) -> None:
     commitlog.open(log, **WRITER).close()  # type: ignore[arg-type]
     said = run("pretouch", "--once", "--distance", "8KiB", log).stdout.decode()
     assert f"tail {HEADER_SIZE}, pages up to {HEADER_SIZE + 8192}, segments up to {2 * SEGMENT}" in said
+
+
+def test_without_permission_it_is_refused_with_a_clear_line(in_child: Callable[[Callable[[], Any]], Any]) -> None:
+    """As an ordinary user, where this one is root."""
+    directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
+    directory.chmod(0o755)
+    commitlog.open(directory / "log", **WRITER).close()  # type: ignore[arg-type]
+    for path in (directory / "log").iterdir():
+        path.chmod(0o444)
+    (directory / "log").chmod(0o555)
+
+    def attempt() -> tuple[int, str]:
+        if os.geteuid() == 0:
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            return cli.run(["pretouch", str(directory / "log")]), said.getvalue()
+
+    try:
+        status, said = in_child(attempt)
+    finally:
+        shutil.rmtree(directory)
+    assert status == 1
+    assert "no permission here" in said

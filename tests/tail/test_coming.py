@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -13,12 +18,21 @@ from typing import Any
 
 import pytest
 
-from commitlog import CommitLog, Tailer
+from commitlog import CommitLog, Options, Tailer
 from commitlog.errors import ClosedError, CorruptRecordError
 from commitlog.tail.watcher import Watcher, watcher_of
 from tests.multiprocess.readers import LIMIT_S
 from tests.setups import BY_HAND, Logs, Setup
 
+NOBODY = 65534
+WRITER = """
+import sys
+import commitlog
+
+with commitlog.open(sys.argv[1]) as log:
+    for line in sys.stdin.buffer:
+        log.append(line.strip())
+"""
 HOW = [("mapped", "committed"), ("mapped", "appended"), ("mapped", "flushed"), ("anonymous", "committed"), ("anonymous", "appended")]
 QUICK: dict[str, Any] = {"commit_interval": 0.001, "commit_least_pages": 0, "flush_interval": 0.001, "flush_least_pages": 0}
 
@@ -416,3 +430,61 @@ def test_a_named_tailer_that_is_cancelled_before_the_loop_had_a_turn_is_done_wit
             assert await values(tailer, 1) == [b"64"]
 
     asyncio.run(read())
+
+
+def test_what_another_process_appends_wakes_coroutines_here(logs: Logs, tmp_path: Path) -> None:
+    log = logs.open(mode="a")
+    reader = logs.open(mode="r")
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "log")], stdin=subprocess.PIPE, bufsize=0)
+    assert writer.stdin is not None
+    pipe = writer.stdin
+
+    async def read() -> None:
+        tailers = [handle.tailer() for handle in (log, reader)]
+        for number in range(20):
+            tasks = [asyncio.create_task(values(tailer, 1)) for tailer in tailers]
+            await all_wait(log, 1)
+            await all_wait(reader, 1)
+            pipe.write(b"%d\n" % number)
+            assert await asyncio.gather(*tasks) == [[b"%d" % number]] * 2
+
+    with writer:
+        asyncio.run(read())
+
+
+def test_who_may_only_read_looks_for_itself(in_child: Callable[[Callable[[], Any]], Any]) -> None:
+    """As an ordinary user, where this one is root; nobody can be told of this reader, and it wakes all the same."""
+    directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
+    directory.chmod(0o755)
+    log = CommitLog.open(directory / "log", "a", Options())
+    for path in (directory / "log").iterdir():
+        path.chmod(0o444)
+    (directory / "log").chmod(0o555)
+    told, ready = os.pipe()
+    appender = threading.Thread(target=lambda: (os.read(told, 1), log.append(b"came")))
+
+    def use() -> tuple[bool, list[bytes]]:
+        if os.geteuid() == 0:
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+
+        async def read(reader: CommitLog) -> list[bytes]:
+            task = asyncio.create_task(values(reader.tailer(), 1))
+            await all_wait(reader, 1)
+            os.write(ready, b"x")
+            return await task
+
+        with CommitLog.open(directory / "log", "r", Options()) as reader:
+            return reader.cursors.writable, asyncio.run(read(reader))
+
+    appender.start()
+    try:
+        outcome = in_child(use)
+    finally:
+        os.write(ready, b"x")
+        appender.join()
+        log.close()
+        shutil.rmtree(directory)
+        os.close(told)
+        os.close(ready)
+    assert outcome == (False, [b"came"])
