@@ -158,9 +158,6 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
     segment = directory.open_segment(number, writable=True)
     fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
     try:
-        if segment.opened_ns == 0:
-            page = directory.header_page(number, segment.id, 0, time.time_ns())
-            os.pwrite(fd, page[OPENED_AT : OPENED_AT + 24], OPENED_AT)
         if segment.nonzero(offset, offset + 8) == offset + 8:
             segment.skip(offset, 0)
             passed("gate opened")
@@ -173,6 +170,30 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
     finally:
         os.close(fd)
         segment.release()
+
+
+def roll_into(directory: LogDirectory, number: int) -> int:
+    """Note in a segment's header that the log rolled into it, if it has not yet; when that was.
+
+    What joins behind it counts as rolled into at that time or later, so that cycles never go back.
+    """
+    segment = directory.open_segment(number, writable=False)
+    try:
+        opened_ns, segment_id = segment.opened_ns, segment.id
+    finally:
+        segment.release()
+    if opened_ns:
+        return int(opened_ns)
+    before = roll_into(directory, number - 1) if directory.has(number - 1) else 0
+    opened_ns = max(time.time_ns(), before)
+    page = directory.header_page(number, segment_id, 0, opened_ns)
+    fd = os.open(segment_name(number * directory.segment_size), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    try:
+        os.pwrite(fd, page[OPENED_AT:SEAL_AT], OPENED_AT)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return opened_ns
 
 
 def seal_below(directory: LogDirectory, number: int) -> int:
@@ -236,8 +257,13 @@ def mark_clean(directory: LogDirectory, end: int) -> None:
         os.close(fd)
 
 
-def give_place(path: str, directory: LogDirectory, number: int, first_sequence: int) -> Move:
+def give_place(path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int) -> Move:
     """Write the header of its new place into a staged segment, durably; the move that is to come.
+
+    Parameters
+    ----------
+    opened_ns : int
+        When the log rolls into it, which decides its cycle.
 
     Raises
     ------
@@ -262,7 +288,7 @@ def give_place(path: str, directory: LogDirectory, number: int, first_sequence: 
                 path=path,
             )
         segment_id, _, end, _, *counts = found
-        placed = bytearray(directory.header_page(number, segment_id, created_ns, time.time_ns()))
+        placed = bytearray(directory.header_page(number, segment_id, created_ns, opened_ns))
         seal = kernel.seal_part(segment_id, end, first_sequence, *counts)
         placed[SEAL_AT : SEAL_AT + len(seal)] = seal
         os.pwrite(fd, placed, 0)

@@ -20,7 +20,7 @@ from commitlog.opening import Opened, open_for_writing, path_of, telling_of_refu
 from commitlog.options import Options
 from commitlog.shared import cursors_file
 from commitlog.shared.lock_file import POLL_INTERVAL_S, describe_process
-from commitlog.stage.finishing import finish, give_place, mark_clean, passed, seal_below
+from commitlog.stage.finishing import finish, give_place, mark_clean, passed, roll_into, seal_below
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote
 from commitlog.stage.staging import StagedSegment
@@ -140,10 +140,11 @@ def _prepare(opened: Opened, staged: Sequence[StagedSegment], query: str | None,
     sequence = seal_below(directory, number + 1 if gate is None else number)
     if gate is not None:
         sequence += _count(opened, *gate)
+    opened_ns = max(time.time_ns(), roll_into(directory, number))
     sequences = accumulate((segment.records for segment in staged), initial=sequence)
     moves = []
     for index, (segment, first_sequence) in enumerate(zip(staged, sequences, strict=False)):
-        moves.append(give_place(segment.path, directory, number + 1 + index, first_sequence))
+        moves.append(give_place(segment.path, directory, number + 1 + index, first_sequence, opened_ns))
         passed("place given")
     return JoinNote(opened.end, (moves[-1].number + 1) * directory.segment_size, gate, tuple(moves), query, batch)
 

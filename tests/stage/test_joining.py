@@ -86,6 +86,22 @@ def test_joins_and_appends_take_turns(tmp_path: Path) -> None:
     assert report.records == len(expected)
 
 
+def test_what_joins_is_in_the_cycle_of_its_join_and_the_next_append_begins_a_segment(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=SIZE, roll_cycle="MINUTELY") as log:
+        log.append_many(numbered(5))
+        log.roll()
+    for turn in range(2):
+        join(path, stage(tmp_path / "staged", batch_of(numbered(1500, first=5 + 1500 * turn))))
+    with commitlog.open(path) as log:
+        assert log.append(b"on") % SIZE == 4096
+        cycles = log.cycles()
+        assert [found.number for found in cycles] == sorted(found.number for found in cycles)
+        assert sum(log.records_in_cycle(found.number) for found in cycles) == 3006
+    assert read_all(path) == [*numbered(3005), b"on"]
+    assert verify(path).sound
+
+
 def test_a_log_that_was_not_closed_is_recovered_before_anything_joins(tmp_path: Path, in_child: Callable[..., object]) -> None:
     path = tmp_path / "log"
 

@@ -134,7 +134,7 @@ def _survey(path: str, known: int | None = None, live: bool | None = None) -> It
     fd = open_directory(path)
     try:
         identity, fault = read_identity(fd, path)
-        directory = LogDirectory(path, identity.segment_size, identity.uuid)
+        directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
         try:
             live = is_live(fd) if live is None else live
             survey = Survey(directory, identity, checkpoints.read(fd, identity.uuid), live=live, fault=fault)
