@@ -58,12 +58,13 @@ CHOICES = {
 }
 ABOUT_DIRECTORIES = ("doctor", "bench")  # the others are about a log
 ABOUT_SHELLS = ("completion",)
+GROUPS = ("spark",)  # their commands start what takes seconds to start: tests/spark/test_jobs.py
 ABOUT_MANY = ("export-metrics",)  # takes any number of logs
 commands = pytest.mark.parametrize("command", COMMANDS)
 
 
 def test_the_table_has_every_command() -> None:
-    assert {*COMMANDS, *ABOUT_SHELLS} == set(cli.COMMANDS)
+    assert {*COMMANDS, *ABOUT_SHELLS, *GROUPS} == set(cli.COMMANDS)
 
 
 def all_of(folder: Path) -> dict[str, str]:
