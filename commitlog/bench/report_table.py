@@ -14,6 +14,7 @@ from commitlog.bench.workloads import BY_NAME, titles
 
 HEADINGS = ("what", "flush", "setup", "median", "spread", "of baseline", *PERCENTILES, "max", "cpu", "rss")
 GOAL_HEADINGS = ("goal", "measured", "ratio", "wanted", "met")
+_STOLEN_SHARE = 1 / 1000  # what a p99.9 does not see
 _MIB = 1 << 20
 
 
@@ -92,8 +93,18 @@ def notes(results: Results) -> list[str]:
         said.append("QUICK: it shows that everything works; sizes are too small for the figures and goals to mean much")
     if results.interrupted:
         said.append("INTERRUPTED: what is above had been measured until then")
+    said += [note for result in results.cases.values() if (note := _stolen(result))]
     skipped = (result for result in results.cases.values() if result.skipped)
     return said + [f"{'FAILED' if result.failed else 'skipped'}: {result.case.name}: {result.skipped}" for result in skipped]
+
+
+def _stolen(result: CaseResult) -> str:
+    """That a case's thread had no processor for longer than its p99.9 leaves out; empty where that is not known, or not so."""
+    delays = [(delay, sample.wall_s) for sample in result.samples if isinstance(delay := sample.facts.get("run_delay_s"), float)]
+    delay_s, wall_s = max(delays, default=(0.0, 0.0))
+    if delay_s <= wall_s * _STOLEN_SHARE:
+        return ""
+    return f"STOLEN: {result.case.name}: others had the processor for {say_seconds(delay_s)} of {say_seconds(wall_s)}, which its tail shows"
 
 
 def render(results: Results, width: int | None = None, colour: bool = False) -> str:

@@ -13,6 +13,9 @@ from commitlog.bench.case import Case
 from commitlog.bench.ground import Ground
 from commitlog.bench.harness import run
 from commitlog.bench.quiet import Stolen, settle, unwritten_bytes
+from commitlog.bench.report_table import notes
+from commitlog.bench.results import CaseResult, Results
+from commitlog.bench.sample import Sample
 from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import BY_NAME, WORKLOADS, choose
 
@@ -63,3 +66,15 @@ def test_a_system_that_does_not_count_it_is_no_failure(monkeypatch: pytest.Monke
         pass
     assert stolen.facts == {}
     assert unwritten_bytes() == 0
+
+
+@pytest.mark.parametrize(("delay_s", "told"), [(0.014, False), (0.03, True), (None, False)])
+def test_a_turn_that_others_took_the_processor_from_is_told_of(delay_s: float | None, told: bool) -> None:
+    case = Case("paced", "mapped", "async", 1024)
+    result = CaseResult(case, "bytes")
+    for delay in (delay_s, 0.0):
+        result.add(Sample(wall_s=15.0, facts={} if delay is None else {"run_delay_s": delay}))
+    machine: dict[str, object] = {"processor": "", "usable_cores": 1, "kernel": "", "python": "", "commitlog": ""}
+    machine["file_system"] = {"type": "ext4", "device": ""}
+    said = notes(Results("", machine, {}, {case.name: result}))[1:]
+    assert said == ([f"STOLEN: {case.name}: others had the processor for 30 ms of 15 s, which its tail shows"] if told else [])
