@@ -12,7 +12,11 @@ from commitlog.spark import java, register
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Arrow checks each access from Java to a column otherwise, although Spark has asked for the type and the length before.
+_ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 SETTINGS = {
+    "spark.driver.extraJavaOptions": _ARROW_UNCHECKED,
+    "spark.executor.extraJavaOptions": _ARROW_UNCHECKED,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import zstandard
 
 import commitlog
+from commitlog import Archive
+from commitlog.keep import archive_segments
 from commitlog.spark.columns import FIELDS, arrow_schema
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import read_slices
@@ -37,17 +38,15 @@ def numbered(count: int, length: int = 100) -> list[bytes]:
 
 
 def archive(log: Path, target: Path, *, compressed: bool = True, without: Iterable[int] = ()) -> Path:
-    """A copy of a closed log's full segments as an archive has them."""
-    target.mkdir(parents=True)
-    shutil.copy(log / "log.json", target)
-    for segment in sealed(log):
-        if int(segment.stem) // SIZE in without:
-            continue
-        if compressed:
-            content = zstandard.ZstdCompressor(write_checksum=True).compress(segment.read_bytes())
-            (target / f"{segment.name}.zst").write_bytes(content)
-        else:
-            shutil.copy(segment, target)
+    """An archive of a closed log's full segments; or a plain copy of them."""
+    if compressed:
+        archive_segments(log, Archive(target), keep=True)
+    else:
+        target.mkdir(parents=True)
+        for path in (log / "log.json", *sealed(log)):
+            shutil.copy(path, target)
+    for number in without:
+        (target / f"{number * SIZE:020d}.seg.zst").unlink()
     return target
 
 
