@@ -50,6 +50,7 @@ __all__ = [
     "SlotsExhaustedError",
     "SyncTimeoutError",
     "TailerInUseError",
+    "TailerLagError",
     "TailerNotFoundError",
     "UnsupportedFileSystemError",
     "UnsupportedPlatformError",
@@ -407,6 +408,26 @@ class SyncTimeoutError(_SystemError, TimeoutError):
             f"{super().__str__()}: the record stays in the log{where} and may yet become durable;"
             " call flush() to wait for it, appending it again would store it twice"
         )
+
+
+class TailerLagError(_SystemError, TimeoutError):
+    """A required tailer is further behind than its `max_lag` allows, and did not catch up within `lag_timeout`. Nothing was appended.
+
+    Let it read on and append again; or evict it, with `log.evict_tailer(name)` or `commitlog tailers LOG evict NAME`.
+
+    Parameters
+    ----------
+    name : str, optional
+        The tailer's.
+    """
+
+    _default_errno = codes.ETIMEDOUT
+
+    def __init__(
+        self, message: str, *, path: _Path = None, position: int | None = None, errno: int | None = None, name: str | None = None
+    ) -> None:
+        super().__init__(message, path=path, position=position, errno=errno)
+        self.name = name
 
 
 # Pool and segments.

@@ -47,6 +47,7 @@ from commitlog.service import Service
 from commitlog.shared import cursors_file
 from commitlog.shared.lock_file import LockFile
 from commitlog.tail.index import LogIndex
+from commitlog.tail.lag import LagGuard
 from commitlog.tail.tailer_file import TailerFile, lowest_required
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class LogHandle(Appender):
         self._roll_lock = threading.RLock()
         self._close_lock = threading.RLock()
         self._closed = False
+        self._lag_guard: LagGuard | None = None
         self._named: weakref.WeakSet[TailerFile] = weakref.WeakSet()
         self._pid = os.getpid()
         writable = mode != "r"
@@ -159,6 +161,14 @@ class LogHandle(Appender):
             sync=self.options.flush == "sync",
             sync_timeout=self.options.sync_timeout,
         )
+        self._lag_guard = self._lag_guard or LagGuard(
+            self,
+            self.directory,
+            on_lag=self.options.on_lag,
+            timeout_s=self.options.lag_timeout,
+            evict_after_s=self.options.evict_after,
+        )
+        self._lag_guard.begin()
 
     def _start_services(self) -> None:
         assert self._allocation is not None
@@ -246,6 +256,11 @@ class LogHandle(Appender):
     def meet_cycle(self) -> None:
         """Close the current segment where its cycle is over."""
         self._rolling.close_if_over()
+
+    def hold_back(self, records: int) -> bool:
+        """A required tailer may be too far behind for an append of so many records: wait or raise; True where they are dropped."""
+        assert self._lag_guard is not None
+        return self._lag_guard.hold(records)
 
     def adopt(self) -> None:
         """First use in the child of a fork: a mapped log takes a lock, a slot and services of its own.

@@ -331,6 +331,8 @@ class CommitLog(TailingHandle):
             sync_latency=Latency(*self.latency("sync")),
             roll_latency=Latency(*self.latency("roll")),
             claim_latency=Latency(*self.latency("claim")),
+            dropped_records=self._lag_guard.dropped_records if self._lag_guard else 0,
+            held_seconds=self._lag_guard.held_seconds if self._lag_guard else 0.0,
             failed=os.strerror(self.failed) if self.failed else None,
             free_disk_bytes=free_bytes(self.directory),
             disk="fine" if self._allocation is None else self._allocation.disk.state,

@@ -19,12 +19,13 @@ from commitlog.cycle import roll_cycle as cycles
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import InvalidOptionError
 
-__all__ = ["BufferSource", "Duration", "Flush", "OptionOverrides", "Options", "Size", "Timestamps", "parse_duration", "parse_size"]
+__all__ = ["BufferSource", "Duration", "Flush", "OnLag", "OptionOverrides", "Options", "Size", "Timestamps", "parse_duration", "parse_size"]
 
 Size = SupportsIndex | str
 Duration = float | str
 Flush = Literal["sync", "async", "none"]
 Timestamps = Literal["coarse", "precise"]
+OnLag = Literal["wait", "raise", "drop"]
 
 PAGE_SIZE = 4096
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
@@ -325,6 +326,10 @@ def _listener(value: object | None, name: str) -> object | None:
     return value
 
 
+def _evict_after(value: Duration | None, name: str) -> float | None:
+    return None if value is None else _lasting(MILLISECOND_S)(value, name)
+
+
 class OptionOverrides(TypedDict, total=False):
     """The keywords that `open` takes beside an `Options`: its fields, each as `Options` describes it."""
 
@@ -350,6 +355,9 @@ class OptionOverrides(TypedDict, total=False):
     index_spacing: SupportsIndex
     open_timeout: Duration
     close_timeout: Duration
+    on_lag: OnLag
+    lag_timeout: Duration
+    evict_after: Duration | None
     wait_for_log: Duration
     retention: RetentionRule | None
     listener: object | None
@@ -428,6 +436,15 @@ class Options:
         Seconds that opening waits for another process that opens or recovers the log, before `OpenTimeoutError`. 0 does not wait.
     close_timeout : float or str
         Seconds (at least 0.001) that closing may take to commit and flush everything, before `CloseTimeoutError`. Nothing is dropped then.
+    on_lag : {"wait", "raise", "drop"}
+        What an append does while it is further ahead of a required tailer than that tailer's `max_lag`. "wait": it waits for the tailer.
+        "raise": it raises `TailerLagError`. "drop": the record is not appended, the append returns -1, and the drop is counted, here and
+        at the tailer. A tailer that is declared required becomes known to a writer within 1 MiB, or a fourth of a segment, of appends.
+    lag_timeout : float or str
+        With ``on_lag="wait"``: seconds that an append waits before it raises `TailerLagError`. 0 does not wait.
+    evict_after : float, str or None
+        Seconds (at least 0.001) after which a required tailer that holds this handle's appends up, and has not moved, is evicted: it is not
+        required any more, and retention may delete what it has not read. None: nobody is evicted for that.
     wait_for_log : float or str
         Mode "r": seconds that opening waits for a writer to create the log where there is none yet, before `LogNotFoundError`. 0 does not
         wait. Opening to read never creates anything.
@@ -474,6 +491,9 @@ class Options:
     index_spacing: _Option[int, SupportsIndex] = _Option(INDEX_SPACING_DEFAULT, _counted(INDEX_SPACING_LARGEST, INDEX_SPACING_SMALLEST))
     open_timeout: _Option[float, Duration] = _Option(10.0, _lasting(0.0))
     close_timeout: _Option[float, Duration] = _Option(60.0, _interval)
+    on_lag: _Option[OnLag, OnLag] = _Option("wait", _chosen(get_args(OnLag)))
+    lag_timeout: _Option[float, Duration] = _Option(30.0, _lasting(0.0))
+    evict_after: _Option[float | None, Duration | None] = _Option(None, _evict_after)
     wait_for_log: _Option[float, Duration] = _Option(0.0, _lasting(0.0))
     retention: _Option[RetentionRule | None, RetentionRule | None] = _Option(None, _retention)
     listener: _Option[object | None, object | None] = _Option(None, _listener)

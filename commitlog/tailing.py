@@ -117,6 +117,8 @@ class TailingHandle(CoroutineHandle):
             self.find_cursors()  # a writer may have come since, and looked before there was anything to see
         if self.cursors.shared and self.cursors.writable:
             self.cursors.raise_cell("required")
+        if self._lag_guard is not None:
+            self._lag_guard.begin()  # this handle need not wait until it is told
 
     def cycles(self) -> list[Cycle]:
         """The cycles that the log has segments of, oldest first; of a log that rolls by size alone, its segments.

@@ -52,6 +52,7 @@ BUILTINS: dict[str, type[Exception]] = {
     "SlotsExhaustedError": OSError,
     "SyncTimeoutError": TimeoutError,
     "TailerInUseError": RuntimeError,
+    "TailerLagError": TimeoutError,
     "TailerNotFoundError": LookupError,
     "UnsupportedFileSystemError": OSError,
     "UnsupportedPlatformError": OSError,
@@ -82,6 +83,7 @@ ERRNOS = {
     "SegmentHeldError": errno.EBUSY,
     "SlotsExhaustedError": errno.EUSERS,
     "SyncTimeoutError": errno.ETIMEDOUT,
+    "TailerLagError": errno.ETIMEDOUT,
     "UnsupportedFileSystemError": errno.EOPNOTSUPP,
     "UnsupportedPlatformError": errno.ENOSYS,
 }

@@ -154,6 +154,9 @@ def test_the_defaults_are_as_documented() -> None:
         "prefault_distance": None,
         "index_spacing": 256,
         "open_timeout": 10.0,
+        "on_lag": "wait",
+        "lag_timeout": 30.0,
+        "evict_after": None,
         "wait_for_log": 0.0,
         "close_timeout": 60.0,
         "retention": None,
@@ -215,7 +218,7 @@ def test_every_duration_refuses_nonsense_by_name(name: str) -> None:
     assert kept(name, "1500ms") == 1.5
 
 
-@pytest.mark.parametrize("name", sorted(DURATIONS - {"open_timeout", "wait_for_log"}))
+@pytest.mark.parametrize("name", sorted(DURATIONS - {"open_timeout", "lag_timeout", "wait_for_log"}))
 def test_durations_that_would_spin_are_refused(name: str) -> None:
     assert kept(name, "1ms") == 0.001
     for value in (0, "999us"):
@@ -226,6 +229,7 @@ def test_durations_that_would_spin_are_refused(name: str) -> None:
 def test_opening_may_be_told_not_to_wait() -> None:
     assert Options(open_timeout=0).open_timeout == 0.0
     assert Options(wait_for_log=0).wait_for_log == 0.0
+    assert Options(lag_timeout=0).lag_timeout == 0.0
 
 
 @pytest.mark.parametrize(("name", "most"), [("flush_least_pages", 262144), ("commit_least_pages", 262144), ("allocate_ahead", 8)])

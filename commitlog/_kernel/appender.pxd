@@ -7,5 +7,5 @@ from commitlog._kernel.writer cimport Writer
 
 cdef class Appender(Writer):
     cdef int check_size(self, const cl_record_input *record) except -1
-    cdef int append_batches(self, const cl_record_input *records, Py_ssize_t count, int64_t *positions) except -1
-    cdef uint64_t take_rows(self, RowColumns part, cl_record_input *records, int64_t stamp, int64_t *positions) except? 0
+    cdef Py_ssize_t append_batches(self, const cl_record_input *records, Py_ssize_t count, int64_t *positions) except -1
+    cdef int take_rows(self, RowColumns part, cl_record_input *records, int64_t stamp, int64_t *positions, uint64_t *end) except -1

@@ -18,7 +18,7 @@ from commitlog._kernel.kernel cimport (
 )
 from commitlog._kernel.row_columns cimport RowColumns
 from commitlog._kernel.writer cimport Writer, bytes_of, timestamp_of, type_of
-from commitlog.errors import ClaimError, ExportedBufferError, RecordTypeError
+from commitlog.errors import ClaimError, ExportedBufferError, RecordTypeError, TailerLagError
 
 _get_ident = threading.get_ident
 cdef enum:
@@ -220,7 +220,7 @@ cdef class Appender(Writer):
         Returns
         -------
         numpy.ndarray
-            The positions, int64, one a record.
+            The positions, int64, one a record; -1 from where on records were dropped, as for `append`.
 
         Raises
         ------
@@ -270,8 +270,9 @@ cdef class Appender(Writer):
                     records[index].key_length = <uint32_t>PyBytes_GET_SIZE(key_items[index])
                 records[index].timestamp_ns = stamp
                 self.check_size(&records[index])
-            self.append_batches(records, count, &out[0])
-            end = positions[count - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[count - 1]))
+            index = self.append_batches(records, count, &out[0])
+            out[index:] = -1
+            end = positions[index - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[index - 1])) if index else 0
         finally:
             free(records)
         if durable or self.writer.roll_due:
@@ -279,12 +280,12 @@ cdef class Appender(Writer):
         return positions
 
     cdef int check_size(self, const cl_record_input *record) except -1:
-        if cl_input_length(record) > self.writer.largest and self.log.gate == 0:
+        if cl_input_length(record) > self.writer.largest and self.takes():
             raise self.too_large(cl_input_length(record))
         return 0
 
-    cdef int append_batches(self, const cl_record_input *records, Py_ssize_t count, int64_t *positions) except -1:
-        """A record's timestamp below 0 is the clock's at its batch."""
+    cdef Py_ssize_t append_batches(self, const cl_record_input *records, Py_ssize_t count, int64_t *positions) except -1:
+        """How many of them were appended; the rest was dropped. A record's timestamp below 0 is the clock's at its batch."""
         cdef Py_ssize_t first = 0
         cdef Py_ssize_t last, index
         cdef uint64_t length, step
@@ -307,7 +308,8 @@ cdef class Appender(Writer):
             now_ns = self.stamped(-1)
             code = cl_batch_claim(&self.writer, <uint32_t>length, &claim)
             if code != CL_OK:
-                self.overcome(code, &records[first])
+                if self.overcome(code, &records[first], count - first):
+                    return first
                 continue
             offset = claim.offset
             first_cell = 0
@@ -327,7 +329,7 @@ cdef class Appender(Writer):
                 first = last
             elif code != CL_E_ROLLED_BACK:
                 self.overcome(code, &records[first])
-        return 0
+        return count
 
     def append_array(self, rows, *, timestamp_ns=None, sync=None):
         """Append each row of an array as one record, without a Python object per record.
@@ -344,7 +346,7 @@ cdef class Appender(Writer):
         Returns
         -------
         numpy.ndarray
-            The positions, int64, one a row.
+            The positions, int64, one a row; -1 from where on rows were dropped, as for `append`.
 
         Raises
         ------
@@ -366,7 +368,7 @@ cdef class Appender(Writer):
         positions = numpy.empty(count, dtype=numpy.int64)
         if count == 0:
             return positions
-        if row_bytes + CL_FRAME_HEADER > self.writer.largest and self.log.gate == 0:
+        if row_bytes + CL_FRAME_HEADER > self.writer.largest and self.takes():
             raise self.too_large(row_bytes + CL_FRAME_HEADER)
         if durable and self.claims:
             self.check_own_claims(<uint64_t>-1)
@@ -384,9 +386,11 @@ cdef class Appender(Writer):
             code = cl_writer_append_rows(&self.writer, &native, &done, &out[0])
             if code == CL_OK:
                 break
-            self.overcome(code, NULL)
-        if durable or self.writer.roll_due:
-            self.settle(int(positions[count - 1]) + cl_frame_aligned(CL_FRAME_HEADER + native.length), durable)
+            if self.overcome(code, NULL, count - done):
+                out[<Py_ssize_t>done:] = -1
+                break
+        if done and (durable or self.writer.roll_due):
+            self.settle(int(positions[done - 1]) + cl_frame_aligned(CL_FRAME_HEADER + native.length), durable)
         return positions
 
     def append_columns(self, parts, *, timestamp_ns=None, sync=None):
@@ -401,7 +405,7 @@ cdef class Appender(Writer):
         Returns
         -------
         numpy.ndarray
-            The positions, int64, one a row.
+            The positions, int64, one a row; -1 of a row that was dropped.
         """
         cdef bint durable = self.sync_default if sync is None else sync
         cdef int64_t stamp = -1 if timestamp_ns is None else timestamp_of(timestamp_ns)
@@ -419,10 +423,10 @@ cdef class Appender(Writer):
             raise MemoryError
         try:
             for part in parts:
-                self.take_rows(part, records, stamp, NULL)
+                self.take_rows(part, records, stamp, NULL, &end)
             for part in parts:
                 if part.count:
-                    end = self.take_rows(part, records, stamp, &out[done])
+                    self.take_rows(part, records, stamp, &out[done], &end)
                     done += part.count
         finally:
             free(records)
@@ -430,10 +434,11 @@ cdef class Appender(Writer):
             self.settle(end, durable)
         return positions
 
-    cdef uint64_t take_rows(self, RowColumns part, cl_record_input *records, int64_t stamp, int64_t *positions) except? 0:
-        """Check a part's rows, or with `positions` append them; where the last one ends then."""
+    cdef int take_rows(self, RowColumns part, cl_record_input *records, int64_t stamp, int64_t *positions, uint64_t *end) except -1:
+        """Check a part's rows, or with `positions` append them; `end` is where the last one ends that was not dropped."""
         cdef Py_ssize_t first, index
         cdef Py_ssize_t count = 0
+        cdef Py_ssize_t taken = 0
         if stamp >= 0 and part.has_timestamps:
             raise RecordTypeError("timestamp_ns= and a column of timestamps contradict each other: leave one of them out")
         for first in range(0, part.count, ROWS_AT_ONCE):
@@ -443,11 +448,14 @@ cdef class Appender(Writer):
                 self.check_size(&records[index])
                 if stamp >= 0:
                     records[index].timestamp_ns = stamp
-            if positions != NULL:
-                self.append_batches(records, count, positions + first)
-        if positions == NULL or count == 0:
-            return 0
-        return <uint64_t>positions[part.count - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[count - 1]))
+            if positions == NULL:
+                continue
+            taken = self.append_batches(records, count, positions + first)
+            if taken:
+                end[0] = <uint64_t>positions[first + taken - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[taken - 1]))
+            for index in range(taken, count):
+                positions[first + index] = -1
+        return 0
 
     def claim(self, size, *, key=None, type=0, timestamp_ns=None, sync=None):
         """Reserve room for a value and write it in place.
@@ -464,6 +472,11 @@ cdef class Appender(Writer):
         Claim
             A context manager. Leaving it publishes; an exception rolls back. Held longer than ``claim_timeout`` it may be rolled
             back by others, which `RolledBackError` tells.
+
+        Raises
+        ------
+        TailerLagError
+            A required tailer is too far behind; also with ``on_lag="drop"``, since a claim has to give room to write to.
         """
         cdef Claim claim
         cdef cl_record_input record
@@ -481,7 +494,7 @@ cdef class Appender(Writer):
         if key_bytes is not None:
             record.key_length = <uint32_t>len(key_bytes)
         record.timestamp_ns = self.stamped(timestamp_of(timestamp_ns))
-        if cl_input_length(&record) > self.writer.largest and self.log.gate == 0:
+        if cl_input_length(&record) > self.writer.largest and self.takes():
             raise self.too_large(cl_input_length(&record))
         claim = Claim.__new__(Claim)
         claim.log = self
@@ -493,7 +506,9 @@ cdef class Appender(Writer):
             code = cl_writer_claim(&self.writer, <uint32_t>cl_input_length(&record), &claim.native)
             if code == CL_OK:
                 break
-            self.overcome(code, &record)
+            if self.overcome(code, &record):
+                raise TailerLagError("a required tailer is too far behind, and a claim cannot be dropped: claim again later, or append",
+                                     path=self.path)
         cl_segment_hold(claim.native.segment)
         claim.native.segment.users += 1
         claim.record = record

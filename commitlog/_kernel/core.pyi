@@ -8,6 +8,7 @@ CHECKPOINT_SIZE: int
 GATE_CLOSED: int
 GATE_READ_ONLY: int
 GATE_FORKED: int
+GATE_LAG: int
 
 def read_checkpoint(content: bytes, log_uuid: bytes) -> tuple[int, bool, int, int] | None: ...
 def write_checkpoint(fd: int, log_uuid: bytes, count: int, position: int, clean: bool) -> None: ...

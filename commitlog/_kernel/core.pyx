@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 from commitlog._kernel.cursors cimport Cursors
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
-    CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_READ_ONLY, CL_E_TIMEOUT,
+    CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_LAG, CL_E_READ_ONLY, CL_E_TIMEOUT,
     CL_HISTOGRAM_BUCKETS, CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint, cl_checkpoint_read,
     cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try, cl_flush, cl_flush_loop,
     cl_futex_raise, cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_add, cl_histogram_upto, cl_load, cl_log_after_fork,
@@ -25,6 +25,7 @@ CHECKPOINT_SIZE = CL_CHECKPOINT_SIZE
 GATE_CLOSED = -CL_E_CLOSED
 GATE_READ_ONLY = -CL_E_READ_ONLY
 GATE_FORKED = -CL_E_FORKED
+GATE_LAG = -CL_E_LAG
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
 cdef int64_t LOOK_INTERVAL_NS = 1_000_000
 
@@ -187,7 +188,7 @@ cdef class Core:
 
     def after_fork(self):
         """In the child: locks start anew, the slot stays the parent's, and appends are refused until the gate is opened again."""
-        if self.log.gate == 0:
+        if self.log.gate == 0 or self.log.gate == GATE_LAG:
             self.log.gate = GATE_FORKED
         self.log.owner = 0
         self.log.slot_fd = -1

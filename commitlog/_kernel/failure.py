@@ -26,7 +26,9 @@ from commitlog.errors import (
 
 # As in base.h; tests hold the two against each other.
 SYSTEM, TOO_LARGE, ROLL, ABSENT, TRUNCATED, HEADER, FOREIGN, VERSION, END, BUSY = range(-1, -11, -1)
-DAMAGE, ROLLED_BACK, FAILED, TIMEOUT, CLOSED, INTERRUPTED, MEMORY, SLOTS, OPEN_CLAIM, FULL, READ_ONLY, FORKED, CYCLE = range(-11, -24, -1)
+DAMAGE, ROLLED_BACK, FAILED, TIMEOUT, CLOSED, INTERRUPTED, MEMORY, SLOTS, OPEN_CLAIM, FULL, READ_ONLY, FORKED, CYCLE, LAG = range(
+    -11, -25, -1
+)
 
 _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     TOO_LARGE: (

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "base.h":
     int CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK
-    int CL_E_FOREIGN, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED, CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED, CL_E_CYCLE
+    int CL_E_FOREIGN, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED, CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED, CL_E_CYCLE, CL_E_LAG
 
 cdef extern from "atomics.h":
     uint64_t cl_load(const uint64_t *cell) nogil
@@ -280,6 +280,7 @@ cdef extern from "writer.h":
     uint64_t cl_input_length(const cl_record_input *input) nogil
     void cl_writer_init(cl_writer *writer, cl_log *log, bint plain, bint precise, uint32_t wake_bytes) nogil
     void cl_writer_clear(cl_writer *writer) nogil
+    void cl_writer_limit(cl_writer *writer, uint64_t limit_place, uint64_t required_seen) nogil
     int64_t cl_writer_now(const cl_writer *writer) nogil
     uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) nogil
     int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) nogil

@@ -171,6 +171,15 @@ cdef class TailerPage:
             terms.pid, terms.pid_namespace, terms.owned_ns = owner
         cl_tailer_write_terms(self.page, &terms)
 
+    def terms(self, bytes log_uuid):
+        """(required, max_lag_bytes) as the page has them now; None where they are damaged."""
+        cdef cl_tailer_terms terms
+        try:
+            _terms(self.page, log_uuid, &terms)
+        except DamagedPageError:
+            return None
+        return bool(terms.required), terms.max_lag_bytes
+
     def count_dropped(self, uint64_t records):
         """Add to the records that writers dropped because of this tailer."""
         cl_add(<uint64_t *>(self.page + CL_TAILER_DROPPED_AT), records)

@@ -19,9 +19,23 @@ void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, ui
     writer->overshot = cl_writer_rolls_from(writer); /* a new handle, too, does not add past an end that is reached */
     writer->cycle_end_ns = INT64_MAX;
     writer->wake_bytes = wake_bytes;
+    writer->limit_place = UINT64_MAX;
     writer->largest = cl_frame_largest(log->segment_size);
     writer->plain = plain;
     writer->precise = precise;
+}
+
+static void wake_at(cl_writer *writer, uint64_t place) {
+    writer->wake_place = place < writer->limit_place ? place : writer->limit_place;
+}
+
+void cl_writer_limit(cl_writer *writer, uint64_t limit_place, uint64_t required_seen) {
+    writer->limit_place = limit_place;
+    writer->required_seen = required_seen;
+    wake_at(writer, writer->wake_place);
+    if (writer->log->gate == (uint32_t)-CL_E_LAG) {
+        writer->log->gate = 0;
+    }
 }
 
 void cl_writer_clear(cl_writer *writer) {
@@ -46,7 +60,7 @@ static __attribute__((noinline)) int writer_switch(cl_writer *writer, uint64_t n
     }
     cl_segment_release(writer->segment);
     writer->segment = segment;
-    writer->wake_place = cl_place(number, CL_SEGMENT_HEADER + writer->wake_bytes);
+    wake_at(writer, cl_place(number, CL_SEGMENT_HEADER + writer->wake_bytes));
     cl_futex_raise(&writer->log->event);
     return CL_OK;
 }
@@ -82,19 +96,29 @@ uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_rec
     return frame_write(segment, offset, input);
 }
 
-/* After a publish: the commit loop of a pooled log hears of every wake_bytes, sleepers on a mapped one of every record. */
+/* Every wake_bytes, and at the limit: wakes the commit loop of a pooled log, and looks whether a required tailer is to be waited for. What
+ * was just published stays; the next append is refused. */
+static __attribute__((noinline)) void see_to(cl_writer *writer, uint64_t place) {
+    cl_log *log = writer->log;
+    wake_at(writer, place + writer->wake_bytes);
+    if (log->pooled && cl_load32(&log->commit_rests)) {
+        cl_futex_raise(&log->commit_signal);
+    }
+    bool due = place > writer->limit_place || cl_load(&log->cursors->required.value) != writer->required_seen;
+    if (due && log->gate == 0) {
+        log->gate = (uint32_t)-CL_E_LAG;
+    }
+}
+
+/* After a publish. Sleepers on a mapped log hear of every record. */
 static inline void writer_tell(cl_writer *writer, uint64_t place, uint32_t records, uint32_t bytes) {
     writer->counters.appends++;
     writer->counters.records += records;
     writer->counters.bytes += bytes;
-    if (writer->log->pooled) {
-        if (CL_UNLIKELY(place >= writer->wake_place)) {
-            writer->wake_place = place + writer->wake_bytes;
-            if (cl_load32(&writer->log->commit_rests)) {
-                cl_futex_raise(&writer->log->commit_signal);
-            }
-        }
-    } else {
+    if (CL_UNLIKELY(place >= writer->wake_place)) {
+        see_to(writer, place);
+    }
+    if (!writer->log->pooled) {
         cl_log_wake_readers(writer->log);
     }
 }
@@ -390,9 +414,10 @@ uint64_t cl_writer_rolls_from(const cl_writer *writer) {
 
 int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
     int code = writer_gate(writer);
-    if (code != CL_OK) {
+    if (code != CL_OK && code != CL_E_LAG) { /* nothing is appended by it */
         return code;
     }
+    code = CL_OK;
     uint32_t size = (uint32_t)writer->log->segment_size;
     slot_flip(writer->slot);
     uint64_t seen = cl_load(writer->tail);

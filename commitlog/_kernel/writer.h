@@ -20,7 +20,9 @@ typedef struct {
     cl_segment *segment; /* the one the last claim fell into; a reference is held */
     uint64_t overshot;   /* the segment number in which this handle has added past the end; it does not add there again */
     int64_t cycle_end_ns; /* from then on the tail's cycle may be over; INT64_MAX: the log rolls by size alone */
-    uint64_t wake_place; /* pooled: the tail's place at which the commit loop is woken */
+    uint64_t wake_place; /* the tail's place at which there is something to see to: see `see_to` */
+    uint64_t limit_place; /* how far appends may go before a required tailer is looked at */
+    uint64_t required_seen; /* the cell `required` when that was found out */
     uint32_t wake_bytes;
     uint32_t largest;    /* of a frame, padding included */
     bool plain;          /* plain stores instead of swaps: one process, one lock around every append */
@@ -56,6 +58,9 @@ static inline uint64_t cl_input_length(const cl_record_input *input) {
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes);
 void cl_writer_clear(cl_writer *writer);
+/* Appends may go up to a place, and are refused beyond with CL_E_LAG; or when `required` is not what it was, at the next look, which is
+ * after wake_bytes at the latest. Lets appends through again that were refused so. */
+void cl_writer_limit(cl_writer *writer, uint64_t limit_place, uint64_t required_seen);
 int64_t cl_writer_now(const cl_writer *writer);
 
 /* Writes all of a frame but its cell at `offset`, and returns the cell that publishes it. */

@@ -12,15 +12,18 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t, uint64_t
 
 from commitlog._kernel.core cimport Core
 from commitlog._kernel.kernel cimport (
-    CL_E_CLOSED, CL_E_CYCLE, CL_E_FORKED, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK,
-    CL_SEGMENT_CURRENT, cl_clock_monotonic_ns, cl_frame_aligned, cl_histogram_add, cl_input_length, cl_record_input, cl_writer_append,
-    cl_writer_append_value, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_now, cl_writer_open_segment, cl_writer_roll,
+    CL_E_CLOSED, CL_E_CYCLE, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT,
+    CL_KEYLEN_NONE, CL_OK, CL_SEGMENT_CURRENT, cl_clock_monotonic_ns, cl_frame_aligned, cl_histogram_add, cl_input_length, cl_place,
+    cl_record_input, cl_writer_append, cl_writer_append_value, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_limit,
+    cl_writer_now, cl_writer_open_segment, cl_writer_roll,
     cl_writer_rolls_from,
 )
 from commitlog.errors import ClaimError, RecordTooLargeError, RecordTypeError
 
 _get_ident = threading.get_ident
 cdef object _NO_TYPE = 0
+cdef uint32_t GATE_CLOSED = -CL_E_CLOSED
+cdef uint32_t GATE_READ_ONLY = -CL_E_READ_ONLY
 
 
 cdef object wrong_type(str what, value):
@@ -228,6 +231,20 @@ cdef class Writer(Core):
         """Called on first use in the child of a fork: makes the handle the child's own, or raises `ForkedError`."""
         raise NotImplementedError
 
+    def hold_back(self, records):
+        """Called when a required tailer may be too far behind to append: waits or raises, and ends with `limit_appends`. True: so many
+        records are dropped instead."""
+        raise NotImplementedError
+
+    def limit_appends(self, limit, uint64_t required_seen):
+        """Let appends go up to a position, None for any, until `required` in the cursors is not what it was."""
+        cdef uint64_t position
+        cdef uint64_t place = <uint64_t>-1
+        if limit is not None:
+            position = limit
+            place = cl_place(position // self.log.segment_size, <uint32_t>(position % self.log.segment_size))
+        cl_writer_limit(&self.writer, place, required_seen)
+
     # --- appending -------------------------------------------------------------------------------------------------
 
     def append(self, value, *, key=None, type=0, timestamp_ns=None, sync=None):
@@ -250,12 +267,14 @@ cdef class Writer(Core):
         Returns
         -------
         int
-            The record's position.
+            The record's position; -1 where it was dropped, because a required tailer was too far behind and ``on_lag="drop"`` says so.
 
         Raises
         ------
         RecordTypeError, RecordTooLargeError
             Nothing was appended.
+        TailerLagError
+            A required tailer is too far behind. Nothing was appended.
         SyncTimeoutError
             The record stays in the log and may be durable.
         DiskFullError, PoolExhaustedError, LogFailedError, ReadOnlyError, ClosedError, ForkedError
@@ -306,12 +325,14 @@ cdef class Writer(Core):
                 PyBuffer_Release(&value_view)
             if key_held:
                 PyBuffer_Release(&key_view)
+        if position == DROPPED:
+            return -1
         if durable or self.writer.roll_due:
             self.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable)
         return position
 
     cdef uint64_t put(self, const cl_record_input *record, bint durable) except 0:
-        """Append one record whose bytes stay in place meanwhile; its position. What it owes afterwards is `settle`'s."""
+        """Append one record whose bytes stay in place meanwhile; its position, or DROPPED. What it owes afterwards is `settle`'s."""
         cdef uint64_t position = 0
         cdef int code
         if durable and self.claims:
@@ -320,15 +341,22 @@ cdef class Writer(Core):
             code = cl_writer_append(&self.writer, record, &position)
             if code == CL_OK:
                 return position
-            self.overcome(code, record)
+            if self.overcome(code, record):
+                return DROPPED
 
-    cdef int overcome(self, int code, const cl_record_input *record) except -1:
-        """After a refused append: roll and let the caller try again, or raise."""
+    cdef bint takes(self):
+        """Whether this handle is one that appends, be it that it has to wait first."""
+        return self.writer.tail != NULL and self.log.gate != GATE_CLOSED and self.log.gate != GATE_READ_ONLY
+
+    cdef int overcome(self, int code, const cl_record_input *record, uint64_t records=1) except -1:
+        """After a refused append of so many records: roll, or wait, and let the caller try again, or raise. True: they are dropped."""
         if code == CL_E_ROLL:
             return self.advance()
         if code == CL_E_CYCLE:
             self.meet_cycle()
             return self.advance()
+        if code == CL_E_LAG:
+            return self.hold_back(records)
         if code == CL_E_TOO_LARGE:
             raise self.too_large(cl_input_length(record) if record != NULL else 0)
         if code == CL_E_FORKED:

@@ -510,6 +510,22 @@ def _held(directory: LogDirectory, name: str) -> Iterator[tuple[int, LifeLock]]:
             lock.close()
 
 
+def open_page(directory: LogDirectory, name: str) -> TailerPage:
+    """Map the file of a tailer that somebody else may own, to see where it stands and to change its terms.
+
+    Raises
+    ------
+    TailerNotFoundError, CorruptTailerError, ReadOnlyError, IOFailureError
+        It cannot be mapped for writing.
+    """
+    with _telling_of_refusals(directory, name), _folder(directory) as folder_fd:
+        fd = _open_page(folder_fd, name, os.O_RDWR)
+        try:
+            return TailerPage(fd, True)
+        finally:
+            os.close(fd)
+
+
 def evict(directory: LogDirectory, name: str) -> bool:
     """Require a tailer no more, whoever reads with it; its position stays. False where it was not required.
 
@@ -518,16 +534,12 @@ def evict(directory: LogDirectory, name: str) -> bool:
     TailerNotFoundError, CorruptTailerError
         There is no such tailer, or its file is of no use.
     """
-    with _telling_of_refusals(directory, name), _folder(directory) as folder_fd:
-        fd = _open_page(folder_fd, name, os.O_RDWR)
-        try:
-            page = TailerPage(fd, True)
-        finally:
-            os.close(fd)
-        with _terms_locked(folder_fd, tailer_path(directory, name)):
-            required = read_page(page.mapping, directory.log_uuid)["required"]
-            if required:
-                page.change_terms(directory.log_uuid, required=False, evicted_ns=time.time_ns())
+    page = open_page(directory, name)
+    path = tailer_path(directory, name)
+    with _telling_of_refusals(directory, name), _folder(directory) as folder_fd, _terms_locked(folder_fd, path):
+        required = read_page(page.mapping, directory.log_uuid)["required"]
+        if required:
+            page.change_terms(directory.log_uuid, required=False, evicted_ns=time.time_ns())
         return required
 
 

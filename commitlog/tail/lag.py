@@ -1,0 +1,206 @@
+"""LagGuard: holds the appends of one handle while a required tailer is too far behind."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from commitlog._kernel.core import GATE_LAG
+from commitlog._kernel.cursors import Cursors
+from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.tailer_page import TailerPage
+from commitlog.errors import CommitLogError, TailerLagError
+from commitlog.options import OnLag
+from commitlog.segment.directory import LogDirectory
+from commitlog.tail import tailer_file
+
+_NAP_LEAST_S, _NAP_MOST_S = 0.0001, 0.005
+_CREDIT_MOST_S = 1.0  # that one look counts for, so that a machine that was frozen evicts nobody who was frozen with it
+_logger = logging.getLogger("commitlog")
+
+
+class Appending(Protocol):
+    """What the guard asks of a handle that appends."""
+
+    @property
+    def tail_position(self) -> int: ...
+
+    @property
+    def gate(self) -> int: ...
+
+    @property
+    def cursors(self) -> Cursors: ...
+
+    def limit_appends(self, limit: int | None, required_seen: int) -> None: ...
+
+
+@dataclass
+class _Required:
+    """A required tailer with a limit, as its page says at the time."""
+
+    name: str
+    page: TailerPage
+    max_lag_bytes: int
+    position: int = 0
+    still_s: float = 0.0  # how long it has stood still while appends waited for it
+    looked_s: float = field(default_factory=time.monotonic)
+
+
+class LagGuard:
+    """Knows the required tailers of a log, and how far appends may go. Under the interpreter's lock; any thread may call.
+
+    Parameters
+    ----------
+    log : Appending
+        The handle whose appends are held.
+    directory : LogDirectory
+        The log's.
+    on_lag : {"wait", "raise", "drop"}
+        What becomes of an append that is too far ahead.
+    timeout_s : float
+        How long it waits.
+    evict_after_s : float or None
+        After how long a tailer that stands still meanwhile is evicted.
+
+    Attributes
+    ----------
+    dropped_records : int
+        So far, by this handle.
+    held_seconds : float
+        How long appends of this handle have waited so far, all together.
+    """
+
+    def __init__(self, log: Appending, directory: LogDirectory, *, on_lag: OnLag, timeout_s: float, evict_after_s: float | None) -> None:
+        self.dropped_records = 0
+        self.held_seconds = 0.0
+        self._log = log
+        self._directory = directory
+        self._on_lag = on_lag
+        self._timeout_s = timeout_s if on_lag == "wait" else 0.0
+        self._evict_after_s = evict_after_s
+        self._seen: int | None = None
+        self._required: dict[str, _Required] = {}
+
+    def begin(self) -> None:
+        """Find out who is required, and let appends go as far as they may. One that is too far ahead already is held when it comes."""
+        slowest = self._slowest()
+        self._log.limit_appends(None if slowest is None else self._limit(slowest), self._seen or 0)
+
+    def hold(self, records: int) -> bool:
+        """An append of so many records is at the limit: wait until it may go on, or raise. True: it is dropped.
+
+        Raises
+        ------
+        TailerLagError
+            The tailer did not catch up in time.
+        """
+        began_s = time.monotonic()
+        nap_s = _NAP_LEAST_S
+        waited = False
+        try:
+            while self._log.gate == GATE_LAG:
+                slowest = self._slowest()
+                limit = None if slowest is None else self._limit(slowest)
+                if slowest is None or limit is None or self._log.tail_position <= limit:
+                    self._log.limit_appends(limit, self._seen or 0)
+                    return False
+                if self._is_overdue(slowest):
+                    self._evict(slowest)
+                elif self._on_lag == "drop":
+                    self._drop(slowest, records)
+                    return True
+                elif time.monotonic() - began_s >= self._timeout_s:
+                    raise self._too_far_behind(slowest)
+                else:
+                    waited = True
+                    time.sleep(nap_s)
+                    nap_s = min(2 * nap_s, _NAP_MOST_S)
+            return False  # somebody else let it go on, or closed the log
+        finally:
+            if waited:
+                self.held_seconds += time.monotonic() - began_s
+
+    def _slowest(self) -> _Required | None:
+        """The one of the required tailers that appends are nearest to the limit of."""
+        seen = self._log.cursors["required"]
+        if seen != self._seen:
+            # First the number, then who it is: whoever is declared meanwhile raises it again.
+            self._seen = seen
+            self._find()
+        slowest = None
+        for tailer in list(self._required.values()):
+            self._look_at(tailer)
+            if tailer.name in self._required and (slowest is None or self._limit(tailer) < self._limit(slowest)):
+                slowest = tailer
+        return slowest
+
+    def _find(self) -> None:
+        before, self._required = self._required, {}
+        for name in tailer_file.names(self._directory):
+            try:
+                page = tailer_file.open_page(self._directory, name)
+            except CommitLogError as error:
+                _logger.warning("appends do not wait for tailer %r: %s", name, error)
+                continue
+            terms = page.terms(self._directory.log_uuid)
+            if terms is not None and terms[0] and terms[1]:
+                tailer = _Required(name, page, terms[1])
+                if name in before:
+                    tailer.position, tailer.still_s = before[name].position, before[name].still_s
+                self._required[name] = tailer
+
+    def _look_at(self, tailer: _Required) -> None:
+        """Where it stands now. One that was evicted is looked at no more; one whose place is damaged stands where it stood."""
+        terms = tailer.page.terms(self._directory.log_uuid)
+        if terms is not None and not terms[0]:
+            del self._required[tailer.name]
+            return
+        if terms is not None:
+            tailer.max_lag_bytes = terms[1] or tailer.max_lag_bytes
+        position = tailer.page.read_position()
+        now_s = time.monotonic()
+        if position is not None and position != tailer.position:
+            tailer.position, tailer.still_s = position, 0.0
+        else:
+            tailer.still_s += min(now_s - tailer.looked_s, _CREDIT_MOST_S)
+        tailer.looked_s = now_s
+
+    def _limit(self, tailer: _Required) -> int:
+        # A segment's end and the first record of the next are one place: the header between them is no lag.
+        offset = tailer.position % self._directory.segment_size
+        return tailer.position + max(0, HEADER_SIZE - offset) + tailer.max_lag_bytes
+
+    def _is_overdue(self, tailer: _Required) -> bool:
+        return self._evict_after_s is not None and tailer.still_s >= self._evict_after_s
+
+    def _evict(self, tailer: _Required) -> None:
+        _logger.warning(
+            "tailer %r of %s held appends up and did not move for %.3g s: it is evicted, and required no more",
+            tailer.name,
+            self._directory.path,
+            tailer.still_s,
+        )
+        self._required.pop(tailer.name, None)
+        with contextlib.suppress(CommitLogError):  # deleted meanwhile, or not this user's to write: it is not waited for any more here
+            tailer_file.evict(self._directory, tailer.name)
+        self._log.cursors.raise_cell("required")
+
+    def _drop(self, tailer: _Required, records: int) -> None:
+        if not self.dropped_records:
+            _logger.warning("tailer %r of %s is too far behind: records are dropped", tailer.name, self._directory.path)
+        self.dropped_records += records
+        tailer.page.count_dropped(records)
+
+    def _too_far_behind(self, tailer: _Required) -> TailerLagError:
+        waited = f", and did not catch up within {self._timeout_s:g} s" if self._timeout_s else ""
+        behind = self._log.tail_position - tailer.position
+        return TailerLagError(
+            f"required tailer {tailer.name!r} is {behind} bytes behind, of {tailer.max_lag_bytes} that it may be{waited}: nothing was "
+            f"appended. Let it read on, or evict it: log.evict_tailer({tailer.name!r})",
+            path=self._directory.path,
+            position=tailer.position,
+            name=tailer.name,
+        )

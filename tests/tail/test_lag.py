@@ -1,0 +1,356 @@
+"""Back-pressure: appends wait for a required tailer that is too far behind, raise, or are dropped and counted; or it is evicted."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import commitlog
+from commitlog import CommitLog, Tailer
+from commitlog.errors import ClosedError, InvalidOptionError, RecordTooLargeError, TailerLagError
+from tests.setups import LARGEST_VALUE, SEGMENT, Logs, Setup
+
+VALUE = b"x" * 100
+FRAME = 120
+MAX_LAG = 20 * FRAME
+
+
+def required(log: CommitLog, name: str = "a", **options: Any) -> Tailer:
+    return log.tailer(name, required=True, max_lag=MAX_LAG, visibility="appended", **options)
+
+
+def append_until_refused(log: CommitLog, most: int = 100_000) -> int:
+    for count in range(most):
+        try:
+            log.append(VALUE)
+        except TailerLagError:
+            return count
+    raise AssertionError("nothing was refused")
+
+
+# --- raise ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_append_that_is_too_far_ahead_is_refused_and_told_of_the_tailer(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup, on_lag="raise")
+    tailer = required(log)
+    # The first one after the tailer was declared passes without a look; the one that goes past the limit is the last.
+    assert append_until_refused(log) == 21
+    for _ in range(3):
+        with pytest.raises(TailerLagError, match="'a' is 2520 bytes behind, of 2400 that it may be: nothing was appended") as caught:
+            log.append(VALUE)
+    assert (caught.value.name, caught.value.position) == ("a", tailer.position)
+    assert pickle.loads(pickle.dumps(caught.value)).name == "a"
+    for _ in range(3):
+        assert tailer.read() is not None
+    assert append_until_refused(log) == 3
+    assert len(list(tailer)) == 21
+    assert append_until_refused(log) == 21
+    assert log.stats().records == 45
+
+
+def test_every_kind_of_append_is_refused(logs: Logs) -> None:
+    log = logs.open(on_lag="raise")
+    tailer = required(log)
+    append_until_refused(log)
+    end = log.tail_position
+    rows = np.zeros((10, 100), dtype=np.uint8)
+    calls: list[Callable[[], Any]] = [
+        lambda: log.append(VALUE, key=b"k"),
+        lambda: log.append_many([VALUE] * 3),
+        lambda: log.append_array(rows),
+        lambda: log.append_arrow(pa.array([VALUE] * 3)),
+        lambda: log.claim(10),
+    ]
+    for call in calls:
+        with pytest.raises(TailerLagError):
+            call()
+    assert log.tail_position == end
+    list(tailer)
+    for call in calls[:-1]:
+        list(tailer)
+        call()
+
+
+def test_a_record_that_is_too_large_is_so_also_at_the_limit(logs: Logs) -> None:
+    log = logs.open(on_lag="raise")
+    required(log)
+    append_until_refused(log)
+    large = bytes(LARGEST_VALUE + 1)
+    for call in (lambda: log.append_many([large]), lambda: log.claim(len(large)), lambda: log.append(large)):
+        with pytest.raises((RecordTooLargeError, TailerLagError)):
+            call()
+    with pytest.raises(RecordTooLargeError):
+        log.append_array(np.zeros((2, LARGEST_VALUE + 1), dtype=np.uint8))
+
+
+def test_a_tailer_without_a_limit_holds_nothing_up(logs: Logs) -> None:
+    log = logs.open(on_lag="raise")
+    log.tailer("a", required=True).close()
+    log.tailer("b").close()
+    log.append_many([VALUE] * 20_000)
+    assert log.count() == 20_000
+
+
+def test_the_slowest_of_several_counts(logs: Logs) -> None:
+    log = logs.open(on_lag="raise")
+    fast, slow = required(log, "fast"), required(log, "slow")
+    append_until_refused(log)
+    list(fast)
+    with pytest.raises(TailerLagError, match="'slow'"):
+        log.append(VALUE)
+    list(slow)
+    log.append(VALUE)
+
+
+def test_the_gap_between_two_segments_is_no_lag(logs: Logs) -> None:
+    """A reader that has read all there is holds nobody up, whatever lies behind the last record that it read."""
+    log = logs.open(on_lag="raise")
+    tailer = log.tailer("a", required=True, max_lag=1)
+    for turn in range(3 * SEGMENT // 5000):
+        log.append(bytes(5000 + turn))
+        assert len(list(tailer)) == 1
+
+
+def test_a_tailer_that_was_required_before_the_log_was_opened_counts(logs: Logs) -> None:
+    log = logs.open()
+    required(log).close()
+    log.close()
+    log = logs.open(on_lag="raise")
+    assert append_until_refused(log) == 21
+    log.close()
+    log = logs.open(on_lag="raise")
+    assert append_until_refused(log) == 1
+
+
+# --- wait ----------------------------------------------------------------------------------------------------------------
+
+
+def test_appends_wait_for_the_tailer(logs: Logs, setup: Setup) -> None:
+    log = logs.open_as(setup)
+    tailer = required(log)
+    seen: list[int] = []
+    furthest = 0
+
+    def read() -> None:
+        for record in tailer.follow(timeout=5):
+            nonlocal furthest
+            furthest = max(furthest, log.tail_position - record.position)
+            seen.append(record.position)
+            if len(seen) == 500:
+                return
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    positions = [log.append(VALUE) for _ in range(500)]
+    reader.join()
+    assert seen == positions
+    assert furthest <= MAX_LAG + 3 * FRAME + 8192  # a header and a pad may lie in between
+
+
+def test_a_wait_is_bounded(logs: Logs) -> None:
+    log = logs.open(lag_timeout="20ms")
+    required(log)
+    for _ in range(21):
+        log.append(VALUE)
+    with pytest.raises(TailerLagError, match=r"did not catch up within 0\.02 s"):
+        log.append(VALUE)
+    assert log.stats().held_seconds >= 0.02
+
+
+def test_closing_the_log_ends_a_wait(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open()
+    required(log)
+    outcome: list[BaseException] = []
+
+    def append() -> None:
+        try:
+            append_until_refused(log)
+        except ClosedError as error:
+            outcome.append(error)
+
+    waiting = threading.Thread(target=append)
+    waiting.start()
+    until(lambda: log.stats().records >= 21)
+    log.close()
+    waiting.join(10)
+    assert len(outcome) == 1
+
+
+# --- drop ----------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_dropped_is_counted_here_and_at_the_tailer(logs: Logs) -> None:
+    log = logs.open(on_lag="drop")
+    tailer = required(log)
+    positions = [log.append(VALUE) for _ in range(30)]
+    assert [position > 0 for position in positions] == [True] * 21 + [False] * 9
+    assert set(positions[21:]) == {-1}
+    assert log.append_many([VALUE] * 5).tolist() == [-1] * 5
+    assert log.append_many([VALUE] * 5, sync=True).tolist() == [-1] * 5
+    assert log.append_array(np.zeros((7, 100), dtype=np.uint8)).tolist() == [-1] * 7
+    assert log.append_arrow(pa.array([VALUE] * 2)).tolist() == [-1] * 2
+    assert log.append(VALUE, sync=True) == -1
+    log.roll()
+    with pytest.raises(TailerLagError, match="a claim cannot be dropped"):
+        log.claim(10)
+    assert len(list(tailer)) == 21
+    assert (tailer.dropped_records, log.tailers()[0].dropped_records, log.stats().dropped_records) == (30, 30, 30)
+    assert log.append(VALUE) > 0
+    assert tailer.dropped_records == 30
+
+
+def test_of_a_long_list_the_end_is_dropped(logs: Logs) -> None:
+    """A batch is one claim of up to 64 KiB, and so is what goes past the limit."""
+    log = logs.open(on_lag="drop")
+    tailer = required(log)
+    positions = log.append_many([VALUE] * 5000, sync=True)
+    kept = int((positions >= 0).sum())
+    assert 21 <= kept <= 1 + (64 << 10) // FRAME
+    assert (positions[:kept] >= 0).all()
+    assert (positions[kept:] == -1).all()
+    assert tailer.dropped_records == 5000 - kept
+    list(tailer)
+    positions = log.append_array(np.zeros((5000, 100), dtype=np.uint8))
+    assert tailer.dropped_records == 5000 - kept + int((positions < 0).sum())
+    assert [record.position for record in tailer] == positions[positions >= 0].tolist()
+
+
+# --- evict ---------------------------------------------------------------------------------------------------------------
+
+
+def test_an_evicted_tailer_holds_nobody_and_reads_on(logs: Logs) -> None:
+    log = logs.open(on_lag="raise")
+    tailer = required(log)
+    append_until_refused(log)
+    assert log.evict_tailer("a") is True
+    assert log.evict_tailer("a") is False
+    log.append_many([VALUE] * 1000)
+    (state,) = log.tailers()
+    assert (state.required, state.owner is not None) == (False, True)
+    assert state.evicted_ns
+    assert len(list(tailer)) == 1021
+    tailer.close()
+    required(log).close()
+    assert append_until_refused(log) == 21
+    assert log.tailers()[0].evicted_ns is None
+
+
+def test_a_tailer_that_is_deleted_or_declared_otherwise_holds_nobody(logs: Logs) -> None:
+    log = logs.open(on_lag="raise")
+    for end in (lambda: log.delete_tailer("a"), lambda: log.tailer("a", required=False).close(), lambda: log.reset_tailer("a", "end")):
+        required(log).close()
+        append_until_refused(log)
+        end()
+        log.append(VALUE)
+
+
+def test_an_overdue_tailer_is_evicted(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+    log = logs.open(evict_after="30ms")
+    required(log)
+    for _ in range(100):
+        log.append(VALUE)
+    assert log.tailers()[0].required is False
+    assert "'a'" in caplog.text
+    assert "evicted" in caplog.text
+
+
+def test_a_tailer_that_moves_is_not_overdue(logs: Logs) -> None:
+    log = logs.open(evict_after=5)
+    tailer = required(log)
+    moving = threading.Thread(target=lambda: [tailer.read(timeout=1) for _ in range(100)])
+    moving.start()
+    for _ in range(100):
+        log.append(VALUE)
+    moving.join()
+    assert log.tailers()[0].required is True
+
+
+# --- two processes -------------------------------------------------------------------------------------------------------
+
+
+def test_a_writer_hears_of_a_new_required_tailer_while_it_appends(logs: Logs) -> None:
+    """Within a fourth of a segment of its own appends, here."""
+    writer = logs.open(on_lag="raise")
+    writer.append(VALUE)
+    reader = logs.open(mode="r")
+    tailer = reader.tailer("a", start="end", required=True, max_lag=MAX_LAG)
+    assert append_until_refused(writer) <= SEGMENT // 4 // FRAME + 1
+    reader.evict_tailer("a")
+    writer.append(VALUE)
+    tailer.close()
+
+
+def test_a_writer_in_another_process_is_held_and_let_go(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open()
+    tailer = required(log)
+    child = os.fork()
+    if child == 0:
+        with commitlog.open(log.path) as writer:
+            for _ in range(200):
+                writer.append(VALUE)
+        os._exit(0)
+    until(lambda: log.tail_position - tailer.position > MAX_LAG)
+    held = log.tail_position
+    for _ in range(200):
+        record = tailer.read(timeout=10)
+        assert record is not None
+        assert log.tail_position - record.position <= MAX_LAG + 2 * FRAME + 8192
+    assert os.waitpid(child, 0)[1] == 0
+    assert log.tail_position > held
+
+
+def test_a_required_tailer_whose_process_died_is_waited_for_until_it_is_evicted(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open(on_lag="raise")
+    child = os.fork()
+    if child == 0:
+        with commitlog.open(log.path, "r") as reader:
+            tailer = reader.tailer("a", required=True, max_lag=MAX_LAG)
+            tailer.read()
+            signal.pause()
+    until(lambda: bool(log.tailers()))
+    until(lambda: log.tailers()[0].required)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    append_until_refused(log)
+    (state,) = log.tailers()
+    assert (state.owner, state.required) == (None, True)
+    with pytest.raises(TailerLagError):
+        log.append(VALUE)
+    log.evict_tailer("a")
+    log.append(VALUE)
+
+
+def test_the_child_of_a_fork_is_held_as_its_parent(logs: Logs, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+    log = logs.open(on_lag="raise")
+    required(log)
+    append_until_refused(log)
+    assert in_child(lambda: append_until_refused(log)) <= 1
+
+
+# --- bad input -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"on_lag": "block"}, "on_lag must be one of 'wait', 'raise', 'drop'"),
+        ({"on_lag": None}, "on_lag must be one of"),
+        ({"lag_timeout": "long"}, "lag_timeout must be a duration"),
+        ({"lag_timeout": -1}, "lag_timeout must be a duration"),
+        ({"evict_after": 0}, "evict_after must be at least 0.001 seconds"),
+        ({"evict_after": "never"}, "evict_after must be a duration"),
+    ],
+    ids=str,
+)
+def test_wrong_options_are_refused(logs: Logs, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOptionError, match=message):
+        logs.open(**options)
