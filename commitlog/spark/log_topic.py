@@ -7,6 +7,7 @@ from typing import Literal
 
 import commitlog
 from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog.segment.seal_table import SealTable
 from commitlog.spark.slices import Slice
 from commitlog.spark.topics import Topic, refuse_gap
 
@@ -31,6 +32,7 @@ class LogTopic(Topic):
         self.place = place
         self.log = commitlog.open(place, mode="r")
         self.segment_size = self.log.segment_size
+        self._seals = SealTable(self.log.directory)
         self._visibility = visibility
         self._only = only
 
@@ -70,11 +72,13 @@ class LogTopic(Topic):
         size = self.segment_size
         for number in range(start // size, -(-stop // size)):
             base = number * size
-            wanted_start, wanted_stop = max(start - base, HEADER_SIZE), min(stop - base, size)
-            if wanted_start >= wanted_stop:
-                continue
             if number not in there:
                 refuse_gap(self, base, base + size, fail_on_data_loss)
+                continue
+            seal = self._seals.get(number)
+            # A segment that was closed early has nothing behind its seal's end, however large it is.
+            wanted_start, wanted_stop = max(start - base, HEADER_SIZE), min(stop - base, size if seal is None else seal.end)
+            if wanted_start >= wanted_stop:
                 continue
             scan = HEADER_SIZE if wanted_start == HEADER_SIZE else max(self.boundary(base + wanted_start + 8) - base, HEADER_SIZE)
             yield Slice(

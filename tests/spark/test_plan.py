@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import commitlog
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.plan import LogPartition, partitions_of
 from commitlog.spark.read_options import ReadOptions
@@ -52,3 +53,13 @@ def test_compressed_segments_are_not_cut(tmp_path: Path) -> None:
     plan = _plan(open_topic("log", str(place), ReadOptions(paths=(str(place),))), 20)
     assert [len(part.slices) for part in plan] == [1] * 5
     assert [row["sequence"] for row in _found(plan)] == list(range(5 * 512))
+
+
+def test_a_segment_that_was_closed_early_counts_for_what_is_in_it(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size="64MiB") as log:
+        for number in range(5):
+            log.append(b"%d" % number)
+            log.roll()
+    plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), 1)
+    assert sum(piece.read_bytes for part in plan for piece in part.slices) == 5 * 24
+    assert [row["value"] for row in _found(plan)] == [b"%d" % number for number in range(5)]

@@ -106,6 +106,18 @@ def test_offsets_stay_what_they_are_over_rolls(tmp_path: Path, stream: Streams) 
     assert found == numbered(1800)
 
 
+def test_a_log_that_nobody_had_open_is_followed_when_somebody_has(tmp_path: Path, stream: Streams) -> None:
+    fill(tmp_path / "log", [b"before"])
+    (tmp_path / "log" / "cursors").unlink()
+    reader = stream(tmp_path / "log")
+    start = reader.initialOffset()
+    place = reader.latestOffset(start, ALL)
+    assert _read(reader, start, place) == [b"before"]
+    with commitlog.open(tmp_path / "log", flush="sync") as log:
+        log.append(b"after")
+        assert _read(reader, place, reader.latestOffset(place, ALL)) == [b"after"]
+
+
 def test_a_start_between_records_is_moved_to_the_next_one(tmp_path: Path, stream: Streams) -> None:
     positions = fill(tmp_path / "log", numbered(10))
     reader = stream(tmp_path / "log", startingOffsets=f'{{"log": {{"0": {positions[4] + 1}}}}}')
