@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from commitlog.spark import read_options
+from commitlog.spark import read_options, write_options
 from commitlog.spark.columns import DDL
 from tests.conftest import ROOT
 
@@ -19,7 +19,7 @@ def test_the_code_of_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pyte
     code = "\n".join(re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
     assert code.count("spark.read.") >= 4
     # The driver's Java has a working directory of its own, which is not the test's.
-    for path in ("shop/orders", "shop", "checkpoint"):
+    for path in ("shop/orders", "shop", "checkpoint", "shop/sold", "shop/copied", "copying", "shop-parquet", "shop-latest"):
         code = code.replace(f'"{path}"', repr(str(tmp_path / path)))
     exec(compile(code, "docs/spark.md", "exec"), {})
 
@@ -39,3 +39,8 @@ def test_the_options_are_those_of_the_table() -> None:
     known = {*read_options._BOTH, *read_options._BATCH_ONLY, *read_options._STREAM_ONLY} - {"path", "paths"}
     assert set(named) == known
     assert len(named) == len(known)
+
+
+def test_what_can_be_written_and_how_is_that_of_the_tables() -> None:
+    named = {name for row in _table("Writing") for name in re.findall(r"`(\w+)`", row[0])}
+    assert named == {*write_options._TAKEN, *write_options._OPTIONS} - {"path"}
