@@ -211,7 +211,7 @@ def test_columns_of_unequal_length_are_refused() -> None:
         {"keys": (data, offsets[:2], np.zeros(2, np.uint8))},
     ):
         with pytest.raises(RecordTypeError, match="2 values need 2"):
-            RowColumns(data, offsets, **wrong)  # type: ignore[arg-type]
+            RowColumns(data, offsets, **wrong)
 
 
 def test_a_timestamp_for_all_and_a_column_of_them_contradict_each_other(logs: Logs) -> None:
