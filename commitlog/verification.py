@@ -6,6 +6,7 @@ nobody was promised it. Damage is what is not a frame below that position, and a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from commitlog.shared.lock_file import is_live
 from commitlog.stage.finishing import unreached
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote
+from commitlog.tail import tailer_file
 
 _CHUNK = 1 << 20
 SEAL_BROKEN = "its seal fails its CRC; it counts as not written"
@@ -112,6 +114,8 @@ class VerifyReport:
         What the next writable open will resolve or cut.
     problems : list of str
         What is wrong with the log's other files.
+    notes : list of str
+        What is not as it should be, and loses no record: files of named tailers.
     joining : bool
         A join of staged segments was begun and not finished. The next writable open finishes it; what it has put in place already is not
         counted here.
@@ -127,6 +131,7 @@ class VerifyReport:
     holes: list[tuple[int, int]] = field(default_factory=list)
     torn: TornTail | None = None
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     joining: bool = False
 
     @property
@@ -182,7 +187,17 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
             report = survey(fd, path, live=True)
     finally:
         os.close(fd)
+    report.notes += _tailer_notes(report)
     return report
+
+
+def _tailer_notes(report: VerifyReport) -> list[str]:
+    with contextlib.closing(LogDirectory(report.path, report.segment_size, bytes.fromhex(report.uuid))) as directory:
+        return [
+            f"the file of tailer {state.name!r} is damaged: {state.damage}; `commitlog tailers LOG reset {state.name}` makes it anew"
+            for state in tailer_file.states(directory)
+            if state.damage is not None
+        ]
 
 
 def _verify_archive(path: str) -> VerifyReport:

@@ -17,6 +17,7 @@ COMMANDS = (
     "export",
     "info",
     "top",
+    "tailers",
     "verify",
     "repair",
     "pretouch",

@@ -48,6 +48,7 @@ def lines(report: VerifyReport) -> list[str]:
             for damage in segment.damage
         ]
     said += [f"  note: {segment.name}: {note}" for segment in report.segments for note in segment.notes]
+    said += [f"  note: {note}" for note in report.notes]
     if report.joining:
         said.append("  joining: segments were being joined to the log; the next open for appending finishes that")
     if report.torn is not None:

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export": ("--format", "jsonl"),
     "info": (),
     "top": ("--interval", "0.1"),
+    "tailers": (),
     "verify": (),
     "repair": (),
     "pretouch": ("--once",),

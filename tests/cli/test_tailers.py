@@ -1,0 +1,108 @@
+"""`commitlog tailers`: the list, and what it does to those in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog.tail.tailer_file import FOLDER
+from tests.cli.program import SEGMENT, run
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A closed log of ten records; `billing` has read three of them, and `audit`, which is required, none."""
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=SEGMENT) as opened:
+        opened.append_many([b"%d" % number for number in range(10)])
+        with opened.tailer("billing") as tailer:
+            tailer.read_batch(3)
+        opened.tailer("audit", required=True, max_lag="1MiB").close()
+    return path
+
+
+def said(*arguments: object) -> list[str]:
+    done = run("tailers", *arguments)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout.decode().splitlines()
+
+
+def positions(log: Path) -> dict[str, int]:
+    listed = json.loads("\n".join(said("--json", log)))
+    return {tailer["name"]: tailer["position"] for tailer in listed["tailers"]}
+
+
+def test_the_list(log: Path) -> None:
+    with commitlog.open(log, "r") as opened, opened.tailer("billing"):
+        head, audit, billing = said(log)
+        end = opened.tail_position
+    assert head == f"{log}: 2 named tailers, ends at position {end}"
+    assert audit.startswith(f"  audit: position 4096, {end - 4096} bytes behind, moved ")
+    assert audit.endswith(", required within 1048576 bytes, nobody reads")
+    assert billing.startswith(f"  billing: position {4096 + 3 * 24}, {7 * 24} bytes behind, moved 0:0")
+    assert "read by process " in billing
+
+
+def test_a_log_without_any(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "log").close()
+    assert said(tmp_path / "log") == [f"{tmp_path / 'log'}: 0 named tailers, ends at position 4096"]
+
+
+def test_reset_delete_and_evict(log: Path) -> None:
+    assert said(log, "reset", "billing") == ["billing goes on at position 4096"]
+    assert positions(log)["billing"] == 4096
+    said(log, "reset", "billing", "end")
+    assert positions(log)["billing"] == 4096 + 240
+    said(log, "reset", "billing", "0x1018")
+    assert positions(log)["billing"] == 4096 + 24
+    assert said(log, "evict", "audit") == ["audit is evicted, and required no more"]
+    assert said(log, "evict", "audit") == ["audit was not required"]
+    assert "evicted 0:00:0" in said(log)[1]
+    assert json.loads(said(log, "delete", "audit", "--json")[0])["done"] == "audit is deleted"
+    assert list(positions(log)) == ["billing"]
+
+
+def test_a_damaged_file_is_named_and_made_anew(log: Path) -> None:
+    (log / FOLDER / "billing").write_bytes(b"garbage")
+    assert said(log)[2].startswith("  billing: damaged: it has 7 bytes and not 4096; ")
+    verified = run("verify", log)
+    assert verified.returncode == 0
+    assert b"  note: the file of tailer 'billing' is damaged: it has 7 bytes and not 4096; " in verified.stdout
+    said(log, "reset", "billing")
+    assert positions(log)["billing"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reset",), "say which tailer"),
+        (("delete", "billing", "end"), "a position is for reset"),
+        (("reset", "billing", "middle"), "expected 'first', 'end' or a position"),
+        (("rewind", "billing"), "'reset', 'delete', 'evict'"),
+        (("reset", "a/b"), "letters, digits"),
+    ],
+    ids=str,
+)
+def test_a_wrong_use_is_told(log: Path, arguments: tuple[str, ...], message: str) -> None:
+    before = positions(log)
+    done = run("tailers", log, *arguments)
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert positions(log) == before
+
+
+def test_what_cannot_be_done_is_told(log: Path) -> None:
+    with commitlog.open(log, "r") as opened, opened.tailer("billing"):
+        for action in ("reset", "delete"):
+            done = run("tailers", log, action, "billing")
+            assert done.returncode == 1
+            assert b"'billing' is read by process " in done.stderr
+    done = run("tailers", log, "reset", "nobody")
+    assert done.returncode == 1
+    assert b"there is no tailer 'nobody'" in done.stderr
+    done = run("tailers", log, "reset", "billing", "5000")
+    assert done.returncode == 1
+    assert b"no record starts here" in done.stderr
