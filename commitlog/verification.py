@@ -19,7 +19,7 @@ from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, PositionError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.keep.archived import is_archive
+from commitlog.keep.archived import is_archive, refuse_archive
 from commitlog.keep.archived_directory import ArchivedDirectory
 from commitlog.lost_identity import deduce, segment_files
 from commitlog.segment import index_file
@@ -212,6 +212,7 @@ def _verify_archive(path: str) -> VerifyReport:
 
 def open_directory(path: str) -> int:
     """A descriptor of a directory that may be a log."""
+    refuse_archive(path)
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:

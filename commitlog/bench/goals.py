@@ -145,6 +145,17 @@ def _apart(results: Results) -> Ratio:
     return max(found, default=None)
 
 
+def _keeping(results: Results) -> Ratio:
+    """What is left of the rate, mapped or pooled: the smaller share."""
+    found: list[tuple[float, str]] = []
+    for setup in ("mapped", "pooled"):
+        kept, left = (results.find("keeping", setup, form=form) for form in ("with", "without"))
+        ratio = _quotient(kept, left, _rates, say_rate)
+        if ratio is not None:
+            found.append((ratio[0], f"{ratio[1]}, {setup}"))
+    return min(found, default=None)
+
+
 def _scan_rate(results: Results) -> Ratio:
     rates = _facts(results.find("recovery", "mapped", form="scan"), "log_bytes_s")
     return (statistics.median(rates) / 1e9, say_bytes(statistics.median(rates))) if rates else None
@@ -214,6 +225,7 @@ GOALS = (
     ),
     Goal("sync append, mapped, each flush delayed: 16 threads, times the rate of one", 8.0, _slow_sixteen),
     Goal("sync append: pooled and mapped apart, times", 1.15, _apart, least=False),
+    Goal("append 40 B with index, listener and retention: share of the rate without", 0.97, _keeping),
     Goal("recovery scan, GB/s", 1.0, _scan_rate),
     Goal("open of a clean log of 1,000 segments, ms", 50.0, _open_ms, least=False),
 )

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from commitlog.bench import appends, baseline, paced, reads, restarts, slow_flush, sustained, sync_threads
+from commitlog.bench import appends, baseline, keeping, paced, reads, restarts, slow_flush, sustained, sync_threads
 from commitlog.bench.case import SETUPS, Case
 from commitlog.bench.ground import Ground
 from commitlog.bench.sample import Sample
@@ -169,6 +169,15 @@ WORKLOADS = (
         sizes=(0,),
         forms=("append", "read-only"),
         latencies="an open",
+    ),
+    Workload(
+        name="keeping",
+        title="Appending with and without index, listener and retention",
+        measure=keeping.measure,
+        turn_s=lambda settings: 0.5 + settings.append_bytes / 80e6,
+        flushes=("async",),
+        setups=("mapped", "pooled"),
+        forms=keeping.FORMS,
     ),
     Workload(
         name="sustained",

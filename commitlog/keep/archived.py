@@ -16,7 +16,6 @@ from commitlog.errors import CommitLogError, CorruptSegmentError, IOFailureError
 from commitlog.keep.target import Target, is_address, target_of
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
-from commitlog.shared.lock_file import NAME as LOCK_NAME
 
 SUFFIX = ".seg.zst"
 _NAME = re.compile(r"^([0-9]{20})\.seg\.zst$")
@@ -50,13 +49,23 @@ def is_archive(path: str) -> bool:
     """Whether a path names an archive: an address, or a directory with archived segments, which a log's does not have."""
     if is_address(path):
         return True
-    if os.path.lexists(os.path.join(path, LOCK_NAME)):
-        return False
     try:
         names = os.listdir(path)
     except OSError:
         return False
     return any(map(_NAME.match, names)) and not any(name.endswith(".seg") for name in names)
+
+
+def refuse_archive(path: str) -> None:
+    """For what can be done with a log alone.
+
+    Raises
+    ------
+    NotALogError
+        It is an archive.
+    """
+    if is_archive(path):
+        raise NotALogError("this is an archive, and not a log: it can be read, exported and verified, and nothing else", path=path)
 
 
 def read_identity(target: Target) -> Identity:

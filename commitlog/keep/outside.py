@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from commitlog.errors import LogLockedError, LogNotFoundError, NotALogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.keep.archive import Archive
+from commitlog.keep.archived import refuse_archive
 from commitlog.keep.pruner import LogState, Pruned, Pruner
 from commitlog.keep.retention import Retention
 from commitlog.options import Duration
@@ -95,6 +96,7 @@ def archive_segments(
 
 
 def _identity(path: str) -> Identity:
+    refuse_archive(path)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -61,6 +61,18 @@ def test_a_damaged_archive_is_named(log: Path, tmp_path: Path) -> None:
     assert damaged.name in done.stdout.decode()
 
 
+@pytest.mark.parametrize(
+    "command", [("info",), ("repair",), ("remove", "--yes"), ("prune", "--max-bytes", "0")], ids=lambda given: given[0]
+)
+def test_what_only_a_log_can_be_asked_leaves_an_archive_as_it_is(log: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+    run("archive", log, tmp_path / "place")
+    before = sorted(path.name for path in (tmp_path / "place").iterdir())
+    done = run(*command, tmp_path / "place")
+    assert done.returncode == 1
+    assert b"this is an archive, and not a log" in done.stderr
+    assert sorted(path.name for path in (tmp_path / "place").iterdir()) == before
+
+
 def test_an_archive_is_not_written(log: Path, tmp_path: Path) -> None:
     run("archive", log, tmp_path / "place")
     done = run("append", tmp_path / "place", feed=b"more\n")

@@ -435,7 +435,9 @@ def test_what_cannot_be_a_target_is_refused(given: tuple[object, ...]) -> None:
         Retention(max_age=0, archive="place")  # type: ignore[arg-type]
 
 
-def test_pruning_an_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
+def test_an_archive_is_neither_pruned_nor_archived(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
-    pruned = prune(tmp_path / "archive", Retention(max_bytes=0), dry_run=True)
-    assert pruned.segments == ()
+    with pytest.raises(NotALogError, match="an archive, and not a log"):
+        prune(tmp_path / "archive", Retention(max_bytes=0))
+    with pytest.raises(NotALogError, match="an archive, and not a log"):
+        archive_segments(tmp_path / "archive", Archive(tmp_path / "second"))
