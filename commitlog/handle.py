@@ -211,7 +211,7 @@ class LogHandle(Appender):
         if not self._close_lock.acquire(blocking=False):
             return  # another thread is at it, or closes the log
         try:
-            if self._closed or self.cursors.shared:
+            if self._closed or self.cursors.shared or self.directory.detached:
                 return
             live = cursors_file.find(self.directory.fd, self.identity)
             if live is not None and live.ready:

@@ -32,6 +32,7 @@ from commitlog.options import Options
 from commitlog.pool import shm
 from commitlog.recovery import Recovered, recover
 from commitlog.segment.directory import STAGED, LogDirectory, check_file_system
+from commitlog.segment.lone_segment import LoneSegment, is_lone_segment
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import CursorsFile, boot_id
@@ -109,6 +110,8 @@ def open_for_reading(path: str, options: Options) -> Opened:
     """Open without changing anything."""
     if is_archive(path):
         return _open_archive(path, options)
+    if is_lone_segment(path):
+        return _open_lone_segment(path)
     identity = _await_identity(path, options.wait_for_log)
     _check_options(identity, options, path)
     directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
@@ -125,6 +128,20 @@ def _open_archive(path: str, options: Options) -> Opened:
     for name in ("appended", "committed", "flushed"):
         cells[name] = directory.end
     return Opened(directory, directory.identity, cells)
+
+
+def _open_lone_segment(path: str) -> Opened:
+    """One segment's file, apart from its log: nobody writes it there, whoever may have it open as a log."""
+    directory = LoneSegment(path)
+    try:
+        end, doubtful = directory.find_end()
+    except BaseException:
+        directory.close()
+        raise
+    cells = Cursors(-1, True)
+    for name in ("appended", "committed", "flushed"):
+        cells[name] = end
+    return Opened(directory, directory.identity, cells, doubtful=doubtful)
 
 
 def _await_identity(path: str, wait_s: float) -> Identity:

@@ -86,8 +86,10 @@ class TailingHandle(CoroutineHandle):
         return tailer
 
     def _name(self, tailer: Tailer, options: NameOptions) -> None:
-        if self.directory.archived:
-            raise ReadOnlyError("an archive keeps no tailer's place: read it with a tailer without a name", path=self.path)
+        if self.directory.detached:
+            raise ReadOnlyError(
+                "segments apart from their log keep no tailer's place: read an archive or a file with a tailer without a name", path=self.path
+            )
         check_file_system(self.path)  # locks and mappings of others do not keep a place to one reader
         if options.required is not None:
             self._check_told()

@@ -107,6 +107,7 @@ cdef extern from "cursors.h":
     void cl_creation_end(int fd) nogil
     uint32_t cl_owner(uint32_t slot, uint32_t generation) nogil
     uint32_t cl_owner_slot(uint32_t owner) nogil
+    uint32_t cl_owner_generation(uint32_t owner) nogil
 
 cdef extern from "tally.h":
     ctypedef struct cl_index_entry:

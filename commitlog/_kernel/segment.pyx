@@ -4,15 +4,16 @@ import os
 
 from cpython.buffer cimport PyBuffer_FillInfo
 from libc.errno cimport errno
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
-    CL_E_ABSENT, CL_E_BUSY, CL_HEADER_OPENED_AT, CL_OK, CL_SEGMENT_HEADER, cl_header_opened, cl_header_opened_crc, cl_header_seal,
-    cl_index, cl_record, cl_record_read, cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush,
-    cl_segment_hold, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open, cl_segment_prefault, cl_segment_release, cl_segment_resume,
-    cl_segment_scan, cl_segment_seal, cl_segment_sealed, cl_segment_take_over, cl_skip_cell,
+    CL_E_ABSENT, CL_E_BUSY, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_HEADER_OPENED_AT, CL_KEYLEN_NONE, CL_OK, CL_SEGMENT_HEADER,
+    CL_WORD_BATCH, CL_WORD_CLAIMED, CL_WORD_EXT, CL_WORD_LENGTH, CL_WORD_SKIP, cl_header_opened, cl_header_opened_crc, cl_header_seal,
+    cl_index, cl_owner_generation, cl_owner_slot, cl_record, cl_record_read, cl_scan, cl_segment, cl_segment_certain_end,
+    cl_segment_flush, cl_segment_hold, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open, cl_segment_prefault, cl_segment_release,
+    cl_segment_resume, cl_segment_scan, cl_segment_seal, cl_segment_sealed, cl_segment_take_over, cl_skip_cell,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.sparse_index cimport SparseIndex
@@ -256,6 +257,32 @@ cdef class Segment:
             raise ValueError("not an offset of a frame")
         code = cl_record_read(self.segment, self.segment.bytes if buffered else self.segment.map, offset, &record, &step)
         return code, step
+
+    def fields(self, uint64_t offset):
+        """What the header of the frame at `offset` says, right or wrong, by name: length, flags, crc or owner (slot and generation),
+        timestamp_ns, type, key_length (None: not keyed). What there is no room for, or what a SKIP or a claim has not, is left out."""
+        cdef uint32_t words[6]
+        cdef uint32_t word, size, high
+        cdef int64_t timestamp_ns
+        self.check()
+        if offset % 8 != 0 or offset < CL_SEGMENT_HEADER or offset >= self.segment.size:
+            raise ValueError("not an offset of a frame")
+        size = <uint32_t>min(<uint64_t>sizeof(words), self.segment.size - offset)
+        memcpy(words, self.segment.map + offset, size)
+        word = words[0]
+        high = words[1]
+        flags = ((CL_WORD_CLAIMED, "CLAIMED"), (CL_WORD_SKIP, "SKIP"), (CL_WORD_EXT, "EXT"), (CL_WORD_BATCH, "BATCH"))
+        found = {"length": word & CL_WORD_LENGTH, "flags": [name for flag, name in flags if word & flag]}
+        if word & CL_WORD_CLAIMED:
+            return found | {"slot": cl_owner_slot(high), "generation": cl_owner_generation(high)}
+        found["crc"] = high
+        if not word & CL_WORD_SKIP and size >= CL_FRAME_HEADER:
+            memcpy(&timestamp_ns, &words[2], 8)
+            found["timestamp_ns"] = timestamp_ns
+            extended = word & CL_WORD_EXT and size >= CL_FRAME_EXTENDED
+            found["type"] = words[4] if extended else 0
+            found["key_length"] = None if not extended or words[5] == CL_KEYLEN_NONE else words[5]
+        return found
 
     def skip(self, uint64_t offset, uint64_t length):
         """Write a SKIP frame over `length` bytes; 0 reaches to the segment's end. For repair and recovery, under the exclusive lock."""

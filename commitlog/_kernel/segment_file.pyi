@@ -1,5 +1,6 @@
 from typing_extensions import Buffer
 
+MAGIC: bytes
 HEADER_SIZE: int
 SMALLEST: int
 LARGEST: int

@@ -12,6 +12,7 @@ from commitlog._kernel.kernel cimport (
     cl_header_opened_crc, cl_header_seal, cl_header_seal_crc, cl_segment, cl_segment_certain_end,
 )
 
+MAGIC = (<uint64_t>CL_SEGMENT_MAGIC).to_bytes(8, "little")
 HEADER_SIZE = CL_SEGMENT_HEADER
 SMALLEST = CL_SEGMENT_SMALLEST
 LARGEST = CL_SEGMENT_LARGEST

@@ -16,6 +16,8 @@ COMMANDS = (
     "tail",
     "export",
     "info",
+    "cycles",
+    "dump",
     "top",
     "tailers",
     "verify",

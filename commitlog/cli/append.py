@@ -56,6 +56,11 @@ class _Appended:
 )
 @click.option("--pool", type=parameters.whole(1, MOST_BUFFERS), default=None, metavar="N", help="Append through a pool of N buffers.")
 @click.option("--segment-size", type=parameters.size, default=None, metavar="SIZE", help="Of a new log, such as 64MiB.")
+@click.option("--roll-cycle", type=parameters.roll_cycle, default=None, metavar="CYCLE", help="Of a new log: DAILY, HOURLY, 90s and so on.")
+@click.option(
+    "--roll-epoch", type=parameters.duration, default=None, metavar="DURATION", help="Of a new log: its cycles begin so much later."
+)
+@click.option("--time-zone", type=parameters.zone_name, default=None, metavar="ZONE", help="Of a new log, for its cycles: Europe/Berlin.")
 @click.option("--no-create", is_flag=True, help="Fail where there is no log, in place of creating it.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was appended as one JSON object.")
 @click.pass_context
@@ -72,6 +77,9 @@ def command(
     flush: str,
     pool: int | None,
     segment_size: int | None,
+    roll_cycle: str | None,
+    roll_epoch: float | None,
+    time_zone: str | None,
     no_create: bool,
     as_json: bool,
 ) -> None:
@@ -85,6 +93,7 @@ def command(
       commitlog append orders orders.txt
       commitlog append --key lena --sync orders < orders.txt
       find . -print0 | commitlog append --null files
+      commitlog append --roll-cycle DAILY --time-zone Europe/Berlin orders
     """
     if null and frames:
         raise click.UsageError("--null and --frames exclude each other: use one of them")
@@ -95,7 +104,10 @@ def command(
     def split(largest: int) -> Splitter:
         return Frames(largest) if frames else Delimited(b"\0" if null else b"\n", largest)
 
-    options: dict[str, Any] = {"flush": flush, "segment_size": segment_size}
+    if roll_cycle is None and (roll_epoch is not None or time_zone is not None):
+        raise click.UsageError("--roll-epoch and --time-zone say how cycles are counted: give --roll-cycle, too")
+    cycle = {"roll_cycle": roll_cycle, "roll_epoch": roll_epoch, "time_zone": time_zone}
+    options: dict[str, Any] = {"flush": flush, "segment_size": segment_size, **cycle}
     appender = _Appending(split, None if key is None else os.fsencode(key), kind, sync=sync)
     interrupted, failure = appender.run(log, sources, options, buffers=pool, create=not no_create)
     _say(appender.done, interrupted=interrupted, failure=failure, as_json=as_json, log=log)

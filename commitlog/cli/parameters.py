@@ -13,8 +13,9 @@ import click
 from commitlog.cli.moment import FORMS, Moment, read_moment
 from commitlog.cli.pattern import Pattern
 from commitlog.cli.printed import FIELDS
+from commitlog.cycle.roll_cycle import zone_of
 from commitlog.errors import InvalidOptionError
-from commitlog.options import parse_duration, parse_size
+from commitlog.options import Options, parse_duration, parse_size
 from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
 from commitlog.tail.tailer_file import check_name
 
@@ -110,6 +111,22 @@ def zone(text: str) -> dt.tzinfo | None:
         return zoneinfo.ZoneInfo(text)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
         raise click.BadParameter(f"expected a time zone such as Europe/Berlin, UTC or local, not {text!r}") from None
+
+
+def roll_cycle(text: str) -> str:
+    """A roll cycle's name, or a period."""
+    try:
+        return Options(roll_cycle=text).roll_cycle or text
+    except InvalidOptionError as error:
+        raise click.BadParameter(f"expected {str(error).partition(' must be ')[2]}") from None
+
+
+def zone_name(text: str) -> str:
+    """The name of a time zone, as a log keeps it."""
+    try:
+        return zone_of(text).key
+    except ValueError:
+        raise click.BadParameter(f"expected a time zone such as Europe/Berlin or UTC, not {text!r}") from None
 
 
 def pattern(text: str) -> Pattern:

@@ -88,7 +88,7 @@ class TextForm:
     def text(self, shown: Shown) -> bytes:
         lines: Iterable[str] = map("\t".join, zip(*[self._column(field, shown) for field in self._fields], strict=True))
         if self._multi_line:
-            below = [_dumped(value) if self._in_hex else _lines(value) for value in shown.values]
+            below = [dumped(value) if self._in_hex else _lines(value) for value in shown.values]
             above = [[line] for line in lines] or [[] for _ in below]
             lines = [line for first, rest in zip(above, below, strict=True) for line in first + rest]
         return "".join([f"{line}\n" for line in lines]).encode()
@@ -118,7 +118,7 @@ def _lines(value: bytes) -> list[str]:
     return [_INDENT + "\t".join(map(escaped, line.split(b"\t"))) for line in value.removesuffix(b"\n").split(b"\n")] if value else []
 
 
-def _dumped(value: bytes) -> list[str]:
+def dumped(value: bytes) -> list[str]:
     """Offset, sixteen bytes, and what is printable of them."""
     lines = []
     for start in range(0, len(value), _DUMPED):

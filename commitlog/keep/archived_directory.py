@@ -33,7 +33,7 @@ class ArchivedDirectory(LogDirectory):
     """
 
     idle_kept = 1
-    archived = True
+    detached = True
 
     def __init__(self, place: str, cache_bytes: int) -> None:
         self.target: Target = target_of(place)

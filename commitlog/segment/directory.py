@@ -68,8 +68,8 @@ class LogDirectory:
 
     # Segments that stay mapped for the next reader after the last one has left.
     idle_kept = 16
-    # Whether the segments come from an archive, and nothing can be kept beside them.
-    archived = False
+    # Whether the segments are apart from their log, as in an archive: nobody writes them, and nothing is kept beside them.
+    detached = False
 
     def __init__(self, path: str, segment_size: int, log_uuid: bytes, roll_cycle: RollCycle | None = None) -> None:
         self.path = path

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from commitlog._kernel.failure import ROLLED_BACK
+from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE, punch_hole
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.mapped_file_queue import MappedFileQueue
@@ -51,13 +53,11 @@ class UnusedBlocks:
             return False
         file, token = held
         try:
-            seal = file.segment.sealed()
+            start = _behind_last(file.segment)
         finally:
             file.release(token)
-        # Whole pages behind the SKIP to the segment's end, which stands where its records end.
-        start = 0 if seal is None else -(-(seal[0] + _CELL) // HEADER_SIZE) * HEADER_SIZE
         size = self._directory.segment_size
-        if not 0 < start < size or self._directory.disk_bytes(number) < start + _WORTH_BYTES:
+        if start >= size or self._directory.disk_bytes(number) < start + _WORTH_BYTES:
             return False
         try:
             fd = os.open(segment_name(number * size), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._directory.fd)
@@ -67,3 +67,18 @@ class UnusedBlocks:
             return bool(punch_hole(fd, start, size))
         finally:
             os.close(fd)
+
+
+def _behind_last(segment: Segment) -> int:
+    """The first whole page behind the SKIP to a sealed segment's end; its size where there is none."""
+    seal = segment.sealed()
+    offset = segment.size if seal is None else seal[0]
+    while offset < segment.size:
+        # Behind the last record there may be others, of claims that were rolled back.
+        code, step = segment.step(offset)
+        if code != ROLLED_BACK:
+            return segment.size
+        if offset + step >= segment.size:
+            return -(-(offset + _CELL) // HEADER_SIZE) * HEADER_SIZE
+        offset += step
+    return segment.size

@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "tail": (),
     "export": ("--format", "jsonl"),
     "info": (),
+    "cycles": (),
+    "dump": (),
     "top": ("--interval", "0.1"),
     "tailers": (),
     "verify": (),
@@ -40,6 +42,7 @@ TALKATIVE = COMMANDS | {"append": ("--json",)}
 NUMBERS = {
     "append": ("--type", "--pool", "--segment-size"),
     "cat": ("--from", "--to", "--count"),
+    "dump": ("--from", "--to"),
     "tail": ("--last", "--from", "--from-sequence", "--from-time", "--limit", "--speed"),
     "export": ("--from", "--to", "--from-time", "--to-time"),
     "top": ("--interval",),

@@ -1,0 +1,142 @@
+"""LoneSegment: one segment's file as a log's directory, for whoever reads it apart from its log."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+
+from commitlog._kernel import segment_file as kernel
+from commitlog._kernel.failure import DAMAGE, failure
+from commitlog._kernel.segment import Segment
+from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
+from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.shared.identity import Identity
+
+
+def is_lone_segment(path: str) -> bool:
+    """Whether a path names a file, which no log is."""
+    return os.path.isfile(path)
+
+
+class LoneSegment(LogDirectory):
+    """A directory with this one segment in it, whatever else lies beside it.
+
+    What it is stands in its header: the log's uuid, its size, its base. The roll cycle does not, nor does the clock that appenders read.
+
+    Parameters
+    ----------
+    path : str
+        The file. One that has another name than a segment of its base gets that name in a folder for temporary files, as a link, or as a
+        copy where links cannot be made.
+
+    Raises
+    ------
+    NotALogError
+        The file is no segment.
+    CorruptSegmentError
+        Its header is damaged, or it was cut short.
+    UnsupportedVersionError
+        A newer format wrote it.
+    """
+
+    detached = True
+
+    def __init__(self, path: str) -> None:
+        self._temporary: str | None = None
+        self.header = _read_header(path)
+        uuid, _, base, size, created_ns = kernel.header_fields(self.header)
+        self.identity = Identity(uuid, size, "coarse", max(0, created_ns))
+        self.number = base // size
+        file = os.path.realpath(path)
+        try:
+            super().__init__(self._folder(file, segment_name(base)), size, uuid)
+        except BaseException:
+            self._remove_temporary()
+            raise
+        self.path = path
+
+    def _folder(self, file: str, name: str) -> str:
+        if os.path.basename(file) == name:
+            return os.path.dirname(file)
+        self._temporary = tempfile.mkdtemp(prefix="commitlog-")
+        try:
+            os.link(file, os.path.join(self._temporary, name))
+        except OSError:
+            shutil.copyfile(file, os.path.join(self._temporary, name))
+        return self._temporary
+
+    def _remove_temporary(self) -> None:
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def close(self) -> None:
+        super().close()
+        self._remove_temporary()
+
+    # --- a directory of one segment ----------------------------------------------------------------------------------
+
+    def segment_path(self, number: int) -> str:
+        return self.path if number == self.number else super().segment_path(number)
+
+    def segment_numbers(self) -> list[int]:
+        return [self.number]
+
+    def has(self, number: int) -> bool:
+        return number == self.number
+
+    def fetch(self, number: int) -> None:
+        if number != self.number:
+            raise PositionError(
+                "this is one segment of a log, and the position is in another one",
+                path=self.path,
+                position=number * self.segment_size,
+                first_position=self.number * self.segment_size,
+            )
+
+    def read_header(self, number: int) -> bytes | None:
+        return super().read_header(number) if number == self.number else None
+
+    @property
+    def joining(self) -> bool:
+        return False
+
+    # --- where it ends -----------------------------------------------------------------------------------------------
+
+    def find_end(self) -> tuple[int, int]:
+        """Where its records end, and from where on a bad frame is the end and not damage: two positions.
+
+        A sealed segment is whole. In one that was copied while it was written, or before its writer had died, the first frame that is not
+        one is the end; where whole frames follow it, it is damage.
+        """
+        segment: Segment = Segment.open(self.fd, os.path.dirname(self.path), self.number, self.segment_size, self.log_uuid, False)
+        base = self.number * self.segment_size
+        try:
+            if segment.sealed() is not None:
+                return base + self.segment_size, base + self.segment_size
+            stopped, code = segment.scan()[:2]
+            if code == 0:
+                return base + self.segment_size, base + self.segment_size
+            end = segment.certain_end(stopped) if code == DAMAGE else stopped
+            return base + end, base + end
+        finally:
+            segment.release()
+
+
+def _read_header(path: str) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        status = os.fstat(fd)
+        page = os.pread(fd, kernel.HEADER_SIZE, 0) if stat.S_ISREG(status.st_mode) else b""
+    finally:
+        os.close(fd)
+    if page[: len(kernel.MAGIC)] != kernel.MAGIC:
+        raise NotALogError("this is a file, and no segment of a log: a log is a directory", path=path)
+    page = page.ljust(kernel.HEADER_SIZE, b"\0")
+    uuid, _, base, size, _ = kernel.header_fields(page)
+    if (code := kernel.check_header(page, uuid, base, size)) != 0:
+        raise failure(code, path=path)
+    if not kernel.SMALLEST <= size <= kernel.LARGEST or base % size or status.st_size < size:
+        raise CorruptSegmentError(f"this segment has {status.st_size} bytes, and {size} by its header: copy it anew", path=path)
+    return page

@@ -1,0 +1,113 @@
+"""`commitlog dump`: what stands in the files, frame by frame, sound or not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from tests.cli.program import run
+from tests.log_files import HEADER, SIZE, LogFiles
+
+
+@pytest.fixture
+def path(files: LogFiles) -> Path:
+    """A segment with one of everything, and a sealed one before it."""
+    files.full(0, [b"zero", b"one"])
+    files.create(1, opened=True)
+    offset = files.record(1, HEADER, b"two")
+    offset = files.skip(1, offset, 24)
+    offset = files.claim(1, offset, 40, slot=3)
+    offset = files.record(1, offset, b"three")
+    damaged = files.record(1, offset, b"four")
+    files.flip(1, offset + 17)
+    files.record(1, damaged + 16, b"five")
+    return files.path
+
+
+def dump(*arguments: object) -> tuple[int, list[dict[str, Any]]]:
+    done = run("dump", "--json", *arguments)
+    assert done.stderr == b""
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_every_frame_is_printed_and_what_lies_between_them(path: Path) -> None:
+    status, found = dump(path)
+    assert status == 1
+    assert [part["kind"] for part in found] == [
+        *("segment", "record", "record", "skip"),
+        *("segment", "record", "skip", "claim", "record", "damage", "record", "rest"),
+    ]
+    assert [bytes.fromhex(part["value"]) for part in found if part["kind"] == "record"] == [b"zero", b"one", b"two", b"three", b"five"]
+    claim = next(part for part in found if part["kind"] == "claim")
+    assert (claim["flags"], claim["slot"], claim["generation"], claim["length"]) == (["CLAIMED"], 3, 1, 40)
+    # They follow one another without a hole, up to the segment's end.
+    for number in (0, 1):
+        parts = [part for part in found if part["kind"] != "segment" and part["position"] // SIZE == number]
+        ends = [part["position"] + part["step"] for part in parts]
+        assert [part["position"] for part in parts] == [number * SIZE + HEADER, *ends[:-1]]
+        assert ends[-1] == (number + 1) * SIZE
+
+
+def test_a_range_is_of_positions_and_a_segment_alone_is_read_like_a_log(path: Path, tmp_path: Path) -> None:
+    everything = [part for part in dump(path)[1] if part["kind"] != "segment"]
+    start, stop = everything[3]["position"], everything[6]["position"]
+    assert [part for part in dump("--from", start, "--to", stop, path)[1] if part["kind"] != "segment"] == everything[3:6]
+    assert [part["file"] for part in dump("--to", HEADER + 1, path)[1] if part["kind"] == "segment"] == [str(path / f"{0:020d}.seg")]
+    shutil.copy(path / f"{SIZE:020d}.seg", tmp_path / "x.seg")
+    status, alone = dump(tmp_path / "x.seg")
+    assert status == 1
+    assert alone[1:] == everything[3:]
+
+
+def test_lines_for_people_have_the_same(path: Path) -> None:
+    done = run("dump", path)
+    text = done.stdout.decode()
+    assert done.returncode == 1
+    for part in (
+        "not sealed",
+        "opened 1970-01-01T00:00:00.000000005Z, cycle 0",
+        "CLAIMED\tslot 3, generation 1",
+        "\tzero\n",
+        " wrong\t",
+        "\trest\t",
+    ):
+        assert part in text
+    assert "66 69 76 65" in run("dump", "--hex", path).stdout.decode()
+
+
+def test_a_sound_log_is_dumped_with_its_seal_keys_and_types(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=SIZE, roll_cycle="DAILY") as log:
+        log.append(b"amount=12", key=b"order-42", type=7)
+        log.append(b"")
+        log.roll()
+        log.append(b"next")
+        log._allocation.sealed_below()  # type: ignore[union-attr]
+        cycle = log.cycles()[0].number
+    status, found = dump(path)
+    assert status == 0
+    assert (found[0]["cycle"], found[0]["seal"]["record_count"], found[0]["seal"]["first_sequence"]) == (cycle, 2, 0)
+    assert (found[1]["key"], found[1]["type"], found[1]["flags"], found[1]["crc_right"]) == (b"order-42".hex(), 7, ["EXT"], True)
+    assert (found[2]["key"], found[2]["value"], found[2]["flags"]) == (None, "", [])
+    assert f"cycle {cycle}\n  sealed: ends at offset" in run("dump", path).stdout.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--from", "x"], 2, "expected a position"),
+        (["--from", "5", "--to", "4"], 2, "nothing lies between"),
+        ([], 1, "no segment of a log"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_dumped_is_refused(tmp_path: Path, arguments: list[str], status: int, said: str) -> None:
+    (tmp_path / "x.seg").write_bytes(b"text")
+    done = run("dump", *arguments, tmp_path / "x.seg")
+    assert (done.returncode, done.stdout) == (status, b"")
+    assert said in done.stderr.decode()

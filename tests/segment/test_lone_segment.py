@@ -1,0 +1,121 @@
+"""One segment's file, copied away from its log, is read as if it were a log."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog.errors import CorruptRecordError, CorruptSegmentError, NotALogError, PositionError, ReadOnlyError, UnsupportedVersionError
+from tests.setups import HEADER, SEGMENT, Logs
+
+
+@pytest.fixture
+def path(logs: Logs) -> Path:
+    """A log of three segments, closed: two are sealed, the third is in use."""
+    log = logs.open()
+    for number in range(30):
+        log.append(b"%02d" % number * 100, key=b"%d" % (number % 3))
+        if number % 10 == 9 and number < 29:
+            log.roll()
+    log._allocation.sealed_below()  # type: ignore[union-attr]
+    log.close()
+    return Path(log.path)
+
+
+def segment(path: Path, number: int) -> Path:
+    return path / f"{number * SEGMENT:020d}.seg"
+
+
+def values(numbers: range) -> list[bytes]:
+    return [b"%02d" % number * 100 for number in numbers]
+
+
+@pytest.mark.parametrize("name", [None, "x.seg"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_copied_segment_is_read_under_its_own_name_and_any_other(path: Path, tmp_path: Path, number: int, name: str | None) -> None:
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    copy = there / (name or segment(path, number).name)
+    shutil.copy(segment(path, number), copy)
+    expected = values(range(number * 10, number * 10 + 10))
+    with commitlog.open(copy, "r") as log:
+        assert list(log.tailer().values()) == expected
+        assert [record.value for record in log.tailer(direction="backward")] == expected[::-1]
+        assert log.first_position == number * SEGMENT + HEADER
+        assert log.count() == 10
+        assert log.tailer().seek(key=b"1")
+        assert log.read(log.last_position or 0).value == expected[-1]
+        assert log.identity.segment_size == SEGMENT
+        # The seal says with which sequence a segment begins; the one in use has none yet.
+        assert log.first_sequence == (number * 10 if number < 2 else 0)
+        with pytest.raises(PositionError):
+            log.tailer(start=7 * SEGMENT)
+    assert sorted(item.name for item in there.iterdir()) == [copy.name]
+
+
+def test_a_segment_in_its_log_is_read_alone_and_nothing_is_written_beside_it(path: Path) -> None:
+    with commitlog.open(path) as writer:
+        before = sorted(item.name for item in path.iterdir())
+        with commitlog.open(segment(path, 1), "r") as log:
+            assert list(log.tailer().values()) == values(range(10, 20))
+            writer.append(b"later")
+            assert list(log.tailer().values()) == values(range(10, 20))
+            with pytest.raises(ReadOnlyError, match="without a name"):
+                log.tailer("name")
+        assert sorted(item.name for item in path.iterdir()) == before
+
+
+def test_a_segment_that_was_copied_in_the_middle_of_a_claim_ends_there(logs: Logs, tmp_path: Path) -> None:
+    log = logs.open()
+    log.append(b"whole")
+    with log.claim(100):
+        log.append(b"behind the claim")
+        shutil.copy(segment(Path(log.path), 0), tmp_path / "x.seg")
+    with commitlog.open(tmp_path / "x.seg", "r") as copy:
+        assert list(copy.tailer().values()) == [b"whole"]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_damage_is_told_of_and_can_be_passed(path: Path, tmp_path: Path, number: int) -> None:
+    copy = tmp_path / "x.seg"
+    content = bytearray(segment(path, number).read_bytes())
+    content[HEADER + 700] ^= 1
+    copy.write_bytes(content)
+    with commitlog.open(copy, "r") as log:
+        with pytest.raises(CorruptRecordError):
+            list(log.tailer())
+        assert len(list(log.tailer(on_damage="skip"))) == 9
+
+
+def damaged(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected", "said"),
+    [
+        (lambda content: b"", NotALogError, "no segment"),
+        (lambda content: b"some text\n", NotALogError, "no segment"),
+        (lambda content: damaged(content, 0), NotALogError, "no segment"),
+        (lambda content: damaged(content, 40), CorruptSegmentError, "header is damaged"),
+        (lambda content: content[:100], CorruptSegmentError, "header is damaged|by its header"),
+        (lambda content: content[:8192], CorruptSegmentError, "copy it anew"),
+        (lambda content: content[:8] + b"\x09" + content[9:], UnsupportedVersionError, "newer"),
+    ],
+    ids=["empty", "text", "magic", "header", "page", "short", "version"],
+)
+def test_what_is_no_whole_segment_is_refused(path: Path, tmp_path: Path, change: Any, expected: type[Exception], said: str) -> None:
+    copy = tmp_path / "x.seg"
+    copy.write_bytes(change(segment(path, 1).read_bytes()))
+    with pytest.raises(expected, match=said):
+        commitlog.open(copy, "r")
+
+
+@pytest.mark.parametrize("mode", ["a", "x"])
+def test_a_lone_segment_is_not_written(path: Path, mode: str) -> None:
+    with pytest.raises(NotALogError, match="a log is a directory"):
+        commitlog.open(segment(path, 1), mode)
