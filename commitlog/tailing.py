@@ -88,7 +88,7 @@ class TailingHandle(CoroutineHandle):
     def _name(self, tailer: Tailer, options: NameOptions) -> None:
         if self.directory.detached:
             raise ReadOnlyError(
-                "segments apart from their log keep no tailer's place: read an archive or a file with a tailer without a name", path=self.path
+                "an archive, or a segment alone, keeps no tailer's place: read it with a tailer without a name", path=self.path
             )
         check_file_system(self.path)  # locks and mappings of others do not keep a place to one reader
         if options.required is not None:
