@@ -62,6 +62,7 @@ def arrow(tailer: Tailer) -> None:
 
 FORMS: dict[str, Callable[[Tailer], None]] = {
     "values": values,
+    "values-named": values,
     "values-backward": values,
     "read_batch-backward": batches,
     "records": records,
@@ -83,7 +84,8 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     clock = time.perf_counter_ns
     with ground.log(case, settings.read_bytes) as log:
         count = fill(log, case.value_size, settings.read_bytes)
-        with log.tailer(direction=direction) as tailer, Meter(case.value_size) as meter:
+        # With a name, its place is kept in the log at each step.
+        with log.tailer("bench" if case.form.endswith("-named") else None, direction=direction) as tailer, Meter(case.value_size) as meter:
             read_all(tailer)
             deadline = clock() + int(settings.read_s * 1e9)
             while not meter.sample.records or clock() < deadline:
