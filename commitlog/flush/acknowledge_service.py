@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import heapq
 import threading
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from commitlog._kernel.core import Core
 from commitlog.errors import ClosedError, CommitLogError, SyncTimeoutError
+from commitlog.loops import resolve
 from commitlog.service import Service
 
 _SLICE_S = 0.05  # how long one flush may keep the thread from looking at deadlines and at its own end
@@ -23,7 +23,6 @@ class _Waiting(NamedTuple):
 
     position: int
     deadline_s: float
-    loop: asyncio.AbstractEventLoop
     future: asyncio.Future[None]
 
 
@@ -60,12 +59,11 @@ class AcknowledgeService(Service):
     async def _until_durable(self, position: int) -> None:
         if self._core.flushed_position > position:
             return
-        loop = asyncio.get_running_loop()
-        future = loop.create_future()
+        future = asyncio.get_running_loop().create_future()
         with self._changed:
             if self._ended:
                 raise self._closed(position)
-            heapq.heappush(self._waiting, _Waiting(position, time.monotonic() + self._sync_timeout_s, loop, future))
+            heapq.heappush(self._waiting, _Waiting(position, time.monotonic() + self._sync_timeout_s, future))
             self._changed.notify()
         await future
 
@@ -130,14 +128,14 @@ class AcknowledgeService(Service):
         with self._changed:
             while self._waiting and self._waiting[0].position < durable:
                 served.append(heapq.heappop(self._waiting))
-        _tell(served, lambda position: None)
+        resolve((waiting.future, None) for waiting in served)
 
     def _tell_all(self, error_of: Callable[[int], CommitLogError], concerned: Callable[[_Waiting], bool] = lambda waiting: True) -> None:
         with self._changed:
             taken = [waiting for waiting in self._waiting if concerned(waiting)]
             self._waiting = [waiting for waiting in self._waiting if not concerned(waiting)]
             heapq.heapify(self._waiting)
-        _tell(taken, error_of)
+        resolve((waiting.future, error_of(waiting.position)) for waiting in taken)
 
 
 def _twin(error: CommitLogError, position: int) -> CommitLogError:
@@ -145,24 +143,3 @@ def _twin(error: CommitLogError, position: int) -> CommitLogError:
     twin = copy.copy(error)
     twin.position = position
     return twin
-
-
-def _tell(taken: list[_Waiting], error_of: Callable[[int], CommitLogError | None]) -> None:
-    """One call into each loop, whatever the number of its coroutines."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[None], CommitLogError | None]]] = {}
-    for position, _, loop, future in taken:
-        by_loop.setdefault(loop, []).append((future, error_of(position)))
-    for loop, futures in by_loop.items():
-        # A loop that was closed takes nothing any more, and nobody there waits.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_resolve, futures)
-
-
-def _resolve(futures: list[tuple[asyncio.Future[None], CommitLogError | None]]) -> None:
-    for future, error in futures:
-        if future.done():
-            continue  # its coroutine was cancelled
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
-from typing import NamedTuple
 
 from commitlog._kernel.core import Core
 from commitlog._kernel.reader import Reader
+from commitlog.loops import resolve, resolve_here
 from commitlog.service import Service
 
 _SLEEP_S = 0.05  # in the kernel, which an append ends
 _NAP_LEAST_S, _NAP_MOST_S = 0.0005, 0.01  # where no append can end it
 _JOIN_S = 10.0
 _start_lock = threading.Lock()
-
-
-class _Waiting(NamedTuple):
-    reader: Reader
-    loop: asyncio.AbstractEventLoop
-    future: asyncio.Future[None]
 
 
 class Watcher(Service):
@@ -34,7 +27,7 @@ class Watcher(Service):
         super().__init__(f"commitlog watch {core.path}")
         self._core = core
         self._changed = threading.Condition()
-        self._waiting: dict[asyncio.Future[None], _Waiting] = {}
+        self._waiting: dict[asyncio.Future[None], Reader] = {}
         self._ended = False
 
     async def news(self, reader: Reader, timeout_s: float | None) -> None:
@@ -44,9 +37,9 @@ class Watcher(Service):
         with self._changed:
             if self._ended:
                 return
-            self._waiting[future] = _Waiting(reader, loop, future)
+            self._waiting[future] = reader
             self._changed.notify()
-        expiry = None if timeout_s is None else loop.call_later(timeout_s, _resolve, [future])
+        expiry = None if timeout_s is None else loop.call_later(timeout_s, resolve_here, [(future, None)])
         try:
             # In the thread's list before this look: between the two of them no record is missed.
             self._core.announce_sleeper()
@@ -72,12 +65,12 @@ class Watcher(Service):
         """Wake those for whom there is something; where it is nobody, sleep. Whether it was somebody."""
         seen = self._core.announce_sleeper()
         with self._changed:
-            waiting = list(self._waiting.values())
-        with_news = [one for one in waiting if one.reader.has_news]
+            waiting = list(self._waiting.items())
+        with_news = [future for future, reader in waiting if reader.has_news]
         if with_news:
             self._tell(with_news)
         else:
-            self._core.wait_append(seen, _SLEEP_S if all(one.reader.is_woken for one in waiting) else nap_s)
+            self._core.wait_append(seen, _SLEEP_S if all(reader.is_woken for _, reader in waiting) else nap_s)
         return bool(with_news)
 
     def _wait_for_work(self) -> bool:
@@ -96,27 +89,14 @@ class Watcher(Service):
         with self._changed:
             self._ended = True
             self._changed.notify()
-            waiting = list(self._waiting.values())
+            waiting = list(self._waiting)
         self._tell(waiting)
 
-    def _tell(self, waiting: list[_Waiting]) -> None:
-        """One call into each loop, whatever the number of its coroutines."""
-        by_loop: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    def _tell(self, futures: list[asyncio.Future[None]]) -> None:
         with self._changed:
-            for one in waiting:
-                self._waiting.pop(one.future, None)
-        for one in waiting:
-            by_loop.setdefault(one.loop, []).append(one.future)
-        for loop, futures in by_loop.items():
-            # A loop that was closed takes nothing any more, and nobody there waits.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(_resolve, futures)
-
-
-def _resolve(futures: list[asyncio.Future[None]]) -> None:
-    for future in futures:
-        if not future.done():
-            future.set_result(None)
+            for future in futures:
+                self._waiting.pop(future, None)
+        resolve((future, None) for future in futures)
 
 
 def watcher_of(core: Core) -> Watcher:

@@ -1,0 +1,37 @@
+"""Futures of event loops, resolved by another thread: one call into each loop, whatever the number of its coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+
+Outcome = tuple["asyncio.Future[None]", Exception | None]
+
+
+def resolve(outcomes: Iterable[Outcome]) -> None:
+    """Have each future done, without a result or with an error. Those whose coroutines were cancelled stay as they are.
+
+    Parameters
+    ----------
+    outcomes : iterable of (asyncio.Future, Exception or None)
+        Of any number of loops.
+    """
+    by_loop: dict[asyncio.AbstractEventLoop, list[Outcome]] = {}
+    for future, error in outcomes:
+        by_loop.setdefault(future.get_loop(), []).append((future, error))
+    for loop, of_loop in by_loop.items():
+        # A loop that was closed takes nothing any more, and nobody there waits.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(resolve_here, of_loop)
+
+
+def resolve_here(outcomes: Iterable[Outcome]) -> None:
+    """The same within their loop."""
+    for future, error in outcomes:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)
