@@ -106,7 +106,7 @@ def test_offsets_stay_what_they_are_over_rolls(tmp_path: Path, stream: Streams) 
     assert found == numbered(1800)
 
 
-def test_a_log_that_nobody_had_open_is_followed_when_somebody_has(tmp_path: Path, stream: Streams) -> None:
+def test_a_log_that_nobody_had_open_is_followed_when_somebody_has(tmp_path: Path, stream: Streams, until: Any) -> None:
     fill(tmp_path / "log", [b"before"])
     (tmp_path / "log" / "cursors").unlink()
     reader = stream(tmp_path / "log")
@@ -115,6 +115,7 @@ def test_a_log_that_nobody_had_open_is_followed_when_somebody_has(tmp_path: Path
     assert _read(reader, start, place) == [b"before"]
     with commitlog.open(tmp_path / "log", flush="sync") as log:
         log.append(b"after")
+        until(lambda: reader.latestOffset(place, ALL) != place)
         assert _read(reader, place, reader.latestOffset(place, ALL)) == [b"after"]
 
 
