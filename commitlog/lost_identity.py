@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections import Counter
 
 from commitlog._kernel import segment_file as kernel
+from commitlog.cycle.roll_cycle import NAMES, RollCycle
 from commitlog.shared.identity import Identity
 
+_logger = logging.getLogger("commitlog")
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
 
 
@@ -30,18 +33,35 @@ def read_page(dir_fd: int, name: str) -> bytes:
 def deduce(dir_fd: int) -> Identity | None:
     """The identity that most sound segment headers agree on, or None where there is no such header.
 
-    The clock that the appenders read and the roll cycle stand in `log.json` alone: the log goes on with coarse timestamps and no cycle.
+    The clock that the appenders read stands in `log.json` alone: the log goes on with coarse timestamps. The roll cycle is the named one,
+    counted in UTC, with which the opened parts of all headers agree; one with another zone or epoch, or a period, is not guessed at.
     """
     votes: Counter[tuple[bytes, int]] = Counter()
     created_ns: dict[tuple[bytes, int], int] = {}
+    opened: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
     for name, base in segment_files(dir_fd).items():
         page = read_page(dir_fd, name)
         uuid, _, _, size, created = kernel.header_fields(page)
         if not kernel.SMALLEST <= size <= kernel.LARGEST or base % size or kernel.check_header(page, uuid, base, size) != 0:
             continue
         votes[uuid, size] += 1
+        if (found := kernel.read_opened(page)) is not None:
+            opened.setdefault((uuid, size), []).append(found)
         created_ns[uuid, size] = min(created, created_ns.get((uuid, size), created))
     if not votes:
         return None
     uuid, size = votes.most_common(1)[0][0]
-    return Identity(uuid=uuid, segment_size=size, timestamps="coarse", created_ns=max(created_ns[uuid, size], 0))
+    cycle = _deduce_cycle(opened.get((uuid, size), []))
+    return Identity(uuid=uuid, segment_size=size, timestamps="coarse", created_ns=max(created_ns[uuid, size], 0), roll_cycle=cycle)
+
+
+def _deduce_cycle(opened: list[tuple[int, int]]) -> RollCycle | None:
+    """The cycle in which all the times lie that segments were opened at. Where they are numbered 0 the log rolls by size alone."""
+    if not opened or all(number == 0 for _, number in opened):
+        return None
+    for name in NAMES:
+        cycle = RollCycle(name)
+        if all(cycle.number_at(opened_ns) == number for opened_ns, number in opened):
+            return cycle
+    _logger.warning("the log rolled by cycles of a zone, an epoch or a period that its segments do not say: it goes on by size alone")
+    return None

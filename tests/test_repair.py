@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import commitlog
 from commitlog import repair as module
 from commitlog.errors import IOFailureError, LogLockedError, LogNotFoundError, NotALogError, ReadOnlyError
 from commitlog.repair import RepairReport, mark_skipped, repair
@@ -386,3 +387,32 @@ def test_repair_killed_at_any_step_can_be_run_again(tmp_path: Path) -> None:
         files.directory.close()
         step += 1
     assert step > 12
+
+
+@pytest.mark.parametrize(
+    ("options", "found"), [({"roll_cycle": "DAILY"}, "DAILY (UTC)"), ({"roll_cycle": "HOURLY"}, "HOURLY (UTC)")], ids=str
+)
+def test_a_lost_identity_gets_its_roll_cycle_back(tmp_path: Path, options: dict[str, str], found: str) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=65536, roll_cycle=name) as log:
+        for _ in range(3):
+            log.append(b"x")
+            log.roll()
+    (path / "log.json").unlink()
+    repair(path)
+    with commitlog.open(path) as log:
+        assert str(log.identity.roll_cycle) == f"{name} (UTC)"
+        assert log.count() == 3
+
+
+def test_a_period_is_not_guessed_at(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=65536, roll_cycle="90s") as log:
+        log.append(b"x")
+    (path / "log.json").write_text("{")
+    with caplog.at_level("WARNING"):
+        repair(path)
+    assert "by size alone" in caplog.text
+    with commitlog.open(path) as log:
+        assert log.identity.roll_cycle is None
+        assert log.count() == 1
