@@ -48,7 +48,7 @@ class CoroutineHandle(LogHandle):
         Returns
         -------
         int
-            The record's position.
+            The record's position; -1 where it was dropped, as for `append`.
 
         Raises
         ------
@@ -79,12 +79,12 @@ class CoroutineHandle(LogHandle):
         Returns
         -------
         numpy.ndarray
-            The positions, int64, one a record.
+            The positions, int64, one a record; -1 where it was dropped, as for `append_many`.
         """
         durable = self._is_awaited(sync)
         positions = self.append_many(values, keys=keys, types=types, timestamp_ns=timestamp_ns, sync=False)
         if durable and len(positions):
-            await self._until_durable(int(positions[-1]))
+            await self._until_durable(int(positions.max()))  # behind the last one that was not dropped there may be -1
         return positions
 
     def _is_awaited(self, sync: bool | None) -> bool:
