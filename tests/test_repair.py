@@ -389,10 +389,8 @@ def test_repair_killed_at_any_step_can_be_run_again(tmp_path: Path) -> None:
     assert step > 12
 
 
-@pytest.mark.parametrize(
-    ("options", "found"), [({"roll_cycle": "DAILY"}, "DAILY (UTC)"), ({"roll_cycle": "HOURLY"}, "HOURLY (UTC)")], ids=str
-)
-def test_a_lost_identity_gets_its_roll_cycle_back(tmp_path: Path, options: dict[str, str], found: str) -> None:
+@pytest.mark.parametrize("name", ["DAILY", "HOURLY"])
+def test_a_lost_identity_gets_its_roll_cycle_back(tmp_path: Path, name: str) -> None:
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=65536, roll_cycle=name) as log:
         for _ in range(3):
