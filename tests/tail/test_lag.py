@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import signal
@@ -222,6 +223,20 @@ def test_of_a_long_list_the_end_is_dropped(logs: Logs) -> None:
     positions = log.append_array(np.zeros((5000, 100), dtype=np.uint8))
     assert tailer.dropped_records == 5000 - kept + int((positions < 0).sum())
     assert [record.position for record in tailer] == positions[positions >= 0].tolist()
+
+
+def test_a_coroutine_waits_for_what_was_not_dropped(logs: Logs) -> None:
+    log = logs.open(on_lag="drop")
+    tailer = required(log)
+
+    async def append() -> None:
+        positions = await log.append_many_async([VALUE] * 5000, sync=True)
+        assert positions[-1] == -1
+        assert log.flushed_position > positions.max() > 0
+        assert await log.append_async(VALUE, sync=True) == -1
+        assert len(list(tailer)) == (positions >= 0).sum()
+
+    asyncio.run(append())
 
 
 # --- evict ---------------------------------------------------------------------------------------------------------------
