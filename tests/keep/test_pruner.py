@@ -189,9 +189,10 @@ def test_the_service_prunes_at_its_interval(logs: Logs, until: Callable[..., Non
         log.append(b"%d" % number)
         log.roll()
     until(lambda: log.first_position > 8 * SEGMENT)
-    assert values(log)[-1] == b"11"
-    kept = values(log)
+    log.close()
+    kept = values(logs.open(mode="r"))
     assert kept == [b"%d" % number for number in range(12 - len(kept), 12)]
+    assert 0 < len(kept) <= 4
 
 
 def test_the_service_says_once_what_stops_it(logs: Logs, until: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
@@ -223,7 +224,8 @@ def test_two_writers_with_retention_do_not_trip_over_each_other(logs: Logs, unti
         both[number % 2].roll()
     until(lambda: both[0].first_position > 36 * SEGMENT)
     assert all(service.error is None for log in both for service in log._services)
-    assert values(both[1])[-1] == b"39"
+    # From behind: in front segments may still go.
+    assert next(iter(both[1].tailer(direction="backward").values())) == b"39"
 
 
 def test_from_outside_a_closed_log_is_pruned_and_opens_as_it_was(logs: Logs) -> None:
