@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import zoneinfo
 from collections.abc import Callable
 
 import click
@@ -108,8 +107,8 @@ def zone(text: str) -> dt.tzinfo | None:
     if text == "UTC":
         return dt.UTC
     try:
-        return zoneinfo.ZoneInfo(text)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return zone_of(text)
+    except ValueError:
         raise click.BadParameter(f"expected a time zone such as Europe/Berlin, UTC or local, not {text!r}") from None
 
 
