@@ -58,6 +58,7 @@ _COUNTERS = (
     ("committed_bytes", "committed_bytes", "Bytes that commits of this process went over."),
     ("flushed_bytes", "flushed_bytes", "Bytes that flushes led by this process went over."),
     ("rolls", "rolls", "Rolls to another segment by this process."),
+    ("dropped_records", "dropped_records", "Records that were not appended, because a required tailer was too far behind."),
     ("refused_claims", "refused_claims", "Claims of this process that others rolled back."),
 )
 _LATENCIES = (
@@ -66,6 +67,7 @@ _LATENCIES = (
     ("sync_seconds", "sync_latency", "What appends of this process waited for the disk."),
     ("roll_seconds", "roll_latency", "What appends of this process waited for the next segment."),
     ("claim_wait_seconds", "claim_latency", "What commits of this process waited for open claims."),
+    ("lag_wait_seconds", "lag_latency", "What appends of this process waited for required tailers."),
 )
 # Of every named tailer: name, what TailerState calls it, explanation. One whose file is damaged has no more than the last.
 _TAILERS = (

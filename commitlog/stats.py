@@ -149,10 +149,10 @@ class LogStats:
     claim_latency : Latency
         How long a claim that somebody had open held the commit up, as exactly as commits come by: one that flushes all half a second
         sees it 10 ms later.
+    lag_latency : Latency
+        What appends waited for required tailers that were too far behind; those that gave up, too.
     dropped_records : int
         Records that were not appended, because a required tailer was too far behind.
-    held_seconds : float
-        How long appends have waited for required tailers, all together.
     failed : str or None
         Why the log has failed.
     free_disk_bytes : int
@@ -185,8 +185,8 @@ class LogStats:
     sync_latency: Latency
     roll_latency: Latency
     claim_latency: Latency
+    lag_latency: Latency
     dropped_records: int
-    held_seconds: float
     failed: str | None
     free_disk_bytes: int
     disk: str

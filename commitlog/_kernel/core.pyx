@@ -503,10 +503,12 @@ cdef class Core:
             return &self.log.latencies.roll
         if name == "claim":
             return &self.log.latencies.claim
+        if name == "lag":
+            return &self.log.latencies.lag
         raise KeyError(name)
 
     def latency(self, str name):
-        """How long "commit", "flush", "sync", "roll" or "claim" has taken, as (buckets, total_ns, longest_ns). A bucket is a pair: the
+        """How long "commit", "flush", "sync", "roll", "claim" or "lag" has taken, as (buckets, total_ns, longest_ns). A bucket is a pair: the
         largest nanoseconds that it stands for, and how many. Those without any are left out."""
         cdef cl_histogram *histogram = self.histogram(name)
         cdef uint32_t bucket

@@ -48,6 +48,7 @@ typedef struct {
     cl_histogram sync;   /* an append's wait for the disk */
     cl_histogram roll;   /* an append's wait for the next segment */
     cl_histogram claim;  /* a commit's wait for a claim that is open */
+    cl_histogram lag;    /* an append's wait for a required tailer */
 } cl_latencies;
 
 typedef struct {

@@ -34,6 +34,8 @@ class Appending(Protocol):
     @property
     def cursors(self) -> Cursors: ...
 
+    def note_latency(self, name: str, took_ns: int) -> None: ...
+
     def limit_appends(self, limit: int | None, required_seen: int) -> None: ...
 
 
@@ -69,13 +71,10 @@ class LagGuard:
     ----------
     dropped_records : int
         So far, by this handle.
-    held_seconds : float
-        How long appends of this handle have waited so far, all together.
     """
 
     def __init__(self, log: Appending, directory: LogDirectory, *, on_lag: OnLag, timeout_s: float, evict_after_s: float | None) -> None:
         self.dropped_records = 0
-        self.held_seconds = 0.0
         self._log = log
         self._directory = directory
         self._on_lag = on_lag
@@ -121,7 +120,7 @@ class LagGuard:
             return False  # somebody else let it go on, or closed the log
         finally:
             if waited:
-                self.held_seconds += time.monotonic() - began_s
+                self._log.note_latency("lag", int((time.monotonic() - began_s) * 1e9))
 
     def _slowest(self) -> _Required | None:
         """The one of the required tailers that appends are nearest to the limit of."""
