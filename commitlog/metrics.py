@@ -59,6 +59,8 @@ _COUNTERS = (
     ("flushed_bytes", "flushed_bytes", "Bytes that flushes led by this process went over."),
     ("rolls", "rolls", "Rolls to another segment by this process."),
     ("dropped_records", "dropped_records", "Records that were not appended, because a required tailer was too far behind."),
+    ("listener_failures", "listener_failures", "Times that a method of the segment listener raised."),
+    ("dropped_events", "dropped_events", "Events that the segment listener was too slow for."),
     ("refused_claims", "refused_claims", "Claims of this process that others rolled back."),
 )
 _LATENCIES = (
