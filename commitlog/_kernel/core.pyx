@@ -10,12 +10,12 @@ from libc.string cimport memcpy, memset
 from commitlog._kernel.cursors cimport Cursors
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
-    CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_LAG, CL_E_READ_ONLY, CL_E_TIMEOUT,
-    CL_HISTOGRAM_BUCKETS, CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint, cl_checkpoint_read,
-    cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try, cl_flush, cl_flush_loop,
-    cl_futex_raise, cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_add, cl_histogram_upto, cl_load, cl_log_after_fork,
-    cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled, cl_log_position, cl_log_stop,
-    cl_log_tail, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_sleep_ns,
+    CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_LAG, CL_E_READ_ONLY,
+    CL_E_TIMEOUT, CL_HISTOGRAM_BUCKETS, CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint,
+    cl_checkpoint_read, cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try, cl_flush,
+    cl_flush_loop, cl_futex_raise, cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_add, cl_histogram_upto, cl_load,
+    cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled, cl_log_position,
+    cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_sleep_ns,
     cl_sleeper_announce, cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
 )
 from commitlog._kernel.memory cimport Memory

@@ -216,7 +216,7 @@ cdef extern from "checkpoint.h":
 
 cdef extern from "tailer_page.h":
     enum:
-        CL_TAILER_SIZE, CL_TAILER_DROPPED_AT
+        CL_TAILER_SIZE, CL_TAILER_DROPPED_AT, CL_TAILER_CLOCK_EVERY
     uint64_t CL_TAILER_MAGIC
     uint32_t cl_tailer_forks
     ctypedef struct cl_tailer_terms:
@@ -230,13 +230,13 @@ cdef extern from "tailer_page.h":
         uint32_t pid_namespace
         uint32_t required
     ctypedef struct cl_tailer_place:
-        uint64_t count
         uint64_t position
+        uint32_t count
         int64_t saved_ns
     int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms) nogil
     int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) nogil
     void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) nogil
-    void cl_tailer_save(uint8_t *page, uint64_t *count, uint64_t position, int64_t now_ns) nogil
+    void cl_tailer_save(uint8_t *page, uint32_t *count, uint64_t position, int64_t saved_ns) nogil
 
 cdef extern from "flush.h":
     ctypedef struct cl_pace:

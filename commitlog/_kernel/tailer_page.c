@@ -16,8 +16,6 @@ __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL
 
 static uint32_t terms_crc(const cl_tailer_terms *terms) { return cl_crc32c(0, terms, offsetof(cl_tailer_terms, crc)); }
 
-static uint32_t place_crc(const cl_tailer_place *place) { return cl_crc32c(0, place, offsetof(cl_tailer_place, crc)); }
-
 int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms) {
     bool found = false;
     for (int look = 0; look < LOOKS && !found; look++) {
@@ -43,7 +41,8 @@ int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) {
         for (uint32_t turn = 0; turn < 2; turn++) {
             cl_tailer_place record;
             memcpy(&record, page + CL_TAILER_PLACES_AT + turn * CL_TAILER_STRIDE, sizeof record);
-            if (record.count != 0 && place_crc(&record) == record.crc && (!found || record.count > place->count)) {
+            bool valid = cl_tailer_place_crc(record.position, record.count) == record.crc;
+            if (valid && (!found || (int32_t)(record.count - place->count) > 0)) {
                 *place = record;
                 found = true;
             }
@@ -57,13 +56,5 @@ void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) {
     terms->count++;
     terms->crc = terms_crc(terms);
     memcpy(page + CL_TAILER_TERMS_AT + terms->count % 2 * CL_TAILER_STRIDE, terms, sizeof *terms);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
-}
-
-void cl_tailer_save(uint8_t *page, uint64_t *count, uint64_t position, int64_t now_ns) {
-    cl_tailer_place place = {.count = ++*count, .position = position, .saved_ns = now_ns};
-    place.crc = place_crc(&place);
-    memcpy(page + CL_TAILER_PLACES_AT + place.count % 2 * CL_TAILER_STRIDE, &place, sizeof place);
-    /* This save is complete before the next one begins, which overwrites the one before it: a kill in between finds one of them whole. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }

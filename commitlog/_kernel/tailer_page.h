@@ -5,7 +5,7 @@
 #ifndef CL_TAILER_PAGE_H
 #define CL_TAILER_PAGE_H
 
-#include "base.h"
+#include "crc32c.h"
 
 #define CL_TAILER_MAGIC 0x3130524C544C4D43ull /* "CMLTLR01" */
 #define CL_TAILER_SIZE 4096u
@@ -30,15 +30,17 @@ typedef struct {
 } cl_tailer_terms;
 
 typedef struct {
-    uint64_t count;
     uint64_t position;
-    int64_t saved_ns;
-    uint32_t crc;
-    uint32_t unused;
+    uint32_t count;   /* goes round: of two records that take turns, the one that is one ahead is the newer */
+    uint32_t crc;     /* over position and count */
+    int64_t saved_ns; /* for people, and not covered: when this save, or one shortly before it, was made */
 } cl_tailer_place;
 
 _Static_assert(sizeof(cl_tailer_terms) == 80, "a tailer's terms are 80 bytes");
-_Static_assert(sizeof(cl_tailer_place) == 32, "a tailer's place is 32 bytes");
+_Static_assert(sizeof(cl_tailer_place) == 24, "a tailer's place is 24 bytes");
+
+/* CRC-32C over the twelve bytes of position and count. */
+static inline uint32_t cl_tailer_place_crc(uint64_t position, uint32_t count) { return cl_frame_crc(UINT32_MAX, position, count, NULL, 0); }
 
 /* How often this process is the child of a fork: a page mapped before the last one is the parent's. */
 extern uint32_t cl_tailer_forks;
@@ -50,7 +52,19 @@ int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place);
 /* Writes the record after the one with terms->count, which it raises. One writer at a time. */
 void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms);
 
+/* To ask for the time takes as long as all the rest of a save. */
+#define CL_TAILER_CLOCK_EVERY 16u
+
 /* The same for the place; *count is that of the last one. */
-void cl_tailer_save(uint8_t *page, uint64_t *count, uint64_t position, int64_t now_ns);
+static inline void cl_tailer_save(uint8_t *page, uint32_t *count, uint64_t position, int64_t saved_ns) {
+    uint32_t next = ++*count;
+    cl_tailer_place *place = (cl_tailer_place *)(page + CL_TAILER_PLACES_AT + next % 2 * CL_TAILER_STRIDE);
+    place->position = position;
+    place->count = next;
+    place->crc = cl_tailer_place_crc(position, next);
+    place->saved_ns = saved_ns;
+    /* This save is complete before the next one begins, which overwrites the one before it: a kill in between finds one of them whole. */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
 
 #endif

@@ -5,10 +5,12 @@ cdef class TailerPage:
     cdef uint8_t *page
     cdef readonly object mapping
     cdef uint32_t forks           # of this process, when the page was mapped
-    cdef uint64_t count
+    cdef uint32_t count
+    cdef int64_t now_ns           # the time as of one of the last saves
     cdef uint64_t saved           # the position that was saved last
     cdef int64_t sync_every_ns    # -1: never
     cdef int64_t synced_ns
+    cdef bint idle                # nothing new since the last save: time has passed
     cdef bint unsynced
     cdef bint closed              # nothing more is saved: others may have the place
 

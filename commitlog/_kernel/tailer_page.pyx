@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from commitlog._kernel.kernel cimport (
-    CL_E_FOREIGN, CL_OK, CL_TAILER_DROPPED_AT, CL_TAILER_MAGIC, CL_TAILER_SIZE, cl_add, cl_clock_coarse_ns, cl_load,
+    CL_E_FOREIGN, CL_OK, CL_TAILER_CLOCK_EVERY, CL_TAILER_DROPPED_AT, CL_TAILER_MAGIC, CL_TAILER_SIZE, cl_add, cl_clock_coarse_ns, cl_load,
     cl_tailer_forks, cl_tailer_place, cl_tailer_read_place, cl_tailer_read_terms, cl_tailer_save, cl_tailer_terms, cl_tailer_write_terms,
 )
 from commitlog.errors import ForkedError, IOFailureError
@@ -24,7 +24,7 @@ def new_page(bytes log_uuid, uint64_t position, int64_t now_ns):
     """The content of a new tailer's file."""
     cdef uint8_t page[4096]
     cdef cl_tailer_terms terms
-    cdef uint64_t count = 0
+    cdef uint32_t count = 0
     if len(log_uuid) != 16:
         raise ValueError("a uuid is 16 bytes")
     memset(page, 0, sizeof(page))
@@ -96,6 +96,7 @@ cdef class TailerPage:
         self.saved = <uint64_t>-1
         if cl_tailer_read_place(self.page, &place) == CL_OK:
             self.count = place.count
+            self.idle = True
             self.saved = place.position
 
     def keep_durable(self, int64_t every_ns):
@@ -118,18 +119,20 @@ cdef class TailerPage:
         return place.position if cl_tailer_read_place(self.page, &place) == CL_OK else None
 
     cdef int save_place(self, uint64_t position) except -1:
-        cdef int64_t now_ns
         if self.forks != cl_tailer_forks:
             raise ForkedError("a named tailer stays with the process that opened it: open it in this one, once it is closed there")
         if position == self.saved or self.closed:
+            self.idle = True
             return 0
-        now_ns = cl_clock_coarse_ns()
-        cl_tailer_save(self.page, &self.count, position, now_ns)
+        if self.idle or self.sync_every_ns >= 0 or self.count % CL_TAILER_CLOCK_EVERY == 0:
+            self.now_ns = cl_clock_coarse_ns()
+            self.idle = False
+        cl_tailer_save(self.page, &self.count, position, self.now_ns)
         self.saved = position
         if self.sync_every_ns >= 0:
             self.unsynced = True
-            if now_ns - self.synced_ns >= self.sync_every_ns or now_ns < self.synced_ns:
-                self.synced_ns = now_ns
+            if self.now_ns - self.synced_ns >= self.sync_every_ns or self.now_ns < self.synced_ns:
+                self.synced_ns = self.now_ns
                 self.sync()
         return 0
 

@@ -25,9 +25,7 @@ void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, ui
     writer->precise = precise;
 }
 
-static void wake_at(cl_writer *writer, uint64_t place) {
-    writer->wake_place = place < writer->limit_place ? place : writer->limit_place;
-}
+static void wake_at(cl_writer *writer, uint64_t place) { writer->wake_place = place < writer->limit_place ? place : writer->limit_place; }
 
 void cl_writer_limit(cl_writer *writer, uint64_t limit_place, uint64_t required_seen) {
     writer->limit_place = limit_place;

@@ -55,7 +55,8 @@ class TailerState:
     max_lag_bytes : int or None
         How far appends may be ahead of it while it is required; None: any distance.
     created_ns, saved_ns : int
-        When it was made, and when it last moved; nanoseconds since 1970.
+        When it was made, and when it last moved; nanoseconds since 1970. While it reads on without a pause, the second may be that of one
+        of its last 16 moves.
     owner : str or None
         Who reads under the name now: process id and name. None: nobody.
     pid : int or None

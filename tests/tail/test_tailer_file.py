@@ -27,7 +27,7 @@ from tests.setups import HEADER, SEGMENT
 
 UUID = bytes(range(16))
 TERMS_AT, PLACES_AT, STRIDE = 0, 1024, 512
-PLACE = struct.Struct("<QQq")
+PLACE = struct.Struct("<QI")  # the CRC follows
 
 
 @pytest.fixture
@@ -94,10 +94,10 @@ def test_saves_take_turns_and_each_has_a_crc(directory: LogDirectory) -> None:
     for position in (8, 16, 24):
         file.page.save(position)
     content = Path(file.path).read_bytes()
-    records = [content[at : at + 32] for at in (PLACES_AT, PLACES_AT + STRIDE)]
-    assert sorted(PLACE.unpack_from(record)[1] for record in records) == [16, 24]
+    records = [content[at : at + 24] for at in (PLACES_AT, PLACES_AT + STRIDE)]
+    assert sorted(PLACE.unpack_from(record)[0] for record in records) == [16, 24]
     for record in records:
-        assert struct.unpack_from("<I", record, 24)[0] == oracle.crc32c(record[:24])
+        assert struct.unpack_from("<I", record, 12)[0] == oracle.crc32c(record[:12])
     file.close()
 
 
@@ -105,7 +105,7 @@ def test_saves_take_turns_and_each_has_a_crc(directory: LogDirectory) -> None:
 def test_one_record_of_each_pair_is_enough(directory: LogDirectory, turn: int) -> None:
     path = kept(directory, "billing", 64)
     for at in (TERMS_AT, PLACES_AT):
-        flip(path, at + turn * STRIDE + 9)
+        flip(path, at + turn * STRIDE + 1)
     state = tailer_file.read_state(directory, "billing")
     assert (state.damage, state.position) == (None, 64)
 
@@ -147,6 +147,19 @@ def test_a_place_is_read_whole_while_it_is_being_saved(directory: LogDirectory, 
         file.close()
 
 
+def test_counts_go_round(directory: LogDirectory) -> None:
+    path = kept(directory, "billing", 64)
+    for turn, (position, count) in enumerate(((80, 0), (72, 2**32 - 1))):
+        content = PLACE.pack(position, count)
+        put(path, PLACES_AT + turn * STRIDE, content + struct.pack("<I", oracle.crc32c(content)))
+    assert tailer_file.read_state(directory, "billing").position == 80
+    file = TailerFile(directory, "billing", 0)
+    for position in (88, 96, 104):
+        file.page.save(position)
+        assert tailer_file.read_state(directory, "billing").position == position
+    file.close()
+
+
 # --- damage --------------------------------------------------------------------------------------------------------------
 
 
@@ -176,14 +189,14 @@ def damage_terms(path: Path) -> None:
 
 
 def damage_place(path: Path) -> None:
-    flip(path, PLACES_AT + 8)
-    flip(path, PLACES_AT + STRIDE + 8)
+    flip(path, PLACES_AT)
+    flip(path, PLACES_AT + STRIDE)
 
 
 def damage_between_frames(path: Path) -> None:
     """A position with a CRC that fits, where no frame can start."""
     for turn in range(2):
-        content = PLACE.pack(9 + turn, 4099, 1)
+        content = PLACE.pack(4099, 9 + turn)
         put(path, PLACES_AT + turn * STRIDE, content + struct.pack("<I", oracle.crc32c(content)))
 
 
