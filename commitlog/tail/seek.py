@@ -179,6 +179,7 @@ class Seeker(BackwardReader):
         number = cycles.number_of(cycle)
         start, end = cycles.first_segment(number) * self.core.segment_size, self.visible_end
         self.move_to(min(start, end))
+        self.save_place()
         return start < end and cycles.records_in(number) > 0
 
     def to_start(self) -> None:

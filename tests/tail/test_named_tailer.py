@@ -255,6 +255,14 @@ def test_a_place_at_the_end_of_a_segment_is_found_again(logs: Logs) -> None:
         assert tailer.position > SEGMENT + HEADER
 
 
+def test_a_seek_to_a_cycle_is_kept(logs: Logs) -> None:
+    log = filled(logs, roll_cycle="DAILY")
+    with log.tailer("a") as tailer:
+        read(tailer, 4)
+        assert tailer.seek_cycle(log.cycles()[0].number)
+    assert read(log.tailer("a"), 1) == [b"0"]
+
+
 def test_a_seek_in_vain_moves_nothing(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
