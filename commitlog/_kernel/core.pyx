@@ -508,8 +508,8 @@ cdef class Core:
         raise KeyError(name)
 
     def latency(self, str name):
-        """How long "commit", "flush", "sync", "roll", "claim" or "lag" has taken, as (buckets, total_ns, longest_ns). A bucket is a pair: the
-        largest nanoseconds that it stands for, and how many. Those without any are left out."""
+        """How long "commit", "flush", "sync", "roll", "claim" or "lag" has taken, as (buckets, total_ns, longest_ns). A bucket is a pair:
+        the largest nanoseconds that it stands for, and how many. Those without any are left out."""
         cdef cl_histogram *histogram = self.histogram(name)
         cdef uint32_t bucket
         cdef uint64_t count
