@@ -218,6 +218,11 @@ GOALS = (
     Goal("values(), 40 B, backward: takes as long as forward, times", 3.0, _backward("values"), least=False),
     Goal("read_batch, 40 B, backward: takes as long as forward, times", 3.0, _backward("read_batch"), least=False),
     Goal("values() of a named tailer, 40 B: nanoseconds a record more than without a name", 10.0, _named_ns, least=False),
+    Goal(
+        "a pattern in lines of text: times the rate of grep",
+        1 / 3,
+        lambda results: _quotient(results.find("filter", "mapped"), results.find("filter", "grep"), _rates, say_bytes),
+    ),
     Goal("constant rate, p99.9: pooled against mapped, not pre-faulted", 1 / 20, _tail_against("mapped-cold"), least=False),
     Goal("constant rate, p99.9: pooled against mapped, pre-faulted", 1 / 5, _tail_against("mapped"), least=False),
     Goal(

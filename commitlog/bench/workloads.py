@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from commitlog.bench import appends, baseline, keeping, paced, reads, restarts, slow_flush, sustained, sync_threads
+from commitlog.bench import appends, baseline, filters, keeping, paced, reads, restarts, slow_flush, sustained, sync_threads
 from commitlog.bench.case import SETUPS, Case
 from commitlog.bench.ground import Ground
 from commitlog.bench.sample import Sample
@@ -147,6 +147,16 @@ WORKLOADS = (
         sizes=(40, 1024),
         forms=tuple(reads.FORMS),
         setups=("mapped", "pooled"),
+    ),
+    Workload(
+        name="filter",
+        title="Looking for a pattern in lines of text",
+        measure=filters.measure,
+        turn_s=lambda settings: 0.5 + 2 * settings.read_s + settings.read_bytes / 150e6,
+        unit="bytes",
+        sizes=(100,),
+        setups=("mapped",),
+        baselines=(Baseline(name="grep", title="grep over the same text", measure=filters.measure_grep, sizes=(100,)),),
     ),
     Workload(
         name="recovery",
