@@ -25,8 +25,10 @@ from pyspark.sql.types import (
 
 import commitlog
 from commitlog.errors import CommitLogError, CorruptSegmentError, InvalidOptionError, LogLockedError, NotALogError, RecordTypeError
+from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.sink import LogStreamWriter, LogWriter, StagedTask
 from commitlog.spark.target import folder_of
+from commitlog.spark.topics import open_topic
 from commitlog.spark.write_options import check_schema
 from commitlog.stage import finishing
 from tests.setups import Logs
@@ -249,3 +251,14 @@ def test_staged_segments_that_the_driver_does_not_see_are_named(tmp_path: Path) 
     with pytest.raises(CorruptSegmentError, match="executors and driver have to see the same file system"):
         writer.commit([message])
     assert values_of(tmp_path / "log") == []
+
+
+@pytest.mark.parametrize("edge", ["latest", "given"])
+def test_a_log_that_ends_with_a_joined_segment_is_read_to_its_end(tmp_path: Path, edge: str) -> None:
+    path = tmp_path / "log"
+    stream_writer(path).commit([staged(path, 0, [b"x"])], 0)
+    options = ReadOptions.parse({"path": str(path)}, stream=False)
+    with open_topic("log", str(path), options) as topic:
+        end = topic.end if edge == "latest" else topic.end - topic.end % SIZE
+        found = list(topic.slices(topic.first, end, with_sequence=True, fail_on_data_loss=True))
+    assert [piece.base for piece in found] == [SIZE]
