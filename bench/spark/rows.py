@@ -181,28 +181,32 @@ def small_batches(setting: Setting) -> dict[str, Any]:
 
 
 _APPENDER = """
-import sys, time
+import select, sys, time
 import commitlog
 with commitlog.open(sys.argv[1], flush="sync") as log:
     log.append(b"")
     print("begun", flush=True)
-    sys.stdin.readline()
-    for number in range(int(sys.argv[2])):
-        time.sleep(float(sys.argv[3]))
+    while not select.select([sys.stdin], [], [], float(sys.argv[2]))[0]:
         log.append(b"%d" % time.time_ns())
 """
+WARM_UP_BATCHES = 3
 
 
 def live(setting: Setting) -> dict[str, Any]:
-    """Milliseconds from each append to the foreachBatch that has it, while another process appends and waits for the disk."""
+    """Milliseconds from each append to the foreachBatch that has it, while another process appends and waits for the disk. What the first
+    batches have is not counted: Spark starts its workers in them."""
     path, count = setting.folder / "live", max(50, setting.records // 4000)
-    command = [sys.executable, "-c", _APPENDER, str(path), str(count), str(LIVE_INTERVAL_S)]
-    latencies_ms: list[float] = []
+    command = [sys.executable, "-c", _APPENDER, str(path), str(LIVE_INTERVAL_S)]
+    batches: list[list[float]] = []
 
     def take(frame: Any, number: int) -> None:
         rows = frame.collect()
         now_ns = time.time_ns()
-        latencies_ms.extend((now_ns - int(bytes(row.value))) / 1e6 for row in rows if row.value)
+        if rows:
+            batches.append([(now_ns - int(bytes(row.value))) / 1e6 for row in rows if row.value])
+
+    def counted() -> list[float]:
+        return [latency for batch in batches[WARM_UP_BATCHES:] for latency in batch]
 
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as appending:
@@ -211,15 +215,12 @@ def live(setting: Setting) -> dict[str, Any]:
         appending.stdout.readline()
         frame = setting.spark.readStream.format("commitlog").schema("value binary").load(str(path))
         query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(setting.folder / "checkpoint-live")).start()
-        while not query.recentProgress:
-            time.sleep(0.05)
-        appending.stdin.write("go\n")
-        appending.stdin.close()
         deadline_s = time.monotonic() + 120
-        while len(latencies_ms) < count and query.isActive and time.monotonic() < deadline_s:
+        while len(counted()) < count and query.isActive and time.monotonic() < deadline_s:
             time.sleep(0.05)
         query.stop()
-    return {"latency_ms": latencies_ms[count // 10 :]}
+        appending.stdin.close()
+    return {"latency_ms": counted()}
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
