@@ -6,6 +6,7 @@ import json
 
 import click
 
+from commitlog.cli import parameters
 from commitlog.cli.prune import age_of, as_object, lines
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Archive, Pruned, archive_segments
@@ -17,7 +18,7 @@ from commitlog.keep.archive import LEVEL_DEFAULT
 @click.argument("target")
 @click.option("--older-than", metavar="AGE", default="0", help="Only segments that the log rolled on from so long ago: 36h, 7d, 4w.")
 @click.option("--keep", is_flag=True, help="Delete nothing: archive all that is sealed and durable.")
-@click.option("--level", type=click.IntRange(1, 22), default=LEVEL_DEFAULT, show_default=True, help="Of zstd.")
+@click.option("--level", type=parameters.whole(1, 22), default=LEVEL_DEFAULT, show_default=True, help="Of zstd.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go, and why no more.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(*, log: str, target: str, older_than: str, keep: bool, level: int, dry_run: bool, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict
 
@@ -65,12 +66,12 @@ def age_of(text: str) -> float:
 def _room(text: str | None) -> tuple[int | None, float | None]:
     if text is None:
         return None, None
-    if not text.endswith("%"):
-        return parameters.size(text), None
-    try:
-        return None, float(text[:-1])
-    except ValueError:
-        raise click.UsageError(f"--min-free must be a size or a part of the disk, such as 5GiB or 10%, not {text!r}") from None
+    with contextlib.suppress(click.BadParameter, ValueError):
+        if not text.endswith("%"):
+            return parameters.size(text), None
+        if text.isascii():
+            return None, float(text[:-1])
+    raise click.UsageError(f"--min-free must be a size or a part of the disk, such as 5GiB or 10%, not {text!r}")
 
 
 def as_object(pruned: Pruned) -> dict[str, object]:

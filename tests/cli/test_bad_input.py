@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cycles": (),
     "dump": (),
     "top": ("--interval", "0.1"),
+    "export-metrics": (),
     "tailers": (),
     "verify": (),
     "repair": (),
