@@ -206,7 +206,7 @@ def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
 def disk_bytes(directory: LogDirectory) -> int:
     """What the files of a log take on the disk."""
     taken = 0
-    for name in os.listdir(directory.fd):
+    for name in directory.names():
         with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
             taken += os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_blocks * _BLOCK
     return taken

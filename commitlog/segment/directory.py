@@ -87,10 +87,25 @@ class LogDirectory:
     def segment_path(self, number: int) -> str:
         return os.path.join(self.path, segment_name(number * self.segment_size))
 
+    def names(self) -> list[str]:
+        """The names of all that is in the directory; none once it is removed.
+
+        Read through a descriptor of its own: all who list by the same one, threads or children of a fork, share how far it was read, and
+        each would miss what another has just seen.
+        """
+        try:
+            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
+        except FileNotFoundError:
+            return []
+        try:
+            return os.listdir(fd)
+        finally:
+            os.close(fd)
+
     def segment_numbers(self) -> list[int]:
         """The numbers of all segment files, ascending. Files whose base is no multiple of the segment size are not counted."""
         numbers = []
-        for name in os.listdir(self.fd):
+        for name in self.names():
             match = _NAME.match(name)
             if match and int(match[1]) % self.segment_size == 0:
                 numbers.append(int(match[1]) // self.segment_size)
@@ -227,7 +242,7 @@ class LogDirectory:
 
     def sweep(self) -> None:
         """Remove what creations that died half-way have left. Only under the exclusive lock."""
-        for name in os.listdir(self.fd):
+        for name in self.names():
             if _TEMPORARY.match(name):
                 self._unlink(name)
 

@@ -17,8 +17,11 @@ _WARN_SEGMENTS = 4
 
 
 def free_bytes(directory: LogDirectory) -> int:
-    """Room on a log's file system for this user."""
-    status = os.fstatvfs(directory.fd)
+    """Room on a log's file system for this user. A closed log is asked for by its path: 0 where that is gone."""
+    try:
+        status = os.fstatvfs(directory.fd) if directory.fd >= 0 else os.statvfs(directory.path)
+    except FileNotFoundError:
+        return 0
     return status.f_bavail * status.f_frsize
 
 

@@ -50,14 +50,17 @@ def roll_stepwise(link: Link, path: str, stop_at: str) -> None:
             link.say(STEP)
             link.wait()
 
-    move_tail = CommitLog.move_tail
+    open_segment, move_tail = CommitLog.open_segment, CommitLog.move_tail
+
+    def opened(self: CommitLog, number: int, now_ns: int) -> int:
+        passed("next segment brought")
+        return open_segment(self, number, now_ns)
 
     def moved(self: CommitLog, number: int, opened_ns: int, cycle: int = 0) -> None:
-        passed("next segment brought")
         move_tail(self, number, opened_ns, cycle)
         passed("tail moved")
 
-    CommitLog.move_tail = moved  # type: ignore[method-assign]
+    CommitLog.open_segment, CommitLog.move_tail = opened, moved  # type: ignore[method-assign]
     replace_hooks(passed)
     passed("begin")
     link.say(APPENDED, 0, 0, log.append(LAST))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -134,3 +135,20 @@ def test_the_file_system_is_asked(tmp_path: Path) -> None:
     assert file_system_type("/dev/shm") == 0x01021994
     with pytest.raises(IOFailureError):
         file_system_type(str(tmp_path / "missing"))
+
+
+def test_threads_that_list_at_the_same_time_all_see_everything(directory: LogDirectory, tmp_path: Path) -> None:
+    names = {f"file {number}" for number in range(300)}
+    for name in names:
+        (tmp_path / name).touch()
+    seen: list[bool] = []
+
+    def look() -> None:
+        seen.extend(names <= set(directory.names()) for _ in range(200))
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [True] * 800
