@@ -36,6 +36,7 @@ def test_a_segment_is_found_by_position_without_looking_at_the_others(logs: Logs
     class Counting:
         segment_size = log.segment_size
         path = log.path
+        flushed_position = 0
 
         def acquire(self, number: int) -> object:
             acquired.append(number)
