@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -109,9 +110,16 @@ class Child:
         self.end()
 
 
+def _end(*_: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(0)
+
+
 def task() -> tuple[Counters, dict[str, Any]]:
-    """In the child: the counters and the job. A SIGTERM ends it from then on through its `with` blocks."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    """In the child: the counters and the job. A SIGTERM ends it from then on through its `with` blocks; later ones, which would interrupt
+    the ending itself, are ignored, and so is one that finds it at its end."""
+    signal.signal(signal.SIGTERM, _end)
+    atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
     return Counters(int(sys.argv[1])), dict(json.loads(sys.argv[2]))
 
 
