@@ -39,8 +39,10 @@ def pytest_report_header() -> str:
     return "hypothesis: derandomized, so that every run draws the same; the seed of a test is its own source"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes run the tests, a file is one process's, and so is all that shares the one Spark session."""
+    """Where several processes run the tests, a file is one process's, and so is all that shares the one Spark session: its fixtures are
+    made once. pytest-xdist reads the marks in a hook of the same name, which this one has to come before."""
     for item in items:
         file = item.path.relative_to(ROOT)
         item.add_marker(pytest.mark.xdist_group("spark" if file.parts[:2] == ("tests", "spark") else str(file)))

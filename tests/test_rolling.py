@@ -254,9 +254,10 @@ def test_the_segment_of_an_idle_log_is_sealed_at_the_cycles_end(clock: Clock, pa
         log.append(b"noon")
         clock.move(3600)
         until(lambda: log.queue.get(0).segment.sealed() is not None)
+        assert log._allocation is not None
         for _ in range(5):
             clock.move(7 * 3600)
-            time.sleep(0.3)
+            log._allocation._round()
         log.append(b"after midnight")
         assert [values for _, values in cycles_of(log)] == [[b"noon"], [b"after midnight"]]
 
