@@ -48,7 +48,8 @@ from commitlog.shared import cursors_file
 from commitlog.shared.lock_file import LockFile
 from commitlog.tail.index import LogIndex
 from commitlog.tail.lag import LagGuard
-from commitlog.tail.tailer_file import TailerFile, lowest_required
+from commitlog.tail.tailer_file import TailerFile
+from commitlog.tail.tailer_state import lowest_required
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
@@ -377,6 +378,8 @@ class LogHandle(Appender):
             except LogFailedError as error:
                 failure = error
             try:
+                if failure is None:
+                    self._seal()
                 self._stop_services()
                 if failure is None:
                     self._mark_clean()
@@ -390,6 +393,14 @@ class LogHandle(Appender):
             if failure is not None:
                 raise failure
             _logger.info("%s: closed", self.path)
+
+    def _seal(self) -> None:
+        """Whoever prunes, archives or searches a closed log finds each segment sealed that was rolled past."""
+        assert self._allocation is not None
+        try:
+            self._allocation.sealed_below()
+        except CommitLogError as error:
+            _logger.warning("%s: not every segment could be sealed, the next open goes on with it: %s", self.path, error)
 
     def _stop_services(self) -> None:
         self.stop()

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import commitlog
 from commitlog import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +25,15 @@ LIMIT_S = 20.0
 # A new session takes the terminal on its standard error for its own, so that Ctrl-C typed there reaches it.
 _WITH_TERMINAL = "import fcntl, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); from commitlog.cli import main; main()"
 SEGMENT = 64 << 10
+
+
+def sealed_log(path: Path) -> Path:
+    """A closed log of six sealed segments, one record in each."""
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        for number in range(6):
+            log.append(b"%d" % number)
+            log.roll()
+    return path
 
 
 def run(*arguments: object, feed: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -7,24 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import commitlog
-from commitlog import Retention
-from tests.cli.program import SEGMENT, run
+from tests.cli.program import SEGMENT, run, sealed_log
 
 pytest.importorskip("zstandard")
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A closed log of six sealed segments."""
-    path = tmp_path / "log"
-    with commitlog.open(path, segment_size=SEGMENT) as opened:
-        for number in range(6):
-            opened.append(b"%d" % number)
-            opened.roll()
-        opened.flush()
-        opened.prune(Retention(max_bytes="1TiB"))  # deletes nothing, and seals what can be sealed
-    return path
+    return sealed_log(tmp_path / "log")
 
 
 def test_it_moves_what_may_go_and_the_archive_is_read_like_a_log(log: Path, tmp_path: Path) -> None:

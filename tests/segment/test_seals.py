@@ -42,6 +42,17 @@ def test_an_open_claim_keeps_its_segment_unsealed(logs: Logs, until: Callable[..
     assert seals(log)[0] is not None
 
 
+def test_a_log_is_closed_with_every_segment_sealed_that_it_has_rolled_past(logs: Logs) -> None:
+    """Pooled, and committed at the end alone: before that none can be."""
+    with logs.open(pool=logs.pool(buffers=8), **BY_HAND) as log:
+        for number in range(5):
+            log.append(b"%d" % number)
+            log.roll()
+        assert log._allocation is not None
+        assert log._allocation.sealed_below() == 0
+    assert [seal is not None for seal in seals(logs.open(mode="r"))][:6] == [True] * 5 + [False]
+
+
 def test_sequences_go_on_over_a_restart(logs: Logs, until: Callable[..., None]) -> None:
     for _ in range(3):
         with logs.open() as log:
