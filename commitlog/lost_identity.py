@@ -9,6 +9,7 @@ from collections import Counter
 
 from commitlog._kernel import segment_file as kernel
 from commitlog.cycle.roll_cycle import NAMES, RollCycle
+from commitlog.errors import InvalidOptionError
 from commitlog.shared.identity import Identity
 
 _logger = logging.getLogger("commitlog")
@@ -30,11 +31,17 @@ def read_page(dir_fd: int, name: str) -> bytes:
         os.close(fd)
 
 
-def deduce(dir_fd: int) -> Identity | None:
+def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
     """The identity that most sound segment headers agree on, or None where there is no such header.
 
-    The clock that the appenders read stands in `log.json` alone: the log goes on with coarse timestamps. The roll cycle is the named one,
-    counted in UTC, with which the opened parts of all headers agree; one with another zone or epoch, or a period, is not guessed at.
+    The clock that the appenders read stands in `log.json` alone: the log goes on with coarse timestamps. The roll cycle is the one that is
+    given, or the named one, counted in UTC, with which the opened parts of all headers agree; one with another zone or epoch, or a period,
+    is not guessed at.
+
+    Raises
+    ------
+    InvalidOptionError
+        The segments were not opened by the cycle that is given.
     """
     votes: Counter[tuple[bytes, int]] = Counter()
     created_ns: dict[tuple[bytes, int], int] = {}
@@ -51,7 +58,11 @@ def deduce(dir_fd: int) -> Identity | None:
     if not votes:
         return None
     uuid, size = votes.most_common(1)[0][0]
-    cycle = _deduce_cycle(opened.get((uuid, size), []))
+    times = opened.get((uuid, size), [])
+    if cycle is None:
+        cycle = _deduce_cycle(times)
+    else:
+        _check_cycle(cycle, times)
     return Identity(uuid=uuid, segment_size=size, timestamps="coarse", created_ns=max(created_ns[uuid, size], 0), roll_cycle=cycle)
 
 
@@ -63,5 +74,17 @@ def _deduce_cycle(opened: list[tuple[int, int]]) -> RollCycle | None:
         cycle = RollCycle(name)
         if all(cycle.number_at(opened_ns) == number for opened_ns, number in opened):
             return cycle
-    _logger.warning("the log rolled by cycles of a zone, an epoch or a period that its segments do not say: it goes on by size alone")
+    _logger.warning(
+        "the log rolled by cycles of a zone, an epoch or a period that its segments do not say: it goes on by size alone, unless "
+        "`commitlog repair --roll-cycle` is told which"
+    )
     return None
+
+
+def _check_cycle(cycle: RollCycle, opened: list[tuple[int, int]]) -> None:
+    for opened_ns, number in opened:
+        if cycle.number_at(opened_ns) != number:
+            raise InvalidOptionError(
+                f"the log did not roll by {cycle}: a segment that was opened {opened_ns} ns after 1970 is of cycle {number}, and not of "
+                f"{cycle.number_at(opened_ns)}; nothing was written"
+            )

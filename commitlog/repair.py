@@ -18,10 +18,12 @@ from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.failure import HEADER, VERSION
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE
+from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import (
     CommitLogError,
     CorruptSegmentError,
     DiskFullError,
+    InvalidOptionError,
     IOFailureError,
     LogLockedError,
     ReadOnlyError,
@@ -98,7 +100,7 @@ class RepairReport:
         return not self.remaining and not (self.dry_run and self.actions)
 
 
-def repair(path: str | os.PathLike[str], *, dry_run: bool = False) -> RepairReport:
+def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None) -> RepairReport:
     """Mend a log that nobody has open. Durable when it returns; a second run finds nothing to do.
 
     Parameters
@@ -107,9 +109,14 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False) -> RepairRepo
         The log's directory.
     dry_run : bool
         Say what would be done, and write nothing. What stands in a segment whose header has to be mended first is not looked at.
+    roll_cycle : RollCycle, optional
+        How the log rolled, where `log.json` is lost and the segments do not say: those of a named cycle in UTC do. It is held against
+        the times at which the segments were opened.
 
     Raises
     ------
+    InvalidOptionError
+        The log did not roll by that cycle, or `log.json` is there and says by which.
     LogLockedError
         Somebody has the log open for writing.
     LogNotFoundError, NotALogError
@@ -126,12 +133,12 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False) -> RepairRepo
         if dry_run:
             if is_live(fd):
                 raise _locked("another process", path)
-            return _Repair(fd, path, dry_run).run()
+            return _Repair(fd, path, dry_run, roll_cycle).run()
         lock_file = LockFile(fd)
         try:
             if not lock_file.acquire("exclusive"):
                 raise _locked(lock_file.read().describe(), path)
-            return _Repair(fd, path, dry_run).run()
+            return _Repair(fd, path, dry_run, roll_cycle).run()
         finally:
             lock_file.close()
     except CommitLogError:
@@ -158,13 +165,18 @@ def _translated(error: OSError, path: str) -> CommitLogError:
 class _Repair:
     """One run. The steps build on each other: an identity opens headers, headers open segments, whole segments show damage."""
 
-    def __init__(self, dir_fd: int, path: str, dry_run: bool) -> None:
+    def __init__(self, dir_fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | None) -> None:
         self.dir_fd = dir_fd
         self.path = path
         self.dry_run = dry_run
         self.report = RepairReport(path, dry_run)
         self.copied: set[str] = set()
-        self.identity, self.fault = read_identity(dir_fd, path)
+        self.identity, self.fault = read_identity(dir_fd, path, roll_cycle)
+        if roll_cycle is not None and self.fault is None:
+            raise InvalidOptionError(
+                f"{identities.NAME} is whole and says how the log rolls: give no roll cycle, or move that file away before",
+                path=path,
+            )
         self.directory = LogDirectory(path, self.identity.segment_size, self.identity.uuid, self.identity.roll_cycle)
         self.size = self.identity.segment_size
 

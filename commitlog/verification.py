@@ -16,6 +16,7 @@ from itertools import pairwise
 from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
+from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, PositionError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
@@ -31,7 +32,7 @@ from commitlog.shared.lock_file import is_live
 from commitlog.stage.finishing import unreached
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote
-from commitlog.tail import tailer_file
+from commitlog.tail import tailer_state
 
 _CHUNK = 1 << 20
 SEAL_BROKEN = "its seal fails its CRC; it counts as not written"
@@ -195,7 +196,7 @@ def _tailer_notes(report: VerifyReport) -> list[str]:
     with contextlib.closing(LogDirectory(report.path, report.segment_size, bytes.fromhex(report.uuid))) as directory:
         return [
             f"the file of tailer {state.name!r} is damaged: {state.damage}; `commitlog tailers LOG reset {state.name}` makes it anew"
-            for state in tailer_file.states(directory)
+            for state in tailer_state.states(directory)
             if state.damage is not None
         ]
 
@@ -221,8 +222,8 @@ def open_directory(path: str) -> int:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
 
 
-def read_identity(dir_fd: int, path: str) -> tuple[Identity, str | None]:
-    """What the log is, and what is wrong with its `log.json`.
+def read_identity(dir_fd: int, path: str, cycle: RollCycle | None = None) -> tuple[Identity, str | None]:
+    """What the log is, and what is wrong with its `log.json`. `cycle` is how it rolls, where that is lost and somebody knows.
 
     Raises
     ------
@@ -238,7 +239,7 @@ def read_identity(dir_fd: int, path: str) -> tuple[Identity, str | None]:
         identity, fault = None, error.message.partition(":")[0]
     if identity is not None:
         return identity, None
-    identity = deduce(dir_fd)
+    identity = deduce(dir_fd, cycle)
     if identity is None:
         raise NotALogError(f"{fault}, and no segment with a sound header says what log this was: it is none, or beyond repair", path=path)
     return identity, fault

@@ -15,7 +15,8 @@ import pytest
 
 import commitlog
 from commitlog import repair as module
-from commitlog.errors import IOFailureError, LogLockedError, LogNotFoundError, NotALogError, ReadOnlyError
+from commitlog.cycle.roll_cycle import RollCycle
+from commitlog.errors import InvalidOptionError, IOFailureError, LogLockedError, LogNotFoundError, NotALogError, ReadOnlyError
 from commitlog.repair import RepairReport, mark_skipped, repair
 from commitlog.verification import verify
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
@@ -414,3 +415,34 @@ def test_a_period_is_not_guessed_at(tmp_path: Path, caplog: pytest.LogCaptureFix
     with commitlog.open(path) as log:
         assert log.identity.roll_cycle is None
         assert log.count() == 1
+
+
+@pytest.fixture
+def cycled(tmp_path: Path) -> Path:
+    """A log with a period of its own, that has lost its identity."""
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=65536, roll_cycle="90s", roll_epoch=7) as log:
+        log.append(b"x")
+    (path / "log.json").unlink()
+    return path
+
+
+def test_a_roll_cycle_that_somebody_remembers_is_restored(cycled: Path) -> None:
+    cycle = RollCycle("90s", 7 * 10**9)
+    repair(cycled, roll_cycle=cycle)
+    with commitlog.open(cycled) as log:
+        assert log.identity.roll_cycle == cycle
+        assert log.count() == 1
+
+
+def test_a_roll_cycle_that_the_segments_deny_is_refused(cycled: Path) -> None:
+    before = sorted(cycled.iterdir())
+    with pytest.raises(InvalidOptionError, match="did not roll by DAILY"):
+        repair(cycled, roll_cycle=RollCycle("DAILY"))
+    assert sorted(cycled.iterdir()) == before
+
+
+def test_a_roll_cycle_is_not_wanted_where_the_identity_is_whole(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "log", segment_size=65536).close()
+    with pytest.raises(InvalidOptionError, match="is whole and says how the log rolls"):
+        repair(tmp_path / "log", roll_cycle=RollCycle("DAILY"))

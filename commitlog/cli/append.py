@@ -16,6 +16,7 @@ import commitlog
 from commitlog.cli import FAILURE, INTERRUPTED, parameters
 from commitlog.cli.intake import STANDARD_INPUT, Delimited, Frames, Splitter, pieces, total_bytes
 from commitlog.cli.progress import Headway
+from commitlog.cli.roll_options import roll_cycle_of, roll_options
 from commitlog.cli.stop import Stop
 from commitlog.errors import CommitLogError, LogNotFoundError, RecordTooLargeError
 from commitlog.log import CommitLog
@@ -56,11 +57,7 @@ class _Appended:
 )
 @click.option("--pool", type=parameters.whole(1, MOST_BUFFERS), default=None, metavar="N", help="Append through a pool of N buffers.")
 @click.option("--segment-size", type=parameters.size, default=None, metavar="SIZE", help="Of a new log, such as 64MiB.")
-@click.option("--roll-cycle", type=parameters.roll_cycle, default=None, metavar="CYCLE", help="Of a new log: DAILY, HOURLY, 90s and so on.")
-@click.option(
-    "--roll-epoch", type=parameters.duration, default=None, metavar="DURATION", help="Of a new log: its cycles begin so much later."
-)
-@click.option("--time-zone", type=parameters.zone_name, default=None, metavar="ZONE", help="Of a new log, for its cycles: Europe/Berlin.")
+@roll_options("Of a new log")
 @click.option("--no-create", is_flag=True, help="Fail where there is no log, in place of creating it.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was appended as one JSON object.")
 @click.pass_context
@@ -104,10 +101,7 @@ def command(
     def split(largest: int) -> Splitter:
         return Frames(largest) if frames else Delimited(b"\0" if null else b"\n", largest)
 
-    if roll_cycle is None and (roll_epoch is not None or time_zone is not None):
-        raise click.UsageError("--roll-epoch and --time-zone say how cycles are counted: give --roll-cycle, too")
-    cycle = {"roll_cycle": roll_cycle, "roll_epoch": roll_epoch, "time_zone": time_zone}
-    options: dict[str, Any] = {"flush": flush, "segment_size": segment_size, **cycle}
+    options: dict[str, Any] = {"flush": flush, "segment_size": segment_size, **roll_cycle_of(roll_cycle, roll_epoch, time_zone)}
     appender = _Appending(split, None if key is None else os.fsencode(key), kind, sync=sync)
     interrupted, failure = appender.run(log, sources, options, buffers=pool, create=not no_create)
     _say(appender.done, interrupted=interrupted, failure=failure, as_json=as_json, log=log)
