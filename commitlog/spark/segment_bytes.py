@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from commitlog.errors import CorruptSegmentError, IOFailureError
+from commitlog.keep.archived import zstandard
 from commitlog.spark import places
 
 COMPRESSED = ".zst"
@@ -79,13 +80,10 @@ class CompressedBytes(SegmentBytes):
     """One zstd frame: it can be read forward only."""
 
     def _open(self) -> Any:
-        try:
-            import zstandard
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError("compressed segments need zstandard: pip install 'commitlog-engine[archive]'") from error
-        self._error = zstandard.ZstdError
+        library = zstandard()
+        self._error = library.ZstdError
         self._at = 0
-        decompressor = zstandard.ZstdDecompressor(max_window_size=_LARGEST_WINDOW_BYTES)
+        decompressor = library.ZstdDecompressor(max_window_size=_LARGEST_WINDOW_BYTES)
         return decompressor.stream_reader(places.open_file(self.location), closefd=True)
 
     def _read_once(self, view: memoryview, offset: int) -> int:

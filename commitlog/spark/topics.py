@@ -268,3 +268,21 @@ def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
         if _LOG_JSON in content and not content.keys().isdisjoint(_WATERMARKS):
             return LogTopic(name, folder, options.visibility, None if only is None else only[0])
     return ArchiveTopic(name, place)
+
+
+def open_only(log: str, work: str) -> tuple[Topic, str]:
+    """The one log at a place, for work that is done to one at a time; and where it was found, a directory or a segment file.
+
+    Raises
+    ------
+    InvalidOptionError
+        There are several.
+    CommitLogError
+        As for `locate` and `open_topic`.
+    """
+    reading = ReadOptions.parse({"path": log}, stream=False)
+    found = locate(reading)
+    if len(found) != 1:
+        raise InvalidOptionError(f"{work} is of one log, and at {log} are {len(found)}: give each of them a destination of its own")
+    ((name, place),) = found.items()
+    return open_topic(name, place, reading), place

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
 from commitlog.log import open_log
 from commitlog.options import Size
-from commitlog.spark.read_options import ReadOptions
-from commitlog.spark.topics import locate, open_topic
+from commitlog.spark.topics import open_only
 from commitlog.stage.manifest import Manifest
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _STEPS = 2
 
@@ -86,25 +85,36 @@ def compact(
     CommitLogError
         The log cannot be read, or the new one not written.
     """
-    from pyspark.sql import functions as sql
-
-    reading = ReadOptions.parse({"path": log}, stream=False)
-    found = locate(reading)
-    if len(found) != 1:
-        raise InvalidOptionError(f"a compaction is of one log, and at {log} are {len(found)}: compact each into a log of its own")
-    ((name, place),) = found.items()
-    with open_topic(name, place, reading) as topic:
-        end = topic.end
+    topic, place = open_only(log, "a compaction")
+    with topic:
+        name, end = topic.name, topic.end
     done = Compaction(place, os.path.abspath(destination), end)
-    transaction = f"compaction of {place} up to {end}"
-    present = _records_of(done.destination, transaction)
+    options = {"txnAppId": f"compaction of {place} up to {end}", "txnVersion": "0"}
+    if segment_size is not None:
+        options["segmentSize"] = str(segment_size)
+    present = _records_of(done.destination, options["txnAppId"])
     if present is not None:
         done.kept, done.repeated = present, True
         return done
     progress(0, _STEPS)
     source = spark.read.format("commitlog").option("endingOffsets", json.dumps({name: {"0": end}})).load(log)
     records = source.select("offset", "key", "value", "timestamp", "type")
-    # The lengths alone say what becomes of each key, without moving the values about.
+    _count(records, done)
+    progress(1, _STEPS)
+    # Kept aside, since a sort looks at what it is to sort twice.
+    latest = _latest(records).persist()
+    try:
+        latest.orderBy("offset").drop("offset").write.format("commitlog").mode("append").options(**options).save(done.destination)
+    finally:
+        latest.unpersist()
+    progress(_STEPS, _STEPS)
+    return done
+
+
+def _count(records: DataFrame, done: Compaction) -> None:
+    """Say what becomes of the records: the lengths tell it, without moving the values about."""
+    from pyspark.sql import functions as sql
+
     lengths = records.groupBy("key").agg(sql.max_by(sql.length("value"), "offset").alias("length"), sql.count("*").alias("versions"))
     keyed = sql.col("key").isNotNull()
     figures = lengths.agg(
@@ -118,29 +128,20 @@ def compact(
             )
         )
     ).collect()[0]
-    progress(1, _STEPS)
-    done.read, done.superseded, done.tombstones = (
-        figures["keyed"] + figures["bare"],
-        figures["keyed"] - figures["keys"],
-        figures["tombstones"],
-    )
+    done.read = figures["keyed"] + figures["bare"]
+    done.superseded = figures["keyed"] - figures["keys"]
+    done.tombstones = figures["tombstones"]
     done.kept = figures["keys"] - figures["tombstones"] + figures["bare"]
-    latest = (
-        records.where(keyed).groupBy("key").agg(sql.max_by(sql.struct("offset", "value", "timestamp", "type"), "offset").alias("record"))
-    )
-    kept = latest.where("length(record.value) > 0").select("record.offset", "key", "record.value", "record.timestamp", "record.type")
-    # Kept aside, since a sort looks at what it is to sort twice.
-    unsorted = kept.unionByName(records.where(~keyed)).persist()
-    options = {"txnAppId": transaction, "txnVersion": "0"}
-    if segment_size is not None:
-        options["segmentSize"] = str(segment_size)
-    try:
-        ordered = unsorted.orderBy("offset").drop("offset")
-        ordered.write.format("commitlog").mode("append").options(**options).save(done.destination)
-    finally:
-        unsorted.unpersist()
-    progress(_STEPS, _STEPS)
-    return done
+
+
+def _latest(records: DataFrame) -> DataFrame:
+    """The records that stay: of each key the latest, unless that is a tombstone, and all without a key."""
+    from pyspark.sql import functions as sql
+
+    keyed = sql.col("key").isNotNull()
+    record = sql.max_by(sql.struct("offset", "value", "timestamp", "type"), "offset").alias("record")
+    latest = records.where(keyed).groupBy("key").agg(record).where("length(record.value) > 0")
+    return latest.select("record.offset", "key", "record.value", "record.timestamp", "record.type").unionByName(records.where(~keyed))
 
 
 def _records_of(path: str, transaction: str) -> int | None:

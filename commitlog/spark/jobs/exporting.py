@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.options import Size, parse_size
 from commitlog.spark.jobs.folder import Folder
-from commitlog.spark.read_options import ReadOptions
-from commitlog.spark.topics import locate, open_topic
+from commitlog.spark.topics import open_only
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,13 +90,9 @@ def export(
     CommitLogError
         The log cannot be read; or retention has deleted records that are not exported yet.
     """
-    reading = ReadOptions.parse({"path": log}, stream=False)
-    found = locate(reading)
-    if len(found) != 1:
-        raise InvalidOptionError(f"an export is of one log, and at {log} are {len(found)}: export each to a directory of its own")
-    ((name, place),) = found.items()
-    with open_topic(name, place, reading) as topic:
-        start, end, segment_size = topic.first, topic.end, topic.segment_size
+    topic, place = open_only(log, "an export")
+    with topic:
+        name, start, end, segment_size = topic.name, topic.first, topic.end, topic.segment_size
     folder = Folder(spark, destination)
     notes = _Notes(folder, Export(place, destination, start))
     step_bytes = max(parse_size(step, "step") // segment_size, 1) * segment_size
