@@ -21,7 +21,8 @@ from commitlog.cli.printed import TextForm
 from commitlog.cli.view import Manner, View
 from commitlog.log import CommitLog
 
-PATTERN = "ERROR.*timeout"
+# One with a text in it that can be looked for, and one of kinds of bytes alone. Each finds the same lines.
+PATTERNS = {"text": "ERROR.*timeout", "kinds": "[0-9]{7}"}
 _LINES = 1000  # of which one matches
 _BATCH = 10_000
 
@@ -30,8 +31,9 @@ def _lines(size: int) -> list[bytes]:
     """Lines of a size, each with words of its own."""
     made = []
     for number in range(_LINES):
-        word = "ERROR gateway timeout" if number == _LINES // 2 else "DEBUG request accepted"
-        line = f"2026-05-01T12:{number % 60:02d} {word} id={number * 7919 % 100_000} took {number % 97} ms, "
+        found = number == _LINES // 2
+        word = "ERROR gateway timeout" if found else "DEBUG request accepted"
+        line = f"2026-05-01T12:{number % 60:02d} {word} id={number * 7919 % 100_000 + 1_000_000 * found} took {number % 97} ms, "
         made.append((line * (size // len(line) + 1)).encode()[:size])
     return made
 
@@ -51,15 +53,15 @@ def measure(ground: Ground, case: Case, _hashed: bool) -> Sample:
             log.append_many(part)
         log.commit()
         with Meter(case.value_size) as meter:
-            _repeat(meter, settings.read_s, count, lambda: _view(log, place))
+            _repeat(meter, settings.read_s, count, lambda: _view(log, place, PATTERNS[case.form]))
     return meter.sample
 
 
-def _view(log: CommitLog, place: Path) -> None:
+def _view(log: CommitLog, place: Path, pattern: str) -> None:
     manner = Manner(
         form=TextForm(["value"], Clock()),
         sequences=False,
-        chosen=Filter([Pattern(PATTERN)]),
+        chosen=Filter([Pattern(pattern)]),
         until=None,
         limit=None,
         pace=None,
@@ -69,7 +71,7 @@ def _view(log: CommitLog, place: Path) -> None:
         View(log, tailer, manner, Output()).print_present()
 
 
-def measure_grep(ground: Ground, case: Case, _hashed: bool) -> Sample:
+def measure_grep(form: str, ground: Ground, case: Case, _hashed: bool) -> Sample:
     """GNU grep, or whatever the machine has, bytes for characters."""
     grep = shutil.which("grep")
     if grep is None:
@@ -82,7 +84,7 @@ def measure_grep(ground: Ground, case: Case, _hashed: bool) -> Sample:
 
         def search() -> None:
             with open(found, "wb") as target:
-                subprocess.run([grep, "-E", PATTERN, str(place)], stdout=target, env={"LC_ALL": "C"}, check=True)
+                subprocess.run([grep, "-E", PATTERNS[form], str(place)], stdout=target, env={"LC_ALL": "C"}, check=True)
 
         _repeat(meter, settings.read_s, count, search)
         found.unlink()

@@ -6,6 +6,7 @@ import difflib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from commitlog.bench import appends, baseline, filters, keeping, paced, reads, restarts, slow_flush, sustained, sync_threads
 from commitlog.bench.case import SETUPS, Case
@@ -155,8 +156,12 @@ WORKLOADS = (
         turn_s=lambda settings: 0.5 + 2 * settings.read_s + settings.read_bytes / 150e6,
         unit="bytes",
         sizes=(100,),
+        forms=tuple(filters.PATTERNS),
         setups=("mapped",),
-        baselines=(Baseline(name="grep", title="grep over the same text", measure=filters.measure_grep, sizes=(100,)),),
+        baselines=tuple(
+            Baseline(name=f"grep-{form}", title=f"grep -E '{pattern}'", measure=partial(filters.measure_grep, form), sizes=(100,))
+            for form, pattern in filters.PATTERNS.items()
+        ),
     ),
     Workload(
         name="recovery",

@@ -8,8 +8,9 @@ import warnings
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.needle import rows_with
+from commitlog._kernel.needle import rows_with, rows_with_run
 from commitlog.cli.literals import Needles, needles
+from commitlog.cli.runs import run_of
 from commitlog.tail.batch import Batch
 
 Rows = npt.NDArray[np.int64]
@@ -22,7 +23,8 @@ _RARE = 1 / 64
 class Pattern:
     """What Python's `re` finds in a value, each value for itself: ``^`` and ``$`` are its start and its end.
 
-    Where some bytes have to be there for a match, they are looked for first, in all values of a batch at once; what has them is searched.
+    Where some bytes, or a run of bytes of certain kinds, have to be there for a match, they are looked for first, in all values of a batch
+    at once; what has them is searched.
 
     Parameters
     ----------
@@ -47,10 +49,18 @@ class Pattern:
                 raise ValueError(str(error)) from None
         self.search = self._compiled.search
         self._needles = needles(self._compiled)
+        # A text of one byte is in most values.
+        weak = self._needles is None or all(len(text) == 1 for texts in self._needles.choices for text in texts)
+        self._run = run_of(self._compiled) if weak else None
 
     def rows(self, batch: Batch) -> Rows:
         """The rows of a batch whose values it finds something in, ascending."""
-        if self._needles is not None:
+        if self._run is not None:
+            candidates = rows_with_run(batch.data, batch.offsets, list(self._run.kinds))
+            if self._run.exact:
+                return candidates
+            values = values_of(batch, candidates)
+        elif self._needles is not None:
             candidates = _candidates(self._needles, batch)
             if self._needles.exact:
                 return candidates

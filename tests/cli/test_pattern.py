@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import commitlog
-from commitlog._kernel.needle import rows_with
+from commitlog._kernel.needle import rows_with, rows_with_run
 from commitlog.cli.filter import Filter
 from commitlog.cli.literals import needles
 from commitlog.cli.pattern import Pattern
+from commitlog.cli.runs import run_of
 from commitlog.tail.batch import Batch
 
 # Values that share beginnings and ends, so that one of them and the next hold what neither holds alone.
@@ -61,6 +62,24 @@ PATTERNS = (
     "(?:a|ab)(?:c|bcd|b)",
     "\n",
     "a{2}b",
+    "[ab]{2}",
+    "[ab]{2,}",
+    "[ab]+[\\n]",
+    "[ab]([ab]{2,})[^a]",
+    "[ab](?:[ab]{2,3})+[^a]",
+    "^[ab][^b]+",
+    "[ab]{2}$",
+    "(?i)[ab]{3}",
+    "[ab]?[ab][^ab]",
+    "[A-Z]+|[x-z]+ [x-z]",
+    "[^a-z][A-B]",
+    "[abc]{26}",
+    "[abc]{65}",
+    "[abc]{2,65}[abc]",
+    ".[ab]",
+    "(?s).[\\x80-\\xff]",
+    "[ab](?=[b])",
+    "(?:[ab]|x)[b]",
 )
 
 
@@ -132,6 +151,43 @@ def test_bytes_are_found_in_values_and_not_across_them(mixed: Batch, rare: int) 
 def test_what_could_lead_beyond_the_values_is_refused(needle: bytes, rare: int, offsets: list[int]) -> None:
     with pytest.raises(ValueError, match="needle|offsets"):
         rows_with(np.zeros(1, dtype=np.uint8), np.array(offsets), needle, rare)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "exact"),
+    [
+        ("[0-9]{9}", [10] * 9, True),
+        (r"\d+", [10], True),
+        (r"^\d{4}-\d+ [A-Z]", [10, 10, 10, 10, 1, 10], False),
+        ("(?:[ab]{2})+[c-e]", [2, 2, 3], False),
+        ("(?i)[a-c][^0]", [6, 255], True),
+        ("[0-9]{99}", [10] * 64, False),
+        ("(([0-9]{64}){64}){64}", [10] * 64, False),
+        ("[^x]*", None, False),
+        (".", None, False),
+        ("(?=[0-9])", None, False),
+    ],
+)
+def test_what_kinds_of_bytes_a_match_cannot_be_without_is_known(text: str, sizes: list[int] | None, exact: bool) -> None:
+    found = run_of(Pattern(text)._compiled)
+    assert (None if found is None else ([len(kind) for kind in found.kinds], found.exact)) == (None if sizes is None else (sizes, exact))
+
+
+@pytest.mark.parametrize("length", [1, 2, 63, 64])
+def test_runs_are_found_in_values_and_not_across_them(length: int) -> None:
+    chance = random.Random(length)
+    values = [bytes(chance.choices(b"ab", k=chance.randrange(3 * length))) for _ in range(300)]
+    data, offsets = np.frombuffer(b"".join(values), dtype=np.uint8), np.cumsum([0, *map(len, values)])
+    for _ in range(30):
+        kinds = [chance.choice([b"a", b"b", b"ab", b"ab"]) for _ in range(length)]
+        search = re.compile(b"".join(b"[" + kind + b"]" for kind in kinds)).search
+        assert rows_with_run(data, offsets, kinds).tolist() == [row for row, value in enumerate(values) if search(value)]
+
+
+@pytest.mark.parametrize("length", [0, 65])
+def test_a_run_that_does_not_fit_is_refused(length: int) -> None:
+    with pytest.raises(ValueError, match="1 to 64"):
+        rows_with_run(np.zeros(1, dtype=np.uint8), np.array([0, 1]), [b"a"] * length)
 
 
 def test_every_include_has_to_match_and_no_exclude_may(tmp_path: Path) -> None:
