@@ -22,7 +22,7 @@ from commitlog.stats import Latency, LogStats
 from commitlog.tail.batch import Batch
 from commitlog.tail.cycles import Cycle
 from commitlog.tail.tailer import Tailer
-from commitlog.tail.tailer_file import TailerState
+from commitlog.tail.tailer_state import TailerState
 
 __version__ = "0.1.0"
 __all__ = [

@@ -6,13 +6,15 @@ from commitlog.coroutines import CoroutineHandle
 from commitlog.errors import ReadOnlyError
 from commitlog.options import Size
 from commitlog.segment.directory import check_file_system
-from commitlog.tail import tailer_file
+from commitlog.tail import tailer_file, tailer_state
 from commitlog.tail.cycles import Cycle, CycleLike
 from commitlog.tail.direction import Direction
 from commitlog.tail.name_options import Durable, NameOptions, name_options
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import OnDamage, Tailer
-from commitlog.tail.tailer_file import TailerFile, TailerState, check_name
+from commitlog.tail.tailer_file import TailerFile
+from commitlog.tail.tailer_folder import check_name
+from commitlog.tail.tailer_state import TailerState
 
 
 class TailingHandle(CoroutineHandle):
@@ -163,7 +165,7 @@ class TailingHandle(CoroutineHandle):
         list of TailerState
         """
         self._check_open()
-        return tailer_file.states(self.directory, self.tail_position)
+        return tailer_state.states(self.directory, self.tail_position)
 
     def reset_tailer(self, name: str, position: Start = "first") -> None:
         """Have a named tailer go on somewhere else. Nobody may be reading with it. A damaged file is made anew, and required no more.

@@ -20,8 +20,8 @@ from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import Writer
 from commitlog.shared.lock_file import is_foreign, process_name
-from commitlog.tail import tailer_file
-from commitlog.tail.tailer_file import TailerState
+from commitlog.tail import tailer_state
+from commitlog.tail.tailer_state import TailerState
 
 WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
 # What a writer can be, the first that applies.
@@ -190,7 +190,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         device_bytes=room.f_blocks * room.f_frsize,
         rolled_back_claims=cells["rolled_back"],
         writers=tuple(_figures_of(writer, cells.flush_leader, before, moved) for writer in owners),
-        tailers=tuple(tailer_file.states(directory, committed)),
+        tailers=tuple(tailer_state.states(directory, committed)),
     )
 
 

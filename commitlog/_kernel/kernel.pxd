@@ -216,7 +216,7 @@ cdef extern from "checkpoint.h":
 
 cdef extern from "tailer_page.h":
     enum:
-        CL_TAILER_SIZE, CL_TAILER_DROPPED_AT, CL_TAILER_CLOCK_EVERY
+        CL_TAILER_SIZE, CL_TAILER_DROPPED_AT
     uint64_t CL_TAILER_MAGIC
     uint32_t cl_tailer_forks
     ctypedef struct cl_tailer_terms:
@@ -236,7 +236,15 @@ cdef extern from "tailer_page.h":
     int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms) nogil
     int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) nogil
     void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) nogil
-    void cl_tailer_save(uint8_t *page, uint32_t *count, uint64_t position, int64_t saved_ns) nogil
+    ctypedef struct cl_tailer_mark:
+        uint8_t *page
+        uint64_t saved
+        int64_t now_ns
+        uint32_t count
+        uint32_t forks
+        bint with_care
+    void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) nogil
+    bint cl_tailer_save_plainly(cl_tailer_mark *mark, uint64_t position) nogil
 
 cdef extern from "flush.h":
     ctypedef struct cl_pace:

@@ -13,7 +13,7 @@ from commitlog._kernel.finder cimport sequence_of
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
     CL_FRAME_HEADER, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
-    cl_reader_next, cl_reader_news, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume,
+    cl_reader_next, cl_reader_news, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume, cl_tailer_save_plainly,
 )
 from commitlog._kernel.segment cimport Segment
 from commitlog._kernel.tailer_page cimport TailerPage
@@ -168,9 +168,11 @@ cdef class Reader:
         """Keep the place in a page from now on; None: keep it no more."""
         self.page = page
 
+    @cython.final
     cdef int keep_place(self) except -1:
         """Of a named tailer. Of the two positions that a segment's end has, this may be the lower."""
-        return self.page.save_place(self.pending if self.segment is None else self.segment.segment.base + self.reader.offset)
+        cdef uint64_t position = self.pending if self.segment is None else self.segment.segment.base + self.reader.offset
+        return 0 if cl_tailer_save_plainly(&self.page.mark, position) else self.page.save_place(position)
 
     def save_place(self):
         """A named tailer goes on here when it is opened again. Without a name, nothing happens."""
@@ -179,8 +181,8 @@ cdef class Reader:
 
     def return_to_place(self):
         """Back to where a named tailer would go on: a loop that was left gives its last record again. Without a name, nothing happens."""
-        if self.page is not None and self.page.saved != <uint64_t>self.position:
-            self.move_to(self.page.saved)
+        if self.page is not None and self.page.mark.saved != <uint64_t>self.position:
+            self.move_to(self.page.mark.saved)
 
     def drop_place(self):
         """Let go of the segment; the place is remembered."""

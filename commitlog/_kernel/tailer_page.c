@@ -41,7 +41,7 @@ int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) {
         for (uint32_t turn = 0; turn < 2; turn++) {
             cl_tailer_place record;
             memcpy(&record, page + CL_TAILER_PLACES_AT + turn * CL_TAILER_STRIDE, sizeof record);
-            bool valid = cl_tailer_place_crc(record.position, record.count) == record.crc;
+            bool valid = cl_tailer_place_check(record.position, record.count) == record.check;
             if (valid && (!found || (int32_t)(record.count - place->count) > 0)) {
                 *place = record;
                 found = true;

@@ -9,6 +9,8 @@
 
 #define CL_TAILER_MAGIC 0x3130524C544C4D43ull /* "CMLTLR01" */
 #define CL_TAILER_SIZE 4096u
+#define CL_TAILER_MIX 0x9E3779B97F4A7C15ull
+#define CL_TAILER_SALT 0x434D4C54u
 #define CL_TAILER_TERMS_AT 0u
 #define CL_TAILER_PLACES_AT 1024u
 #define CL_TAILER_STRIDE 512u
@@ -32,15 +34,18 @@ typedef struct {
 typedef struct {
     uint64_t position;
     uint32_t count;   /* goes round: of two records that take turns, the one that is one ahead is the newer */
-    uint32_t crc;     /* over position and count */
+    uint32_t check;   /* of position and count */
     int64_t saved_ns; /* for people, and not covered: when this save, or one shortly before it, was made */
 } cl_tailer_place;
 
 _Static_assert(sizeof(cl_tailer_terms) == 80, "a tailer's terms are 80 bytes");
 _Static_assert(sizeof(cl_tailer_place) == 24, "a tailer's place is 24 bytes");
 
-/* CRC-32C over the twelve bytes of position and count. */
-static inline uint32_t cl_tailer_place_crc(uint64_t position, uint32_t count) { return cl_frame_crc(UINT32_MAX, position, count, NULL, 0); }
+/* What tells a whole record from a torn or damaged one. A CRC would be a call, which is half of what a save may cost; to multiply mixes
+ * these twelve bytes as well. A page of zeros is none. */
+static inline uint32_t cl_tailer_place_check(uint64_t position, uint32_t count) {
+    return (uint32_t)((position ^ ((uint64_t)count << 32 | count)) * CL_TAILER_MIX >> 32) ^ CL_TAILER_SALT;
+}
 
 /* How often this process is the child of a fork: a page mapped before the last one is the parent's. */
 extern uint32_t cl_tailer_forks;
@@ -55,16 +60,36 @@ void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms);
 /* To ask for the time takes as long as all the rest of a save. */
 #define CL_TAILER_CLOCK_EVERY 16u
 
-/* The same for the place; *count is that of the last one. */
-static inline void cl_tailer_save(uint8_t *page, uint32_t *count, uint64_t position, int64_t saved_ns) {
-    uint32_t next = ++*count;
-    cl_tailer_place *place = (cl_tailer_place *)(page + CL_TAILER_PLACES_AT + next % 2 * CL_TAILER_STRIDE);
+/* The place of a tailer, in the process that reads. */
+typedef struct {
+    uint8_t *page;
+    uint64_t saved;  /* the position that was saved last */
+    int64_t now_ns;  /* the time as of one of the last saves */
+    uint32_t count;  /* of the last save */
+    uint32_t forks;  /* of this process, when the page was mapped */
+    bool with_care;  /* the next save is more than the stores: see `TailerPage.save_place` */
+} cl_tailer_mark;
+
+/* Saves a position. */
+static inline void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) {
+    uint32_t next = ++mark->count;
+    cl_tailer_place *place = (cl_tailer_place *)(mark->page + CL_TAILER_PLACES_AT + next % 2 * CL_TAILER_STRIDE);
     place->position = position;
     place->count = next;
-    place->crc = cl_tailer_place_crc(position, next);
-    place->saved_ns = saved_ns;
+    place->check = cl_tailer_place_check(position, next);
+    place->saved_ns = mark->now_ns;
+    mark->saved = position;
     /* This save is complete before the next one begins, which overwrites the one before it: a kill in between finds one of them whole. */
     __atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
+/* The same, where that is all there is to do; false, and nothing was saved, where it is not. */
+static inline bool cl_tailer_save_plainly(cl_tailer_mark *mark, uint64_t position) {
+    if (mark->with_care || mark->forks != cl_tailer_forks || mark->count % CL_TAILER_CLOCK_EVERY == 0 || position == mark->saved) {
+        return false;
+    }
+    cl_tailer_save(mark, position);
+    return true;
 }
 
 #endif

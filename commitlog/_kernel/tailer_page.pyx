@@ -7,8 +7,9 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from commitlog._kernel.kernel cimport (
-    CL_E_FOREIGN, CL_OK, CL_TAILER_CLOCK_EVERY, CL_TAILER_DROPPED_AT, CL_TAILER_MAGIC, CL_TAILER_SIZE, cl_add, cl_clock_coarse_ns, cl_load,
-    cl_tailer_forks, cl_tailer_place, cl_tailer_read_place, cl_tailer_read_terms, cl_tailer_save, cl_tailer_terms, cl_tailer_write_terms,
+    CL_E_FOREIGN, CL_OK, CL_TAILER_DROPPED_AT, CL_TAILER_MAGIC, CL_TAILER_SIZE, cl_add, cl_clock_coarse_ns, cl_load,
+    cl_tailer_forks, cl_tailer_mark, cl_tailer_place, cl_tailer_read_place, cl_tailer_read_terms, cl_tailer_save, cl_tailer_terms,
+    cl_tailer_write_terms,
 )
 from commitlog.errors import ForkedError, IOFailureError
 
@@ -24,17 +25,20 @@ def new_page(bytes log_uuid, uint64_t position, int64_t now_ns):
     """The content of a new tailer's file."""
     cdef uint8_t page[4096]
     cdef cl_tailer_terms terms
-    cdef uint32_t count = 0
+    cdef cl_tailer_mark mark
     if len(log_uuid) != 16:
         raise ValueError("a uuid is 16 bytes")
     memset(page, 0, sizeof(page))
     memset(&terms, 0, sizeof(terms))
+    memset(&mark, 0, sizeof(mark))
+    mark.page = page
+    mark.now_ns = now_ns
     terms.magic = CL_TAILER_MAGIC
     terms.created_ns = now_ns
     memcpy(terms.log_uuid, <char *>log_uuid, 16)
     for _ in range(2):
         cl_tailer_write_terms(page, &terms)
-        cl_tailer_save(page, &count, position, now_ns)
+        cl_tailer_save(&mark, position)
     return (<char *>page)[:CL_TAILER_SIZE]
 
 
@@ -88,51 +92,52 @@ cdef class TailerPage:
         cdef cl_tailer_place place
         self.mapping = mmap.mmap(fd, CL_TAILER_SIZE, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ)
         PyObject_GetBuffer(self.mapping, &view, PyBUF_SIMPLE)
-        self.page = <uint8_t *>view.buf
+        self.mark.page = <uint8_t *>view.buf
         # The mapping lives exactly as long as this object and is never closed before it, so no export is held.
         PyBuffer_Release(&view)
-        self.forks = cl_tailer_forks
+        self.mark.forks = cl_tailer_forks
+        self.mark.with_care = True
+        self.mark.saved = <uint64_t>-1
         self.sync_every_ns = -1
-        self.saved = <uint64_t>-1
-        if cl_tailer_read_place(self.page, &place) == CL_OK:
-            self.count = place.count
-            self.idle = True
-            self.saved = place.position
+        if cl_tailer_read_place(self.mark.page, &place) == CL_OK:
+            self.mark.count = place.count
+            self.mark.saved = place.position
 
     def keep_durable(self, int64_t every_ns):
         """Bring what is saved to the disk with each save, at most once in so many nanoseconds; -1: leave it to the system."""
         self.sync_every_ns = every_ns
+        self.mark.with_care = True
 
     @property
     def foreign(self):
         """This is the child of a fork, and the place is its parent's."""
-        return self.forks != cl_tailer_forks
+        return self.mark.forks != cl_tailer_forks
 
     @property
     def position(self):
         """The position that is saved, as far as this mapping knows: that of its own last save."""
-        return self.saved
+        return self.mark.saved
 
     def read_position(self):
         """The position as the page has it now, which another process may have saved; None where it is damaged."""
         cdef cl_tailer_place place
-        return place.position if cl_tailer_read_place(self.page, &place) == CL_OK else None
+        return place.position if cl_tailer_read_place(self.mark.page, &place) == CL_OK else None
 
     cdef int save_place(self, uint64_t position) except -1:
-        if self.forks != cl_tailer_forks:
+        """What a plain save passes over: the page is the parent's, or closed, or has to be on the disk; or the time is to be asked for, since
+        some has passed, or many saves."""
+        if self.mark.forks != cl_tailer_forks:
             raise ForkedError("a named tailer stays with the process that opened it: open it in this one, once it is closed there")
-        if position == self.saved or self.closed:
-            self.idle = True
+        if position == self.mark.saved or self.closed:
+            self.mark.with_care = True  # nothing new: time passes before the next save
             return 0
-        if self.idle or self.sync_every_ns >= 0 or self.count % CL_TAILER_CLOCK_EVERY == 0:
-            self.now_ns = cl_clock_coarse_ns()
-            self.idle = False
-        cl_tailer_save(self.page, &self.count, position, self.now_ns)
-        self.saved = position
+        self.mark.now_ns = cl_clock_coarse_ns()
+        self.mark.with_care = self.sync_every_ns >= 0
+        cl_tailer_save(&self.mark, position)
         if self.sync_every_ns >= 0:
             self.unsynced = True
-            if self.now_ns - self.synced_ns >= self.sync_every_ns or self.now_ns < self.synced_ns:
-                self.synced_ns = self.now_ns
+            if self.mark.now_ns - self.synced_ns >= self.sync_every_ns or self.mark.now_ns < self.synced_ns:
+                self.synced_ns = self.mark.now_ns
                 self.sync()
         return 0
 
@@ -156,14 +161,14 @@ cdef class TailerPage:
 
     def close(self):
         """Save nothing more, and bring to the disk what `keep_durable` has left for later. Idempotent."""
-        self.closed = True
-        if self.unsynced and self.forks == cl_tailer_forks:
+        self.closed = self.mark.with_care = True
+        if self.unsynced and self.mark.forks == cl_tailer_forks:
             self.sync()
 
     def change_terms(self, bytes log_uuid, *, required=None, max_lag_bytes=None, evicted_ns=None, owner=None):
         """Write new terms; what is None stays. `owner` is (pid, pid namespace, since when in nanoseconds). One process at a time."""
         cdef cl_tailer_terms terms
-        _terms(self.page, log_uuid, &terms)
+        _terms(self.mark.page, log_uuid, &terms)
         if required is not None:
             terms.required = required
         if max_lag_bytes is not None:
@@ -172,21 +177,21 @@ cdef class TailerPage:
             terms.evicted_ns = evicted_ns
         if owner is not None:
             terms.pid, terms.pid_namespace, terms.owned_ns = owner
-        cl_tailer_write_terms(self.page, &terms)
+        cl_tailer_write_terms(self.mark.page, &terms)
 
     def terms(self, bytes log_uuid):
         """(required, max_lag_bytes) as the page has them now; None where they are damaged."""
         cdef cl_tailer_terms terms
         try:
-            _terms(self.page, log_uuid, &terms)
+            _terms(self.mark.page, log_uuid, &terms)
         except DamagedPageError:
             return None
         return bool(terms.required), terms.max_lag_bytes
 
     def count_dropped(self, uint64_t records):
         """Add to the records that writers dropped because of this tailer."""
-        cl_add(<uint64_t *>(self.page + CL_TAILER_DROPPED_AT), records)
+        cl_add(<uint64_t *>(self.mark.page + CL_TAILER_DROPPED_AT), records)
 
     @property
     def dropped(self):
-        return cl_load(<const uint64_t *>(self.page + CL_TAILER_DROPPED_AT))
+        return cl_load(<const uint64_t *>(self.mark.page + CL_TAILER_DROPPED_AT))

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from commitlog.cli.moving import Rates
 from commitlog.cli.printed import escaped
-from commitlog.tail.tailer_file import TailerState
+from commitlog.tail.tailer_state import TailerState
 from commitlog.watching import LogFigures, WriterFigures
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")

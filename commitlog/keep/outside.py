@@ -20,7 +20,7 @@ from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import POLL_INTERVAL_S, LockFile
-from commitlog.tail.tailer_file import lowest_required
+from commitlog.tail.tailer_state import lowest_required
 
 _PATIENCE_S = 10.0
 

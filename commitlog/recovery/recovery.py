@@ -21,7 +21,7 @@ from commitlog.recovery.place import Place, locate, make_solid, passed, resting_
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.unclean import UncleanLog
 from commitlog.segment.directory import LogDirectory
-from commitlog.tail import tailer_file
+from commitlog.tail import tailer_file, tailer_folder
 
 __all__ = ["Recovered", "recover"]
 
@@ -62,7 +62,7 @@ def recover(
     usable = cursors_usable and cursors["state"] != STATE_NONE
     cursors["state"] = STATE_RECOVERING
     directory.sweep()
-    tailer_file.sweep(directory)
+    tailer_folder.sweep(directory)
     passed("swept")
     survey = find_buffers(shm_names, directory.log_uuid)
     if survey.live_in_use:

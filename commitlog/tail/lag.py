@@ -15,7 +15,7 @@ from commitlog._kernel.tailer_page import TailerPage
 from commitlog.errors import CommitLogError, TailerLagError
 from commitlog.options import OnLag
 from commitlog.segment.directory import LogDirectory
-from commitlog.tail import tailer_file
+from commitlog.tail import tailer_file, tailer_folder
 
 _NAP_LEAST_S, _NAP_MOST_S = 0.0001, 0.005
 _CREDIT_MOST_S = 1.0  # that one look counts for, so that a machine that was frozen evicts nobody who was frozen with it
@@ -138,7 +138,7 @@ class LagGuard:
 
     def _find(self) -> None:
         before, self._required = self._required, {}
-        for name in tailer_file.names(self._directory):
+        for name in tailer_folder.names(self._directory):
             try:
                 page = tailer_file.open_page(self._directory, name)
             except CommitLogError as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from commitlog.errors import InvalidOptionError
 from commitlog.options import Duration, Size, parse_duration, parse_size
-from commitlog.tail.tailer_file import check_name
+from commitlog.tail.tailer_folder import check_name
 
 Durable = bool | Duration
 NEVER_NS = -1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog.tail.tailer_file import FOLDER
+from commitlog.tail.tailer_folder import FOLDER
 from tests.cli.program import SEGMENT, run
 
 

@@ -1,0 +1,161 @@
+"""The folder `tailers`: the names in it, the lock under which terms change, and what its refusals mean."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import stat
+import time
+from collections.abc import Iterator
+
+from commitlog._kernel.tailer_page import SIZE, DamagedPageError
+from commitlog.errors import (
+    CommitLogError,
+    CorruptTailerError,
+    DiskFullError,
+    InvalidOptionError,
+    IOFailureError,
+    ReadOnlyError,
+    TailerNotFoundError,
+)
+from commitlog.segment.directory import LogDirectory
+from commitlog.shared.lock_file import POLL_INTERVAL_S
+
+FOLDER = "tailers"
+NAME_LONGEST = 128  # bytes of UTF-8
+_NAME = re.compile(r"[\w@:+][\w@:+.\-]*")
+_TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
+_TERMS_WAIT_S = 5.0
+
+
+def check_name(name: object) -> str:
+    """A name that a tailer can have.
+
+    Raises
+    ------
+    InvalidOptionError
+        It cannot; the message says what it may be.
+    """
+    if not isinstance(name, str):
+        raise InvalidOptionError(f"name must be a str, not {type(name).__name__}")
+    if not _NAME.fullmatch(name) or not name.isprintable() or len(name.encode(errors="replace")) > NAME_LONGEST:
+        raise InvalidOptionError(
+            f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and not begin with . or -: {name!r} is not"
+        )
+    return name
+
+
+def tailer_path(directory: LogDirectory, name: str) -> str:
+    return os.path.join(directory.path, FOLDER, name)
+
+
+@contextlib.contextmanager
+def opened_folder(directory: LogDirectory) -> Iterator[int]:
+    """A descriptor of the folder.
+
+    Raises
+    ------
+    FileNotFoundError
+        No tailer of this log ever had a name.
+    """
+    fd = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def terms_locked(folder_fd: int, path: str) -> Iterator[None]:
+    """Only one process at a time changes terms. The descriptor is the caller's own, and the lock goes with it at the latest."""
+    deadline = time.monotonic() + _TERMS_WAIT_S
+    while True:
+        try:
+            fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise IOFailureError(
+                    f"another process has been changing a tailer of this log for {_TERMS_WAIT_S:g} s: look for a stopped one",
+                    path=path,
+                    errno=errno.EAGAIN,
+                ) from None
+            time.sleep(POLL_INTERVAL_S)
+    try:
+        yield
+    finally:
+        fcntl.flock(folder_fd, fcntl.LOCK_UN)
+
+
+@contextlib.contextmanager
+def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
+    """Whatever is wrong with a tailer's file, or the system refuses, is told as one of commitlog's own errors."""
+    path = tailer_path(directory, name)
+    try:
+        yield
+    except CommitLogError:
+        raise
+    except FileNotFoundError:
+        raise TailerNotFoundError(f"there is no tailer {name!r}", path=path) from None
+    except DamagedPageError as error:
+        raise CorruptTailerError(
+            f"the file of tailer {name!r} cannot be used: {error}. Say from where to go on: log.reset_tailer({name!r}, ...), or "
+            f"`commitlog tailers LOG reset {name} POSITION`",
+            path=path,
+        ) from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise ReadOnlyError(
+                f"no permission to keep a tailer's position ({why}): read without a name, or fix the permissions of the folder "
+                f"{FOLDER!r} in the log",
+                path=path,
+                errno=error.errno,
+            ) from error
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            message = f"no room for a tailer's position ({why}): free space and try again"
+            raise DiskFullError(message, path=path, errno=error.errno) from error
+        raise IOFailureError(f"a tailer's position cannot be kept: {why}", path=path, errno=error.errno) from error
+
+
+def names(directory: LogDirectory) -> list[str]:
+    """The names of all tailers, sorted."""
+    try:
+        with opened_folder(directory) as folder_fd:
+            return sorted(name for name in os.listdir(folder_fd) if not name.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+def sweep(directory: LogDirectory) -> None:
+    """Remove what creations that died half-way have left. Who is creating one at present tries again."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError), opened_folder(directory) as folder_fd:
+        for name in os.listdir(folder_fd):
+            if _TEMPORARY.match(name):
+                os.unlink(name, dir_fd=folder_fd)
+
+
+def make_folder(directory: LogDirectory) -> None:
+    try:
+        os.mkdir(FOLDER, dir_fd=directory.fd)
+    except FileExistsError:
+        return
+    directory.sync()
+
+
+def open_file(folder_fd: int, name: str, flags: int) -> int:
+    """A descriptor of a tailer's file, which is one of the right size."""
+    fd = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder_fd)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise DamagedPageError("it is not a file")
+        if status.st_size != SIZE:
+            raise DamagedPageError(f"it has {status.st_size} bytes and not {SIZE}")
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd

@@ -1,0 +1,148 @@
+"""What the files of named tailers say: where each stands, on which terms, and who reads under the name."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from dataclasses import dataclass
+
+from commitlog._kernel.tailer_page import SIZE, DamagedPageError, read_page
+from commitlog.errors import CorruptTailerError, IOFailureError, ReadOnlyError, TailerNotFoundError
+from commitlog.life_lock import is_held
+from commitlog.segment.directory import LogDirectory
+from commitlog.shared.lock_file import describe_process
+from commitlog.tail.tailer_folder import names, open_file, opened_folder, telling_of_refusals
+
+_LOOKS = 3  # at a page that is being written
+_logger = logging.getLogger("commitlog")
+
+
+@dataclass(frozen=True)
+class TailerState:
+    """What is known of a named tailer at a moment.
+
+    Attributes
+    ----------
+    name : str
+    position : int or None
+        Where it goes on: the next record's position. None where its file is damaged.
+    lag_bytes : int or None
+        From there to the end of the log.
+    required : bool
+        Retention deletes nothing that it has not read; appends wait for it where `max_lag_bytes` says so.
+    max_lag_bytes : int or None
+        How far appends may be ahead of it while it is required; None: any distance.
+    created_ns, saved_ns : int
+        When it was made, and when it last moved; nanoseconds since 1970. While it reads on without a pause, the second may be that of one
+        of its last 16 moves.
+    owner : str or None
+        Who reads under the name now: process id and name. None: nobody.
+    pid : int or None
+        That process, as it calls itself.
+    dropped_records : int
+        Records that writers dropped because this tailer was too far behind.
+    evicted_ns : int or None
+        When it was evicted: it is not required any more since.
+    damage : str or None
+        What is wrong with its file.
+    """
+
+    name: str
+    position: int | None = None
+    lag_bytes: int | None = None
+    required: bool = False
+    max_lag_bytes: int | None = None
+    created_ns: int = 0
+    saved_ns: int = 0
+    owner: str | None = None
+    pid: int | None = None
+    dropped_records: int = 0
+    evicted_ns: int | None = None
+    damage: str | None = None
+
+
+def read_state(directory: LogDirectory, name: str, end: int | None = None) -> TailerState:
+    """What a tailer's file says; damage is a part of it.
+
+    Parameters
+    ----------
+    directory : LogDirectory
+        The log's.
+    name : str
+        The tailer's.
+    end : int, optional
+        Where the log ends, for the lag.
+
+    Raises
+    ------
+    TailerNotFoundError
+        There is no such tailer.
+    """
+    try:
+        with telling_of_refusals(directory, name), opened_folder(directory) as folder_fd:
+            fd = open_file(folder_fd, name, os.O_RDONLY)
+            try:
+                return _read(fd, name, directory.log_uuid, end)
+            finally:
+                os.close(fd)
+    except (CorruptTailerError, ReadOnlyError, IOFailureError) as error:
+        cause = error.__context__
+        return TailerState(name, damage=str(cause if cause is not None else error))
+
+
+def _read(fd: int, name: str, log_uuid: bytes, end: int | None) -> TailerState:
+    for look in range(_LOOKS):
+        try:
+            found = read_page(os.pread(fd, SIZE, 0), log_uuid)
+            break
+        except DamagedPageError:
+            if look == _LOOKS - 1:
+                raise
+    position = found["position"]
+    owned = is_held(fd)
+    return TailerState(
+        name,
+        position=position,
+        lag_bytes=None if end is None else max(0, end - position),
+        required=found["required"],
+        max_lag_bytes=found["max_lag_bytes"] or None,
+        created_ns=found["created_ns"],
+        saved_ns=found["saved_ns"],
+        owner=describe_process(found["pid"], found["pid_namespace"]) if owned else None,
+        pid=found["pid"] if owned else None,
+        dropped_records=found["dropped"],
+        evicted_ns=found["evicted_ns"] or None,
+    )
+
+
+def states(directory: LogDirectory, end: int | None = None) -> list[TailerState]:
+    """All named tailers, by name."""
+    found = []
+    for name in names(directory):
+        with contextlib.suppress(TailerNotFoundError):  # deleted meanwhile
+            found.append(read_state(directory, name, end))
+    return found
+
+
+def lowest_required(directory: LogDirectory) -> int | None:
+    """The position of the slowest required tailer: what stands from there on must be kept.
+
+    Returns
+    -------
+    int or None
+        None where no tailer is required. 0, and a warning is logged, where a file is damaged: it may have been a required tailer's.
+    """
+    lowest = None
+    for state in states(directory):
+        if state.damage is not None:
+            _logger.warning(
+                "nothing of %s is deleted, for the file of tailer %r is damaged (%s): reset the tailer, or delete it",
+                directory.path,
+                state.name,
+                state.damage,
+            )
+            return 0
+        if state.required and state.position is not None:
+            lowest = state.position if lowest is None else min(lowest, state.position)
+    return lowest
