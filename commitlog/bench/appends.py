@@ -16,8 +16,10 @@ from commitlog.bench.sample import Meter, Sample
 
 BATCH = 1024
 Block = Callable[[int], None]
-# Shorter blocks would time the clock; until then a block is doubled, and not counted.
+# Shorter blocks would time the clock; until then a block is doubled, and not counted. It has to be as long twice in a row: once may be a
+# processor that others had, and turns of blocks so small would be ten seconds of waiting in between.
 _SETTLED_NS = 4_000_000
+_SETTLED_TIMES = 2
 _SMALLEST = 16
 _TIMED_BATCHES = 100
 _SECONDS_MOST = 10.0
@@ -66,8 +68,8 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     settings = ground.settings
     make_block, per_call = FORMS[case.form]
     calls = settings.latency_appends if per_call == 1 else min(settings.latency_appends, _TIMED_BATCHES)
-    # Growing the first block takes up to two bursts that are not counted.
-    total = settings.append_bytes + 3 * settings.burst_bytes + calls * per_call * frame_size(case.value_size)
+    # Growing the first block takes up to three bursts that are not counted.
+    total = settings.append_bytes + 4 * settings.burst_bytes + calls * per_call * frame_size(case.value_size)
     with ground.log(case, total) as log, Meter(case.value_size) as meter:
         block = make_block(log, value_of(case.value_size))
 
@@ -95,14 +97,14 @@ def run_blocks(meter: Meter, block: Block, ground: Ground, case: Case, *, per_ca
     seconds = settings.sync_s if case.flush == "sync" else _SECONDS_MOST
     count = _SMALLEST if per_call == 1 else per_call
     clock = time.perf_counter_ns
-    while True:
+    settled = 0
+    while settled < _SETTLED_TIMES and 2 * count <= most:
         began = clock()
         block(count)
-        took = clock() - began
+        settled = settled + 1 if clock() - began >= _SETTLED_NS else 0
         rest()
-        if took >= _SETTLED_NS or 2 * count > most:
-            break
-        count *= 2
+        if settled == 0:
+            count *= 2
     deadline, written = clock() + int(seconds * 1e9), 0
     while not written or (written < settings.append_bytes and clock() < deadline):
         began = clock()
