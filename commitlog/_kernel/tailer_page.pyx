@@ -124,7 +124,7 @@ cdef class TailerPage:
         return place.position if cl_tailer_read_place(self.mark.page, &place) == CL_OK else None
 
     cdef int save_place(self, uint64_t position) except -1:
-        """What a plain save passes over: the page is the parent's, or closed, or has to be on the disk; or the time is to be asked for, since
+        """What a plain save passes over: the page is the parent's, or closed, or has to be on the disk; or time is to be asked for, since
         some has passed, or many saves."""
         if self.mark.forks != cl_tailer_forks:
             raise ForkedError("a named tailer stays with the process that opened it: open it in this one, once it is closed there")
