@@ -43,7 +43,7 @@ demo: build
 	@$(BIN)/python demo/demo.py
 
 test: build
-	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadgroup
+	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
 test-long: build
 	@$(BIN)/python -m pytest -m long --timeout 1800

@@ -39,13 +39,31 @@ def pytest_report_header() -> str:
     return "hypothesis: derandomized, so that every run draws the same; the seed of a test is its own source"
 
 
-@pytest.hookimpl(tryfirst=True)
+# What takes longest begins first, so that no process is left alone with it in the end.
+SLOW = ("tests/spark", "tests/test_bench_smoke.py", "tests/bench/test_tuning.py")
+
+
+def _share(nodeid: str) -> str:
+    """What one process runs, where several do: a file's tests, whose fixtures are made once; and all those of the one Spark session."""
+    file = nodeid.partition("::")[0]
+    return "tests/spark" if file.startswith("tests/spark/") else file
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes run the tests, a file is one process's, and so is all that shares the one Spark session: its fixtures are
-    made once. pytest-xdist reads the marks in a hook of the same name, which this one has to come before."""
-    for item in items:
-        file = item.path.relative_to(ROOT)
-        item.add_marker(pytest.mark.xdist_group("spark" if file.parts[:2] == ("tests", "spark") else str(file)))
+    order = {share: place for place, share in enumerate(SLOW)}
+    items.sort(key=lambda item: order.get(_share(item.nodeid), len(order)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """The scheduler of pytest-xdist, with shares of our own. Its groups by mark do not work with pytest 9.2."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Shares(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _share(nodeid)
+
+    return Shares(config, log)
 
 
 def _wait_until(condition: Callable[[], bool], limit_s: float = TIME_LIMIT_S) -> None:
