@@ -188,33 +188,26 @@ static void batch_plain(cl_reader *reader, cl_batch *batch) {
     size_t count = batch->count, data_size = batch->data_size;
     uint64_t offset = reader->offset;
     while (count < columns.most && offset < end) {
-        const uint8_t *at = source + offset;
-        uint64_t cell = cl_load((const uint64_t *)at);
-        uint32_t length = cl_cell_word(cell); /* with any flag in it, longer than the largest */
-        uint32_t step = cl_frame_aligned(length);
-        if (length < CL_FRAME_HEADER || length > largest || step > segment->size - offset ||
-            length - CL_FRAME_HEADER > columns.data_room - data_size) {
+        uint32_t step = cl_batch_copy(&columns, count, &data_size, segment, source, offset, largest);
+        if (step == 0) {
             break;
         }
-        if (cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER, columns.data + data_size, at + CL_FRAME_HEADER) !=
-            cl_cell_high(cell)) {
-            break;
-        }
-        data_size += length - CL_FRAME_HEADER;
-        columns.positions[count] = (int64_t)(segment->base + offset);
-        memcpy(&columns.timestamps_ns[count], at + CL_FRAME_TIMESTAMP, sizeof *columns.timestamps_ns);
-        columns.value_ends[count] = (int64_t)data_size;
         offset += step;
         count++;
     }
-    for (size_t at = batch->count; at < count; at++) {
+    cl_batch_plain_rows(batch, count, data_size);
+    reader->offset = offset;
+}
+
+void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size) {
+    const cl_batch columns = *batch;
+    for (size_t at = columns.count; at < count; at++) {
         columns.types[at] = 0;
         columns.keyed[at] = false;
         columns.key_ends[at] = (int64_t)columns.keys_size;
     }
     batch->count = count;
     batch->data_size = data_size;
-    reader->offset = offset;
 }
 
 bool cl_batch_add(cl_batch *batch, const cl_record *record) {

@@ -2,6 +2,11 @@
 #ifndef CL_READER_H
 #define CL_READER_H
 
+#include <string.h>
+
+#include "atomics.h"
+#include "crc32c.h"
+#include "frame.h"
 #include "log.h"
 
 typedef struct {
@@ -83,6 +88,33 @@ typedef struct {
 
 /* One more row; false where its bytes have no room. */
 bool cl_batch_add(cl_batch *batch, const cl_record *record);
+
+/* Copies what stands at `offset`, if it is a published record without key and type for which there is room, into row `row`. The CRC is
+ * that of what was copied. Gives what the frame takes in the segment; 0, and changes nothing, where anything else stands there. The
+ * columns that such records have in common are filled in the end, by cl_batch_plain_rows. */
+static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t *data_size, const cl_segment *segment,
+                                     const uint8_t *source, uint64_t offset, uint32_t largest) {
+    const uint8_t *at = source + offset;
+    uint64_t cell = cl_load((const uint64_t *)at);
+    uint32_t length = cl_cell_word(cell); /* with any flag in it, longer than the largest */
+    uint32_t step = cl_frame_aligned(length);
+    if (length < CL_FRAME_HEADER || length > largest || step > segment->size - offset ||
+        length - CL_FRAME_HEADER > columns->data_room - *data_size) {
+        return 0;
+    }
+    if (cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER, columns->data + *data_size, at + CL_FRAME_HEADER) !=
+        cl_cell_high(cell)) {
+        return 0;
+    }
+    *data_size += length - CL_FRAME_HEADER;
+    columns->positions[row] = (int64_t)(segment->base + offset);
+    memcpy(&columns->timestamps_ns[row], at + CL_FRAME_TIMESTAMP, sizeof *columns->timestamps_ns);
+    columns->value_ends[row] = (int64_t)*data_size;
+    return step;
+}
+
+/* That rows up to `count` were copied so. */
+void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size);
 
 /* Reads on into the batch until it is full (CL_E_FULL) or nothing more comes (the code of cl_reader_next). */
 int cl_reader_batch(cl_reader *reader, cl_batch *batch);

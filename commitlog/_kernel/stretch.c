@@ -82,8 +82,35 @@ void cl_stretch_pass(cl_reader *reader, cl_stretch *stretch) {
     stretch->here = reader->offset = stretch->damage;
 }
 
+/* Reads back as long as plain records stand there, as a reader that goes forward does. */
+static void batch_plain(cl_reader *reader, cl_stretch *stretch, cl_batch *batch) {
+    const cl_segment *segment = reader->segment;
+    const cl_batch columns = *batch;
+    const uint32_t largest = cl_frame_largest(segment->size);
+    const uint64_t committed = reader->from_buffer ? cl_load(&reader->log->cursors->committed.value) : UINT64_MAX;
+    size_t count = batch->count, data_size = batch->data_size;
+    if (stretch->here != reader->offset || stretch->number != segment->number) {
+        return;
+    }
+    while (count < columns.most && stretch->count != 0) {
+        uint64_t offset = stretch_last(stretch);
+        const uint8_t *source = segment->base + offset < committed ? segment->map : segment->bytes;
+        if ((offset & DAMAGE_MARK) != 0 || cl_batch_copy(&columns, count, &data_size, segment, source, offset, largest) == 0) {
+            break;
+        }
+        stretch->count--;
+        stretch->here = reader->offset = offset;
+        count++;
+    }
+    cl_batch_plain_rows(batch, count, data_size);
+}
+
 int cl_stretch_batch(cl_reader *reader, cl_stretch *stretch, cl_batch *batch) {
-    while (batch->count < batch->most) {
+    for (;;) {
+        batch_plain(reader, stretch, batch);
+        if (batch->count >= batch->most) {
+            return CL_E_FULL;
+        }
         cl_record record;
         uint64_t before = reader->offset;
         int code = cl_reader_previous(reader, stretch, &record);
@@ -96,5 +123,4 @@ int cl_stretch_batch(cl_reader *reader, cl_stretch *stretch, cl_batch *batch) {
             return CL_E_FULL;
         }
     }
-    return CL_E_FULL;
 }
