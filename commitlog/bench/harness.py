@@ -130,9 +130,8 @@ def _run_workload(ground: Ground, workload: Workload, cases: list[Case], results
         results.cases[case.name] = CaseResult(case, workload.unit)
     warm_up, turns = workload.turns_of(ground.settings)
     for turn in range(warm_up + turns):
-        # Each turn begins with another case, so that no case always follows the same one.
-        for index in range(len(cases)):
-            case = cases[(index + turn) % len(cases)]
+        # Every other turn goes backward: no case always follows the same one, and neighbours stay neighbours.
+        for case in cases if turn % 2 == 0 else reversed(cases):
             course.tell(workload, case)
             _take_turn(ground, workload, results.cases[case.name], turn >= warm_up)
             course.ended(workload, ground.settings)

@@ -69,11 +69,14 @@ def _of_baseline(results: Results, result: CaseResult) -> str:
     case, median = result.case, result.median
     if case.baseline or case.workload == "paced" or not median:
         return ""
-    for other in results.cases.values():
-        beside = other.case
-        if beside.baseline and (beside.workload, beside.value_size) == (case.workload, case.value_size) and other.median:
-            return f"{median / other.median:.2f}x"
-    return ""
+    beside = [
+        other
+        for other in results.cases.values()
+        if other.case.baseline and (other.case.workload, other.case.value_size) == (case.workload, case.value_size) and other.median
+    ]
+    # One of the same form, where each form has its own.
+    beside.sort(key=lambda other: not other.case.setup.endswith(f"-{case.form}"))
+    return f"{median / (beside[0].median or 1):.2f}x" if beside else ""
 
 
 def _verdict_row(verdict: Verdict) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ class Settings:
         Whether it is all too small for its figures to mean much.
     """
 
-    turns: int = 3
+    turns: int = 5
     warm_up: int = 0
     burst_bytes: int = 32 * MIB
     append_bytes: int = 64 * MIB

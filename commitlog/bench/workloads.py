@@ -18,7 +18,7 @@ from commitlog.options import Flush
 
 Measure = Callable[[Ground, Case, bool], Sample]
 ALL_SETUPS = tuple(SETUPS)
-ALL_FLUSHES: tuple[Flush, ...] = ("none", "async", "sync")
+ALL_FLUSHES: tuple[Flush, ...] = ("async", "none", "sync")
 _ONCE: tuple[Flush | None, ...] = (None,)
 
 
@@ -74,10 +74,13 @@ class Workload:
     latencies: str = ""
 
     def cases(self) -> list[Case]:
-        """Its cases, baselines first, in the order in which they take turns."""
-        beside = [Case(self.name, line.name, value_size=size) for line in self.baselines for size in line.sizes]
-        own = itertools.product(self.sizes, self.forms, self.flushes, self.threads, self.setups)
-        return beside + [Case(self.name, setup, flush, size, form, threads) for size, form, flush, threads, setup in own]
+        """Its cases, in the order in which they take turns: what is compared stands close together, since a machine drifts."""
+        found = []
+        for size in self.sizes:
+            found += [Case(self.name, line.name, value_size=size) for line in self.baselines if size in line.sizes]
+            own = itertools.product(self.flushes, self.forms, self.threads, self.setups)
+            found += [Case(self.name, setup, flush, size, form, threads) for flush, form, threads, setup in own]
+        return found
 
     def turns_of(self, settings: Settings) -> tuple[int, int]:
         """How many turns of each case are not counted, and how many are."""
@@ -182,6 +185,7 @@ WORKLOADS = (
         turn_s=lambda settings: 0.3 + settings.open_segments / 600,
         unit="seconds",
         sizes=(0,),
+        setups=("mapped", "pooled"),
         forms=("append", "read-only"),
         latencies="an open",
     ),
@@ -189,7 +193,7 @@ WORKLOADS = (
         name="keeping",
         title="Appending with and without index, listener and retention",
         measure=keeping.measure,
-        turn_s=lambda settings: 0.5 + settings.append_bytes / 80e6,
+        turn_s=lambda settings: 0.5 + settings.append_bytes / 40e6,
         flushes=("async",),
         setups=("mapped", "pooled"),
         forms=keeping.FORMS,

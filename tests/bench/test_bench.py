@@ -78,7 +78,7 @@ def test_only_what_is_named_is_chosen() -> None:
         (["-w", "apend"], "did you mean 'append'"),
         (["-w", "nonsense"], "there are append"),
         (["--setup", "poled"], "did you mean 'pooled'"),
-        (["--flush", "never"], "there are none, async, sync"),
+        (["--flush", "never"], "there are async, none, sync"),
         (["-w", "paced", "--flush", "sync"], "none of these workloads"),
         (["--seconds", "soon"], "--seconds must be a duration"),
         (["--seconds", "0"], "--seconds must be at least"),

@@ -166,5 +166,5 @@ def test_progress_counts_to_the_end_and_says_what_is_left(tmp_path: Path) -> Non
     assert [len(result.samples) for result in found.cases.values()] == [3, 3, 2, 2]
 
 
-def test_a_full_run_is_meant_to_take_less_than_a_quarter_of_an_hour() -> None:
-    assert 5 * 60 < harness.expected_s(choose(), Settings()) < 15 * 60
+def test_a_full_run_is_meant_to_take_less_than_twenty_minutes() -> None:
+    assert 5 * 60 < harness.expected_s(choose(), Settings()) < 20 * 60
