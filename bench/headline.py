@@ -1,6 +1,7 @@
-"""The headline as a picture: latency by percentile at a constant rate, with the pool and without it.
+"""What a full run comes to: its goals as the table of README.md, and the headline as a picture: latency by percentile at a constant rate,
+with the pool and without it.
 
-Run as ``python -m bench.headline [RESULTS] [IMAGE]``; ``python -m bench`` does so after a full run.
+Run as ``python -m bench.headline [RESULTS] [IMAGE] [PAGE]``; ``python -m bench`` does so after a full run.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from bench.marked import Marked
 from commitlog.bench import chart
 from commitlog.bench.report_page import percentile_curves
 from commitlog.bench.words import say_seconds
@@ -20,6 +22,8 @@ from commitlog.bench.workloads import titles
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "bench.json"
 IMAGE = HERE.parent / "docs" / "images" / "constant-rate.svg"
+PAGE = HERE.parent / "README.md"
+PLACE = Marked("goals")
 SETUPS = ("mapped-cold", "mapped", "pooled", "pacing-alone")
 _HEAD, _LEGEND_LINE = 68, 20
 # A picture that is loaded by a page does not know the page's colours, only what the reader prefers: it brings its own paper.
@@ -75,14 +79,35 @@ def draw(results: dict[str, Any]) -> str | None:
     )
 
 
+def table(results: dict[str, Any]) -> str:
+    """Where it ran, and each goal that was measured, as Markdown."""
+    machine, turns = results["machine"], results["options"]["turns"]
+    day = results["started"].partition("T")[0]
+    lines = [
+        f"{machine['processor']}, {machine['usable_cores']} cores, {machine['memory_bytes'] / (1 << 30):.0f} GiB; {machine['kernel']},",
+        f"{machine['file_system']['type']}; {day}; {turns} turns. A ratio is the median of those",
+        "inside each turn, in which both sides were measured one after the other; beside it are the medians of both.",
+        "",
+        "| what | measured | ratio | goal | met |",
+        "| --- | --- | ---: | ---: | --- |",
+    ]
+    for goal in results["goals"]:
+        if goal["met"] is not None:
+            wanted = f"{'at least' if goal['least'] else 'at most'} {goal['limit']:.3g}"
+            lines.append(f"| {goal['goal']} | {goal['figure']} | {goal['value']:.3g} | {wanted} | {'yes' if goal['met'] else '**no**'} |")
+    return "\n".join(lines) + "\n"
+
+
 def main(arguments: list[str]) -> int:
-    source, image = (Path(given) for given in (*arguments, *(str(RESULTS), str(IMAGE))[len(arguments) :]))
-    drawn = draw(json.loads(source.read_text(encoding="utf-8")))
+    source, image, page = (Path(given) for given in (*arguments, *(str(RESULTS), str(IMAGE), str(PAGE))[len(arguments) :]))
+    results = json.loads(source.read_text(encoding="utf-8"))
+    drawn = draw(results)
     if drawn is None:
         print(f"{source} has no run at a constant rate with the pool and without it: no picture is drawn", file=sys.stderr)
         return 1
     image.parent.mkdir(parents=True, exist_ok=True)
     image.write_text(drawn, encoding="utf-8")
+    PLACE.write(page, table(results))
     return 0
 
 

@@ -106,6 +106,19 @@ def test_without_a_constant_rate_there_is_no_headline(run: Run, tmp_path: Path) 
     assert not (tmp_path / "image.svg").exists()
 
 
+def test_the_table_of_goals_goes_into_a_page(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "all.json").write_text(json.dumps(run.json))
+    (tmp_path / "page.md").write_text(f"before\n{headline.PLACE.begin}\nold\n{headline.PLACE.end}\nafter\n")
+    assert headline.main([str(tmp_path / name) for name in ("all.json", "image.svg", "page.md")]) == 0
+    assert headline.PLACE.read(tmp_path / "page.md") == headline.table(run.json).strip()
+    assert [row.split(" | ")[0].removeprefix("| ") for row in headline.table(run.json).splitlines()[6:]] == [goal.goal for goal in GOALS]
+
+
+def test_the_readme_has_the_table_of_the_kept_run() -> None:
+    kept = json.loads(headline.RESULTS.read_text(encoding="utf-8"))
+    assert headline.PLACE.read(headline.PAGE) == headline.table(kept).strip(), "python -m bench.headline brings them together"
+
+
 def test_nothing_is_left_on_the_disk(run: Run) -> None:
     assert run.left == []
 

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if given.json or not given.quick:
             kept.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     if given.write_docs:
-        table.write(PAGE, results)
+        table.PLACE.write(PAGE, table.render(results))
     print(table.render(results), end="")
     return 0
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 from typing import Any
 
+from bench.marked import Marked
 from bench.tuning.kill import Kill
 from bench.tuning.knobs import MAPPED
 from bench.tuning.run import Row
 from commitlog.bench.words import say_bytes, say_rate, say_seconds
 
-BEGIN, END = "<!-- tuning: begin -->", "<!-- tuning: end -->"
+PLACE = Marked("tuning")
 HEADINGS = ("appends of 40 B", "sustained, 1 KiB", "p50", "p99", "p99.9", "max", "a kill takes", "a power cut may take")
 TITLES = {True: "mapped", False: "pooled"}
 
@@ -57,12 +57,3 @@ def _worst(kills: list[Kill], name: str, rate: int) -> str:
     if all(lost == kill.appended for lost, kill in zip(taken, kills, strict=True)):
         return "all"
     return say_seconds(max(taken) / rate) if max(taken) else "nothing"
-
-
-def write(page: Path, results: dict[str, Any]) -> None:
-    """Put the table between the markers of a page."""
-    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"{page} has no place for the table: a line {BEGIN} and a line {END}")
-    page.write_text(f"{before}{BEGIN}\n{render(results)}{END}{after}", encoding="utf-8")

@@ -103,17 +103,17 @@ def test_the_table_of_the_documentation_is_that_of_the_kept_results() -> None:
     results = json.loads(command.RESULTS.read_text(encoding="utf-8"))
     assert not results["settings"]["quick"]
     assert [(row["setup"], row["name"]) for row in results["rows"]] == [(knob.setup, knob.name) for knob in KNOBS]
-    inside = command.PAGE.read_text(encoding="utf-8").partition(table.BEGIN)[2].partition(table.END)[0]
-    assert inside.strip() == table.render(results).strip(), "python -m bench.tuning --kept --write-docs brings them together"
+    shown = table.PLACE.read(command.PAGE)
+    assert shown == table.render(results).strip(), "python -m bench.tuning --kept --write-docs brings them together"
 
 
 def test_the_table_is_put_between_its_markers(quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page, kept = tmp_path / "page.md", tmp_path / "kept.json"
-    page.write_text(f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n")
+    page.write_text(f"before\n{table.PLACE.begin}\nold\n{table.PLACE.end}\nafter\n")
     kept.write_text(json.dumps(quick))
     monkeypatch.setattr(command, "PAGE", page)
     assert command.main(["--kept", "--json", str(kept), "--write-docs"]) == 0
-    assert page.read_text() == f"before\n{table.BEGIN}\n{table.render(quick)}{table.END}\nafter\n"
+    assert page.read_text() == f"before\n{table.PLACE.begin}\n{table.render(quick)}{table.PLACE.end}\nafter\n"
     page.write_text("no place")
     with pytest.raises(SystemExit, match="no place for the table"):
         command.main(["--kept", "--json", str(kept), "--write-docs"])
