@@ -1,7 +1,7 @@
 """``python -m bench.peers``: commitlog beside Mappedbus 0.5.1, in turns, on a disk and in memory.
 
-Fetches Mappedbus and a Java 11 on its first run. Prints a table, and keeps the figures of every turn in `bench/results/mappedbus.json`.
-With ``--row`` only some rows are measured; their figures take the place of the earlier ones in that file.
+Fetches Mappedbus and a Java 11 on its first run. Prints a table, which is put into `docs/bus.md`, too, and keeps the figures of every turn
+in `bench/results/mappedbus.json`. With ``--row`` only some rows are measured; their figures take the place of the earlier ones.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.peers import java, table, turns
 from bench.peers.rows import BY_NAME, PEER, ROWS, Row
@@ -19,6 +20,7 @@ from commitlog.bench import machine
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results" / "mappedbus.json"
+PAGE = ROOT / "docs" / "bus.md"
 MEMORY = Path("/dev/shm")
 
 
@@ -53,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "turns": given.turns,
         "scale": given.scale,
     }
-    keep(given.json, measured, about)
+    kept = keep(given.json, measured, about)
+    if given.json == RESULTS and peer is not None:
+        table.PLACE.write(PAGE, table.markdown(kept))
     print(table.render(measured))
     return 0
 
@@ -77,12 +81,13 @@ def tell(what: str) -> None:
         print(f"\r\x1b[K{what}", end="", file=sys.stderr, flush=True)
 
 
-def keep(file: Path, measured: dict[str, table.Turns], about: dict[str, object]) -> None:
-    """Write the figures, each row with what it was measured on, beside those of other rows that are there."""
+def keep(file: Path, measured: dict[str, table.Turns], about: dict[str, object]) -> dict[str, Any]:
+    """Write the figures, each row with what it was measured on, beside those of other rows that are there. All that is kept now."""
     kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for name, turns_of_row in measured.items():
         kept[name] = {"title": BY_NAME[name.partition("/")[0]].title, **about, "sides": turns_of_row}
     file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    return kept
 
 
 if __name__ == "__main__":

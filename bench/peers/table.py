@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
+from typing import Any
 
+from bench.marked import Marked
 from bench.peers.rows import BY_NAME, PEER, Goal, Row
 from bench.peers.turns import Result
 
+PLACE = Marked("peers")
 Turns = dict[str, list[Result]]  # by side
 _PERCENTILES = ("p50", "p99", "p999")
 
@@ -73,18 +76,38 @@ def _floats(value: object) -> list[float]:
     return value
 
 
-def render(rows: dict[str, Turns]) -> str:
-    """The whole table, by row and place, as text."""
-    cells: list[tuple[str, ...]] = [("row", "place", "side", "figure", "median", "least to most", "ratio", "goal")]
+_HEADINGS = ("row", "place", "side", "figure", "median", "least to most", "ratio", "goal")
+
+
+def _cells(rows: dict[str, Turns]) -> Iterator[tuple[str, ...]]:
     for name, turns in rows.items():
         row_name, _, place = name.partition("/")
         row = BY_NAME[row_name]
-        goals = {goal.side: [] for goal in row.goals} if row.goals else {}
+        goals: dict[str, list[str]] = {}
         for goal in row.goals:
-            goals[goal.side].append(verdict(goal, turns))
+            goals.setdefault(goal.side, []).append(verdict(goal, turns))
         for line in lines_of(row, turns):
-            asked = goals.get(line[0], [])
-            said = [one for one in asked if not line[1] or one.startswith(f"{line[1]} ")]
-            cells.append((row_name, place, *line, "; ".join(said)))
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+            said = [one for one in goals.get(line[0], []) if not line[1] or one.startswith(f"{line[1]} ")]
+            yield row_name, place, *line, "; ".join(said)
+
+
+def render(rows: dict[str, Turns]) -> str:
+    """The whole table, by row and place, as text."""
+    cells = [_HEADINGS, *_cells(rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_HEADINGS))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells)
+
+
+def markdown(kept: dict[str, Any]) -> str:
+    """What was kept, as Markdown: the machine, and the table."""
+    some = next(iter(kept.values()))
+    machine = some["machine"]
+    lines = [
+        f"{machine['processor']}, {machine['usable_cores']} cores, {machine['kernel']}; {some['measured'].partition('T')[0]}; medians of",
+        f"{some['turns']} turns. Ratios are those of the time that Mappedbus takes: below 1 is faster than it.",
+        "",
+        f"| {' | '.join(_HEADINGS)} |",
+        "| --- | --- | --- | --- | ---: | ---: | ---: | --- |",
+    ]
+    lines += [f"| {' | '.join(cells)} |" for cells in _cells({name: entry["sides"] for name, entry in kept.items()})]
+    return "\n".join(lines) + "\n"

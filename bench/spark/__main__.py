@@ -1,6 +1,7 @@
 """``python -m bench.spark [DIR]``: reading, streams and writing in Spark, each against its goal, in one session on two cores.
 
-Needs the extra `spark`. Results go to ``bench/results/spark.json``. ``--scale 0.01`` takes a minute, and its figures mean nothing.
+Needs the extra `spark`. Results go to ``bench/results/spark.json`` and ``docs/spark.md``. ``--scale 0.01`` takes a minute, and
+its figures mean nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from commitlog.errors import CommitLogError
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results" / "spark.json"
+PAGE = ROOT / "docs" / "spark.md"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,6 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     if given.json or given.scale == 1.0:
         (given.json or RESULTS).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if given.json is None and given.scale == 1.0:
+        table.PLACE.write(PAGE, table.render(results))
     print(table.render(results), end="")
     return 0
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from bench.marked import Marked
 from bench.spark.rows import VALUE_SIZE, median
 
+PLACE = Marked("spark")
 Line = tuple[str, str, str, bool | None]
 
 

@@ -111,3 +111,8 @@ def test_mappedbus_takes_its_turn_where_it_is_cached(tmp_path: Path) -> None:
     row = BY_NAME["live"]
     said = turns.take_turn(row, row.sides[-1], tmp_path, java.prepare(folder), SCALE)
     assert said["messages"] == int(row.messages * SCALE)
+
+
+def test_the_page_has_the_table_of_the_kept_run() -> None:
+    figures = json.loads(command.RESULTS.read_text(encoding="utf-8"))
+    assert table.PLACE.read(command.PAGE) == table.markdown(figures).strip(), "python -m bench.peers puts it there"

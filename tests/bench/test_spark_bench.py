@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from bench.spark import __main__ as command
 from bench.spark import rows, table
 from tests.conftest import ROOT
 
@@ -37,6 +38,11 @@ def test_the_table_says_which_goals_are_met() -> None:
     assert "| 220 ms | at most 250 ms | yes |" in lines["stream, batches of 20,000 records, median"]
     assert "| 310 ms | at most 300 ms | no |" in lines["live append to foreachBatch, p50"]
     assert "| 1.05 M records/s | at least 1 M/s | yes |" in lines["write"]
+
+
+def test_the_page_has_the_table_of_the_kept_run() -> None:
+    kept = json.loads(command.RESULTS.read_text(encoding="utf-8"))
+    assert table.PLACE.read(command.PAGE) == table.render(kept).strip(), "python -m bench.spark puts it there"
 
 
 def test_every_row_has_its_lines() -> None:
