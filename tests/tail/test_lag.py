@@ -325,14 +325,15 @@ def test_a_writer_in_another_process_is_held_and_let_go(logs: Logs, until: Calla
 
 def test_a_required_tailer_whose_process_died_is_waited_for_until_it_is_evicted(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open(on_lag="raise")
+    told = log.cursors["required"]
     child = os.fork()
     if child == 0:
         with commitlog.open(log.path, "r") as reader:
             tailer = reader.tailer("a", required=True, max_lag=MAX_LAG)
             tailer.read()
             signal.pause()
-    until(lambda: bool(log.tailers()))
-    until(lambda: log.tailers()[0].required)
+    until(lambda: log.cursors["required"] != told)  # which is the last that it does: one that dies before that was never declared
+    assert log.tailers()[0].required
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     append_until_refused(log)
