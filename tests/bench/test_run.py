@@ -58,6 +58,7 @@ def test_whoever_ends_a_run_finds_the_workloads_that_were_done(tmp_path: Path, u
 def test_a_ctrl_c_that_strikes_where_exceptions_are_lost_ends_the_run_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
+    assert signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)  # a command leaves the handlers of others alone
     workload = workloads.BY_NAME["open"]
     measured: list[str] = []
 

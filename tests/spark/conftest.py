@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,5 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "tests", master="local[2]", config={**SETTINGS, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder)}
         )
         patch.chdir(ROOT)
+        # Spark's context takes Ctrl-C for itself, for as long as the process lives; tests of other files send it to this process.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         yield made
         made.stop()
