@@ -2,6 +2,7 @@
  * prints which CRC it used. Without arguments it prints the names of the paths. Only what runs below `measured` is to be counted; the rest
  * prepares and checks. */
 #include "scene.h"
+#include "short_frames.h"
 
 #define SEGMENT_SIZE (16u << 20)
 #define PAGE 4096u
@@ -41,6 +42,13 @@ static void append(measurement *at, uint32_t count) {
     }
 }
 
+static void append_rows(measurement *at, uint32_t count) {
+    static int64_t positions[MOST];
+    cl_rows rows = {.data = at->value, .count = count, .stride = 0, .length = VALUE_SIZE, .timestamp_ns = 1};
+    size_t done = 0;
+    CHECK(cl_writer_append_rows(&at->scene.handle.writer, &rows, &done, positions) == CL_OK && done == count);
+}
+
 static void claim_and_publish(measurement *at, uint32_t count) {
     cl_record_input input = record_of(at->value, VALUE_SIZE);
     cl_writer *writer = &at->scene.handle.writer;
@@ -60,7 +68,7 @@ static void append_what_is_read(measurement *at, uint32_t count) {
 static void read_each(measurement *at, uint32_t count) {
     cl_record record;
     for (uint32_t index = 0; index < count; index++) {
-        CHECK(cl_reader_next(&at->reader.reader, &record) == CL_OK);
+        CHECK(cl_short_frame_next(&at->reader.reader, &record));
     }
 }
 
@@ -101,13 +109,10 @@ static void append_a_page(measurement *at) { append_value(&at->scene.handle, at-
 static void commit(measurement *at, uint32_t count) { CHECK(count == 1 && cl_commit(&at->scene.handle.log, UINT64_MAX) == CL_OK); }
 
 static const hot_path hot_paths[] = {
-    {"append-pooled", true, MOST, NULL, NULL, append},
-    {"append-mapped", false, MOST, NULL, NULL, append},
-    {"claim-publish", false, MOST, NULL, NULL, claim_and_publish},
-    {"read", false, MOST, append_what_is_read, NULL, read_each},
-    {"read-batch", false, MOST, make_columns, NULL, read_batch},
-    {"walk", false, MOST, append_what_is_walked, NULL, walk},
-    {"commit-page", true, 1, NULL, append_a_page, commit},
+    {"append-pooled", true, MOST, NULL, NULL, append},           {"append-mapped", false, MOST, NULL, NULL, append},
+    {"append-rows", false, MOST, NULL, NULL, append_rows},       {"claim-publish", false, MOST, NULL, NULL, claim_and_publish},
+    {"read", false, MOST, append_what_is_read, NULL, read_each}, {"read-batch", false, MOST, make_columns, NULL, read_batch},
+    {"walk", false, MOST, append_what_is_walked, NULL, walk},    {"commit-page", true, 1, NULL, append_a_page, commit},
 };
 
 /* What is counted is everything below this function, which therefore stays one. */

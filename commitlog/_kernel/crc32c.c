@@ -2,19 +2,16 @@
 
 #include <string.h>
 
-#include "frame.h"
+#include "crc32c_steps.h"
 
 #if defined(__x86_64__)
-#include <nmmintrin.h>
 #include <wmmintrin.h>
 #elif defined(__aarch64__)
-#include <arm_acle.h>
 #include <arm_neon.h>
 #include <sys/auxv.h>
 #endif
 
 #define POLYNOMIAL 0x82F63B78u /* reflected */
-#define INLINED static inline __attribute__((always_inline))
 
 typedef struct {
     const char *name;
@@ -22,12 +19,6 @@ typedef struct {
     uint32_t (*frame)(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length);
     uint32_t (*frame_copy)(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to, const void *from);
 } implementation;
-
-INLINED uint64_t load_u64(const uint8_t *at) {
-    uint64_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
 
 /* Portable: eight bytes a step through eight tables. slices[n][b] is the register after byte b and n zero bytes. */
 
@@ -81,18 +72,12 @@ static uint32_t frame_copy_portable(uint32_t seed, uint64_t offset, uint32_t wor
     return ~feed_portable(state, to, length);
 }
 
-/* With CRC instructions. What differs between the processors is in these three primitives; the rest is common. The register is 32 bits
- * wide; it is carried as 64 so that no instruction in the chain of steps only widens it. */
+/* With CRC instructions. What differs between the processors is in crc32c_steps.h and in these; the rest is common. */
 
 #if defined(__x86_64__)
-#define HAS_INSTRUCTIONS 1
-#define WITH_CRC __attribute__((target("sse4.2")))
 #define WITH_MULTIPLY __attribute__((target("sse4.2,pclmul")))
 #define NAME_CRC "sse42"
 #define NAME_MULTIPLY "sse42-pclmul"
-
-WITH_CRC INLINED uint64_t step_u64(uint64_t state, uint64_t word) { return _mm_crc32_u64(state, word); }
-WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) { return _mm_crc32_u32(state, word); }
 
 WITH_MULTIPLY INLINED uint64_t multiply(uint32_t left, uint32_t right) {
     __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)left), _mm_cvtsi32_si128((int)right), 0);
@@ -107,16 +92,11 @@ static bool has_crc(void) {
 static bool has_multiply(void) { return has_crc() && __builtin_cpu_supports("pclmul"); }
 
 #elif defined(__aarch64__)
-#define HAS_INSTRUCTIONS 1
-#define WITH_CRC __attribute__((target("+crc")))
 #define WITH_MULTIPLY __attribute__((target("+crc+crypto")))
 #define NAME_CRC "armv8"
 #define NAME_MULTIPLY "armv8-pmull"
 #define CAPABILITY_PMULL (1ul << 4) /* bits of AT_HWCAP, as the Linux ABI has them */
 #define CAPABILITY_CRC32 (1ul << 7)
-
-WITH_CRC INLINED uint64_t step_u64(uint64_t state, uint64_t word) { return __crc32cd((uint32_t)state, word); }
-WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) { return __crc32cw(state, word); }
 
 WITH_MULTIPLY INLINED uint64_t multiply(uint32_t left, uint32_t right) {
     return vgetq_lane_u64(vreinterpretq_u64_p128(vmull_p64((poly64_t)left, (poly64_t)right)), 0);
@@ -128,74 +108,10 @@ static bool has_multiply(void) { return has_crc() && (getauxval(AT_HWCAP) & CAPA
 
 #ifdef HAS_INSTRUCTIONS
 
-/* The word at `from`, opaque to the compiler: it must not be read a second time, because what is stored must be what is fed even while
- * somebody changes the source. */
-INLINED uint64_t take_u64(const uint8_t *from) {
-    uint64_t word = load_u64(from);
-    __asm__ volatile("" : "+r"(word));
-    return word;
-}
-
-/* One to seven bytes as a word. */
-INLINED uint64_t take_few(const uint8_t *from, size_t length) {
-    uint64_t word = 0;
-    for (size_t at = 0; at < length; at++) {
-        word |= (uint64_t)((const volatile uint8_t *)from)[at] << at * 8;
-    }
-    return word;
-}
-
-/* Feeds the last one to seven bytes, which stand in `word` above its lowest `fed` bits; those bits are zero. Zeroes leave a zero register
- * as it is, so the register goes in with the first byte of the bytes instead; what of it has no room there goes to the result. */
-WITH_CRC INLINED uint64_t step_last(uint64_t state, uint64_t word, unsigned fed) {
-    return step_u64(0, word ^ state << fed) ^ state >> (64 - fed);
-}
-
-/* Out of line, like everything else that few frames need: the registers that it takes cost the others nothing. */
-WITH_CRC static __attribute__((noinline)) uint64_t feed_few(uint64_t state, uint8_t *to, const uint8_t *from, size_t length) {
-    if (length == 0) {
-        return state;
-    }
-    uint64_t word = take_few(from, length);
-    if (to != NULL) {
-        memcpy(to, &word, length);
-    }
-    return step_last(state, word << (64 - length * 8), (unsigned)(64 - length * 8));
-}
-
-/* One chain, which copies what it feeds where `copies` (a constant at each call). What is left after the whole words takes one step
- * whatever its length and has no branch, because the lengths of real records are not to be predicted: it is read as the upper part of the
- * last eight bytes. */
-WITH_CRC INLINED uint64_t feed_chain(uint64_t state, uint8_t *to, const uint8_t *from, size_t length, const bool copies) {
-    if (CL_UNLIKELY(length < 8)) {
-        return feed_few(state, copies ? to : NULL, from, length);
-    }
-    uint64_t word = 0;
-    size_t at = 0;
-    for (; at <= length - 8; at += 8) {
-        word = take_u64(from + at);
-        if (copies) {
-            memcpy(to + at, &word, 8);
-        }
-        state = step_u64(state, word);
-    }
-    if (at == length) {
-        return state;
-    }
-    unsigned fed = (unsigned)(at - (length - 8)) * 8; /* bits of the last eight bytes that are fed already: 8 to 56 */
-    uint64_t last = take_u64(from + length - 8) >> fed << fed;
-    if (copies) {
-        uint64_t joined = last | word >> (64 - fed);
-        memcpy(to + length - 8, &joined, 8);
-    }
-    return step_last(state, last, fed);
-}
-
 /* Three chains side by side: each instruction waits three cycles for its register, but one can start in every cycle. A register is
  * carried over n words by multiplying it with x^(64n - 33); the step that then reduces the product adds the missing 33. */
 
 #define LANE_WORDS 128u        /* the most that one lane takes at a time */
-#define INTERLEAVED_LEAST 256u /* bytes; below, joining the lanes costs what they save */
 
 static uint32_t powers[2 * LANE_WORDS + 1]; /* x^(64n - 33), reflected, for n from 1 */
 
@@ -233,10 +149,6 @@ WITH_CRC static uint32_t feed_crc(uint32_t state, const uint8_t *data, size_t le
 
 WITH_MULTIPLY static uint32_t feed_multiply(uint32_t state, const uint8_t *data, size_t length) {
     return (uint32_t)(length < INTERLEAVED_LEAST ? feed_crc(state, data, length) : feed_long(state, data, length));
-}
-
-WITH_CRC INLINED uint64_t feed_place(uint32_t seed, uint64_t offset, uint32_t word) {
-    return step_u32((uint32_t)step_u64(seed, offset), word);
 }
 
 WITH_CRC static uint32_t frame_crc(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length) {
@@ -296,11 +208,13 @@ static const implementation with_multiply = {NAME_MULTIPLY, feed_multiply, frame
 #endif
 
 static const implementation *chosen;
+bool cl_crc32c_steps;
 uint32_t (*cl_frame_crc)(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length);
 uint32_t (*cl_frame_copy_crc)(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to, const void *from);
 
 static void choose(const implementation *wanted) {
     chosen = wanted;
+    cl_crc32c_steps = wanted != &portable;
     cl_frame_crc = wanted->frame;
     cl_frame_copy_crc = wanted->frame_copy;
 }

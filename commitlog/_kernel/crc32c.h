@@ -13,7 +13,7 @@ uint32_t cl_crc32c(uint32_t crc, const void *data, size_t length);
 /* The bare register, not inverted, after the eight bytes of a segment's id. */
 uint32_t cl_crc32c_seed(uint64_t segment_id);
 
-/* The next two are set when the library is loaded, and called through their pointers, so that the choice costs an append nothing. */
+/* The next three are set when the library is loaded, so that the choice costs an append nothing. */
 
 /* The CRC of a frame: `rest` is the frame from its byte 8 on, `length` the bytes there; 0 for a SKIP, whose CRC covers no more than its
  * word. */
@@ -25,6 +25,9 @@ extern uint32_t (*cl_frame_crc)(uint32_t seed, uint64_t offset, uint32_t word, c
  * the value meanwhile. */
 extern uint32_t (*cl_frame_copy_crc)(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to,
                                      const void *from);
+
+/* Whether the implementation in use is one with CRC instructions, which crc32c_steps.h has for those who want them in line. */
+extern bool cl_crc32c_steps;
 
 /* The implementation in use: "portable", "sse42", "sse42-pclmul", "armv8" or "armv8-pmull". */
 const char *cl_crc32c_name(void);

@@ -361,6 +361,9 @@ cdef extern from "reader.h":
     int cl_reader_batch(cl_reader *reader, cl_batch *batch) nogil
     bint cl_batch_add(cl_batch *batch, const cl_record *record) nogil
 
+cdef extern from "short_frames.h":
+    bint cl_short_frame_next(cl_reader *reader, cl_record *record) nogil
+
 cdef extern from "hop.h":
     ctypedef struct cl_hop:
         cl_log *log

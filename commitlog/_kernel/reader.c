@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "crc32c.h"
+#include "short_frames.h"
 
 void cl_reader_init(cl_reader *reader, cl_log *log) {
     memset(reader, 0, sizeof *reader);
@@ -185,18 +186,21 @@ static void batch_plain(cl_reader *reader, cl_batch *batch) {
     /* In this order: a source that was chosen before the watermark moved is good for what is below it, too. */
     const uint8_t *source = reader_source(reader);
     const uint64_t end = source_end(reader, reader_limit(reader));
-    size_t count = batch->count, data_size = batch->data_size;
-    uint64_t offset = reader->offset;
-    while (count < columns.most && offset < end) {
-        uint32_t step = cl_batch_copy(&columns, count, &data_size, segment, source, offset, largest);
+    cl_progress progress = {.count = batch->count, .data_size = batch->data_size, .offset = reader->offset};
+    for (;;) {
+        cl_short_frames_read(&columns, &progress, segment, source, end);
+        if (progress.count >= columns.most || progress.offset >= end) {
+            break;
+        }
+        uint32_t step = cl_batch_copy(&columns, progress.count, &progress.data_size, segment, source, progress.offset, largest);
         if (step == 0) {
             break;
         }
-        offset += step;
-        count++;
+        progress.offset += step;
+        progress.count++;
     }
-    cl_batch_plain_rows(batch, count, data_size);
-    reader->offset = offset;
+    cl_batch_plain_rows(batch, progress.count, progress.data_size);
+    reader->offset = progress.offset;
 }
 
 void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size) {

@@ -13,7 +13,8 @@ from commitlog._kernel.finder cimport sequence_of
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
     CL_FRAME_HEADER, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
-    cl_reader_next, cl_reader_news, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume, cl_tailer_save_plainly,
+    cl_reader_next, cl_reader_news, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume, cl_short_frame_next,
+    cl_tailer_save_plainly,
 )
 from commitlog._kernel.segment cimport Segment
 from commitlog._kernel.tailer_page cimport TailerPage
@@ -231,6 +232,8 @@ cdef class Reader:
             self.guard()
         if self.turned:
             return self.previous_record(record)
+        if self.segment is not None and cl_short_frame_next(&self.reader, record):
+            return CL_OK
         while True:
             if self.segment is not None:
                 code = cl_reader_next(&self.reader, record)
@@ -424,6 +427,8 @@ cdef class Reader:
                 return CL_E_END
             # With the interpreter's lock held: to give it up and take it again costs more than most waits take.
             if not at_once and self.segment is not None and not self.busy and not self.turned:
+                if cl_short_frame_next(&self.reader, record):
+                    return CL_OK
                 cl_reader_spin(&self.reader)
             try:
                 if self.next_record(record) == CL_OK:

@@ -16,6 +16,7 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#define PREFAULT_PIECE (1ull << 20) /* the address space is locked against other changes for so long */
 
 /* 4 KiB on x86-64, up to 64 KiB on aarch64: msync and madvise refuse what does not start on one. */
 static uint64_t page_start(uint64_t offset) {
@@ -157,10 +158,14 @@ int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) {
     if (start >= stop) {
         return CL_OK;
     }
-    if (madvise(segment->map + start, stop - start, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) {
-        return CL_OK; /* a kernel before 5.14 has no populate: the appender faults its pages itself */
+    while (start < stop) {
+        uint64_t length = stop - start < PREFAULT_PIECE ? stop - start : PREFAULT_PIECE;
+        if (madvise(segment->map + start, length, MADV_POPULATE_WRITE) != 0) {
+            return errno == EINVAL ? CL_OK : CL_E_SYSTEM; /* a kernel before 5.14 has none: the appender faults its pages itself */
+        }
+        start += length;
     }
-    return CL_E_SYSTEM;
+    return CL_OK;
 }
 
 int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) {

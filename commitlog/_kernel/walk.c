@@ -79,7 +79,7 @@ int cl_log_appended(cl_log *log, uint64_t *appended) {
         if (code != CL_OK) {
             break;
         }
-        code = cl_walk(log, segment, &position, goal, &log->watch, false);
+        code = cl_walk(log, segment, &position, goal, &log->watch, log->resolves);
         cl_segment_release(segment);
     }
     /* One who may not roll back has stepped over dead claims that still stand there: that is nobody else's watermark. */

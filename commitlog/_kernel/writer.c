@@ -5,9 +5,9 @@
 
 #include "crc32c.h"
 #include "futex.h"
+#include "short_frames.h"
 
 #define NO_SEGMENT UINT64_MAX
-#define AHEAD 1024 /* bytes: rows are written faster than the memory behind them comes into the cache by itself */
 #define AHEAD_OF_NEXT 128u /* bytes: where the second swap from here on would wait for memory that nobody has in a cache yet */
 #define CLAIM_ATTEMPTS 1000 /* somebody rolls this handle's claims back each time: it is not going to get better */
 
@@ -355,6 +355,24 @@ int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_ce
     return CL_OK;
 }
 
+/* Long rows, one frame at a time: all but the first one's cell, which is returned. */
+static uint64_t write_rows(const cl_segment *segment, uint32_t offset, const cl_rows *rows, size_t first, size_t count,
+                           cl_record_input *input, int64_t *positions) {
+    uint32_t step = cl_frame_aligned(CL_FRAME_HEADER + rows->length);
+    uint64_t first_cell = 0;
+    for (size_t row = 0; row < count; row++, offset += step) {
+        input->value = rows->data + (first + row) * rows->stride;
+        uint64_t cell = frame_write(segment, offset, input);
+        if (row == 0) {
+            first_cell = cell;
+        } else {
+            memcpy(segment->bytes + offset, &cell, sizeof cell);
+        }
+        positions[row] = (int64_t)(segment->base + offset);
+    }
+    return first_cell;
+}
+
 int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions) {
     int gate = writer_gate(writer);
     if (gate != CL_OK) {
@@ -383,17 +401,8 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, 
             return code;
         }
         uint64_t first_cell = 0;
-        for (size_t row = 0; row < count; row++) {
-            uint32_t offset = claim.offset + (uint32_t)row * step;
-            input.value = rows->data + (*done + row) * rows->stride;
-            __builtin_prefetch(claim.segment->bytes + offset + AHEAD, 1);
-            uint64_t cell = frame_write(claim.segment, offset, &input);
-            if (row == 0) {
-                first_cell = cell;
-            } else {
-                memcpy(claim.segment->bytes + offset, &cell, sizeof cell);
-            }
-            positions[*done + row] = (int64_t)(claim.segment->base + offset);
+        if (!cl_short_frames_write(claim.segment, claim.offset, rows, *done, count, input.timestamp_ns, &first_cell, positions + *done)) {
+            first_cell = write_rows(claim.segment, claim.offset, rows, *done, count, &input, positions + *done);
         }
         code = cl_batch_publish(writer, &claim, first_cell, (uint32_t)count);
         if (code == CL_OK) {

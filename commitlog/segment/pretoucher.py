@@ -16,7 +16,9 @@ SYNC_BYTES = 1 << 20
 _NEXT_BYTES = 1 << 20  # of the next segment, for a roll that comes early
 _HALF_LIFE_S = 5.0  # of the memory of a burst
 _MEASURED_S = 0.01  # a shorter time says nothing of a rate
-_STEP_BYTES = 4 << 20  # one madvise: whoever runs this looks at the tail again after each
+# A step at rest, and the part of the distance that a step takes at least: whoever runs this looks at the tail again after each, but has to
+# wait for the interpreter then, for 5 ms beside a busy appender, who would be faster.
+_STEP_BYTES, _STEP_PART = 4 << 20, 8
 _REST_LEAST_S, _REST_MOST_S = 0.01, 0.1
 
 
@@ -64,10 +66,11 @@ class Pretoucher:
         position = self._core.tail_position
         size = self._core.segment_size
         wanted = min(position + self.distance, max(allocated, position - position % size + size))
-        start = max(self.touched_position, position - position % size)
+        start = max(self.touched_position, position)  # what the tail has passed is there
         if start >= wanted:
             return False
-        self._touch(start, min(wanted, start + _STEP_BYTES, start - start % size + size))
+        step = max(_STEP_BYTES, self.distance // _STEP_PART)
+        self._touch(start, min(wanted, start + step, start - start % size + size))
         return True
 
     def _step_next(self, allocated: int) -> bool:

@@ -1,0 +1,136 @@
+#include "short_frames.h"
+
+#include "crc32c.h"
+#include "crc32c_steps.h"
+
+#define AHEAD 1024 /* bytes: frames are passed faster than the memory behind them comes into the cache by itself */
+#define FAR_BEHIND 64u /* records without a wait: whoever is closer behind a writer must not take the lines that are written next */
+#define SHORT_LENGTH (CL_FRAME_HEADER + INTERLEAVED_LEAST - 1)
+
+#ifdef HAS_INSTRUCTIONS
+
+/* The register after what a frame without key and type has before its value. */
+WITH_CRC INLINED uint64_t feed_plain_head(uint32_t seed, uint64_t offset, uint32_t length, uint64_t timestamp) {
+    return step_u64(feed_place(seed, offset, length), timestamp);
+}
+
+WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, const cl_rows *rows, size_t first, size_t count,
+                                int64_t timestamp_ns, uint64_t *first_cell, int64_t *positions) {
+    const uint32_t seed = segment->seed;
+    const uint32_t value_length = rows->length;
+    const uint32_t length = CL_FRAME_HEADER + value_length;
+    const uint32_t step = cl_frame_aligned(length);
+    const size_t stride = rows->stride;
+    const uint64_t base = segment->base;
+    const uint8_t *from = rows->data + first * stride;
+    uint8_t *at = segment->bytes + offset;
+    for (size_t row = 0; row < count; row++) {
+        __builtin_prefetch(at + AHEAD, 1);
+        memcpy(at + CL_FRAME_TIMESTAMP, &timestamp_ns, sizeof timestamp_ns);
+        uint64_t state = feed_plain_head(seed, offset, length, (uint64_t)timestamp_ns);
+        uint64_t cell = cl_cell(length, (uint32_t)~feed_chain(state, at + CL_FRAME_HEADER, from, value_length, true));
+        if (row == 0) {
+            *first_cell = cell;
+        } else {
+            memcpy(at, &cell, sizeof cell);
+        }
+        positions[row] = (int64_t)(base + offset);
+        at += step;
+        offset += step;
+        from += stride;
+    }
+}
+
+WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress, const cl_segment *segment, const uint8_t *source,
+                                 uint64_t end) {
+    const cl_batch columns = *batch; /* a copy that nothing points to: no store through its pointers makes it be loaded again */
+    const uint32_t seed = segment->seed;
+    const uint64_t base = segment->base;
+    const uint64_t size = segment->size;
+    size_t count = progress->count, data_size = progress->data_size;
+    uint64_t offset = progress->offset;
+    while (count < columns.most && offset < end) {
+        const uint8_t *at = source + offset;
+        uint64_t cell = cl_load((const uint64_t *)at);
+        uint32_t length = cl_cell_word(cell); /* with any flag in it, no short one */
+        uint32_t value_length = length - CL_FRAME_HEADER;
+        uint64_t next = offset + cl_frame_aligned(length);
+        __builtin_prefetch(at + AHEAD);
+        if (length < CL_FRAME_HEADER || length > SHORT_LENGTH || next > size || value_length > columns.data_room - data_size) {
+            break;
+        }
+        uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
+        uint64_t state = feed_plain_head(seed, offset, length, timestamp);
+        state = feed_chain(state, columns.data + data_size, at + CL_FRAME_HEADER, value_length, true);
+        if ((uint32_t)~state != cl_cell_high(cell)) {
+            break;
+        }
+        data_size += value_length;
+        columns.positions[count] = (int64_t)(base + offset);
+        columns.timestamps_ns[count] = (int64_t)timestamp;
+        columns.value_ends[count] = (int64_t)data_size;
+        count++;
+        offset = next;
+    }
+    *progress = (cl_progress){.count = count, .data_size = data_size, .offset = offset};
+}
+
+WITH_CRC static bool next_record(cl_reader *reader, cl_record *record) {
+    const cl_segment *segment = reader->segment;
+    uint64_t offset = reader->offset;
+    if (CL_UNLIKELY(offset >= segment->size || segment->base + offset >= reader->limit || reader->from_buffer || reader->flushed_only)) {
+        return false;
+    }
+    const uint8_t *at = segment->map + offset;
+    uint64_t cell = cl_load((const uint64_t *)at);
+    uint32_t length = cl_cell_word(cell);
+    uint64_t next = offset + cl_frame_aligned(length);
+    if (CL_UNLIKELY(length < CL_FRAME_HEADER || length > SHORT_LENGTH || next > segment->size)) {
+        return false;
+    }
+    if (reader->streak >= FAR_BEHIND) {
+        __builtin_prefetch(at + AHEAD);
+    }
+    uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
+    uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
+    state = feed_chain(state, NULL, at + CL_FRAME_HEADER, length - CL_FRAME_HEADER, false);
+    if (CL_UNLIKELY((uint32_t)~state != cl_cell_high(cell))) {
+        return false;
+    }
+    *record = (cl_record){.position = segment->base + offset,
+                          .timestamp_ns = (int64_t)timestamp,
+                          .value = at + CL_FRAME_HEADER,
+                          .value_length = length - CL_FRAME_HEADER};
+    reader->offset = next;
+    reader->streak++;
+    return true;
+}
+
+#endif
+
+bool cl_short_frame_next(cl_reader *reader, cl_record *record) {
+#ifdef HAS_INSTRUCTIONS
+    return cl_crc32c_steps && next_record(reader, record);
+#else
+    return false;
+#endif
+}
+
+bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_rows *rows, size_t first, size_t count,
+                           int64_t timestamp_ns, uint64_t *first_cell, int64_t *positions) {
+#ifdef HAS_INSTRUCTIONS
+    if (CL_FRAME_HEADER + (uint64_t)rows->length <= SHORT_LENGTH && cl_crc32c_steps) {
+        write_rows(segment, offset, rows, first, count, timestamp_ns, first_cell, positions);
+        return true;
+    }
+#endif
+    return false;
+}
+
+void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment, const uint8_t *source, uint64_t end) {
+#ifdef HAS_INSTRUCTIONS
+    if (cl_crc32c_steps) {
+        read_frames(columns, progress, segment, source, end);
+    }
+#endif
+}

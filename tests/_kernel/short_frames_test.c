@@ -1,0 +1,156 @@
+/* Short frames with the steps of their CRC in line: the same as one at a time, and anything else is left alone. */
+#include "stage.h"
+
+#include "short_frames.h"
+
+#define MOST_VALUES 320u
+
+/* One record of every length on both sides of what counts as short. */
+static void append_lengths(test_handle *handle) {
+    for (uint32_t length = 0; length < MOST_VALUES; length++) {
+        append_value(handle, (const char *)noise + length, length);
+    }
+}
+
+static void each_length_is_read_as_one_at_a_time(void) {
+    test_place place;
+    test_handle handle;
+    test_reader reader, other;
+    cl_record record, same;
+    start(&place, &handle, 4 * SMALL, false);
+    append_lengths(&handle);
+    open_reader(&reader, &handle.log);
+    open_reader(&other, &handle.log);
+    uint32_t taken = 0;
+    for (uint32_t length = 0; length < MOST_VALUES; length++) {
+        CHECK(read_on(&other, &same) == CL_OK);
+        if (cl_short_frame_next(&reader.reader, &record)) {
+            taken++;
+        } else {
+            CHECK(!cl_crc32c_steps || length >= 256);
+            CHECK(read_on(&reader, &record) == CL_OK);
+        }
+        CHECK(record.position == same.position && record.timestamp_ns == same.timestamp_ns && record.type == 0 && record.key == NULL);
+        CHECK(record.value == same.value && record.value_length == length && memcmp(record.value, noise + length, length) == 0);
+    }
+    CHECK(taken == (cl_crc32c_steps ? 256 : 0) && !cl_short_frame_next(&reader.reader, &record) && read_on(&reader, &record) == CL_E_END);
+    close_reader(&other);
+    close_reader(&reader);
+    end(&place, &handle);
+}
+
+/* Neither the record by itself nor one of a batch is taken from there. */
+static void left_alone(test_reader *reader, uint64_t offset) {
+    cl_record record;
+    cl_batch columns = {.positions = (int64_t[1]){-1}, .most = 1};
+    cl_progress progress = {.offset = offset};
+    reader->reader.offset = offset;
+    CHECK(!cl_short_frame_next(&reader->reader, &record) && reader->reader.offset == offset);
+    cl_short_frames_read(&columns, &progress, reader->reader.segment, reader->reader.segment->map, reader->reader.segment->size);
+    CHECK(progress.count == 0 && progress.offset == offset && columns.positions[0] == -1);
+}
+
+static void what_is_no_short_record_is_left_alone(void) {
+    test_place place;
+    test_handle handle;
+    test_reader reader;
+    cl_record record;
+    start(&place, &handle, SMALL, false);
+    append_value(&handle, "0123456789", 10);
+    open_reader(&reader, &handle.log);
+    uint8_t *frame = reader.held->map + CL_SEGMENT_HEADER;
+    uint64_t cell, kept;
+    memcpy(&kept, frame, sizeof kept);
+    for (uint32_t bit = 0; bit < 26 * 8; bit++) {
+        frame[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        left_alone(&reader, CL_SEGMENT_HEADER);
+        frame[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    static const uint64_t cells[] = {0, CL_WORD_CLAIMED | 26, CL_WORD_SKIP | 32, CL_WORD_EXT | 32, 15, CL_WORD_LENGTH, UINT64_MAX};
+    for (size_t index = 0; index < sizeof cells / sizeof *cells; index++) {
+        cell = cells[index];
+        memcpy(frame, &cell, sizeof cell);
+        left_alone(&reader, CL_SEGMENT_HEADER);
+    }
+    memcpy(frame, &kept, sizeof kept);
+    /* A frame that would end past the segment's end; the CRC would be that of what is behind the mapping. */
+    uint64_t last = SMALL - CL_FRAME_HEADER;
+    cell = cl_cell(26, 0);
+    memcpy(reader.held->map + last, &cell, sizeof cell);
+    left_alone(&reader, last);
+    left_alone(&reader, SMALL);
+    reader.reader.offset = CL_SEGMENT_HEADER;
+    CHECK(cl_short_frame_next(&reader.reader, &record) == cl_crc32c_steps);
+    close_reader(&reader);
+    end(&place, &handle);
+}
+
+static void what_may_not_be_seen_yet_is_left_alone(void) {
+    test_place place;
+    test_handle handle;
+    test_reader reader;
+    cl_record record;
+    start(&place, &handle, SMALL, false);
+    append_value(&handle, "0123456789", 10);
+    open_reader(&reader, &handle.log);
+    reader.reader.limit = CL_SEGMENT_HEADER;
+    CHECK(!cl_short_frame_next(&reader.reader, &record));
+    reader.reader.limit = UINT64_MAX;
+    reader.reader.flushed_only = true;
+    CHECK(!cl_short_frame_next(&reader.reader, &record));
+    reader.reader.flushed_only = false;
+    reader.reader.from_buffer = true;
+    CHECK(!cl_short_frame_next(&reader.reader, &record));
+    reader.reader.from_buffer = false;
+    CHECK(cl_short_frame_next(&reader.reader, &record) == cl_crc32c_steps);
+    close_reader(&reader);
+    end(&place, &handle);
+}
+
+static void rows_are_written_as_one_at_a_time(void) {
+    test_place place;
+    test_handle handle;
+    int64_t positions[3];
+    uint64_t first_cell;
+    start(&place, &handle, SMALL, false);
+    test_reader reader;
+    open_reader(&reader, &handle.log);
+    for (uint32_t length = 0; length < MOST_VALUES; length++) {
+        uint32_t step = cl_frame_aligned(CL_FRAME_HEADER + length);
+        uint8_t *at = reader.held->map + CL_SEGMENT_HEADER;
+        cl_rows rows = {.data = noise, .count = 5, .stride = length + 1, .length = length};
+        memset(at, 0, 4 * step);
+        bool written = cl_short_frames_write(reader.held, CL_SEGMENT_HEADER, &rows, 2, 3, 77, &first_cell, positions);
+        CHECK(written == (cl_crc32c_steps && length < 256));
+        for (uint32_t row = 0; written && row < 3; row++) {
+            uint64_t cell, none = 0;
+            memcpy(&cell, at + row * step, sizeof cell);
+            CHECK(row != 0 || memcmp(at, &none, sizeof none) == 0);
+            cl_record_input input = record_of(noise + (2 + row) * rows.stride, length);
+            input.timestamp_ns = 77;
+            CHECK((row == 0 ? first_cell : cell) == cl_frame_write(reader.held, CL_SEGMENT_HEADER + row * step, &input));
+            CHECK(positions[row] == (int64_t)(reader.held->base + CL_SEGMENT_HEADER + row * step));
+        }
+        for (uint32_t byte = 0; byte < step; byte++) {
+            CHECK(at[3 * step + byte] == 0);
+        }
+    }
+    memset(reader.held->map + CL_SEGMENT_HEADER, 0, SMALL - CL_SEGMENT_HEADER);
+    close_reader(&reader);
+    end(&place, &handle);
+}
+
+int main(void) {
+    static const char *const names[] = {"portable", "sse42", "sse42-pclmul", "armv8", "armv8-pmull"};
+    fill_noise();
+    for (size_t index = 0; index < sizeof names / sizeof *names; index++) {
+        if (cl_crc32c_choose(names[index]) == CL_OK) {
+            CHECK(cl_crc32c_steps == (index != 0));
+            each_length_is_read_as_one_at_a_time();
+            what_is_no_short_record_is_left_alone();
+            what_may_not_be_seen_yet_is_left_alone();
+            rows_are_written_as_one_at_a_time();
+        }
+    }
+    return 0;
+}
