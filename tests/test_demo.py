@@ -88,8 +88,9 @@ def test_a_log_that_loses_a_line_is_found_out(nothing_left: Path) -> None:
         output, errors = demo.communicate(timeout=60)
     assert (demo.returncode, errors) == (1, "")
     assert verdicts(output) == ["BROKEN"]
-    assert "(line 0 differs)" in output
-    assert "none is lost" in output
+    words = " ".join(output.split())  # the text is wrapped, and where depends on the figures in it
+    assert "(line 0 differs)" in words
+    assert "none is lost" in words
     assert output.splitlines()[-1] == "1 of 2 acts broke a promise."
 
 
