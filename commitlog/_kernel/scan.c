@@ -179,5 +179,6 @@ int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *inde
     seal.crc = cl_header_seal_crc(segment->id, &seal);
     /* Every process that seals this segment writes the same bytes. */
     memcpy(segment->map + CL_HEADER_SEAL_AT, &seal, sizeof seal);
+    cl_segment_let_go(segment, 0, segment->size); /* where nobody flushes, the system writes it back when it likes */
     return CL_OK;
 }

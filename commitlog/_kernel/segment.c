@@ -16,6 +16,7 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#define LET_GO_LEAST (64ull << 10) /* below, the call costs more than it saves */
 #define PREFAULT_PIECE (1ull << 20) /* the address space is locked against other changes for so long */
 
 /* 4 KiB on x86-64, up to 64 KiB on aarch64: msync and madvise refuse what does not start on one. */
@@ -168,10 +169,19 @@ int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) {
     return CL_OK;
 }
 
+void cl_segment_let_go(const cl_segment *segment, uint64_t start, uint64_t stop) {
+    start = page_start(start);
+    stop = page_start(stop);
+    if (stop >= start + LET_GO_LEAST) {
+        madvise(segment->map + start, stop - start, MADV_DONTNEED); /* worth no error: only speed is lost */
+    }
+}
+
 int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) {
     /* The header's opened part is written by a roll through the mapping and has no flush of its own. */
     start = start <= CL_SEGMENT_HEADER ? 0 : page_start(start);
     stop = stop < segment->size ? stop : segment->size;
+    cl_segment_let_go(segment, start, stop);
     return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? CL_E_SYSTEM : CL_OK;
 }
 

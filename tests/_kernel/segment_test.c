@@ -157,6 +157,37 @@ static void any_range_can_be_prefaulted_and_flushed(test_place *place) {
     cl_segment_release(segment);
 }
 
+/* Whether this process has a page mapped, as the system says. */
+static bool is_mapped(const uint8_t *at) {
+    uint64_t entry = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && pread(fd, &entry, sizeof entry, (off_t)((uintptr_t)at / page * sizeof entry)) == sizeof entry);
+    close(fd);
+    return entry >> 63;
+}
+
+static void a_long_flush_lets_go_of_whole_pages_and_keeps_what_they_hold(void) {
+    const uint64_t size = 4 * SMALL, page = (uint64_t)sysconf(_SC_PAGESIZE), most = size / 2 + 100;
+    test_place place;
+    cl_segment *segment;
+    make_place(&place, size);
+    CHECK(cl_segment_open(place.dir_fd, 0, size, place.uuid, true, &segment) == CL_OK);
+    CHECK(cl_segment_prefault(segment, 0, size) == CL_OK);
+    for (uint64_t at = CL_SEGMENT_HEADER; at < size; at += 8) {
+        memcpy(segment->map + at, &at, sizeof at);
+    }
+    CHECK(cl_segment_flush(segment, CL_SEGMENT_HEADER, CL_SEGMENT_HEADER + page) == CL_OK && is_mapped(segment->map + CL_SEGMENT_HEADER));
+    CHECK(cl_segment_flush(segment, CL_SEGMENT_HEADER, most) == CL_OK);
+    for (uint64_t at = 0; at < size; at += page) {
+        CHECK(is_mapped(segment->map + at) == (at + page > most));
+    }
+    for (uint64_t at = CL_SEGMENT_HEADER; at < size; at += 8) {
+        CHECK(memcmp(segment->map + at, &at, sizeof at) == 0);
+    }
+    cl_segment_release(segment);
+    drop_place(&place);
+}
+
 int main(void) {
     test_place place;
     make_place(&place, SMALL);
@@ -170,5 +201,6 @@ int main(void) {
     trimming_keeps_what_is_held_and_what_is_young(&place);
     any_range_can_be_prefaulted_and_flushed(&place);
     drop_place(&place);
+    a_long_flush_lets_go_of_whole_pages_and_keeps_what_they_hold();
     return 0;
 }
