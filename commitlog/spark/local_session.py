@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # Arrow checks each access from Java to a column otherwise, although Spark has asked for the type and the length before.
 _ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
 SETTINGS = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "commitlog.spark.worker_daemon",
     "spark.driver.extraJavaOptions": _ARROW_UNCHECKED,
     "spark.executor.extraJavaOptions": _ARROW_UNCHECKED,
     "spark.ui.enabled": "false",

@@ -19,4 +19,5 @@ def test_the_example_counts_words_right(tmp_path: Path) -> None:
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=600, check=False
     )
     assert run.returncode == 0, run.stderr[-4000:]
+    assert "Traceback" not in run.stderr, run.stderr[-4000:]
     assert run.stdout.splitlines()[-1].startswith("right: ")

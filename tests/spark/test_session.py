@@ -25,3 +25,15 @@ def test_the_function_stays_where_it_was(spark: Any) -> None:
 
 def test_where_a_session_is_active_it_is_taken(spark: Any) -> None:
     assert session() is spark
+
+
+def test_workers_come_from_our_daemon_over_a_unix_socket(spark: Any) -> None:
+    def how(rows: Any) -> Any:
+        import os
+        from pathlib import Path
+
+        yield Path(f"/proc/{os.getppid()}/cmdline").read_text(encoding="utf-8").split("\0"), os.environ["PYTHON_UNIX_DOMAIN_ENABLED"]
+
+    command, unix = spark.sparkContext.parallelize([0], 1).mapPartitions(how).collect()[0]
+    assert command[1:3] == ["-m", "commitlog.spark.worker_daemon"]
+    assert unix.lower() == "true"
