@@ -198,8 +198,8 @@ class LogHandle(Appender):
             flushed_position=lambda: self.flushed_position,
             lowest_required=lambda: lowest_required(self.directory),
             holders=self.queue.holders,
-            # What lies below is gone already: this is the oldest one.
-            remove=lambda number: self.queue.delete_before(number + 1, 0.0),
+            remove=lambda number: self.queue.delete(number, 0.0),
+            settle=self.directory.sync,
         )
 
     def _watch_slots(self) -> None:

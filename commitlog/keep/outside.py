@@ -125,13 +125,13 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
             # The seal of what stays says with which sequence it begins; once the segments before it are gone, nothing else does.
             _sync_segment(directory, number + 1)
             directory.remove_segment(number)
-            directory.sync()
 
     return LogState(
         flushed_position=flushed_position,
         lowest_required=lambda: lowest_required(directory),
         holders=lambda number: [],
         remove=remove,
+        settle=directory.sync,
     )
 
 

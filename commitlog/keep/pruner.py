@@ -83,13 +83,16 @@ class LogState:
     holders : callable
         Who holds a segment, by its number.
     remove : callable
-        Delete the oldest segment, by its number, durably and never under a holder.
+        Delete the oldest segment, by its number, never under a holder.
+    settle : callable
+        Make the deletions so far durable.
     """
 
     flushed_position: Callable[[], int]
     lowest_required: Callable[[], int | None]
     holders: Callable[[int], list[str]]
     remove: Callable[[int], object]
+    settle: Callable[[], object]
 
 
 class Pruner:
@@ -122,19 +125,25 @@ class Pruner:
             look = _Look(self._directory, self._state, retention, keep=keep)
             archiver = None if retention.archive is None or dry_run else Archiver(self._directory, retention.archive)
             gone: list[Removal] = []
-            for removal in look.removals():
-                if not dry_run:
-                    number = removal.position // self._size
-                    try:
-                        if archiver is not None:
-                            archiver.put(number)
-                        if not keep:
-                            self._state.remove(number)
-                    except SegmentHeldError as error:
-                        # Somebody came since it was looked at.
-                        return Pruned(tuple(gone), removal.position, error.message, complete=False, dry_run=False)
-                gone.append(removal)
+            try:
+                for removal in look.removals():
+                    if not dry_run:
+                        self._let_go(removal, archiver, keep=keep)
+                    gone.append(removal)
+            except SegmentHeldError as error:
+                # Somebody came since it was looked at.
+                return Pruned(tuple(gone), look.first * self._size, error.message, complete=False, dry_run=False)
+            finally:
+                if gone and not dry_run and not keep:
+                    self._state.settle()
             return Pruned(tuple(gone), look.first * self._size, look.stopped_by, look.complete, dry_run, keep)
+
+    def _let_go(self, removal: Removal, archiver: Archiver | None, *, keep: bool) -> None:
+        number = removal.position // self._size
+        if archiver is not None:
+            archiver.put(number)
+        if not keep:
+            self._state.remove(number)
 
     def limit_of_tailers(self) -> int | None:
         """The number of the segment that the slowest required tailer has yet to read from; None where there is none."""

@@ -118,13 +118,14 @@ class MappedFileQueue:
         return first or 0
 
     def delete(self, number: int, force_after: float) -> None:
-        """Remove a segment once nobody holds it.
+        """Remove the oldest segment once nobody holds it; for good with the directory's next sync.
 
         Raises
         ------
         SegmentHeldError
             Somebody still does after `force_after` seconds; the segment stays.
         """
+        self._flush_header(number + 1)
         try:
             file = self.get(number)
         except PositionError:
@@ -159,7 +160,7 @@ class MappedFileQueue:
             file = self._files.get(number)
         return [] if file is None else [who for who, _ in file.holders]
 
-    def flush_header(self, number: int) -> None:
+    def _flush_header(self, number: int) -> None:
         """Make a segment's seal durable: once its predecessors are gone, nothing else says with which sequence it begins."""
         held = self.hold(number, "seal")
         if held is not None:
@@ -176,7 +177,6 @@ class MappedFileQueue:
             for candidate in self.numbers():
                 if candidate >= number:
                     break
-                self.flush_header(candidate + 1)
                 self.delete(candidate, force_after)
                 removed.append(candidate)
         finally:

@@ -16,6 +16,7 @@ import commitlog
 from commitlog import CommitLog, Retention
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, PositionError, ReadOnlyError
 from commitlog.keep import Pruned, prune, retention
+from commitlog.segment.directory import LogDirectory
 from commitlog.tail.tailer_file import TailerFile
 from tests.log_files import LogFiles
 from tests.setups import BY_HAND, SEGMENT, Logs, values
@@ -55,6 +56,19 @@ def test_all_that_may_go_goes_oldest_first_and_the_last_sealed_segment_stays(log
     assert "last sealed segment" in pruned.stopped_by
     assert values(log) == [b"7-0", b"7-1", b"7-2"]
     assert log.first_sequence == 21
+
+
+def test_what_goes_in_one_look_is_made_durable_once_and_last(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    remove, sync = LogDirectory.remove_segment, LogDirectory.sync
+    monkeypatch.setattr(LogDirectory, "remove_segment", lambda self, number: (done.append(f"removed {number}"), remove(self, number)))
+    monkeypatch.setattr(LogDirectory, "sync", lambda self: (done.append("synced"), sync(self)))
+    log = filled(logs)
+    done.clear()
+    log.prune(ALL)
+    assert done == [*(f"removed {number}" for number in range(7)), "synced"]
+    log.prune(ALL)
+    assert len(done) == 8
 
 
 def test_by_bytes_as_many_go_as_must(logs: Logs) -> None:
