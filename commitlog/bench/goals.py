@@ -147,13 +147,13 @@ def _apart(results: Results) -> Ratio:
 
 
 def _keeping(results: Results) -> Ratio:
-    """What is left of the rate, mapped or pooled: the smaller share."""
+    """What is left of the rate, mapped or pooled: the smaller share. Each turn has the median of its pairs."""
     found: list[tuple[float, str]] = []
     for setup in ("mapped", "pooled"):
-        kept, left = (results.find("keeping", setup, form=form) for form in ("with", "without"))
-        ratio = _quotient(kept, left, _rates, say_rate)
-        if ratio is not None:
-            found.append((ratio[0], f"{ratio[1]}, {setup}"))
+        kept = results.find("keeping", setup)
+        shares = _facts(kept, "share")
+        if kept is not None and shares:
+            found.append((statistics.median(shares), f"{say_rate(statistics.median(_rates(kept)))}, {setup}"))
     return min(found, default=None)
 
 
@@ -172,15 +172,9 @@ def _against_grep(form: str, results: Results) -> Ratio:
 
 
 def _named_ns(results: Results) -> Ratio:
-    """What keeping the place adds to a record, in nanoseconds: the median of the differences in the same turn."""
-    named, plain = _read(results, "values-named"), _read(results, "values")
-    if named is None or plain is None:
-        return None
-    pairs = list(zip(_times(named), _times(plain), strict=False))
-    if not pairs:
-        return None
-    value = statistics.median(first - second for first, second in pairs) * 1e9
-    return value, f"{say_seconds(statistics.median(_times(named)))} : {say_seconds(statistics.median(_times(plain)))}"
+    """What keeping the place adds to a record, in nanoseconds: each turn has the median of its pairs."""
+    added = _facts(_read(results, "values-named"), "added_s")
+    return (statistics.median(added) * 1e9, f"{say_seconds(statistics.median(added))} more") if added else None
 
 
 def _open_ms(results: Results) -> Ratio:

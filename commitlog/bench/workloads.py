@@ -193,10 +193,9 @@ WORKLOADS = (
         name="keeping",
         title="Appending with and without index, listener and retention",
         measure=keeping.measure,
-        turn_s=lambda settings: 0.5 + settings.append_bytes / 40e6,
+        turn_s=lambda settings: 1 + settings.append_bytes / 20e6,
         flushes=("async",),
         setups=("mapped", "pooled"),
-        forms=keeping.FORMS,
     ),
     Workload(
         name="sustained",
