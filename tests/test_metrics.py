@@ -16,7 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import commitlog
+from commitlog import Retention
 from commitlog.errors import InvalidOptionError, IOFailureError
+from commitlog.keep import listener
 from commitlog.metrics import LogCollector, MetricsFile
 from commitlog.tail.tailer_file import TailerFile
 from commitlog.watching import LogWatch
@@ -54,6 +56,31 @@ def test_a_writer_tells_what_the_log_has_and_what_it_did(logs: Logs) -> None:
     assert value(registry, "writers", log, state="idle") == 1
     assert [value(registry, "disk", log, state=state) for state in ("fine", "low", "full")] == [1, 0, 0]
     assert value(registry, "pool_buffers", log) is None
+
+
+def test_what_a_listener_missed_and_raised_is_told(logs: Logs, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener, "_WAITING_MOST", 2)
+    go_on = threading.Event()
+
+    class SlowAndBroken:
+        def on_sealed(self, segment: object) -> None:
+            assert go_on.wait(60)
+            raise RuntimeError("no use for it")
+
+    log = logs.open(**BY_HAND, listener=SlowAndBroken())
+    registry = registry_of(log)
+    assert (value(registry, "listener_failures_total", log), value(registry, "dropped_events_total", log)) == (0, 0)
+    for _ in range(8):
+        log.append(b"x")
+        log.roll()
+    log.prune(Retention(max_bytes="1TiB"))  # deletes nothing, and seals first what can be sealed
+    until(lambda: (value(registry, "dropped_events_total", log) or 0) > 0)
+    assert value(registry, "listener_failures_total", log) == 0
+    go_on.set()
+    until(lambda: (value(registry, "listener_failures_total", log) or 0) > 0)
+    stats = log.stats()
+    assert stats.dropped_events == value(registry, "dropped_events_total", log)
+    assert stats.listener_failures > 0
 
 
 def test_buckets_hold_what_took_no_longer_than_their_bound(logs: Logs) -> None:
