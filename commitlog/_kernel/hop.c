@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#define AHEAD 1024 /* bytes: each cell says where the next one is, and is waited for */
+
 /* What is committed stands in the file; what is not, in the pool buffer of its only writer. */
 static inline const uint8_t *hop_source(const cl_hop *hop, uint64_t offset) {
     const cl_segment *segment = hop->segment;
@@ -76,17 +78,48 @@ static int hop_slowly(cl_hop *hop, uint64_t cell, uint64_t *step, bool *record) 
     return CL_OK;
 }
 
-int cl_hop_next(cl_hop *hop, uint64_t limit, uint64_t *at) {
-    const cl_segment *segment = hop->segment;
-    uint64_t size = segment->size;
-    limit = limit < size ? limit : size;
-    /* Up to here a plain record needs no second thought; most of them are plain. */
+/* The offset up to which a plain record needs no second thought; most of them are plain. */
+static inline uint64_t hop_sure(const cl_hop *hop) {
     uint64_t doubtful = hop->log->doubtful;
     if (in_file_only(hop)) {
         uint64_t committed = cl_load(&hop->log->cursors->committed.value);
         doubtful = committed < doubtful ? committed : doubtful;
     }
-    uint64_t sure = doubtful > segment->base && !hop->careful ? doubtful - segment->base : 0;
+    return doubtful > hop->segment->base && !hop->careful ? doubtful - hop->segment->base : 0;
+}
+
+size_t cl_hop_plain(cl_hop *hop, uint64_t limit, uint32_t *at, size_t most) {
+    const cl_segment *segment = hop->segment;
+    const uint64_t size = segment->size, sure = hop_sure(hop);
+    const uint8_t *source = segment->map;
+    limit = limit < size ? limit : size;
+    limit = limit < sure ? limit : sure;
+    if (hop->from_buffer) {
+        uint64_t committed = cl_load(&hop->log->cursors->committed.value);
+        uint64_t in_file = committed > segment->base ? committed - segment->base : 0;
+        limit = limit < in_file ? limit : in_file;
+    }
+    size_t count = 0;
+    uint64_t offset = hop->offset;
+    while (count < most && offset < limit) {
+        uint32_t word = cl_cell_word(cl_load((const uint64_t *)(source + offset)));
+        uint64_t step = cl_frame_aligned(word);
+        __builtin_prefetch(source + offset + AHEAD);
+        if ((word & CL_WORD_FLAGS) != 0 || word < CL_FRAME_HEADER || step > size - offset) {
+            break;
+        }
+        at[count++] = (uint32_t)offset;
+        offset += step;
+    }
+    hop->offset = offset;
+    return count;
+}
+
+int cl_hop_next(cl_hop *hop, uint64_t limit, uint64_t *at) {
+    const cl_segment *segment = hop->segment;
+    uint64_t size = segment->size;
+    limit = limit < size ? limit : size;
+    uint64_t sure = hop_sure(hop);
     while (hop->offset < limit) {
         uint64_t cell = hop_cell(hop, hop->offset);
         uint32_t word = cl_cell_word(cell);

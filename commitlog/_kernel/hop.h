@@ -20,7 +20,11 @@ typedef struct {
  * should. */
 int cl_hop_next(cl_hop *hop, uint64_t limit, uint64_t *at);
 
-/* The same, past damage: what is lost there has no ordinal. */
+/* Notes the offsets of the next plain records below `limit`, at most so many, and goes over them; how many there were. What ends it, also
+ * what is not committed yet, is for cl_hop_next to look at. */
+size_t cl_hop_plain(cl_hop *hop, uint64_t limit, uint32_t *at, size_t most);
+
+/* As cl_hop_next, past damage: what is lost there has no ordinal. */
 int cl_hop_whole(cl_hop *hop, uint64_t limit, uint64_t *at);
 
 /* Goes over `most` records or up to `limit`; *count is over how many. */

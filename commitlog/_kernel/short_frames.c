@@ -41,38 +41,66 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
     }
 }
 
+/* As cl_batch_copy, of a short frame: what it takes in the segment, or 0. */
+WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t *data_size, const cl_segment *segment,
+                                     const uint8_t *source, uint64_t offset) {
+    const uint8_t *at = source + offset;
+    uint64_t cell = cl_load((const uint64_t *)at);
+    uint32_t length = cl_cell_word(cell); /* with any flag in it, no short one */
+    uint32_t value_length = length - CL_FRAME_HEADER;
+    uint64_t step = cl_frame_aligned(length);
+    if (length < CL_FRAME_HEADER || length > SHORT_LENGTH || step > segment->size - offset ||
+        value_length > columns->data_room - *data_size) {
+        return 0;
+    }
+    uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
+    uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
+    state = feed_chain(state, columns->data + *data_size, at + CL_FRAME_HEADER, value_length, true);
+    if ((uint32_t)~state != cl_cell_high(cell)) {
+        return 0;
+    }
+    *data_size += value_length;
+    columns->positions[row] = (int64_t)(segment->base + offset);
+    columns->timestamps_ns[row] = (int64_t)timestamp;
+    columns->value_ends[row] = (int64_t)*data_size;
+    return step;
+}
+
 WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress, const cl_segment *segment, const uint8_t *source,
                                  uint64_t end) {
-    const cl_batch columns = *batch; /* a copy that nothing points to: no store through its pointers makes it be loaded again */
-    const uint32_t seed = segment->seed;
-    const uint64_t base = segment->base;
-    const uint64_t size = segment->size;
+    const cl_batch columns = *batch; /* copies that nothing points to: no store through a pointer makes them be loaded again */
+    const cl_segment place = {.seed = segment->seed, .base = segment->base, .size = segment->size};
     size_t count = progress->count, data_size = progress->data_size;
-    uint64_t offset = progress->offset;
+    uint64_t offset = progress->offset, step;
     while (count < columns.most && offset < end) {
-        const uint8_t *at = source + offset;
-        uint64_t cell = cl_load((const uint64_t *)at);
-        uint32_t length = cl_cell_word(cell); /* with any flag in it, no short one */
-        uint32_t value_length = length - CL_FRAME_HEADER;
-        uint64_t next = offset + cl_frame_aligned(length);
-        __builtin_prefetch(at + AHEAD);
-        if (length < CL_FRAME_HEADER || length > SHORT_LENGTH || next > size || value_length > columns.data_room - data_size) {
+        __builtin_prefetch(source + offset + AHEAD);
+        step = copy_frame(&columns, count, &data_size, &place, source, offset);
+        if (step == 0) {
             break;
         }
-        uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
-        uint64_t state = feed_plain_head(seed, offset, length, timestamp);
-        state = feed_chain(state, columns.data + data_size, at + CL_FRAME_HEADER, value_length, true);
-        if ((uint32_t)~state != cl_cell_high(cell)) {
-            break;
-        }
-        data_size += value_length;
-        columns.positions[count] = (int64_t)(base + offset);
-        columns.timestamps_ns[count] = (int64_t)timestamp;
-        columns.value_ends[count] = (int64_t)data_size;
+        offset += step;
         count++;
-        offset = next;
     }
     *progress = (cl_progress){.count = count, .data_size = data_size, .offset = offset};
+}
+
+WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress, const cl_segment *segment, const uint8_t *source,
+                                 const uint32_t *offsets, size_t most) {
+    const cl_batch columns = *batch;
+    const cl_segment place = {.seed = segment->seed, .base = segment->base, .size = segment->size};
+    size_t count = progress->count, data_size = progress->data_size, left = most;
+    while (count < columns.most && left > 0) {
+        uint32_t offset = offsets[left - 1];
+        if (offset % CL_FRAME_ALIGN != 0 || copy_frame(&columns, count, &data_size, &place, source, offset) == 0) {
+            break;
+        }
+        progress->offset = offset;
+        count++;
+        left--;
+    }
+    progress->count = count;
+    progress->data_size = data_size;
+    return most - left;
 }
 
 WITH_CRC static bool next_record(cl_reader *reader, cl_record *record) {
@@ -133,4 +161,14 @@ void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const 
         read_frames(columns, progress, segment, source, end);
     }
 #endif
+}
+
+size_t cl_short_frames_read_back(const cl_batch *columns, cl_progress *progress, const cl_segment *segment, const uint8_t *source,
+                                 const uint32_t *offsets, size_t most) {
+#ifdef HAS_INSTRUCTIONS
+    if (cl_crc32c_steps) {
+        return read_back(columns, progress, segment, source, offsets, most);
+    }
+#endif
+    return 0;
 }

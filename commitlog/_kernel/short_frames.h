@@ -21,6 +21,11 @@ typedef struct {
 /* Goes on with a batch, as cl_batch_copy does frame by frame, as long as short frames stand below `end` and have room. */
 void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment, const uint8_t *source, uint64_t end);
 
+/* The same the other way, of the `most` frames at these offsets, which ascend: from the last one down. How many were taken; an offset that
+ * is no frame's ends it. */
+size_t cl_short_frames_read_back(const cl_batch *columns, cl_progress *progress, const cl_segment *segment, const uint8_t *source,
+                                 const uint32_t *offsets, size_t most);
+
 /* Takes the record at the reader's place, if it is a short one and there to be read; false, and changes nothing, leaves it to
  * cl_reader_next, which alone knows what to make of anything else. */
 bool cl_short_frame_next(cl_reader *reader, cl_record *record);

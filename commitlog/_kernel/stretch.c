@@ -1,5 +1,7 @@
 #include "stretch.h"
 
+#include "short_frames.h"
+
 static const uint32_t DAMAGE_MARK = 1; /* frames begin at multiples of 8 */
 
 static void stretch_keep(cl_stretch *stretch, uint32_t offset) {
@@ -9,6 +11,21 @@ static void stretch_keep(cl_stretch *stretch, uint32_t offset) {
         stretch->count++;
     } else {
         stretch->first = stretch->first + 1 < stretch->room ? stretch->first + 1 : 0;
+    }
+}
+
+/* As long as plain records follow each other. */
+static void stretch_keep_plain(cl_stretch *stretch, cl_hop *hop, uint64_t limit) {
+    for (;;) {
+        uint32_t end = stretch->first + stretch->count;
+        end = end < stretch->room ? end : end - stretch->room;
+        uint32_t kept = (uint32_t)cl_hop_plain(hop, limit, stretch->offsets + end, stretch->room - end);
+        if (kept == 0) {
+            return;
+        }
+        uint32_t lost = stretch->count + kept > stretch->room ? stretch->count + kept - stretch->room : 0;
+        stretch->count += kept - lost;
+        stretch->first = (stretch->first + lost) % stretch->room;
     }
 }
 
@@ -26,6 +43,7 @@ int cl_stretch_fill(cl_reader *reader, cl_stretch *stretch, uint64_t from) {
     hop.careful = stretch->careful;
     for (;;) {
         uint64_t at;
+        stretch_keep_plain(stretch, &hop, reader->offset);
         int code = cl_hop_next(&hop, reader->offset, &at);
         if (code == CL_OK) {
             stretch_keep(stretch, (uint32_t)at);
@@ -82,27 +100,46 @@ void cl_stretch_pass(cl_reader *reader, cl_stretch *stretch) {
     stretch->here = reader->offset = stretch->damage;
 }
 
+/* Short records that stand in the file and side by side in the ring; whether there were any. */
+static bool batch_short(cl_reader *reader, cl_stretch *stretch, const cl_batch *columns, cl_progress *progress, uint64_t committed) {
+    uint32_t end = stretch->first + stretch->count;
+    uint32_t start = end > stretch->room ? 0 : stretch->first;
+    end = end > stretch->room ? end - stretch->room : end;
+    if (reader->segment->base + stretch->offsets[end - 1] >= committed) {
+        return false;
+    }
+    size_t took =
+        cl_short_frames_read_back(columns, progress, reader->segment, reader->segment->map, stretch->offsets + start, end - start);
+    stretch->count -= (uint32_t)took;
+    return took != 0;
+}
+
 /* Reads back as long as plain records stand there, as a reader that goes forward does. */
 static void batch_plain(cl_reader *reader, cl_stretch *stretch, cl_batch *batch) {
     const cl_segment *segment = reader->segment;
     const cl_batch columns = *batch;
     const uint32_t largest = cl_frame_largest(segment->size);
     const uint64_t committed = reader->from_buffer ? cl_load(&reader->log->cursors->committed.value) : UINT64_MAX;
-    size_t count = batch->count, data_size = batch->data_size;
+    cl_progress progress = {.count = batch->count, .data_size = batch->data_size, .offset = reader->offset};
     if (stretch->here != reader->offset || stretch->number != segment->number) {
         return;
     }
-    while (count < columns.most && stretch->count != 0) {
+    while (progress.count < columns.most && stretch->count != 0) {
+        if (batch_short(reader, stretch, &columns, &progress, committed)) {
+            continue;
+        }
         uint64_t offset = stretch_last(stretch);
         const uint8_t *source = segment->base + offset < committed ? segment->map : segment->bytes;
-        if ((offset & DAMAGE_MARK) != 0 || cl_batch_copy(&columns, count, &data_size, segment, source, offset, largest) == 0) {
+        if ((offset & DAMAGE_MARK) != 0 ||
+            cl_batch_copy(&columns, progress.count, &progress.data_size, segment, source, offset, largest) == 0) {
             break;
         }
         stretch->count--;
-        stretch->here = reader->offset = offset;
-        count++;
+        progress.offset = offset;
+        progress.count++;
     }
-    cl_batch_plain_rows(batch, count, data_size);
+    stretch->here = reader->offset = progress.offset;
+    cl_batch_plain_rows(batch, progress.count, progress.data_size);
 }
 
 int cl_stretch_batch(cl_reader *reader, cl_stretch *stretch, cl_batch *batch) {

@@ -107,6 +107,48 @@ static void what_may_not_be_seen_yet_is_left_alone(void) {
     end(&place, &handle);
 }
 
+/* Backward: the same records from the last one down, as far as they are short, and no further than what stands at an odd offset. */
+static void frames_are_read_back_in_the_other_order(void) {
+    enum { COUNT = 40 };
+    test_place place;
+    test_handle handle;
+    test_reader reader;
+    cl_record record;
+    uint32_t offsets[COUNT + 1];
+    int64_t positions[COUNT], timestamps[COUNT], ends[COUNT];
+    uint8_t data[COUNT * COUNT];
+    start(&place, &handle, SMALL, false);
+    for (uint32_t length = 0; length < COUNT; length++) {
+        append_value(&handle, noise, length);
+    }
+    open_reader(&reader, &handle.log);
+    for (uint32_t at = 0; at < COUNT; at++) {
+        offsets[at] = (uint32_t)reader.reader.offset;
+        CHECK(read_on(&reader, &record) == CL_OK);
+    }
+    for (uint32_t most = 1; most <= COUNT; most++) {
+        cl_batch columns = {
+            .positions = positions, .timestamps_ns = timestamps, .value_ends = ends, .data = data, .data_room = sizeof data, .most = most};
+        cl_progress progress = {.offset = SMALL};
+        size_t took = cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets, COUNT);
+        CHECK(took == (cl_crc32c_steps ? most : 0) && progress.count == took);
+        CHECK(took == 0 || progress.offset == offsets[COUNT - took]);
+        for (size_t row = 0; row < took; row++) {
+            uint32_t length = COUNT - 1 - (uint32_t)row;
+            CHECK(positions[row] == (int64_t)(reader.held->base + offsets[length]));
+            CHECK(ends[row] - (row == 0 ? 0 : ends[row - 1]) == (int64_t)length && memcmp(data + ends[row] - length, noise, length) == 0);
+        }
+    }
+    cl_batch columns = {
+        .positions = positions, .timestamps_ns = timestamps, .value_ends = ends, .data = data, .data_room = 38 + 37, .most = COUNT};
+    cl_progress progress = {.offset = SMALL};
+    offsets[COUNT] = offsets[COUNT - 1] | 1;
+    CHECK(cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets, COUNT + 1) == 0);
+    CHECK(cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets, COUNT - 1) == (cl_crc32c_steps ? 2 : 0));
+    close_reader(&reader);
+    end(&place, &handle);
+}
+
 static void rows_are_written_as_one_at_a_time(void) {
     test_place place;
     test_handle handle;
@@ -149,6 +191,7 @@ int main(void) {
             each_length_is_read_as_one_at_a_time();
             what_is_no_short_record_is_left_alone();
             what_may_not_be_seen_yet_is_left_alone();
+            frames_are_read_back_in_the_other_order();
             rows_are_written_as_one_at_a_time();
         }
     }
