@@ -32,6 +32,7 @@ class LogTopic(Topic):
         self.place = place
         self.log = commitlog.open(place, mode="r")
         self.segment_size = self.log.segment_size
+        self.uuid = self.log.identity.uuid
         self._seals = SealTable(self.log.directory)
         self._visibility = visibility
         self._only = only
@@ -86,7 +87,7 @@ class LogTopic(Topic):
             yield Slice(
                 topic=self.name,
                 location=self.log.directory.segment_path(number),
-                uuid=self.log.identity.uuid,
+                uuid=self.uuid,
                 base=base,
                 size=size,
                 scan=scan,

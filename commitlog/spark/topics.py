@@ -31,11 +31,14 @@ class Topic(ABC):
         Its directory, a path or a URI.
     segment_size : int
         Bytes of each of its segments.
+    uuid : bytes
+        The log's identity.
     """
 
     name: str
     place: str
     segment_size: int
+    uuid: bytes
 
     @property
     @abstractmethod

@@ -14,7 +14,7 @@ import pytest
 import commitlog
 from commitlog import cli
 from commitlog.errors import InvalidOptionError, NotALogError
-from commitlog.spark.jobs import compact, export, exporting, verify
+from commitlog.spark.jobs import compact, compaction, export, exporting, verify
 from tests.cli import program
 
 SIZE = 65536
@@ -105,6 +105,51 @@ def test_a_compaction_keeps_the_latest_of_each_key_in_order(spark: Any, tmp_path
     fill(tmp_path / "log", 1, first=400)
     with pytest.raises(InvalidOptionError, match="other records in it"):
         compact(spark, str(tmp_path / "log"), str(tmp_path / "new"))
+
+
+def test_a_compaction_that_is_ended_at_any_step_goes_on_and_makes_the_same(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "log", 700)
+    log, new, kept = str(tmp_path / "log"), str(tmp_path / "new"), tmp_path / "new.compaction"
+    whole = compact(spark, log, str(tmp_path / "whole"))
+    starts: list[int] = []
+
+    def passed(step: str) -> None:
+        starts.append(json.loads((kept / "note.json").read_text())["position"])
+        if len(starts) in (1, 3):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(compaction, "passed", passed)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            compact(spark, log, new, step=SIZE)
+        assert kept.is_dir()
+    done = compact(spark, log, new, step=SIZE)
+    assert len(starts) > 3
+    assert starts == sorted(set(starts))  # no step was done twice
+    assert (done.read, done.kept, done.superseded, done.tombstones) == (whole.read, whole.kept, whole.superseded, whole.tombstones)
+    with commitlog.open(new, "r") as ended, commitlog.open(tmp_path / "whole", "r") as at_once:
+        assert [(record.key, record.value) for record in ended.tailer()] == [(record.key, record.value) for record in at_once.tailer()]
+    assert not kept.exists()
+
+
+def test_what_another_compaction_left_there_is_not_used(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "log", 10)
+    fill(tmp_path / "other", 20)
+
+    def end(step: str) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(compaction, "passed", end)
+        with pytest.raises(KeyboardInterrupt):
+            compact(spark, str(tmp_path / "other"), str(tmp_path / "new"))
+    assert compact(spark, str(tmp_path / "log"), str(tmp_path / "new")).read == 10
+    (tmp_path / "empty.compaction").mkdir()
+    (tmp_path / "empty.compaction" / "note.json").write_text("{}")
+    commitlog.open(tmp_path / "nothing").close()
+    assert compact(spark, str(tmp_path / "nothing"), str(tmp_path / "empty")).kept == 0
 
 
 def test_many_logs_are_verified_at_once_and_the_damaged_one_is_named(spark: Any, tmp_path: Path) -> None:

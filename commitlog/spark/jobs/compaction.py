@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
 from commitlog.log import open_log
-from commitlog.options import Size
+from commitlog.options import Size, parse_size
 from commitlog.spark.topics import open_only
 from commitlog.stage.manifest import Manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-_STEPS = 2
+_COLUMNS = ("offset", "key", "value", "timestamp", "type")
+_NOTE = "note.json"
 
 
 @dataclass
@@ -47,19 +52,24 @@ class Compaction:
     repeated: bool = False
 
 
+def passed(step: str) -> None:
+    """A step is done. Tests end a run here."""
+
+
 def compact(
     spark: SparkSession,
     log: str,
     destination: str,
     *,
     segment_size: Size | None = None,
+    step: Size = "1GiB",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compaction:
     """Write the latest record of each key to a new log, as far as the old one is durable, in its order and with its timestamps and types.
 
     Keys whose latest record is a tombstone (an empty value) are left out. Records without a key are kept: nothing replaces them. Timestamps
-    are Spark's, of microseconds. The new log has all of it or nothing; a run that was killed starts over, and one that had ended does
-    nothing.
+    are Spark's, of microseconds. The new log has all of it or nothing. What is found step by step is kept in Parquet files beside it, in
+    ``DESTINATION.compaction``, until the end: a run that was killed goes on after its last step, and one that had ended does nothing.
 
     Parameters
     ----------
@@ -71,8 +81,10 @@ def compact(
         The new log's directory: empty, new, or that of this very compaction.
     segment_size : int or str, optional
         Of the new log.
+    step : int or str
+        Bytes of the log after which what was found is noted. Each step writes the latest record of every key so far anew.
     progress : callable
-        Told after each step: steps done, steps in all.
+        Told after each step: bytes done, bytes in all.
 
     Returns
     -------
@@ -87,61 +99,123 @@ def compact(
     """
     topic, place = open_only(log, "a compaction")
     with topic:
-        name, end = topic.name, topic.end
+        name, start, end, uuid, segment = topic.name, topic.first, topic.end, topic.uuid, topic.segment_size
     done = Compaction(place, os.path.abspath(destination), end)
+    found = _Found(Path(f"{done.destination}.compaction"), uuid.hex(), start, end)
     options = {"txnAppId": f"compaction of {place} up to {end}", "txnVersion": "0"}
     if segment_size is not None:
         options["segmentSize"] = str(segment_size)
     present = _records_of(done.destination, options["txnAppId"])
     if present is not None:
+        found.remove()
         done.kept, done.repeated = present, True
         return done
-    progress(0, _STEPS)
-    source = spark.read.format("commitlog").option("endingOffsets", json.dumps({name: {"0": end}})).load(log)
-    records = source.select("offset", "key", "value", "timestamp", "type")
-    _count(records, done)
-    progress(1, _STEPS)
-    # Kept aside, since a sort looks at what it is to sort twice.
-    latest = _latest(records).persist()
-    try:
-        latest.orderBy("offset").drop("offset").write.format("commitlog").mode("append").options(**options).save(done.destination)
-    finally:
-        latest.unpersist()
-    progress(_STEPS, _STEPS)
+    step_bytes = max(parse_size(step, "step") // segment, 1) * segment
+    begun = found.position
+    while found.position < end or not found.bare:
+        progress(found.position - begun, end - begun)
+        stop = min(found.position // segment * segment + step_bytes, end)
+        found.add(spark, _read(spark, log, name, found.position, stop), stop)
+    latest, bare = found.frames(spark, _read(spark, log, name, end, end).schema)
+    _count(latest, bare, found.read, done)
+    kept = latest.where("length(value) > 0").unionByName(bare)
+    kept.orderBy("offset").drop("offset").write.format("commitlog").mode("append").options(**options).save(done.destination)
+    found.remove()
+    progress(end - begun, end - begun)
     return done
 
 
-def _count(records: DataFrame, done: Compaction) -> None:
-    """Say what becomes of the records: the lengths tell it, without moving the values about."""
-    from pyspark.sql import functions as sql
-
-    lengths = records.groupBy("key").agg(sql.max_by(sql.length("value"), "offset").alias("length"), sql.count("*").alias("versions"))
-    keyed = sql.col("key").isNotNull()
-    figures = lengths.agg(
-        *(
-            sql.coalesce(sql.sum(sql.when(which, what)), sql.lit(0)).alias(name)
-            for name, which, what in (
-                ("keys", keyed, sql.lit(1)),
-                ("keyed", keyed, sql.col("versions")),
-                ("bare", ~keyed, sql.col("versions")),
-                ("tombstones", keyed & (sql.col("length") == 0), sql.lit(1)),
-            )
-        )
-    ).collect()[0]
-    done.read = figures["keyed"] + figures["bare"]
-    done.superseded = figures["keyed"] - figures["keys"]
-    done.tombstones = figures["tombstones"]
-    done.kept = figures["keys"] - figures["tombstones"] + figures["bare"]
+def _read(spark: SparkSession, log: str, topic: str, start: int, stop: int) -> DataFrame:
+    """The records of a step."""
+    bounds = {name: json.dumps({topic: {"0": at}}) for name, at in (("startingOffsets", start), ("endingOffsets", stop))}
+    return spark.read.format("commitlog").options(**bounds).load(log).select(*_COLUMNS)
 
 
 def _latest(records: DataFrame) -> DataFrame:
-    """The records that stay: of each key the latest, unless that is a tombstone, and all without a key."""
+    """The latest record of each key."""
     from pyspark.sql import functions as sql
 
-    keyed = sql.col("key").isNotNull()
-    record = sql.max_by(sql.struct("offset", "value", "timestamp", "type"), "offset").alias("record")
-    latest = records.where(keyed).groupBy("key").agg(record).where("length(record.value) > 0")
-    return latest.select("record.offset", "key", "record.value", "record.timestamp", "record.type").unionByName(records.where(~keyed))
+    record = sql.max_by(sql.struct(*(column for column in _COLUMNS if column != "key")), "offset").alias("record")
+    return records.groupBy("key").agg(record).select("record.offset", "key", "record.value", "record.timestamp", "record.type")
+
+
+def _count(latest: DataFrame, bare: DataFrame, read: int, done: Compaction) -> None:
+    """Say what became of the records."""
+    from pyspark.sql import functions as sql
+
+    empty = sql.coalesce(sql.sum(sql.when(sql.length("value") == 0, 1)), sql.lit(0))
+    keys, done.tombstones = latest.agg(sql.count("*"), empty).collect()[0]
+    without_key = bare.count()
+    done.read = read
+    done.superseded = read - without_key - keys
+    done.kept = keys - done.tombstones + without_key
+
+
+class _Found:
+    """What a compaction has found so far: the latest record of each key, tombstones included, and all records without a key.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Where that is kept. What another log has left there is removed.
+    uuid : str
+        The log's.
+    start, end : int
+        Positions of the log: a compaction begins at the first, and what was found beyond the second is of no use.
+    """
+
+    def __init__(self, folder: Path, uuid: str, start: int, end: int) -> None:
+        self._folder = folder
+        self._uuid = uuid
+        self.position = start
+        self.read = 0
+        self.bare: list[int] = []
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
+            position, read, bare = int(note["position"]), int(note["read"]), [int(at) for at in note["bare"]]
+            if note["uuid"] == uuid and bare and bare[-1] == position <= end:
+                self.position, self.read, self.bare = position, read, bare
+                return
+        self.remove()
+
+    def _at(self, what: str, position: int) -> str:
+        return (self._folder / f"{what}-{position:020d}").as_uri()
+
+    def add(self, spark: SparkSession, records: DataFrame, stop: int) -> None:
+        """Take the records up to a position in, and note it."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as sql
+
+        seen = Observation()
+        keyed = records.observe(seen, sql.count(sql.lit(1)).alias("records")).where("key is not null")
+        if self.bare:
+            keyed = keyed.unionByName(spark.read.schema(records.schema).parquet(self._at("keyed", self.position)))
+        # The step may end where it began: the log was empty.
+        _latest(keyed).write.mode("overwrite").parquet(self._at("keyed", stop))
+        records.where("key is null").write.mode("overwrite").parquet(self._at("bare", stop))
+        before = self.position if self.bare else None
+        self.position = stop
+        self.read += int(seen.get["records"])
+        self.bare.append(stop)
+        self._note()
+        passed("step done")
+        if before is not None and before != stop:
+            shutil.rmtree(self._folder / f"keyed-{before:020d}", ignore_errors=True)
+
+    def _note(self) -> None:
+        temporary = self._folder / f"{_NOTE}.tmp"
+        note = {"uuid": self._uuid, "position": self.position, "read": self.read, "bare": self.bare}
+        temporary.write_text(json.dumps(note) + "\n", encoding="utf-8")
+        temporary.replace(self._folder / _NOTE)
+
+    def frames(self, spark: SparkSession, schema: StructType) -> tuple[DataFrame, DataFrame]:
+        """The latest records by key, and those without one."""
+        read = spark.read.schema(schema)
+        return read.parquet(self._at("keyed", self.position)), read.parquet(*(self._at("bare", at) for at in self.bare))
+
+    def remove(self) -> None:
+        """Nothing of it is needed any more."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _records_of(path: str, transaction: str) -> int | None:
