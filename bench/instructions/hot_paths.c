@@ -101,7 +101,7 @@ static void append_what_is_walked(measurement *at, uint32_t count) {
 static void walk(measurement *at, uint32_t count) {
     cl_watch watch = {.position = UINT64_MAX};
     uint64_t limit = at->walked + (uint64_t)count * (CL_FRAME_HEADER + VALUE_SIZE);
-    CHECK(cl_walk(&at->scene.handle.log, at->scene.segment, &at->walked, limit, &watch, true) == CL_OK && at->walked == limit);
+    CHECK(cl_walk(&at->scene.handle.log, at->scene.segment, &at->walked, limit, &watch) == CL_OK && at->walked == limit);
 }
 
 static void append_a_page(measurement *at) { append_value(&at->scene.handle, at->value, PAGE - CL_FRAME_HEADER); }

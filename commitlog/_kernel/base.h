@@ -9,6 +9,10 @@
 #define CL_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define CL_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
+/* Bytes. Frames are passed faster than the memory behind them comes into the cache by itself, and each cell says where the next one is:
+ * fetched so far ahead, the waits overlap. A fetch past the end is none. */
+#define CL_AHEAD 1024u
+
 /* Functions return 0 or one of these. Where the cause is a system call, errno is kept for the caller. */
 enum cl_code {
     CL_OK = 0,

@@ -111,7 +111,7 @@ static bool has_multiply(void) { return has_crc() && (getauxval(AT_HWCAP) & CAPA
 /* Three chains side by side: each instruction waits three cycles for its register, but one can start in every cycle. A register is
  * carried over n words by multiplying it with x^(64n - 33); the step that then reduces the product adds the missing 33. */
 
-#define LANE_WORDS 128u        /* the most that one lane takes at a time */
+#define LANE_WORDS 128u /* the most that one lane takes at a time */
 
 static uint32_t powers[2 * LANE_WORDS + 1]; /* x^(64n - 33), reflected, for n from 1 */
 

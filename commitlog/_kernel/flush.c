@@ -51,7 +51,7 @@ static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, ui
     uint64_t from = *position;
     bool copies = segment->bytes != segment->map;
     uint64_t limit = copies && goal - from > CHUNK ? from + CHUNK : goal;
-    int code = cl_walk(log, segment, position, limit, &log->watch, true);
+    int code = cl_walk(log, segment, position, limit, &log->watch);
     if (*position > from) {
         cl_raise(&log->cursors->appended.value, *position);
         if (copies) {

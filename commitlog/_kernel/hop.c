@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#define AHEAD 1024 /* bytes: each cell says where the next one is, and is waited for */
-
 /* What is committed stands in the file; what is not, in the pool buffer of its only writer. */
 static inline const uint8_t *hop_source(const cl_hop *hop, uint64_t offset) {
     const cl_segment *segment = hop->segment;
@@ -88,6 +86,11 @@ static inline uint64_t hop_sure(const cl_hop *hop) {
     return doubtful > hop->segment->base && !hop->careful ? doubtful - hop->segment->base : 0;
 }
 
+/* Whether a word is that of a whole record without key and type; with any flag in it, it is none. */
+static inline bool is_plain(uint32_t word, uint64_t room) {
+    return (word & CL_WORD_FLAGS) == 0 && word >= CL_FRAME_HEADER && cl_frame_aligned(word) <= room;
+}
+
 size_t cl_hop_plain(cl_hop *hop, uint64_t limit, uint32_t *at, size_t most) {
     const cl_segment *segment = hop->segment;
     const uint64_t size = segment->size, sure = hop_sure(hop);
@@ -103,13 +106,12 @@ size_t cl_hop_plain(cl_hop *hop, uint64_t limit, uint32_t *at, size_t most) {
     uint64_t offset = hop->offset;
     while (count < most && offset < limit) {
         uint32_t word = cl_cell_word(cl_load((const uint64_t *)(source + offset)));
-        uint64_t step = cl_frame_aligned(word);
-        __builtin_prefetch(source + offset + AHEAD);
-        if ((word & CL_WORD_FLAGS) != 0 || word < CL_FRAME_HEADER || step > size - offset) {
+        __builtin_prefetch(source + offset + CL_AHEAD);
+        if (!is_plain(word, size - offset)) {
             break;
         }
         at[count++] = (uint32_t)offset;
-        offset += step;
+        offset += cl_frame_aligned(word);
     }
     hop->offset = offset;
     return count;
@@ -123,10 +125,9 @@ int cl_hop_next(cl_hop *hop, uint64_t limit, uint64_t *at) {
     while (hop->offset < limit) {
         uint64_t cell = hop_cell(hop, hop->offset);
         uint32_t word = cl_cell_word(cell);
-        uint32_t length = word & CL_WORD_LENGTH;
-        uint64_t step = cl_frame_aligned(length);
+        uint64_t step = cl_frame_aligned(word);
         bool record = true;
-        if (CL_UNLIKELY((word & CL_WORD_FLAGS) != 0 || length < CL_FRAME_HEADER || step > size - hop->offset || hop->offset >= sure)) {
+        if (CL_UNLIKELY(!is_plain(word, size - hop->offset) || hop->offset >= sure)) {
             int code = hop_slowly(hop, cell, &step, &record);
             if (code != CL_OK) {
                 return code;

@@ -170,9 +170,9 @@ static inline enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint6
 }
 
 /* Walks from `position` over published cells towards `limit`, resolving dead claims on its way if it may.
- * *position is where it stopped; the code says why (CL_OK: at or past the limit, or at a segment's end). Who walks with `tallies`, under
- * the commit mutex, adds to the segment's tally, if it goes on where that ends. */
-int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch, bool tallies);
+ * *position is where it stopped; the code says why (CL_OK: at or past the limit, or at a segment's end). Only under the
+ * commit mutex: whoever may resolve adds to the segment's tally, if it goes on where that ends. */
+int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch);
 
 /* Returns when no commit and no walk of a pooled log is under way that began before. */
 void cl_log_pass_commits(cl_log *log);

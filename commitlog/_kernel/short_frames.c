@@ -3,7 +3,6 @@
 #include "crc32c.h"
 #include "crc32c_steps.h"
 
-#define AHEAD 1024 /* bytes: frames are passed faster than the memory behind them comes into the cache by itself */
 #define FAR_BEHIND 64u /* records without a wait: whoever is closer behind a writer must not take the lines that are written next */
 #define SHORT_LENGTH (CL_FRAME_HEADER + INTERLEAVED_LEAST - 1)
 
@@ -25,7 +24,7 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
     const uint8_t *from = rows->data + first * stride;
     uint8_t *at = segment->bytes + offset;
     for (size_t row = 0; row < count; row++) {
-        __builtin_prefetch(at + AHEAD, 1);
+        __builtin_prefetch(at + CL_AHEAD, 1);
         memcpy(at + CL_FRAME_TIMESTAMP, &timestamp_ns, sizeof timestamp_ns);
         uint64_t state = feed_plain_head(seed, offset, length, (uint64_t)timestamp_ns);
         uint64_t cell = cl_cell(length, (uint32_t)~feed_chain(state, at + CL_FRAME_HEADER, from, value_length, true));
@@ -41,16 +40,22 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
     }
 }
 
+/* What a short frame takes in the segment; 0 where it is none, or does not end in the room that there is. */
+WITH_CRC INLINED uint64_t short_step(uint64_t cell, uint64_t room) {
+    uint32_t length = cl_cell_word(cell); /* with any flag in it, no short one */
+    uint64_t step = cl_frame_aligned(length);
+    return length < CL_FRAME_HEADER || length > SHORT_LENGTH || step > room ? 0 : step;
+}
+
 /* As cl_batch_copy, of a short frame: what it takes in the segment, or 0. */
 WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t *data_size, const cl_segment *segment,
                                      const uint8_t *source, uint64_t offset) {
     const uint8_t *at = source + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
-    uint32_t length = cl_cell_word(cell); /* with any flag in it, no short one */
+    uint32_t length = cl_cell_word(cell);
     uint32_t value_length = length - CL_FRAME_HEADER;
-    uint64_t step = cl_frame_aligned(length);
-    if (length < CL_FRAME_HEADER || length > SHORT_LENGTH || step > segment->size - offset ||
-        value_length > columns->data_room - *data_size) {
+    uint64_t step = short_step(cell, segment->size - offset);
+    if (step == 0 || value_length > columns->data_room - *data_size) {
         return 0;
     }
     uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
@@ -73,7 +78,7 @@ WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress, c
     size_t count = progress->count, data_size = progress->data_size;
     uint64_t offset = progress->offset, step;
     while (count < columns.most && offset < end) {
-        __builtin_prefetch(source + offset + AHEAD);
+        __builtin_prefetch(source + offset + CL_AHEAD);
         step = copy_frame(&columns, count, &data_size, &place, source, offset);
         if (step == 0) {
             break;
@@ -112,12 +117,12 @@ WITH_CRC static bool next_record(cl_reader *reader, cl_record *record) {
     const uint8_t *at = segment->map + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
     uint32_t length = cl_cell_word(cell);
-    uint64_t next = offset + cl_frame_aligned(length);
-    if (CL_UNLIKELY(length < CL_FRAME_HEADER || length > SHORT_LENGTH || next > segment->size)) {
+    uint64_t step = short_step(cell, segment->size - offset);
+    if (CL_UNLIKELY(step == 0)) {
         return false;
     }
     if (reader->streak >= FAR_BEHIND) {
-        __builtin_prefetch(at + AHEAD);
+        __builtin_prefetch(at + CL_AHEAD);
     }
     uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
     uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
@@ -129,7 +134,7 @@ WITH_CRC static bool next_record(cl_reader *reader, cl_record *record) {
                           .timestamp_ns = (int64_t)timestamp,
                           .value = at + CL_FRAME_HEADER,
                           .value_length = length - CL_FRAME_HEADER};
-    reader->offset = next;
+    reader->offset = offset + step;
     reader->streak++;
     return true;
 }

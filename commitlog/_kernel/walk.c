@@ -4,10 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each cell says where the next one is, and comes from the cache of the processor that appended it: fetched this much ahead, the waits
- * overlap. A fetch past the end is none. */
-#define AHEAD 1024
-
 /* The index that the commits make in passing. Without memory for it, it is made by whoever needs it. */
 static void begin_index(cl_segment *segment, uint32_t spacing) {
     size_t room = cl_index_room(segment->size, spacing);
@@ -15,11 +11,11 @@ static void begin_index(cl_segment *segment, uint32_t spacing) {
     segment->index.room = segment->index.entries != NULL ? room : 0;
 }
 
-int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch, bool tallies) {
+int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch) {
     uint32_t offset = (uint32_t)(*position - segment->base);
     offset = offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
     uint64_t stop = limit - segment->base < segment->size ? limit - segment->base : segment->size;
-    tallies = tallies && segment->tallied == offset;
+    bool tallies = log->resolves && segment->tallied == offset;
     if (tallies && offset == CL_SEGMENT_HEADER && log->index_spacing != 0 && segment->index.spacing == 0) {
         begin_index(segment, log->index_spacing);
     }
@@ -29,7 +25,7 @@ int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit
     while (offset < stop) {
         const uint8_t *at = segment->bytes + offset;
         uint64_t step;
-        __builtin_prefetch(at + AHEAD);
+        __builtin_prefetch(at + CL_AHEAD);
         enum cl_cell_kind kind = cl_cell_read(cl_load((const uint64_t *)at), segment->size - offset, &step);
         if (CL_LIKELY(kind == CL_CELL_RECORD)) {
             if (tallies) {
@@ -79,7 +75,7 @@ int cl_log_appended(cl_log *log, uint64_t *appended) {
         if (code != CL_OK) {
             break;
         }
-        code = cl_walk(log, segment, &position, goal, &log->watch, log->resolves);
+        code = cl_walk(log, segment, &position, goal, &log->watch);
         cl_segment_release(segment);
     }
     /* One who may not roll back has stepped over dead claims that still stand there: that is nobody else's watermark. */

@@ -95,11 +95,13 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
                 read_all(named)
             deadline = clock() + int(settings.read_s * 1e9)
             while not meter.sample.records or clock() < deadline:
-                plain_ns = _timed(read_all, tailer)
                 began = clock()
-                took_ns = plain_ns if named is None else _timed(read_all, named)
-                meter.note(began - (took_ns if named is None else 0), took_ns, count)
-                added_s.append((took_ns - plain_ns) / count / 1e9)
+                took_ns = _timed(read_all, tailer)
+                if named is not None:
+                    plain_ns, began = took_ns, clock()
+                    took_ns = _timed(read_all, named)
+                    added_s.append((took_ns - plain_ns) / count / 1e9)
+                meter.note(began, took_ns, count)
         if named is not None:
             named.close()
             meter.sample.facts = {"added_s": statistics.median(added_s)}

@@ -63,13 +63,13 @@ class Pretoucher:
             return self._step_ahead(allocated) or self._step_next(allocated)
 
     def _step_ahead(self, allocated: int) -> bool:
-        position = self._core.tail_position
+        position, distance = self._core.tail_position, self.distance
         size = self._core.segment_size
-        wanted = min(position + self.distance, max(allocated, position - position % size + size))
+        wanted = min(position + distance, max(allocated, position - position % size + size))
         start = max(self.touched_position, position)  # what the tail has passed is there
         if start >= wanted:
             return False
-        step = max(_STEP_BYTES, self.distance // _STEP_PART)
+        step = max(_STEP_BYTES, distance // _STEP_PART)
         self._touch(start, min(wanted, start + step, start - start % size + size))
         return True
 

@@ -39,6 +39,13 @@ static void each_length_is_read_as_one_at_a_time(void) {
     end(&place, &handle);
 }
 
+/* A log of one record of ten bytes, and a reader before it. */
+static void start_with_one(test_place *place, test_handle *handle, test_reader *reader) {
+    start(place, handle, SMALL, false);
+    append_value(handle, "0123456789", 10);
+    open_reader(reader, &handle->log);
+}
+
 /* Neither the record by itself nor one of a batch is taken from there. */
 static void left_alone(test_reader *reader, uint64_t offset) {
     cl_record record;
@@ -55,9 +62,7 @@ static void what_is_no_short_record_is_left_alone(void) {
     test_handle handle;
     test_reader reader;
     cl_record record;
-    start(&place, &handle, SMALL, false);
-    append_value(&handle, "0123456789", 10);
-    open_reader(&reader, &handle.log);
+    start_with_one(&place, &handle, &reader);
     uint8_t *frame = reader.held->map + CL_SEGMENT_HEADER;
     uint64_t cell, kept;
     memcpy(&kept, frame, sizeof kept);
@@ -90,9 +95,7 @@ static void what_may_not_be_seen_yet_is_left_alone(void) {
     test_handle handle;
     test_reader reader;
     cl_record record;
-    start(&place, &handle, SMALL, false);
-    append_value(&handle, "0123456789", 10);
-    open_reader(&reader, &handle.log);
+    start_with_one(&place, &handle, &reader);
     reader.reader.limit = CL_SEGMENT_HEADER;
     CHECK(!cl_short_frame_next(&reader.reader, &record));
     reader.reader.limit = UINT64_MAX;

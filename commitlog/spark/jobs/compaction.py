@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
 from commitlog.log import open_log
 from commitlog.options import Size, parse_size
+from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
 from commitlog.stage.manifest import Manifest
 
@@ -99,7 +100,7 @@ def compact(
     """
     topic, place = open_only(log, "a compaction")
     with topic:
-        name, start, end, uuid, segment = topic.name, topic.first, topic.end, topic.uuid, topic.segment_size
+        name, start, end, uuid, segment_size_bytes = topic.name, topic.first, topic.end, topic.uuid, topic.segment_size
     done = Compaction(place, os.path.abspath(destination), end)
     found = _Found(Path(f"{done.destination}.compaction"), uuid.hex(), start, end)
     options = {"txnAppId": f"compaction of {place} up to {end}", "txnVersion": "0"}
@@ -110,25 +111,19 @@ def compact(
         found.remove()
         done.kept, done.repeated = present, True
         return done
-    step_bytes = max(parse_size(step, "step") // segment, 1) * segment
+    step_bytes = parse_size(step, "step")
     begun = found.position
     while found.position < end or not found.bare:
         progress(found.position - begun, end - begun)
-        stop = min(found.position // segment * segment + step_bytes, end)
-        found.add(spark, _read(spark, log, name, found.position, stop), stop)
-    latest, bare = found.frames(spark, _read(spark, log, name, end, end).schema)
+        stop = next_stop(found.position, end, step_bytes, segment_size_bytes)
+        found.add(spark, read(spark, log, name, found.position, stop).select(*_COLUMNS), stop)
+    latest, bare = found.frames(spark, read(spark, log, name, end, end).select(*_COLUMNS).schema)
     _count(latest, bare, found.read, done)
     kept = latest.where("length(value) > 0").unionByName(bare)
     kept.orderBy("offset").drop("offset").write.format("commitlog").mode("append").options(**options).save(done.destination)
     found.remove()
     progress(end - begun, end - begun)
     return done
-
-
-def _read(spark: SparkSession, log: str, topic: str, start: int, stop: int) -> DataFrame:
-    """The records of a step."""
-    bounds = {name: json.dumps({topic: {"0": at}}) for name, at in (("startingOffsets", start), ("endingOffsets", stop))}
-    return spark.read.format("commitlog").options(**bounds).load(log).select(*_COLUMNS)
 
 
 def _latest(records: DataFrame) -> DataFrame:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.options import Size, parse_size
 from commitlog.spark.jobs.folder import Folder
+from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def export(
         name, start, end, segment_size = topic.name, topic.first, topic.end, topic.segment_size
     folder = Folder(spark, destination)
     notes = _Notes(folder, Export(place, destination, start))
-    step_bytes = max(parse_size(step, "step") // segment_size, 1) * segment_size
+    step_bytes = parse_size(step, "step")
     total, begun = end - notes.state.position, notes.state.position
     while True:
         _move_pending(folder, notes)
@@ -103,15 +104,13 @@ def export(
         if start >= end:
             return notes.state
         progress(start - begun, total)
-        stop = min((start // segment_size * segment_size) + step_bytes, end)
-        frame = _read(spark, log, name, start, stop, text=text)
+        stop = next_stop(start, end, step_bytes, segment_size)
+        frame = _columns(read(spark, log, name, start, stop), text=text)
         notes.begin(start, stop, _write(frame, f"{folder.path}/{_NOTES}/step"))
 
 
-def _read(spark: SparkSession, log: str, topic: str, start: int, stop: int, *, text: bool) -> DataFrame:
-    """The records of a step."""
-    bounds = {name: json.dumps({topic: {"0": at}}) for name, at in (("startingOffsets", start), ("endingOffsets", stop))}
-    frame = spark.read.format("commitlog").options(**bounds).load(log)
+def _columns(frame: DataFrame, *, text: bool) -> DataFrame:
+    """What is written of the records."""
     columns = [f"cast({column} as string) as {column}" if text and column == "value" else column for column in _COLUMNS]
     return frame.selectExpr(_DATE, *columns)
 

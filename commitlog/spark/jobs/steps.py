@@ -1,0 +1,21 @@
+"""A log in steps: how far each goes, and what it reads."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def next_stop(position: int, end: int, step_bytes: int, segment_size: int) -> int:
+    """Where a step from a position stops: whole segments behind the beginning of its own, at least one, or the end."""
+    start = position // segment_size * segment_size
+    return min(start + max(step_bytes // segment_size, 1) * segment_size, end)
+
+
+def read(spark: SparkSession, log: str, topic: str, start: int, stop: int) -> DataFrame:
+    """The records of a log in [start, stop)."""
+    bounds = {name: json.dumps({topic: {"0": at}}) for name, at in (("startingOffsets", start), ("endingOffsets", stop))}
+    return spark.read.format("commitlog").options(**bounds).load(log)
