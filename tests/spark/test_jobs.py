@@ -150,7 +150,12 @@ def test_what_another_compaction_left_there_is_not_used(spark: Any, tmp_path: Pa
     assert compact(spark, str(tmp_path / "log"), str(tmp_path / "new")).read == 10
     (tmp_path / "empty.compaction").mkdir()
     (tmp_path / "empty.compaction" / "note.json").write_text("{}")
+    (tmp_path / "empty.compaction" / "mine").write_text("dear to somebody")
     commitlog.open(tmp_path / "nothing").close()
+    with pytest.raises(InvalidOptionError, match="what no compaction makes .mine."):
+        compact(spark, str(tmp_path / "nothing"), str(tmp_path / "empty"))
+    assert (tmp_path / "empty.compaction" / "mine").read_text() == "dear to somebody"
+    (tmp_path / "empty.compaction" / "mine").unlink()
     assert compact(spark, str(tmp_path / "nothing"), str(tmp_path / "empty")).kept == 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("offset", "key", "value", "timestamp", "type")
 _NOTE = "note.json"
+_OWN = re.compile(r"note\.json(\.tmp)?|(keyed|bare)-[0-9]{20}")
 
 
 @dataclass
@@ -152,11 +154,16 @@ class _Found:
     Parameters
     ----------
     folder : pathlib.Path
-        Where that is kept. What another log has left there is removed.
+        Where that is kept. What the compaction of another log has left there is removed.
     uuid : str
         The log's.
     start, end : int
         Positions of the log: a compaction begins at the first, and what was found beyond the second is of no use.
+
+    Raises
+    ------
+    InvalidOptionError
+        Something that no compaction makes is there. It is left alone.
     """
 
     def __init__(self, folder: Path, uuid: str, start: int, end: int) -> None:
@@ -165,6 +172,7 @@ class _Found:
         self.position = start
         self.read = 0
         self.bare: list[int] = []
+        self._check_own()
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
             position, read, bare = int(note["position"]), int(note["read"]), [int(at) for at in note["bare"]]
@@ -172,6 +180,16 @@ class _Found:
                 self.position, self.read, self.bare = position, read, bare
                 return
         self.remove()
+
+    def _check_own(self) -> None:
+        if self._folder.is_symlink() or (self._folder.exists() and not self._folder.is_dir()):
+            raise InvalidOptionError("this has to be a directory for what the compaction finds: move it away", path=str(self._folder))
+        others = [path.name for path in self._folder.iterdir() if _OWN.fullmatch(path.name) is None] if self._folder.is_dir() else []
+        if others:
+            raise InvalidOptionError(
+                f"it holds what no compaction makes ({min(others)}), and is wanted for what this one finds: move it away",
+                path=str(self._folder),
+            )
 
     def _at(self, what: str, position: int) -> str:
         return (self._folder / f"{what}-{position:020d}").as_uri()
