@@ -40,22 +40,16 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
     }
 }
 
-/* What a short frame takes in the segment; 0 where it is none, or does not end in the room that there is. */
-WITH_CRC INLINED uint64_t short_step(uint64_t cell, uint64_t room) {
-    uint32_t length = cl_cell_word(cell); /* with any flag in it, no short one */
-    uint64_t step = cl_frame_aligned(length);
-    return length < CL_FRAME_HEADER || length > SHORT_LENGTH || step > room ? 0 : step;
-}
-
 /* As cl_batch_copy, of a short frame: what it takes in the segment, or 0. */
 WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t *data_size, const cl_segment *segment,
                                      const uint8_t *source, uint64_t offset) {
     const uint8_t *at = source + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
-    uint32_t length = cl_cell_word(cell);
+    uint32_t length = cl_cell_word(cell); /* with any flag in it, no short one */
     uint32_t value_length = length - CL_FRAME_HEADER;
-    uint64_t step = short_step(cell, segment->size - offset);
-    if (step == 0 || value_length > columns->data_room - *data_size) {
+    uint64_t step = cl_frame_aligned(length);
+    if (length < CL_FRAME_HEADER || length > SHORT_LENGTH || step > segment->size - offset ||
+        value_length > columns->data_room - *data_size) {
         return 0;
     }
     uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
@@ -117,8 +111,8 @@ WITH_CRC static bool next_record(cl_reader *reader, cl_record *record) {
     const uint8_t *at = segment->map + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
     uint32_t length = cl_cell_word(cell);
-    uint64_t step = short_step(cell, segment->size - offset);
-    if (CL_UNLIKELY(step == 0)) {
+    uint64_t next = offset + cl_frame_aligned(length);
+    if (CL_UNLIKELY(length < CL_FRAME_HEADER || length > SHORT_LENGTH || next > segment->size)) {
         return false;
     }
     if (reader->streak >= FAR_BEHIND) {
@@ -134,7 +128,7 @@ WITH_CRC static bool next_record(cl_reader *reader, cl_record *record) {
                           .timestamp_ns = (int64_t)timestamp,
                           .value = at + CL_FRAME_HEADER,
                           .value_length = length - CL_FRAME_HEADER};
-    reader->offset = offset + step;
+    reader->offset = next;
     reader->streak++;
     return true;
 }
