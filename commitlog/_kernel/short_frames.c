@@ -4,6 +4,8 @@
 #include "crc32c_steps.h"
 
 #define FAR_BEHIND 64u /* records without a wait: whoever is closer behind a writer must not take the lines that are written next */
+#define ALIKE 16u /* frames of one length that are read at once */
+#define PADDING (CL_FRAME_ALIGN - 1u)
 #define SHORT_LENGTH (CL_FRAME_HEADER + INTERLEAVED_LEAST - 1)
 
 #ifdef HAS_INSTRUCTIONS
@@ -42,10 +44,10 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
 
 /* As cl_batch_copy, of a short frame: what it takes in the segment, or 0. */
 WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t *data_size, const cl_segment *segment,
-                                     const uint8_t *source, uint64_t offset) {
+                                     const uint8_t *source, uint64_t offset, uint32_t *word) {
     const uint8_t *at = source + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
-    uint32_t length = cl_cell_word(cell); /* with any flag in it, no short one */
+    const uint32_t length = *word = cl_cell_word(cell); /* with any flag in it, no short one */
     uint32_t value_length = length - CL_FRAME_HEADER;
     uint64_t step = cl_frame_aligned(length);
     if (length < CL_FRAME_HEADER || length > SHORT_LENGTH || step > segment->size - offset ||
@@ -65,20 +67,80 @@ WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t
     return step;
 }
 
+/* Copies a value and feeds it, eight bytes at a time to the end of its frame: up to seven bytes of padding are copied behind it, and not
+ * fed. */
+WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t *from, size_t length) {
+    size_t at = 0;
+    for (; at + 8 <= length; at += 8) {
+        uint64_t word = take_u64(from + at);
+        memcpy(to + at, &word, 8);
+        state = step_u64(state, word);
+    }
+    if (at == length) {
+        return state;
+    }
+    uint64_t word = take_u64(from + at);
+    memcpy(to + at, &word, 8);
+    unsigned fed = (unsigned)(64 - (length - at) * 8);
+    return fed == 32 ? step_u32((uint32_t)state, (uint32_t)word) : step_last(state, word << fed, fed);
+}
+
+/* Of the next ALIKE frames, for all of which there is room, those that are as long as the one before them: how many there were. What has
+ * to be asked of a length was answered for that one, and the processor knows every branch. */
+WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t data_size, const cl_segment *segment, const uint8_t *source,
+                                   uint64_t offset, uint32_t length) {
+    const uint32_t value_length = length - CL_FRAME_HEADER;
+    const uint64_t step = cl_frame_aligned(length);
+    const size_t first = row;
+    for (; row < first + ALIKE; row++) {
+        const uint8_t *at = source + offset;
+        __builtin_prefetch(at + CL_AHEAD);
+        uint64_t cell = cl_load((const uint64_t *)at);
+        if (cl_cell_word(cell) != length) {
+            break;
+        }
+        uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
+        uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
+        state = feed_padded(state, columns->data + data_size, at + CL_FRAME_HEADER, value_length);
+        if ((uint32_t)~state != cl_cell_high(cell)) {
+            break;
+        }
+        data_size += value_length;
+        columns->positions[row] = (int64_t)(segment->base + offset);
+        columns->timestamps_ns[row] = (int64_t)timestamp;
+        columns->value_ends[row] = (int64_t)data_size;
+        offset += step;
+    }
+    return row - first;
+}
+
 WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress, const cl_segment *segment, const uint8_t *source,
                                  uint64_t end) {
     const cl_batch columns = *batch; /* copies that nothing points to: no store through a pointer makes them be loaded again */
     const cl_segment place = {.seed = segment->seed, .base = segment->base, .size = segment->size};
     size_t count = progress->count, data_size = progress->data_size;
-    uint64_t offset = progress->offset, step;
+    uint64_t offset = progress->offset;
+    const uint64_t room = end < segment->size ? end : segment->size;
+    uint32_t before = 0;
     while (count < columns.most && offset < end) {
         __builtin_prefetch(source + offset + CL_AHEAD);
-        step = copy_frame(&columns, count, &data_size, &place, source, offset);
+        uint32_t length;
+        uint64_t step = copy_frame(&columns, count, &data_size, &place, source, offset, &length);
         if (step == 0) {
             break;
         }
         offset += step;
         count++;
+        size_t alike = length == before ? ALIKE : 0; /* lengths that change with each frame cost no more than this */
+        const size_t value_length = length - CL_FRAME_HEADER;
+        while (alike == ALIKE && count + ALIKE <= columns.most && offset + ALIKE * step <= room &&
+               data_size + ALIKE * value_length + PADDING <= columns.data_room) {
+            alike = copy_alike(&columns, count, data_size, &place, source, offset, length);
+            count += alike;
+            data_size += alike * value_length;
+            offset += alike * step;
+        }
+        before = length;
     }
     *progress = (cl_progress){.count = count, .data_size = data_size, .offset = offset};
 }
@@ -89,8 +151,8 @@ WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress, c
     const cl_segment place = {.seed = segment->seed, .base = segment->base, .size = segment->size};
     size_t count = progress->count, data_size = progress->data_size, left = most;
     while (count < columns.most && left > 0) {
-        uint32_t offset = offsets[left - 1];
-        if (offset % CL_FRAME_ALIGN != 0 || copy_frame(&columns, count, &data_size, &place, source, offset) == 0) {
+        uint32_t offset = offsets[left - 1], length;
+        if (offset % CL_FRAME_ALIGN != 0 || copy_frame(&columns, count, &data_size, &place, source, offset, &length) == 0) {
             break;
         }
         progress->offset = offset;

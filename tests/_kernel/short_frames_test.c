@@ -152,6 +152,76 @@ static void frames_are_read_back_in_the_other_order(void) {
     end(&place, &handle);
 }
 
+/* Frames of one length, with one of another length among them: what a batch has of them, however many it may have, whatever room there is
+ * for their values, and whichever of them is damaged. */
+enum { ALIKE = 70, OTHER = 50, ROOM = ALIKE * 256, GUARD = 0xA5 };
+
+static uint32_t length_of(uint32_t row, uint32_t length) { return row == OTHER ? length ^ 1 : length; }
+
+static void check_batch(const cl_segment *segment, uint32_t length, uint32_t most, uint32_t room, uint32_t expected) {
+    static int64_t positions[ALIKE], timestamps[ALIKE], ends[ALIKE];
+    static uint8_t data[ROOM + 8];
+    memset(data, GUARD, sizeof data);
+    cl_batch columns = {
+        .positions = positions, .timestamps_ns = timestamps, .value_ends = ends, .data = data, .data_room = room, .most = most};
+    cl_progress progress = {.offset = CL_SEGMENT_HEADER};
+    cl_short_frames_read(&columns, &progress, segment, segment->map, segment->size);
+    CHECK(progress.count == expected);
+    uint32_t offset = CL_SEGMENT_HEADER, end = 0;
+    for (uint32_t row = 0; row < expected; row++) {
+        uint32_t value_length = length_of(row, length);
+        CHECK(positions[row] == (int64_t)(segment->base + offset) && timestamps[row] == (int64_t)row + 1);
+        CHECK(memcmp(data + end, noise + row * 300, value_length) == 0);
+        end += value_length;
+        CHECK(ends[row] == (int64_t)end);
+        offset += cl_frame_aligned(CL_FRAME_HEADER + value_length);
+    }
+    CHECK(progress.offset == offset && progress.data_size == end);
+    for (uint32_t byte = room; byte < sizeof data; byte++) {
+        CHECK(data[byte] == GUARD);
+    }
+}
+
+static void frames_alike_are_read_as_one_at_a_time(void) {
+    static const uint32_t damaged[] = {0, 1, 2, 3, 17, 18, 19, 34, 49, 50, 51, 69};
+    test_place place;
+    test_handle handle;
+    test_reader reader;
+    start(&place, &handle, SMALL, false);
+    open_reader(&reader, &handle.log);
+    for (uint32_t length = 0; cl_crc32c_steps && length < 256; length++) {
+        uint32_t offsets[ALIKE], offset = CL_SEGMENT_HEADER, size = 0;
+        for (uint32_t row = 0; row < ALIKE; row++) {
+            cl_record_input input = record_of(noise + row * 300, length_of(row, length));
+            input.timestamp_ns = row + 1;
+            offsets[row] = offset;
+            uint64_t cell = cl_frame_write(reader.held, offset, &input);
+            memcpy(reader.held->map + offset, &cell, sizeof cell);
+            offset += cl_frame_aligned((uint32_t)cl_input_length(&input));
+            size += length_of(row, length);
+        }
+        for (uint32_t most = 1; most <= ALIKE; most++) {
+            check_batch(reader.held, length, most, ROOM, most);
+        }
+        for (uint32_t less = 0; less < 8 && less <= length; less++) { /* at the end of the room no padding is copied past it */
+            check_batch(reader.held, length, ALIKE, size - less, less == 0 ? ALIKE : ALIKE - 1);
+        }
+        for (size_t index = 0; index < sizeof damaged / sizeof *damaged; index++) {
+            uint8_t *frame = reader.held->map + offsets[damaged[index]];
+            /* Its length; a byte of its CRC; the last byte of the value, or of the timestamp before an empty one. */
+            uint8_t *bytes[] = {frame, frame + 4, frame + CL_FRAME_HEADER - 1 + length_of(damaged[index], length)};
+            for (size_t which = 0; which < 3; which++) {
+                *bytes[which] ^= 4;
+                check_batch(reader.held, length, ALIKE, ROOM, damaged[index]);
+                *bytes[which] ^= 4;
+            }
+        }
+        memset(reader.held->map + CL_SEGMENT_HEADER, 0, offset - CL_SEGMENT_HEADER);
+    }
+    close_reader(&reader);
+    end(&place, &handle);
+}
+
 static void rows_are_written_as_one_at_a_time(void) {
     test_place place;
     test_handle handle;
@@ -195,6 +265,7 @@ int main(void) {
             what_is_no_short_record_is_left_alone();
             what_may_not_be_seen_yet_is_left_alone();
             frames_are_read_back_in_the_other_order();
+            frames_alike_are_read_as_one_at_a_time();
             rows_are_written_as_one_at_a_time();
         }
     }
