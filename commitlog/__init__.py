@@ -11,7 +11,7 @@ if _sys.platform != "linux":
     raise UnsupportedPlatformError(f"commitlog runs on Linux only, not on {_sys.platform}")
 
 from commitlog._kernel.appender import Claim
-from commitlog._kernel.reader import Record
+from commitlog._kernel.record import Record
 from commitlog.keep.archive import Archive
 from commitlog.keep.retention import Retention
 from commitlog.log import CommitLog

@@ -8,7 +8,7 @@ from typing import Any, Unpack, cast
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.reader import Record
+from commitlog._kernel.record import Record
 from commitlog.errors import (
     InvalidOptionError,
     PositionError,

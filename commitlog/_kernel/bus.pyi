@@ -6,11 +6,10 @@ from typing_extensions import Buffer
 
 from commitlog._kernel.appender import Claim
 from commitlog._kernel.message import MessageBytes
-from commitlog._kernel.reader import Reader
+from commitlog._kernel.reader import Idle, Reader
 from commitlog._kernel.writer import ReadableBuffer, Writer
 
 _Message = TypeVar("_Message", bound=MessageBytes)
-_Idle = Literal["spin", "yield", "backoff", "block"]
 
 class MessageClaim(Generic[_Message]):
     @property
@@ -33,8 +32,8 @@ class MessageWriter:
 
 class MessageReader:
     def __init__(self, tailer: Reader, end: int) -> None: ...
-    def wait_next(self, timeout: float | str | None, idle: _Idle | None) -> bool: ...
-    def next(self, timeout: float | str | None = 0, idle: _Idle | None = None) -> bool: ...
+    def wait_next(self, timeout: float | str | None, idle: Idle | None) -> bool: ...
+    def next(self, timeout: float | str | None = 0, idle: Idle | None = None) -> bool: ...
     def await_next(self, idle: int, timeout: float | None) -> bool: ...
     @property
     def type(self) -> int: ...

@@ -36,14 +36,3 @@ cdef class Reader:
     cdef int await_record(self, cl_record *record, Patience patience, bint keeps=*) except? -100
     cdef bint wait_for(self, cl_idle idle, int64_t budget_ns) except -1
     cdef Py_ssize_t room(self, Py_ssize_t max_bytes)
-
-
-cdef class Record:
-    cdef readonly uint64_t position
-    cdef readonly long long timestamp_ns
-    cdef readonly unsigned int type
-    cdef readonly object key
-    cdef readonly bytes value
-    cdef Segment segment
-    cdef unsigned int value_offset  # in the segment's file; 0: not there when it was read
-    cdef unsigned long long ordinal  # its sequence and one, where it was asked for; 0: not yet

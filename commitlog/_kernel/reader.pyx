@@ -1,6 +1,5 @@
-"""Reading: what `Tailer` is made of, and the records it gives."""
+"""Reading: what `Tailer` is made of."""
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memset
@@ -9,16 +8,16 @@ cimport cython
 
 from commitlog._kernel.columns cimport Columns, Shelf
 from commitlog._kernel.core cimport Core, nanoseconds
-from commitlog._kernel.finder cimport sequence_of
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
     CL_FRAME_HEADER, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
     cl_reader_next, cl_reader_news, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume, cl_short_frame_next,
     cl_tailer_save_plainly,
 )
+from commitlog._kernel.record cimport make_record
 from commitlog._kernel.segment cimport Segment
 from commitlog._kernel.tailer_page cimport TailerPage
-from commitlog.errors import ClosedError, CommitLogError, CorruptRecordError, InvalidOptionError, SequenceError, TailerInUseError
+from commitlog.errors import ClosedError, CommitLogError, CorruptRecordError, TailerInUseError
 
 IDLE = {"spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF, "block": CL_IDLE_BLOCK}
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
@@ -26,98 +25,6 @@ cdef int64_t NO_END_NS = 3_600_000_000_000
 cdef double PLAIN_LIMIT_S = 86_400.0  # longer timeouts than a day are checked at leisure
 cdef Py_ssize_t BATCH_BYTES = 16 << 20
 cdef uint32_t GATE_CLOSED = -CL_E_CLOSED
-
-
-@cython.freelist(64)
-cdef class Record:
-    """One record, copied out of the log.
-
-    Attributes
-    ----------
-    position : int
-        Its address in the log.
-    timestamp_ns : int
-        Nanoseconds since 1970, taken when it was claimed.
-    type : int
-        0 unless the appender gave one.
-    key : bytes or None
-        None: not keyed.
-    value : bytes
-        What was appended.
-    """
-
-    @property
-    def sequence(self):
-        """Its ordinal among the log's records, from 0. Found when it is asked for: beside a record whose sequence is known, at next to no
-        cost.
-
-        Raises
-        ------
-        SequenceError
-            A claim below it is still open, so that nobody can say yet; or it was pickled before that was known.
-        """
-        if self.ordinal == 0:
-            if self.segment is None:
-                raise SequenceError("the sequence of this record was not known when it was pickled", position=self.position)
-            self.ordinal = 1 + <unsigned long long>sequence_of(self.segment, self.position - self.segment.segment.base)
-        return self.ordinal - 1
-
-    def view(self):
-        """The value without a copy: a read-only memoryview of the mapped segment, which stays mapped as long as the view lives. Of a
-        record that was not committed yet when it was read, or was pickled, a view of `value`.
-
-        Returns
-        -------
-        memoryview
-        """
-        if self.value_offset == 0:
-            return memoryview(self.value)
-        return self.segment.view(self.value_offset, len(self.value))
-
-    def __eq__(self, other):
-        if not isinstance(other, Record):
-            return NotImplemented
-        cdef Record theirs = other
-        return (self.position == theirs.position and self.timestamp_ns == theirs.timestamp_ns and self.type == theirs.type
-                and self.key == theirs.key and self.value == theirs.value)
-
-    def __hash__(self):
-        return hash((self.position, self.timestamp_ns, self.value))
-
-    def __repr__(self):
-        return (f"Record(position={self.position}, timestamp_ns={self.timestamp_ns}, type={self.type}, key={self.key!r}, "
-                f"value={self.value!r})")
-
-    def __reduce__(self):
-        try:
-            sequence = self.sequence
-        except CommitLogError:
-            sequence = None
-        return _record, (self.position, self.timestamp_ns, self.type, self.key, self.value, sequence)
-
-
-def _record(position, timestamp_ns, type, key, value, sequence):
-    cdef Record record = Record.__new__(Record)
-    record.position = position
-    record.timestamp_ns = timestamp_ns
-    record.type = type
-    record.key = key
-    record.value = value
-    record.ordinal = 0 if sequence is None else sequence + 1
-    return record
-
-
-cdef inline Record make_record(Segment segment, const cl_record *native):
-    cdef Record record = Record.__new__(Record)
-    record.position = native.position
-    record.timestamp_ns = native.timestamp_ns
-    record.type = native.type
-    record.key = None if native.key == NULL else PyBytes_FromStringAndSize(<const char *>native.key, native.key_length)
-    record.value = PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
-    record.segment = segment
-    if segment.segment.map <= native.value <= segment.segment.map + segment.segment.size:
-        record.value_offset = <uint32_t>(native.value - segment.segment.map)
-    return record
 
 
 cdef class Reader:
@@ -275,86 +182,6 @@ cdef class Reader:
         if onward is None:
             raise error
         self.move_to(onward)
-
-    def __iter__(self):
-        cdef RecordIterator iterator
-        if self.page is None:
-            return self
-        self.return_to_place()
-        iterator = RecordIterator.__new__(RecordIterator)
-        iterator.reader = self
-        return iterator
-
-    def __next__(self):
-        cdef cl_record native
-        if self.page is not None:
-            self.keep_place()
-        if self.next_record(&native) != CL_OK:
-            self.save_place()
-            raise StopIteration
-        return make_record(self.segment, &native)
-
-    def values(self, timeout=0, idle="backoff"):
-        """The values alone, as bytes: the fastest loop.
-
-        Parameters
-        ----------
-        timeout : float, str or None
-            0 ends at the present end; otherwise as for `follow`: end when none came for so long, or, with None, when the log is closed.
-        idle : {"spin", "yield", "backoff", "block"}
-            How to wait: see `follow`.
-
-        Returns
-        -------
-        iterator of bytes
-        """
-        cdef ValueIterator iterator = ValueIterator.__new__(ValueIterator)
-        self.return_to_place()
-        iterator.reader = self
-        iterator.patience = self.patience_of(timeout, idle)
-        return iterator
-
-    def follow(self, timeout=None, idle="backoff", *, speed=None, max_pause=None):
-        """Records as they come, without end.
-
-        Parameters
-        ----------
-        timeout : float, str or None
-            End when no record came for so long; None ends only when the log is closed.
-        idle : {"spin", "yield", "backoff", "block"}
-            What to do until there is more. "spin" burns a core for the least delay; "yield" lends it out in between; "backoff" spins,
-            yields, then sleeps up to 1 ms; "block" sleeps in the kernel until a writer wakes it.
-        speed : float, optional
-            Replay: give each record at the pace of the timestamps, 1 as it was recorded, 10 ten times as fast. Where timestamps step back
-            there is no pause, and what is late is given at once. By default there are no pauses at all.
-        max_pause : float, str or None
-            Seconds, or text like ``"500ms"``: no pause of a replay is longer, so that a quiet night is over soon.
-
-        Returns
-        -------
-        iterator of Record
-            For `for` as well as for `async for`. A coroutine waits without holding its loop up; `idle` says nothing to it.
-
-        Raises
-        ------
-        InvalidOptionError
-            The tailer reads backward, or a value is not one of these.
-        """
-        if self.turned:
-            raise InvalidOptionError("follow goes forward: set direction to 'forward' first, or read with a for loop")
-        cdef FollowIterator iterator = FollowIterator.__new__(FollowIterator)
-        self.return_to_place()
-        iterator.reader = self
-        iterator.patience = self.patience_of(timeout, idle)
-        return iterator if speed is None and max_pause is None else self.replay(iterator, speed, max_pause)
-
-    def coming(self, timeout):
-        """What waits for the next record on behalf of a coroutine; end when none came for so many seconds, or never."""
-        raise NotImplementedError
-
-    def replay(self, iterator, speed, max_pause):
-        """The records of an iterator, each when it is due."""
-        raise NotImplementedError
 
     def take(self, timeout=0, idle="backoff"):
         """As `read`, but a named place is not kept."""
@@ -561,70 +388,3 @@ cdef extern from "futex.h":
 
 cdef void _nap(int64_t budget_ns) noexcept nogil:
     cl_sleep_ns(budget_ns)
-
-
-cdef class Loop:
-    """What a `for` loop holds. Left by a `break` or an exception, it takes a named tailer back to before its last record, which the
-    interpreter does at once: nothing else holds it."""
-    cdef Reader reader
-
-    def __iter__(self):
-        return self
-
-    def __del__(self):
-        if self.reader.page is not None and not self.reader.busy and self.reader.core.log.gate != GATE_CLOSED:
-            try:
-                self.reader.return_to_place()
-            except CommitLogError:
-                pass  # it cannot go there any more; whoever reads on is told
-
-
-cdef class RecordIterator(Loop):
-    """Records, of a tailer with a name; one without is its own iterator."""
-
-    def __next__(self):
-        cdef cl_record native
-        self.reader.keep_place()
-        if self.reader.next_record(&native) != CL_OK:
-            self.reader.keep_place()
-            raise StopIteration
-        return make_record(self.reader.segment, &native)
-
-
-cdef class ValueIterator(Loop):
-    """Bytes objects and nothing around them."""
-    cdef Patience patience
-
-    def __next__(self):
-        cdef cl_record native
-        if self.reader.page is not None:
-            self.reader.keep_place()
-        if self.patience.budget_ns == 0 and not self.patience.endless:
-            if self.reader.next_record(&native) != CL_OK:
-                self.reader.save_place()
-                raise StopIteration
-        elif self.reader.core is None or self.reader.await_record(&native, self.patience) != CL_OK:
-            raise StopIteration
-        return PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
-
-
-cdef class FollowIterator(Loop):
-    """Records as they come, waiting in between. Ends when the time is up, or with the log."""
-    cdef Patience patience
-    cdef object later  # waits for coroutines, once one has asked
-
-    def __next__(self):
-        cdef cl_record native
-        if self.reader.page is not None:
-            self.reader.keep_place()
-        if self.reader.core is None or self.reader.await_record(&native, self.patience) != CL_OK:
-            raise StopIteration
-        return make_record(self.reader.segment, &native)
-
-    def __aiter__(self):
-        return self
-
-    def __anext__(self):
-        if self.later is None:
-            self.later = self.reader.coming(None if self.patience.endless else self.patience.budget_ns / 1e9)
-        return self.later.next()

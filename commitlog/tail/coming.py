@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from commitlog._kernel.core import GATE_CLOSED
-from commitlog._kernel.reader import Record
+from commitlog._kernel.record import Record
 from commitlog.tail.watcher import watcher_of
 
 if TYPE_CHECKING:

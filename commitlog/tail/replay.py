@@ -9,12 +9,12 @@ from numbers import Real
 from typing import TYPE_CHECKING, Self, cast
 
 from commitlog._kernel.core import GATE_CLOSED
-from commitlog._kernel.reader import Record
+from commitlog._kernel.record import Record
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.options import Duration, parse_duration
 
 if TYPE_CHECKING:
-    from commitlog._kernel.reader import Following
+    from commitlog._kernel.record_loops import Following
     from commitlog.tail.tailer import Tailer
 
 _SECOND_NS = 1_000_000_000

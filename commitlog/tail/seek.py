@@ -7,9 +7,9 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, SupportsIndex
 
-from commitlog._kernel.backward import BackwardReader
 from commitlog._kernel.failure import ROLLED_BACK
-from commitlog._kernel.reader import Record
+from commitlog._kernel.record import Record
+from commitlog._kernel.record_loops import RecordLoops
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
@@ -68,7 +68,7 @@ def _is_frame(segment: Segment, offset: int) -> bool:
     return stopped == offset
 
 
-class Seeker(BackwardReader):
+class Seeker(RecordLoops):
     """What `Tailer` is made of: a place between two records, and the ways to another one."""
 
     log_index: LogIndex

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
 from commitlog._kernel.core import Core
-from commitlog._kernel.reader import IDLE, Record
+from commitlog._kernel.reader import IDLE
+from commitlog._kernel.record import Record
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.sparse_index import SparseIndex
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
@@ -25,7 +26,7 @@ from commitlog.tail.tailer_file import TailerFile
 
 OnDamage = Literal["raise", "skip"]
 if TYPE_CHECKING:
-    from commitlog._kernel.reader import Following
+    from commitlog._kernel.record_loops import Following
     from commitlog.tail.coming import Coming
 
 Idle = Literal["spin", "yield", "backoff", "block"]
