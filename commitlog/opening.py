@@ -13,6 +13,7 @@ from typing import cast
 
 from commitlog._kernel import cursors as kernel
 from commitlog._kernel.cursors import Cursors
+from commitlog.detached import Detached, open_detached
 from commitlog.errors import (
     CommitLogError,
     DiskFullError,
@@ -27,12 +28,10 @@ from commitlog.errors import (
 )
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.keep.archived import is_archive
-from commitlog.keep.archived_directory import ArchivedDirectory
 from commitlog.options import Options
 from commitlog.pool import shm
 from commitlog.recovery import Recovered, recover
 from commitlog.segment.directory import STAGED, LogDirectory, check_file_system
-from commitlog.segment.lone_segment import LoneSegment, is_lone_segment
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import CursorsFile, boot_id
@@ -108,10 +107,9 @@ def check_mode(mode: str) -> None:
 
 def open_for_reading(path: str, options: Options) -> Opened:
     """Open without changing anything."""
-    if is_archive(path):
-        return _open_archive(path, options)
-    if is_lone_segment(path):
-        return _open_lone_segment(path)
+    detached = open_detached(path, options.archive_cache)
+    if detached is not None:
+        return _open_detached(detached)
     identity = _await_identity(path, options.wait_for_log)
     _check_options(identity, options, path)
     directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
@@ -121,27 +119,17 @@ def open_for_reading(path: str, options: Options) -> Opened:
     return _stand_in(directory, identity, file)
 
 
-def _open_archive(path: str, options: Options) -> Opened:
-    """An archive, whose segments are all sealed: nobody writes it as a log."""
-    directory = ArchivedDirectory(path, options.archive_cache)
-    cells = Cursors(-1, True)
-    for name in ("appended", "committed", "flushed"):
-        cells[name] = directory.end
-    return Opened(directory, directory.identity, cells)
-
-
-def _open_lone_segment(path: str) -> Opened:
-    """One segment's file, apart from its log: nobody writes it there, whoever may have it open as a log."""
-    directory = LoneSegment(path)
+def _open_detached(directory: Detached) -> Opened:
+    """An archive, or one segment's file: nobody writes it there, whoever may have its log open."""
     try:
-        end, doubtful = directory.find_end()
+        end = directory.find_end()
     except BaseException:
         directory.close()
         raise
     cells = Cursors(-1, True)
     for name in ("appended", "committed", "flushed"):
         cells[name] = end
-    return Opened(directory, directory.identity, cells, doubtful=doubtful)
+    return Opened(directory, directory.identity, cells, doubtful=end)
 
 
 def _await_identity(path: str, wait_s: float) -> Identity:

@@ -38,7 +38,8 @@ from commitlog.stage.finishing import finish_pending, unreached
 from commitlog.stage.manifest import NAME as MANIFEST
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote
-from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, Damage, VerifyReport, open_directory, read_identity, survey
+from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, open_directory, read_identity, survey
+from commitlog.verify_report import Damage, VerifyReport
 
 _logger = logging.getLogger("commitlog.repair")
 _CHUNK = 1 << 20

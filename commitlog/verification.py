@@ -1,4 +1,4 @@
-"""Looks at every frame of a log and says what is wrong, changing nothing: `commitlog verify`.
+"""Looks at every frame of a log, an archive or a lone segment, and says what is wrong, changing nothing: `commitlog verify`.
 
 What stands above the position known to be durable, on a log that was not closed, is a torn tail: the next writable open cuts it, and
 nobody was promised it. Damage is what is not a frame below that position, and anywhere on a log that somebody has open.
@@ -10,18 +10,17 @@ import contextlib
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
 from commitlog.cycle.roll_cycle import RollCycle
+from commitlog.detached import Detached, open_detached
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, PositionError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.keep.archived import is_archive, refuse_archive
-from commitlog.keep.archived_directory import ArchivedDirectory
+from commitlog.keep.archived import refuse_archive
 from commitlog.lost_identity import deduce, segment_files
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory, index_name, segment_name
@@ -33,6 +32,7 @@ from commitlog.stage.finishing import unreached
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote
 from commitlog.tail import tailer_state
+from commitlog.verify_report import Damage, SegmentReport, TornTail, VerifyReport
 
 _CHUNK = 1 << 20
 SEAL_BROKEN = "its seal fails its CRC; it counts as not written"
@@ -40,145 +40,30 @@ SEAL_WRONG = "its seal does not fit its frames"
 INDEX_REMEDY = "it is made anew when somebody seeks there"
 
 
-@dataclass(frozen=True)
-class Damage:
-    """Bytes that are not frames: from `position` to `resume_position`, where reading can go on."""
-
-    position: int
-    resume_position: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class TornTail:
-    """What stands behind the last frame of a log that was not closed, up to its last byte, with so many whole records in it.
-
-    The next writable open resolves the claims in it, if this is still the boot in which they were made; otherwise it cuts the log there.
-    """
-
-    position: int
-    end_position: int
-    records: int
-
-
-@dataclass
-class SegmentReport:
-    """What one segment holds.
-
-    Attributes
-    ----------
-    name : str
-        The file.
-    base : int
-        Its base position.
-    records, skipped_bytes : int
-        Whole records; bytes in SKIP frames, which hold none.
-    end : int
-        Position behind its last whole frame.
-    damage : list of Damage
-        In ascending order.
-    problems : list of str
-        What is wrong with its header, its seal or its length.
-    notes : list of str
-        What is not as it should be, and loses nothing: its index.
-    """
-
-    name: str
-    base: int
-    records: int = 0
-    skipped_bytes: int = 0
-    end: int = 0
-    damage: list[Damage] = field(default_factory=list)
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-@dataclass
-class VerifyReport:
-    """What `verify` found.
-
-    Attributes
-    ----------
-    path, uuid, segment_size
-        The log.
-    live : bool
-        Somebody has it open for writing; the counts are those of one moment.
-    clean : bool
-        It was closed, and nobody has opened it since.
-    checkpoint : int or None
-        The position that is known to be durable.
-    segments : list of SegmentReport
-        By position.
-    holes : list of (int, int)
-        Positions at which segments are missing, from and to.
-    torn : TornTail or None
-        What the next writable open will resolve or cut.
-    problems : list of str
-        What is wrong with the log's other files.
-    notes : list of str
-        What is not as it should be, and loses no record: files of named tailers.
-    joining : bool
-        A join of staged segments was begun and not finished. The next writable open finishes it; what it has put in place already is not
-        counted here.
-    """
-
-    path: str
-    uuid: str
-    segment_size: int
-    live: bool
-    clean: bool
-    checkpoint: int | None
-    segments: list[SegmentReport] = field(default_factory=list)
-    holes: list[tuple[int, int]] = field(default_factory=list)
-    torn: TornTail | None = None
-    problems: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    joining: bool = False
-
-    @property
-    def damage(self) -> list[Damage]:
-        """All of it, by position."""
-        return [damage for segment in self.segments for damage in segment.damage]
-
-    @property
-    def records(self) -> int:
-        """Whole records below the torn tail."""
-        return sum(segment.records for segment in self.segments)
-
-    @property
-    def skipped_bytes(self) -> int:
-        """Bytes in SKIP frames."""
-        return sum(segment.skipped_bytes for segment in self.segments)
-
-    @property
-    def end(self) -> int:
-        """Position behind the last whole frame."""
-        return max((segment.end for segment in self.segments), default=0)
-
-    @property
-    def sound(self) -> bool:
-        """Nothing is wrong. A torn tail is no damage."""
-        return not (self.problems or self.holes or any(segment.damage or segment.problems for segment in self.segments))
-
-
 def verify(path: str | os.PathLike[str]) -> VerifyReport:
-    """Check every segment of a log, open or closed; reads only.
+    """Check every segment of a log, open or closed, of an archive, or one segment's file apart from its log; reads only.
 
     Parameters
     ----------
     path : path
-        The log's directory.
+        A log's directory; an archive's, or its address; or a segment's file. Segments of an archive are unpacked one after the other, and
+        at most three of them lie in a folder for temporary files.
 
     Raises
     ------
     LogNotFoundError, NotALogError
-        There is no log.
+        There is nothing, or something else.
+    CorruptSegmentError
+        The segment's file was cut short, or its header is damaged, so that nothing can be said of its frames.
     UnsupportedVersionError
         A newer release wrote it.
+    IOFailureError
+        The archive cannot be read, or there is no room to unpack it.
     """
     path = os.fspath(path)
-    if is_archive(path):
-        return _verify_archive(path)
+    detached = open_detached(path)
+    if detached is not None:
+        return _verify_detached(detached)
     fd = open_directory(path)
     try:
         live = is_live(fd)
@@ -201,12 +86,16 @@ def _tailer_notes(report: VerifyReport) -> list[str]:
         ]
 
 
-def _verify_archive(path: str) -> VerifyReport:
-    """All of an archive was sealed and durable: whatever is not whole is damage."""
-    directory = ArchivedDirectory(path, 0)
+def _verify_detached(directory: Detached) -> VerifyReport:
+    """All of an archive, and of a segment that was sealed, was durable: whatever is not whole is damage. One that was copied while it was
+    written ends where a reader of it does."""
     try:
-        end = Checkpoint(directory.end, clean=True, count=0)
-        return Survey(directory, directory.identity, end, live=False, fault=None).run()
+        end = directory.find_end()
+        finished = end % directory.segment_size == 0
+        checkpoint = Checkpoint(end, clean=True, count=0) if finished else None
+        survey = Survey(directory, directory.identity, checkpoint, live=False, fault=None)
+        survey.known = end
+        return survey.run()
     finally:
         directory.close()
 
@@ -274,6 +163,7 @@ class Survey:
             live=live,
             clean=not live and checkpoint is not None and checkpoint.clean,
             checkpoint=None if checkpoint is None else checkpoint.position,
+            kind=directory.kind,
         )
         if fault is not None:
             self.report.problems.append(f"{fault}; the segments agree on what it said")
@@ -287,6 +177,9 @@ class Survey:
     def begin(self) -> list[int]:
         """Look at all but the segments; the numbers of those."""
         numbers = self.directory.segment_numbers()
+        if self.directory.detached:
+            self._find_holes(numbers)  # whatever else lies beside them is not theirs
+            return numbers
         for name, base in segment_files(self.directory.fd).items():
             if base % self.size:
                 self.report.problems.append(f"{name} is named by a position at which no segment of {self.size} bytes begins")

@@ -13,7 +13,8 @@ import pytest
 from commitlog import CommitLog, Options, verification
 from commitlog._kernel.sparse_index import crc32c
 from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
-from commitlog.verification import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG, Damage, TornTail, VerifyReport, verify
+from commitlog.verification import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG, verify
+from commitlog.verify_report import Damage, TornTail, VerifyReport
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 

@@ -1,4 +1,4 @@
-"""`commitlog verify`: what is wrong with a log."""
+"""`commitlog verify`: what is wrong with a log, an archive or a segment."""
 
 from __future__ import annotations
 
@@ -7,15 +7,39 @@ import json
 
 import click
 
-from commitlog.verification import VerifyReport, verify
+from commitlog.segment.directory import Kind
+from commitlog.verification import verify
+from commitlog.verify_report import VerifyReport
+
+_STATES: dict[tuple[Kind, bool], str] = {
+    ("log", True): "closed",
+    ("log", False): "not closed",
+    ("archive", True): "an archive",
+    ("segment", True): "finished",
+    ("segment", False): "not finished",
+}
+_RECOVERED = "the next open for appending recovers what can be kept"
+_REMEDIES: dict[Kind, str] = {
+    "log": "`commitlog repair` mends what can be mended",
+    "archive": "restore what is named from another copy of the archive",
+    "segment": "copy it anew; in its log `commitlog repair` mends what can be mended",
+}
 
 
 @click.command()
-@click.argument("log", type=click.Path())
+@click.argument("log", metavar="LOG|ARCHIVE|FILE.seg", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(context: click.Context, log: str, as_json: bool) -> None:
-    """Check every frame of LOG, open or closed, and change nothing.
+    """Check every frame of LOG, open or closed, of an archive, or of a single segment's file, and change nothing.
+
+    An archive is named by its directory or its address, and unpacked one segment after the other in a folder for temporary files.
+
+    \b
+    Examples:
+      commitlog verify orders
+      commitlog verify s3://bucket/orders
+      commitlog verify --json 00000000000067108864.seg
 
     Exit status 1 when something is damaged or missing. What a crash left unfinished at the end is no damage: the next program that opens
     the log for appending recovers it.
@@ -33,7 +57,7 @@ def as_object(report: VerifyReport) -> dict[str, object]:
 
 def lines(report: VerifyReport) -> list[str]:
     """The report for people."""
-    state = "open for writing" if report.live else ("closed" if report.clean else "not closed")
+    state = "open for writing" if report.live else _STATES[report.kind, report.clean]
     said = [
         f"{report.path}: {report.records} records in {len(report.segments)} segments, ends at position {report.end}, {state}",
     ]
@@ -54,7 +78,7 @@ def lines(report: VerifyReport) -> list[str]:
     if report.torn is not None:
         said.append(
             f"  torn tail: position {report.torn.position} to {report.torn.end_position}, {report.torn.records} whole records in it; "
-            "the next open for appending recovers what can be kept"
+            + ("it was copied before that was published" if report.kind == "segment" else _RECOVERED)
         )
-    said.append("sound" if report.sound else "NOT sound: `commitlog repair` mends what can be mended")
+    said.append("sound" if report.sound else f"NOT sound: {_REMEDIES[report.kind]}")
     return said

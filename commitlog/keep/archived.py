@@ -99,12 +99,17 @@ def read_identity(target: Target) -> Identity:
 
 def archived_bases(target: Target, segment_size: int) -> list[int]:
     """The bases of the segments that an archive holds, ascending. Files whose base is no multiple of the segment size are not counted."""
+    return list(archived_sizes(target, segment_size))
+
+
+def archived_sizes(target: Target, segment_size: int) -> dict[int, int]:
+    """The same with how many bytes each takes there."""
     try:
-        names = target.names()
+        sizes = target.sizes()
     except OSError as error:
         raise _unreadable(target.name, error) from error
-    found = [int(match[1]) for match in map(_NAME.match, names) if match]
-    return sorted(base for base in found if base % segment_size == 0)
+    found = {int(match[1]): size for name, size in sizes.items() if (match := _NAME.match(name))}
+    return {base: found[base] for base in sorted(found) if base % segment_size == 0}
 
 
 def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes]:

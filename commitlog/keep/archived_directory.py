@@ -11,7 +11,7 @@ from collections import OrderedDict
 
 from commitlog._kernel.segment import Segment
 from commitlog.errors import IOFailureError
-from commitlog.keep.archived import archived_bases, archived_name, read_header, read_identity, read_pieces
+from commitlog.keep.archived import archived_name, archived_sizes, read_header, read_identity, read_pieces
 from commitlog.keep.target import Target, target_of
 from commitlog.segment.directory import LogDirectory, segment_name
 
@@ -33,13 +33,13 @@ class ArchivedDirectory(LogDirectory):
     """
 
     idle_kept = 1
-    detached = True
+    kind = "archive"
 
     def __init__(self, place: str, cache_bytes: int) -> None:
         self.target: Target = target_of(place)
         self.identity = read_identity(self.target)
-        self._numbers = [base // self.identity.segment_size for base in archived_bases(self.target, self.identity.segment_size)]
-        self._present = frozenset(self._numbers)
+        sizes = archived_sizes(self.target, self.identity.segment_size)
+        self._sizes = {base // self.identity.segment_size: size for base, size in sizes.items()}
         self._headers: dict[int, bytes] = {}
         self._most = max(_LEAST_KEPT, cache_bytes // self.identity.segment_size)
         self._cached: OrderedDict[int, None] = OrderedDict()
@@ -58,22 +58,28 @@ class ArchivedDirectory(LogDirectory):
         if self._pid == os.getpid():
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    @property
-    def end(self) -> int:
+    def find_end(self) -> int:
         """The position behind the last segment."""
-        return (self._numbers[-1] + 1) * self.segment_size if self._numbers else 0
+        return (max(self._sizes) + 1) * self.segment_size if self._sizes else 0
 
     def segment_path(self, number: int) -> str:
         return self.target.path_of(archived_name(number * self.segment_size))
 
     def segment_numbers(self) -> list[int]:
-        return list(self._numbers)
+        return list(self._sizes)
 
     def has(self, number: int) -> bool:
-        return number in self._present
+        return number in self._sizes
+
+    def disk_bytes(self, number: int) -> int:
+        """What a segment takes in the archive, compressed; nothing when it is not there."""
+        return self._sizes.get(number, 0)
+
+    def whole_disk_bytes(self) -> int:
+        return sum(self._sizes.values())
 
     def read_header(self, number: int) -> bytes | None:
-        if number not in self._present:
+        if number not in self._sizes:
             return None
         header = self._headers.get(number)
         if header is None:
@@ -94,7 +100,7 @@ class ArchivedDirectory(LogDirectory):
         IOFailureError
             It cannot be read, or there is no room here.
         """
-        if number not in self._present:
+        if number not in self._sizes:
             return
         with self._lock:
             if number in self._cached:

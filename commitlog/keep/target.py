@@ -36,6 +36,9 @@ class Target(Protocol):
     def names(self) -> list[str]:
         """The files in it, in no order; none where there is no such folder."""
 
+    def sizes(self) -> dict[str, int]:
+        """The same with how many bytes each has."""
+
     def open(self, name: str) -> BinaryIO:
         """A file, to be read once from its beginning.
 
@@ -138,6 +141,13 @@ class LocalTarget:
         except FileNotFoundError:
             return []
 
+    def sizes(self) -> dict[str, int]:
+        found = {}
+        for name in self.names():
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                found[name] = os.stat(self.path_of(name)).st_size
+        return found
+
     def open(self, name: str) -> BinaryIO:
         return open(self.path_of(name), "rb")
 
@@ -193,8 +203,12 @@ class ArrowTarget:
         self._path = path.rstrip("/")
 
     def names(self) -> list[str]:
+        return list(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
         selector = _pyarrow_fs().FileSelector(self._path, allow_not_found=True)
-        return [info.base_name for info in self._filesystem.get_file_info(selector) if info.is_file and not info.base_name.startswith(".")]
+        found = self._filesystem.get_file_info(selector)
+        return {info.base_name: info.size or 0 for info in found if info.is_file and not info.base_name.startswith(".")}
 
     def open(self, name: str) -> BinaryIO:
         # As it is: by itself pyarrow would unpack what is called .zst, and pack it once more when it is written.

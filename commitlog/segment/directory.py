@@ -8,11 +8,14 @@ import errno
 import os
 import re
 import time
+from typing import Literal
 
 from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.segment import Segment
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import DiskFullError, IOFailureError, UnsupportedFileSystemError
+
+Kind = Literal["log", "archive", "segment"]
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
 _BLOCK = 512  # what `st_blocks` counts in
@@ -68,8 +71,8 @@ class LogDirectory:
 
     # Segments that stay mapped for the next reader after the last one has left.
     idle_kept = 16
-    # Whether the segments are apart from their log, as in an archive: nobody writes them, and nothing is kept beside them.
-    detached = False
+    # Whose segments they are: a log's, an archive's, or a file of one that was copied elsewhere.
+    kind: Kind = "log"
 
     def __init__(self, path: str, segment_size: int, log_uuid: bytes, roll_cycle: RollCycle | None = None) -> None:
         self.path = path
@@ -77,6 +80,11 @@ class LogDirectory:
         self.log_uuid = log_uuid
         self.roll_cycle = roll_cycle
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    @property
+    def detached(self) -> bool:
+        """Whether the segments are apart from their log: nobody writes them, and nothing is kept beside them."""
+        return self.kind != "log"
 
     def close(self) -> None:
         """Close the descriptor; idempotent."""
@@ -150,6 +158,14 @@ class LogDirectory:
         with contextlib.suppress(FileNotFoundError):
             return os.stat(segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False).st_blocks * _BLOCK
         return 0
+
+    def whole_disk_bytes(self) -> int:
+        """What all of its files take on the disk, those beside the segments included."""
+        taken = 0
+        for name in self.names():
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                taken += os.stat(name, dir_fd=self.fd, follow_symlinks=False).st_blocks * _BLOCK
+        return taken
 
     @property
     def joining(self) -> bool:

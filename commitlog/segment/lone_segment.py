@@ -41,7 +41,7 @@ class LoneSegment(LogDirectory):
         A newer format wrote it.
     """
 
-    detached = True
+    kind = "segment"
 
     def __init__(self, path: str) -> None:
         self._temporary: str | None = None
@@ -86,6 +86,9 @@ class LoneSegment(LogDirectory):
     def has(self, number: int) -> bool:
         return number == self.number
 
+    def whole_disk_bytes(self) -> int:
+        return self.disk_bytes(self.number)
+
     def fetch(self, number: int) -> None:
         if number != self.number:
             raise PositionError(
@@ -104,8 +107,8 @@ class LoneSegment(LogDirectory):
 
     # --- where it ends -----------------------------------------------------------------------------------------------
 
-    def find_end(self) -> tuple[int, int]:
-        """Where its records end, and from where on a bad frame is the end and not damage: two positions.
+    def find_end(self) -> int:
+        """The position at which its records end: from there on a bad frame is the end, and not damage.
 
         A sealed segment is whole. In one that was copied while it was written, or before its writer had died, the first frame that is not
         one is the end; where whole frames follow it, it is damage.
@@ -114,12 +117,9 @@ class LoneSegment(LogDirectory):
         base = self.number * self.segment_size
         try:
             if segment.sealed() is not None:
-                return base + self.segment_size, base + self.segment_size
+                return base + self.segment_size
             stopped, code = segment.scan()[:2]
-            if code == 0:
-                return base + self.segment_size, base + self.segment_size
-            end = segment.certain_end(stopped) if code == DAMAGE else stopped
-            return base + end, base + end
+            return base + (segment.certain_end(stopped) if code == DAMAGE else stopped)
         finally:
             segment.release()
 

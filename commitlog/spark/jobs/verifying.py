@@ -15,7 +15,8 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
 from commitlog.shared.lock_file import is_live
-from commitlog.verification import SegmentReport, Survey, VerifyReport, open_directory, read_identity
+from commitlog.verification import Survey, open_directory, read_identity
+from commitlog.verify_report import SegmentReport, VerifyReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
