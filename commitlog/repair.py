@@ -31,6 +31,7 @@ from commitlog.errors import (
 )
 from commitlog.lost_identity import read_page
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory, index_name, segment_name
+from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.shared import identity as identities
 from commitlog.shared.lock_file import LockFile, is_live
 from commitlog.stage.finishing import check as check_join
@@ -128,6 +129,7 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: R
         The system refused. What was done so far is whole; run it again.
     """
     path = os.fspath(path)
+    refuse_lone_segment(path)
     fd = open_directory(path)
     try:
         read_identity(fd, path)

@@ -76,12 +76,12 @@ def run(arguments: list[str]) -> int:
         # Whoever read has enough; where click sees it first, it exits. So it does when it has told a shell how a line could go on.
         _drop_output()
         return 0 if isinstance(error, SystemExit) and not error.code and _COMPLETES in os.environ else PIPE_CLOSED
-    except (CommitLogError, OSError) as error:
-        if isinstance(error, CommitLogError):
-            click.echo(f"commitlog: {error}", err=True)
-        else:
+    except (CommitLogError, ModuleNotFoundError, OSError) as error:
+        if isinstance(error, OSError) and not isinstance(error, CommitLogError):
             click.echo(f"commitlog: {_told(error)}", err=True)
             _drop_output()
+        else:
+            click.echo(f"commitlog: {error}", err=True)  # a module that is missing is of an extra, and the error says of which
         return FAILURE
 
 

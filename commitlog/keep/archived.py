@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from commitlog._kernel.segment_file import HEADER_SIZE, check_header
-from commitlog.errors import CommitLogError, CorruptSegmentError, IOFailureError, LogNotFoundError, NotALogError
-from commitlog.keep.target import Target, is_address, target_of
+from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
+from commitlog.keep.target import Target, is_address, reading, target_of
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
 
@@ -84,16 +84,16 @@ def read_identity(target: Target) -> Identity:
     """
     path = target.path_of(identities.NAME)
     try:
-        with target.open(identities.NAME) as file:
+        with reading(path), target.open(identities.NAME) as file:
             text = file.read(_IDENTITY_MOST)
     except FileNotFoundError:
-        if not target.names():
+        with reading(target.name):
+            empty = not target.names()
+        if empty:
             raise LogNotFoundError("there is no archive here", path=target.name) from None
         raise NotALogError(
             f"this archive has no {identities.NAME}, or is none: copy that of the log here, or of another archive of it", path=target.name
         ) from None
-    except OSError as error:
-        raise _unreadable(path, error) from error
     return identities.parse(text, path)
 
 
@@ -104,10 +104,8 @@ def archived_bases(target: Target, segment_size: int) -> list[int]:
 
 def archived_sizes(target: Target, segment_size: int) -> dict[int, int]:
     """The same with how many bytes each takes there."""
-    try:
+    with reading(target.name):
         sizes = target.sizes()
-    except OSError as error:
-        raise _unreadable(target.name, error) from error
     found = {int(match[1]): size for name, size in sizes.items() if (match := _NAME.match(name))}
     return {base: found[base] for base in sorted(found) if base % segment_size == 0}
 
@@ -125,16 +123,13 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
     path = target.path_of(archived_name(base))
     library = zstandard()
     try:
-        with target.open(archived_name(base)) as file:
-            yield from _checked(_decompressed(library, file, path, identity.segment_size), path, base, identity)
+        with reading(path), target.open(archived_name(base)) as file:
+            try:
+                yield from _checked(_decompressed(library, file, path, identity.segment_size), path, base, identity)
+            except library.ZstdError as error:
+                raise _damaged(path, base, f"is damaged: {error}") from None
     except FileNotFoundError:
         raise _damaged(path, base, "is missing") from None
-    except library.ZstdError as error:
-        raise _damaged(path, base, f"is damaged: {error}") from None
-    except OSError as error:
-        if isinstance(error, CommitLogError):
-            raise
-        raise _unreadable(path, error) from error
 
 
 def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterator[bytes]:
@@ -212,7 +207,3 @@ def open_segment_bytes(place: str | os.PathLike[str], base: int, *, filesystem: 
 
 def _damaged(path: str, base: int, what: str) -> CorruptSegmentError:
     return CorruptSegmentError(f"{os.path.basename(path)} {what}: restore it from another copy of the archive", path=path, position=base)
-
-
-def _unreadable(path: str, error: OSError) -> IOFailureError:
-    return IOFailureError(f"the archive cannot be read: {error.strerror or error}", path=path, errno=error.errno)

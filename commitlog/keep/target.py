@@ -12,7 +12,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Protocol, cast
 
-from commitlog.errors import InvalidOptionError
+from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _COPY_BYTES = 1 << 20
@@ -69,6 +69,8 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
     ------
     InvalidOptionError
         It names nothing.
+    IOFailureError
+        Whoever has it cannot be reached.
     ModuleNotFoundError
         pyarrow is not there: ``pip install 'commitlog-engine[archive]'``.
     """
@@ -99,17 +101,39 @@ def _of_address(text: str) -> Target:
     pa_fs = _pyarrow_fs()
     import pyarrow as pa
 
-    try:
-        filesystem, path = pa_fs.FileSystem.from_uri(text)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+    with reading(text):
         try:
-            import fsspec
-
-            found, path = fsspec.core.url_to_fs(text)
-        except (ImportError, ValueError) as error:
-            raise InvalidOptionError(f"target must be an address that pyarrow or fsspec can open, and {text!r} is none: {error}") from None
-        filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(found))
+            filesystem, path = pa_fs.FileSystem.from_uri(text)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            filesystem, path = _of_fsspec(text)
     return ArrowTarget(filesystem, path, text)
+
+
+def _of_fsspec(text: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+
+        found, path = fsspec.core.url_to_fs(text)
+    except (ImportError, ValueError) as error:
+        raise InvalidOptionError(f"target must be an address that pyarrow or fsspec can open, and {text!r} is none: {error}") from None
+    pa_fs = _pyarrow_fs()
+    return pa_fs.PyFileSystem(pa_fs.FSSpecHandler(found)), path
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Whatever keeps a target from being read is told as one of commitlog's own errors, but for a file that is not there.
+
+    File systems of others have exceptions of their own, not all of them an OSError, and some of many lines.
+    """
+    try:
+        yield
+    except (CommitLogError, FileNotFoundError):
+        raise
+    except Exception as error:
+        said = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
+        number = error.errno if isinstance(error, OSError) else None
+        raise IOFailureError(f"the archive cannot be read: {said}", path=path, errno=number) from error
 
 
 def _of_filesystem(filesystem: object, path: str) -> Target:

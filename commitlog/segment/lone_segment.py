@@ -20,6 +20,21 @@ def is_lone_segment(path: str) -> bool:
     return os.path.isfile(path)
 
 
+def refuse_lone_segment(path: str) -> None:
+    """For what mends a whole log.
+
+    Raises
+    ------
+    NotALogError
+        It is a file.
+    """
+    if is_lone_segment(path):
+        raise NotALogError(
+            "this is a file: a log is a directory, and a segment is mended in its log: repair that, and copy the segment anew from there",
+            path=path,
+        )
+
+
 class LoneSegment(LogDirectory):
     """A directory with this one segment in it, whatever else lies beside it.
 
