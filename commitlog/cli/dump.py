@@ -13,11 +13,12 @@ import click
 import commitlog
 from commitlog._kernel.failure import BUSY, END, ROLLED_BACK
 from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE, read_opened
+from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.moment import Clock
 from commitlog.cli.output import Output
 from commitlog.cli.printed import dumped, escaped
+from commitlog.cli.segment_header import segment_header
 from commitlog.log import CommitLog
 
 _EXTENDED = 24
@@ -57,7 +58,7 @@ def command(context: click.Context, *, log: str, start: int | None, stop: int | 
         for number in _numbers(opened, start, stop):
             opened.directory.fetch(number)
             with contextlib.closing(_Held(opened.directory.open_segment(number, writable=False))) as held:
-                for found in _parts(held.segment, start, stop):
+                for found in _parts(held.segment, _offset_before(opened, held.segment, start), start, stop):
                     damaged |= found["kind"] == "damage"
                     if as_json:
                         output.write(json.dumps(found).encode() + b"\n")
@@ -86,13 +87,22 @@ def _numbers(log: CommitLog, start: int | None, stop: int | None) -> list[int]:
     ]
 
 
+def _offset_before(log: CommitLog, segment: Segment, start: int | None) -> int:
+    """Where to begin in a segment so as not to pass a position: at the last indexed record before it, if nothing but whole frames lead
+    there from the header, so that what is found from there on is the same; else at the first frame."""
+    wanted = 0 if start is None else start - segment.base
+    if wanted <= HEADER_SIZE:
+        return HEADER_SIZE
+    entry = log.index.finder.entry(log.index.reaching(segment, wanted), wanted, before=True)
+    return entry if entry is not None and segment.scan(HEADER_SIZE, entry)[:2] == (entry, 0) else HEADER_SIZE
+
+
 # --- what there is ---------------------------------------------------------------------------------------------------
 
 
-def _parts(segment: Segment, start: int | None, stop: int | None) -> Iterator[dict[str, Any]]:
-    """The segment's header, then its frames and what lies between them."""
-    yield _header(segment)
-    offset = HEADER_SIZE
+def _parts(segment: Segment, offset: int, start: int | None, stop: int | None) -> Iterator[dict[str, Any]]:
+    """The segment's header, then its frames from an offset on and what lies between them, as far as they are asked for."""
+    yield {"kind": "segment", "file": segment.path, **segment_header(segment)}
     while offset < segment.size:
         found = _frame(segment, offset)
         position = segment.base + offset
@@ -101,22 +111,6 @@ def _parts(segment: Segment, start: int | None, stop: int | None) -> Iterator[di
         if start is None or position + found["step"] > start:
             yield found
         offset += found["step"]
-
-
-def _header(segment: Segment) -> dict[str, Any]:
-    opened = read_opened(segment.read(0, HEADER_SIZE))
-    seal = segment.sealed()
-    names = ("end", "first_sequence", "record_count", "first_timestamp_ns", "last_timestamp_ns", "largest_timestamp_ns")
-    return {
-        "kind": "segment",
-        "file": segment.path,
-        "base": segment.base,
-        "size": segment.size,
-        "id": f"{segment.id:#018x}",
-        "opened_ns": None if opened is None else opened[0],
-        "cycle": None if opened is None else opened[1],
-        "seal": None if seal is None else dict(zip(names, seal, strict=True)),
-    }
 
 
 def _frame(segment: Segment, offset: int) -> dict[str, Any]:
