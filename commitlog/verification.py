@@ -10,7 +10,6 @@ import contextlib
 import os
 import struct
 from collections.abc import Iterator
-from itertools import pairwise
 
 from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segment import Segment
@@ -23,7 +22,7 @@ from commitlog.flush.checkpoint import Checkpoint
 from commitlog.keep.archived import refuse_archive
 from commitlog.lost_identity import deduce, segment_files
 from commitlog.segment import index_file
-from commitlog.segment.directory import LogDirectory, index_name, segment_name
+from commitlog.segment.directory import LogDirectory, holes, index_name, segment_name
 from commitlog.segment.seal_table import SealTable
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
@@ -216,9 +215,7 @@ class Survey:
         return [number for number in numbers if number not in hidden]
 
     def _find_holes(self, numbers: list[int]) -> None:
-        for before, after in pairwise(numbers):
-            if after != before + 1:
-                self.report.holes.append(((before + 1) * self.size, after * self.size))
+        self.report.holes += holes(numbers, self.size)
         reached = (numbers[-1] + 1) * self.size if numbers else 0
         if self.known > reached + HEADER_SIZE:
             self.report.problems.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 import uuid
@@ -14,8 +13,9 @@ import psutil
 
 from commitlog._kernel import cursors as kernel
 from commitlog.errors import CommitLogError
+from commitlog.keep.archived_directory import ArchivedDirectory
 from commitlog.log import CommitLog, open_log
-from commitlog.segment.directory import LogDirectory
+from commitlog.segment.directory import Kind, LogDirectory
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import Writer
@@ -26,7 +26,6 @@ from commitlog.tail.tailer_state import TailerState
 WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
 # What a writer can be, the first that applies.
 WRITER_STATES: tuple[WriterState, ...] = ("dead", "stopped", "held up", "appending", "idle", "live")
-_BLOCK = 512  # what `st_blocks` counts in
 
 
 @dataclass(frozen=True)
@@ -74,8 +73,11 @@ class LogFigures:
 
     Attributes
     ----------
+    kind : {"log", "archive", "segment"}
+        What is looked at. Of an archive, or of a segment's file apart from its log, the watermarks are where it ends; nobody writes it,
+        and no named tailer stands in it.
     path : str
-        The log's directory.
+        The log's directory, the archive, or the file.
     uuid : str
         The log's own.
     taken_ns : int
@@ -93,9 +95,10 @@ class LogFigures:
     first_sequence, next_sequence : int or None
         Of the oldest record, and of the one that is to come; None where damage keeps them from being counted.
     segments, disk_bytes : int
-        Segment files, those ahead of need included, and what all files of the directory take on the disk.
-    free_bytes, device_bytes : int
-        Room for this user on the log's file system, and its size.
+        Segment files, those ahead of need included, and what all files of the directory take on the disk; of an archive what its segments
+        take, compressed.
+    free_bytes, device_bytes : int or None
+        Room for this user on the log's file system, and its size. None where nothing is written: of an archive, of a segment's file.
     rolled_back_claims : int
         Claims of dead or too slow writers that were turned into SKIP, since `cursors` was made.
     writers : tuple of WriterFigures
@@ -104,6 +107,7 @@ class LogFigures:
         The named ones, by name.
     """
 
+    kind: Kind
     path: str
     uuid: str
     taken_ns: int
@@ -120,8 +124,8 @@ class LogFigures:
     next_sequence: int | None
     segments: int
     disk_bytes: int
-    free_bytes: int
-    device_bytes: int
+    free_bytes: int | None
+    device_bytes: int | None
     rolled_back_claims: int
     writers: tuple[WriterFigures, ...]
     tailers: tuple[TailerState, ...]
@@ -165,11 +169,12 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     # The lower watermarks first: one that moves meanwhile never seems to have passed a higher one.
     flushed, committed, appended, tail = log.flushed_position, log.committed_position, log.appended_position, log.tail_position
     first_sequence, next_sequence = _sequences(log)
-    room = os.fstatvfs(directory.fd)
+    free, device = (None, None) if directory.detached else _room(directory)
     shared = cells.shared
     moved = before is None or tail > before.tail_position
     owners = [] if not shared else cursors_file.writers(directory.fd, cells)
     return LogFigures(
+        kind=directory.kind,
         path=log.path,
         uuid=str(uuid.UUID(bytes=log.identity.uuid)),
         taken_ns=time.monotonic_ns(),
@@ -185,9 +190,9 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         first_sequence=first_sequence,
         next_sequence=next_sequence,
         segments=len(directory.segment_numbers()),
-        disk_bytes=disk_bytes(directory),
-        free_bytes=room.f_bavail * room.f_frsize,
-        device_bytes=room.f_blocks * room.f_frsize,
+        disk_bytes=directory.whole_disk_bytes(),
+        free_bytes=free,
+        device_bytes=device,
         rolled_back_claims=cells["rolled_back"],
         writers=tuple(_figures_of(writer, cells.flush_leader, before, moved) for writer in owners),
         tailers=tuple(tailer_state.states(directory, committed)),
@@ -197,19 +202,17 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
 def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
     """Seals say of most segments how many records they have; what is looked at is the end of the log."""
     try:
+        if isinstance(log.directory, ArchivedDirectory):
+            return log.directory.sequences()  # without the others' headers, each of which is fetched from afar
         first = log.first_sequence
         return first, first + log.count()
     except CommitLogError:
         return None, None
 
 
-def disk_bytes(directory: LogDirectory) -> int:
-    """What the files of a log take on the disk."""
-    taken = 0
-    for name in directory.names():
-        with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
-            taken += os.stat(name, dir_fd=directory.fd, follow_symlinks=False).st_blocks * _BLOCK
-    return taken
+def _room(directory: LogDirectory) -> tuple[int, int]:
+    found = os.fstatvfs(directory.fd)
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
 def _figures_of(writer: Writer, flush_leader: int | None, before: LogFigures | None, moved: bool) -> WriterFigures:
@@ -255,7 +258,7 @@ class LogWatch:
     Parameters
     ----------
     path : str or path-like
-        The log's directory. It need not be there yet; `look` says so.
+        The log's directory. It need not be there yet; `look` says so. Or an archive, or a segment's file, which each look opens anew.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -287,6 +290,8 @@ class LogWatch:
 
     def _is_there(self, log: CommitLog) -> bool:
         """Whether the path still leads to the log that is open, and not to one that was made in its place, or to none."""
+        if log.directory.detached:
+            return False  # it has what was there when it was opened
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):

@@ -33,8 +33,8 @@ class Rates:
 
     @classmethod
     def between(cls, old: LogFigures | None, new: LogFigures) -> Rates:
-        """Of a log that was removed and made anew in between there are none."""
-        if old is None or old.uuid != new.uuid or new.taken_ns <= old.taken_ns:
+        """Of a log that was removed and made anew in between there are none, nor of an archive or a segment alone, which stand still."""
+        if old is None or old.uuid != new.uuid or new.taken_ns <= old.taken_ns or new.kind != "log":
             return cls(None, None, None, None, {}, {})
         seconds = new.seconds_since(old)
 

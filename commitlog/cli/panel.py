@@ -13,22 +13,23 @@ from rich.text import Text
 
 from commitlog.cli.moving import Rates
 from commitlog.cli.printed import escaped
+from commitlog.segment.directory import Kind
 from commitlog.tail.tailer_state import TailerState
 from commitlog.watching import LogFigures, WriterFigures
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T")
 _AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_KINDS: dict[Kind, str] = {"log": "", "archive": "an archive", "segment": "a segment"}
 _COLORS = {"dead": "red", "stopped": "red", "held up": "yellow", "appending": "green"}
 
 
 def panel(figures: LogFigures, rates: Rates, hint: str = "") -> RenderableType:
-    """One look at a log, with a word beside its name."""
-    parts: list[RenderableType] = [
-        _title(figures).append(hint, Style(dim=True)).append("\n"),
-        _watermarks(figures, rates),
-        _facts(figures, rates),
-    ]
+    """One look at a log, with a word beside its name. What is apart from its log has no watermarks that move, no writers, no tailers."""
+    title = _title(figures).append(hint, Style(dim=True)).append("\n")
+    if figures.kind != "log":
+        return Group(title, _ends(figures), _facts(figures, rates))
+    parts: list[RenderableType] = [title, _watermarks(figures, rates), _facts(figures, rates)]
     parts += [Text(), _writers(figures, rates)] if figures.writers else [Text("\nno writer has it open")]
     if figures.tailers:
         parts += [Text(), _tailers(figures, rates)]
@@ -39,7 +40,7 @@ def _title(figures: LogFigures) -> Text:
     state = ", ".join(
         word
         for word in (
-            figures.mode or "not open since the machine started",
+            _KINDS[figures.kind] or figures.mode or "not open since the machine started",
             "recovering" if figures.recovering else "",
             f"FAILED: {figures.failed}" if figures.failed else "",
         )
@@ -64,6 +65,13 @@ def _watermarks(figures: LogFigures, rates: Rates) -> Table:
     return table
 
 
+def _ends(figures: LogFigures) -> Table:
+    table = _table("", ">position")
+    table.add_row("first", f"{figures.first_position:,}")
+    table.add_row("end", f"{figures.tail_position:,}")
+    return table
+
+
 def _facts(figures: LogFigures, rates: Rates) -> Text:
     return Text("\n" + "\n".join(_sentences(figures, rates)), overflow="ellipsis", no_wrap=True)
 
@@ -76,10 +84,13 @@ def _sentences(figures: LogFigures, rates: Rates) -> Iterator[str]:
         listed = f", sequences {figures.first_sequence:,} to {figures.next_sequence - 1:,}" if count else ""
         appended = "" if rates.records is None else f", {in_numbers(rates.records)}/s"
         yield f"records   {count:,}{appended}{listed}"
-    yield f"segments  {figures.segments} of {in_bytes(figures.segment_size)}, {in_bytes(figures.disk_bytes)} on disk"
-    share = figures.free_bytes / figures.device_bytes if figures.device_bytes else 0.0
-    yield f"free      {in_bytes(figures.free_bytes)} of {in_bytes(figures.device_bytes)}, {share:.0%}"
-    yield f"claims    {figures.rolled_back_claims} rolled back"
+    stored = "compressed" if figures.kind == "archive" else "on disk"
+    yield f"segments  {figures.segments} of {in_bytes(figures.segment_size)}, {in_bytes(figures.disk_bytes)} {stored}"
+    if figures.free_bytes is not None and figures.device_bytes is not None:
+        share = figures.free_bytes / figures.device_bytes if figures.device_bytes else 0.0
+        yield f"free      {in_bytes(figures.free_bytes)} of {in_bytes(figures.device_bytes)}, {share:.0%}"
+    if figures.kind == "log":
+        yield f"claims    {figures.rolled_back_claims} rolled back"
 
 
 def _writers(figures: LogFigures, rates: Rates) -> Table:

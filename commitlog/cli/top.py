@@ -19,7 +19,7 @@ _HINT = "q ends"
 
 
 @click.command()
-@click.argument("log", type=click.Path())
+@click.argument("log", metavar="LOG|ARCHIVE|FILE.seg", type=click.Path())
 @click.option("--interval", type=parameters.interval, default="1s", show_default=True, metavar="DURATION", help="Look so often.")
 @click.option("--once", is_flag=True, help="Print it once, after one interval, for which the rates are.")
 @click.option("--json", "as_json", is_flag=True, help="The same as one JSON object.")
@@ -28,6 +28,8 @@ def command(*, log: str, interval: float, once: bool, as_json: bool) -> None:
 
     It looks from outside, opens the log for reading, and changes nothing. On a terminal it goes on until q or Ctrl-C, or until the log is
     removed; elsewhere it prints once. --json is of one look, too.
+
+    Of an archive, or a single segment's file, there is less to show: what it holds, and how large it is.
 
     \b
     Examples:

@@ -10,10 +10,11 @@ import threading
 from collections import OrderedDict
 
 from commitlog._kernel.segment import Segment
-from commitlog.errors import IOFailureError
+from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.keep.archived import archived_name, archived_sizes, read_header, read_identity, read_pieces
 from commitlog.keep.target import Target, target_of
 from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.seal_table import Seal, SealTable
 
 _LEAST_KEPT = 2  # a reader goes from one to the next
 
@@ -61,6 +62,29 @@ class ArchivedDirectory(LogDirectory):
     def find_end(self) -> int:
         """The position behind the last segment."""
         return (max(self._sizes) + 1) * self.segment_size if self._sizes else 0
+
+    def sequences(self) -> tuple[int, int]:
+        """The sequence of its first record, and the one behind its last, by the seals of its first and its last segment.
+
+        Raises
+        ------
+        CorruptSegmentError
+            One of them is damaged, or not sealed.
+        """
+        if not self._sizes:
+            return 0, 0
+        first, last = self._seal(min(self._sizes)), self._seal(max(self._sizes))
+        return first.first_sequence, last.first_sequence + last.record_count
+
+    def _seal(self, number: int) -> Seal:
+        seal = SealTable(self).get(number)
+        if seal is None:
+            raise CorruptSegmentError(
+                "this segment is not sealed, which no archived one is: restore it from another copy of the archive",
+                path=self.segment_path(number),
+                position=number * self.segment_size,
+            )
+        return seal
 
     def segment_path(self, number: int) -> str:
         return self.target.path_of(archived_name(number * self.segment_size))

@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import time
+from itertools import pairwise
 from typing import Literal
 
 from commitlog._kernel import segment_file as kernel
@@ -52,6 +53,11 @@ def index_name(base: int) -> str:
 
 def passed(step: str) -> None:
     """Told of each step by which a segment file comes into being. Tests replace it to stop or die there."""
+
+
+def holes(numbers: list[int], segment_size: int) -> list[tuple[int, int]]:
+    """Positions at which segments are missing between those that are there, from and to."""
+    return [((before + 1) * segment_size, after * segment_size) for before, after in pairwise(numbers) if after != before + 1]
 
 
 class LogDirectory:
