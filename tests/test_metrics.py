@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import commitlog
-from commitlog import Retention
+from commitlog import Archive, Retention
 from commitlog.errors import InvalidOptionError, IOFailureError
-from commitlog.keep import listener
+from commitlog.keep import archive_segments, listener
 from commitlog.metrics import LogCollector, MetricsFile
 from commitlog.tail.tailer_file import TailerFile
 from commitlog.watching import LogWatch
@@ -116,6 +116,21 @@ def test_an_onlooker_tells_what_the_log_has_and_nothing_of_its_own(logs: Logs) -
         registry = registry_of(watch)
         assert value(registry, "tail_position_bytes", watch) == log.tail_position
         assert value(registry, "records_total", watch) is None
+
+
+def test_of_an_archive_its_size_is_told_and_no_room(logs: Logs, tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    log = logs.open(**BY_HAND)
+    log.append_many(numbered(10))
+    log.roll()
+    log.flush()
+    log.prune(Retention(max_bytes="1TiB"))
+    archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
+    with LogWatch(tmp_path / "archive") as watch:
+        registry = registry_of(watch)
+        assert value(registry, "disk_bytes", watch) == sum(file.stat().st_size for file in (tmp_path / "archive").glob("*.zst"))
+        assert (value(registry, "next_sequence", watch), value(registry, "segments", watch)) == (10, 1)
+        assert (value(registry, "free_disk_bytes", watch), value(registry, "disk_size_bytes", watch)) == (None, None)
 
 
 def test_what_is_told_is_whole_and_well_named(logs: Logs) -> None:

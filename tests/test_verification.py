@@ -12,7 +12,7 @@ import pytest
 
 from commitlog import CommitLog, Options, verification
 from commitlog._kernel.sparse_index import crc32c
-from commitlog.errors import LogNotFoundError, NotALogError, UnsupportedVersionError
+from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, UnsupportedVersionError
 from commitlog.verification import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG, verify
 from commitlog.verify_report import Damage, TornTail, VerifyReport
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
@@ -314,6 +314,82 @@ def test_damage_that_recovery_left_alone_is_found_with_its_position(files: LogFi
     files.flip(0, HEADER + 3 * STEP + 20)
     files.recover(checkpoint=files.checkpoint(end))
     assert verify_unchanged(files).damage == [Damage(HEADER + 3 * STEP, HEADER + 4 * STEP, NOT_A_FRAME)]
+
+
+# --- a segment apart from its log -------------------------------------------------------------------------------------
+
+
+def alone(files: LogFiles, number: int, to: Path) -> VerifyReport:
+    """Verify a copy of a segment, and see that nothing changed and nothing came beside it."""
+    to.mkdir(exist_ok=True)
+    shutil.copy(files.file(number), to / "x.seg")
+    before = (to / "x.seg").read_bytes()
+    report = verify(to / "x.seg")
+    assert [(file.name, file.read_bytes()) for file in to.iterdir()] == [("x.seg", before)]
+    assert (report.kind, report.path, report.uuid, report.live) == ("segment", str(to / "x.seg"), UUID.hex(), False)
+    return report
+
+
+def test_a_segment_alone_is_told_as_it_is_in_its_log(tmp_path: Path, files: LogFiles) -> None:
+    two_segments(files)
+    whole = verify(files.path)
+    for number in range(3):
+        for report in (alone(files, number, tmp_path / "elsewhere"), verify(files.file(number))):
+            assert report.segments == [whole.segments[number]]
+            assert (report.sound, report.torn, report.holes, report.notes) == (True, None, [], [])
+            assert (report.clean, report.checkpoint) == ((True, SIZE) if number == 0 else (False, None))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_damage_in_a_segment_alone_is_found_as_in_its_log(tmp_path: Path, files: LogFiles, number: int) -> None:
+    two_segments(files)
+    files.flip(number, HEADER + 10 * STEP + 20)
+    files.flip(number, HEADER + 30 * STEP)
+    report = alone(files, number, tmp_path / "elsewhere")
+    assert report.segments == [verify(files.path).segments[number]]
+    assert [damage.position for damage in report.damage] == [number * SIZE + HEADER + at * STEP for at in (10, 30)]
+    assert (report.sound, report.torn) == (False, None)
+
+
+def test_a_segment_that_was_copied_in_the_middle_of_a_claim_has_a_torn_tail(tmp_path: Path, files: LogFiles) -> None:
+    files.create(1, opened=True)
+    claim = files.records(1, numbered(5))
+    end = files.records(1, numbered(3), files.claim(1, claim, 40))
+    report = alone(files, 1, tmp_path / "elsewhere")
+    assert report.torn == TornTail(SIZE + claim, SIZE + end, 3)
+    assert (report.sound, report.clean, report.records, report.end, report.checkpoint) == (True, False, 5, SIZE + claim, None)
+
+
+def test_the_seal_of_a_segment_alone_is_held_against_its_frames(tmp_path: Path, files: LogFiles) -> None:
+    two_segments(files)
+    frames = files.get(0, HEADER)
+    for written, problem in ((seal(), []), (seal(crc_ok=False), [SEAL_BROKEN]), (seal(record_count=99), [SEAL_WRONG])):
+        files.create(0, opened=True, seal=written)
+        files.put(0, HEADER, frames)
+        assert alone(files, 0, tmp_path / "elsewhere").segments[0].problems == problem
+
+
+def test_what_lies_beside_a_segment_alone_is_nothing_of_its(files: LogFiles) -> None:
+    two_segments(files)
+    (files.path / "joining").write_bytes(b"not a note")
+    (files.path / f"{SIZE + 1:020d}.seg").write_bytes(b"not a segment")
+    files.file(0).unlink()
+    assert not verify(files.path).sound
+    report = verify(files.file(1))
+    assert (report.sound, report.problems, report.joining, report.records) == (True, [], False, 50)
+
+
+@pytest.mark.parametrize(
+    ("length", "expected", "said"),
+    [(0, NotALogError, "no segment"), (100, CorruptSegmentError, "header is damaged|by its header"), (8192, CorruptSegmentError, "anew")],
+)
+def test_a_segment_alone_that_was_cut_short_is_refused(
+    tmp_path: Path, files: LogFiles, length: int, expected: type[Exception], said: str
+) -> None:
+    two_segments(files)
+    (tmp_path / "x.seg").write_bytes(files.get(0, 0, length))
+    with pytest.raises(expected, match=said):
+        verify(tmp_path / "x.seg")
 
 
 # --- indexes ---------------------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,122 @@ def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Pat
     assert (done.returncode, done.stdout) == (1, b""), done
     assert done.stderr.startswith(b"commitlog: "), done.stderr
     assert os.listdir(tmp_path / "folder") == ["notes.txt"]
+
+
+# --- segments and archives ---------------------------------------------------------------------------------------------
+
+READING = ("info", "verify", "dump", "top", "cat", "tail")  # what is read like a log
+reading = pytest.mark.parametrize("command", READING)
+
+
+def _cut(content: bytes) -> bytes:
+    return content[:10_000]
+
+
+def _damaged_header(content: bytes) -> bytes:
+    return content[:40] + bytes([content[40] ^ 1]) + content[41:]
+
+
+def _newer(content: bytes) -> bytes:
+    return content[:8] + b"\x09" + content[9:]
+
+
+def _text(content: bytes) -> bytes:
+    return b"some text\n"
+
+
+def _empty(content: bytes) -> bytes:
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (_cut, "copy it anew"),
+        (_damaged_header, "header is damaged"),
+        (_newer, "newer"),
+        (_text, "no segment of a log"),
+        (_empty, "no segment of a log"),
+    ],
+    ids=lambda made: getattr(made, "__name__", made),
+)
+@reading
+def test_a_file_that_is_no_whole_segment_is_said_in_a_line(
+    command: str, harm: Callable[[bytes], bytes], said: str, log: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "x.seg"
+    copy.write_bytes(harm(min(log.glob("*.seg")).read_bytes()))
+    before = all_of(tmp_path)
+    done = run(command, *COMMANDS[command], copy)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"commitlog: ")
+    assert done.stderr.count(b"\n") == 1
+    assert said in done.stderr.decode()
+    assert str(copy) in done.stderr.decode()
+    assert all_of(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", ["repair", "remove", "prune", "append", "pretouch"])
+def test_what_is_done_with_a_whole_log_is_not_done_with_a_segment(command: str, log: Path) -> None:
+    before = all_of(log)
+    done = run(command, *COMMANDS[command], min(log.glob("*.seg")), feed=b"one\n")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"this is a file: a log is a directory" in done.stderr
+    assert all_of(log) == before
+    if command == "repair":
+        assert b"a segment is mended in its log: repair that, and copy the segment anew from there" in done.stderr
+
+
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """Of this machine, at which nobody listens as long as the test runs."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@reading
+def test_an_archive_that_cannot_be_reached_is_said_in_a_line(command: str, closed_port: int) -> None:
+    pytest.importorskip("fsspec")
+    done = run(command, *COMMANDS[command], f"ftp://127.0.0.1:{closed_port}/orders")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert (
+        done.stderr.decode() == f"commitlog: the archive cannot be read: Connection refused (path ftp://127.0.0.1:{closed_port}/orders)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("memory://nobody/orders", "there is no archive here"),
+        ("file:///nowhere/orders", "there is no archive here"),
+        ("file:///dev/null", "Not a directory"),
+        ("nonsense://orders", "an address that pyarrow or fsspec can open"),
+        ("file://elsewhere/orders", "an absolute path of this machine"),
+    ],
+)
+@reading
+def test_an_address_without_an_archive_is_said_in_a_line(command: str, address: str, said: str) -> None:
+    pytest.importorskip("fsspec")
+    done = run(command, *COMMANDS[command], address)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"commitlog: ")
+    assert done.stderr.count(b"\n") == 1
+    assert said in done.stderr.decode()
+
+
+@reading
+def test_an_archive_without_its_identity_is_said_in_a_line(command: str, log: Path, tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    assert run("archive", "--keep", log, tmp_path / "place").returncode == 0
+    for text, said in (("{}", "is not a log"), (None, "has no log.json")):
+        (tmp_path / "place" / "log.json").unlink()
+        if text is not None:
+            (tmp_path / "place" / "log.json").write_text(text)
+        done = run(command, *COMMANDS[command], tmp_path / "place")
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert done.stderr.count(b"\n") == 1
+        assert said in done.stderr.decode()
 
 
 # --- flags and numbers ------------------------------------------------------------------------------------------------

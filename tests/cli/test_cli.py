@@ -72,6 +72,40 @@ def test_repair_prints_json(files: LogFiles, log: str) -> None:
     assert report["actions"][0]["position"] == HEADER
 
 
+def test_a_segment_s_file_is_verified_alone(files: LogFiles, log: str, tmp_path: Path) -> None:
+    copy = tmp_path / "x.seg"
+    copy.write_bytes(files.get(0))
+    done = commitlog("verify", str(copy))
+    end = HEADER + 10 * 32
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{copy}: 10 records in 1 segments, ends at position {end}, not finished\nsound\n"
+    files.claim(0, end, 40)
+    files.records(0, numbered(2), end + 40)
+    files.flip(0, HEADER + 3 * 32 + 20)
+    copy.write_bytes(files.get(0))
+    done = commitlog("verify", str(copy))
+    assert done.returncode == 1
+    assert f"position {HEADER + 96} to {HEADER + 128}" in done.stdout
+    assert done.stdout.splitlines()[-1] == "NOT sound: copy it anew; in its log `commitlog repair` mends what can be mended"
+    report = json.loads(commitlog("verify", "--json", str(copy)).stdout)
+    assert (report["kind"], report["sound"], report["records"]) == ("segment", False, 11)
+
+
+def test_a_torn_tail_of_a_segment_s_file_is_told_of_its_copy(files: LogFiles, tmp_path: Path) -> None:
+    files.create(0)
+    files.records(0, numbered(2), files.claim(0, HEADER, 40))
+    done = commitlog("verify", str(files.file(0)))
+    assert done.returncode == 0
+    assert f"torn tail: position {HEADER} to {HEADER + 104}, 2 whole records in it; it was copied before that was published" in done.stdout
+
+
+def test_an_extra_that_is_not_installed_is_named_in_a_line(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['pyarrow'] = sys.modules['pyarrow.fs'] = None\nfrom commitlog.cli import main; main()"
+    done = commitlog("info", "memory://nowhere", code=code)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "commitlog: an archive at an address needs pyarrow: pip install 'commitlog-engine[archive]'\n"
+
+
 def test_a_failure_is_one_line_and_status_1(tmp_path: Path) -> None:
     done = commitlog("verify", str(tmp_path / "absent"))
     assert (done.returncode, done.stdout) == (1, "")

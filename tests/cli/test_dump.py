@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import commitlog
+from commitlog import cli
+from commitlog._kernel.sparse_index import SparseIndex
+from commitlog.cli import dump as dump_command
+from commitlog.segment import index_file
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.seal_table import SealTable
 from tests.cli.program import run
 from tests.log_files import HEADER, SIZE, LogFiles
+from tests.oracle import segment_file as oracle
 
 
 @pytest.fixture
@@ -62,6 +71,92 @@ def test_a_range_is_of_positions_and_a_segment_alone_is_read_like_a_log(path: Pa
     status, alone = dump(tmp_path / "x.seg")
     assert status == 1
     assert alone[1:] == everything[3:]
+
+
+def reference(path: Path, start: int) -> list[dict[str, Any]]:
+    """What `--from` has to print, out of all that there is."""
+    return [part for part in dump(path)[1] if part["kind"] != "segment" and part["position"] + part["step"] > start]
+
+
+def frames(path: Path, start: int) -> list[dict[str, Any]]:
+    return [part for part in dump("--from", start, path)[1] if part["kind"] != "segment"]
+
+
+@pytest.fixture
+def long(files: LogFiles) -> Path:
+    """A segment of a thousand records that is not sealed, in front of it a sealed one of as many."""
+    files.directory.close()
+    shutil.rmtree(files.path)
+    with commitlog.open(files.path, segment_size=SIZE, index_spacing=16) as log:
+        for _ in range(2):
+            log.append_many([b"%04d" % number for number in range(1000)])
+            log.roll()
+        log.append_many([b"%04d" % number for number in range(1000)])
+    return files.path
+
+
+@pytest.mark.parametrize("segment", [1, 2])
+def test_a_range_deep_in_a_segment_is_come_to_by_its_index(long: Path, segment: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    walked = []
+    looked_at = dump_command._frame
+    monkeypatch.setattr(dump_command, "_frame", lambda held, offset: walked.append(offset) or looked_at(held, offset))
+    start = segment * SIZE + HEADER + 900 * 24 + 8
+    assert cli.run(["dump", "--from", str(start), "--to", str(start + 48), str(long)]) == 0
+    assert 0 < len(walked) <= 256 + 4
+
+
+@pytest.mark.parametrize("harm", ["none", "flipped", "zeroed", "claimed", "garbage", "long claim", "indexed record", "no index"])
+def test_a_range_is_the_same_whatever_stands_before_it(long: Path, harm: str) -> None:
+    """Damage in front of it, around it and behind it; a claim whose length leads past indexed records."""
+    file = long / f"{SIZE:020d}.seg"
+    content = bytearray(file.read_bytes())
+    at = HEADER + 300 * 24
+    match harm:
+        case "flipped":
+            content[at + 17] ^= 1
+        case "zeroed":
+            content[at : at + 240] = bytes(240)
+        case "claimed":
+            content[at : at + 8] = oracle.build_claim(24, 3, 1)[:8]
+        case "garbage":
+            content[at : at + 512] = hashlib.shake_128(b"seed").digest(512)
+        case "long claim":
+            content[at : at + 8] = oracle.build_claim(400 * 24, 3, 1)[:8]
+        case "indexed record":
+            content[HEADER + 512 * 24 + 17] ^= 1
+        case "no index":
+            (long / f"{SIZE:020d}.idx").unlink()
+    file.write_bytes(content)
+    everything = [part for part in dump(long)[1] if part["kind"] != "segment"]
+    for record in (0, 1, 15, 16, 255, 256, 299, 300, 305, 311, 320, 511, 512, 513, 650, 701, 999):
+        start = SIZE + HEADER + record * 24 + 8 * (record % 3)
+        assert frames(long, start) == [part for part in everything if part["position"] + part["step"] > start]
+
+
+def test_an_index_that_does_not_agree_with_the_frames_is_not_followed(long: Path) -> None:
+    """Sound by its CRCs, and every record that it names stands eight bytes further on."""
+    directory = LogDirectory(str(long), SIZE, bytes.fromhex(json.loads((long / "log.json").read_bytes())["uuid"].replace("-", "")))
+    try:
+        seal = SealTable(directory).get(1)
+        assert seal is not None
+        index = index_file.read(directory, 1, seal)[0]
+        assert index is not None
+        shifted = b"".join(struct.pack("<Qq", offset + 8, time_ns) for offset, time_ns in struct.iter_unpack("<Qq", index.content()))
+        wrong = SparseIndex(index.segment_id, SIZE, index.spacing, shifted, index.records, index.largest_ns)
+        assert index_file.write(directory, 1, wrong, seal)
+        assert index_file.read(directory, 1, seal)[1] == "sound"
+    finally:
+        directory.close()
+    start = SIZE + HEADER + 900 * 24
+    assert frames(long, start) == reference(long, start)
+
+
+def test_a_range_of_an_archive_needs_no_other_segment(long: Path, tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    assert run("archive", "--keep", long, tmp_path / "place").returncode == 0
+    (tmp_path / "place" / f"{0:020d}.seg.zst").write_bytes(b"cut")
+    expected = reference(long, SIZE + HEADER)
+    assert frames(tmp_path / "place", SIZE + HEADER) == [part for part in expected if part["position"] < 2 * SIZE]
 
 
 def test_lines_for_people_have_the_same(path: Path) -> None:

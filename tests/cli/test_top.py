@@ -20,7 +20,7 @@ from commitlog import cli
 from commitlog.cli.moving import Rates, as_object
 from commitlog.cli.panel import in_bytes, in_numbers
 from commitlog.watching import LogWatch
-from tests.cli.program import LIMIT_S, ROOT, SEGMENT, on_terminal, read_rest, read_until, run
+from tests.cli.program import LIMIT_S, ROOT, SEGMENT, on_terminal, read_rest, read_until, run, sealed_log
 
 SHORT = ("--interval", "0.1")
 WRITER = "import commitlog, sys, time; log = commitlog.open(sys.argv[1]); log.append(b'x'); print(flush=True); time.sleep(60)"
@@ -130,6 +130,72 @@ def test_it_ends_with_the_log(path: Path) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
         read_until(terminal, b"no writer has it open")
         shutil.rmtree(path)
+        rest = read_rest(terminal)
+        assert process.wait(LIMIT_S) == 1
+    assert b"commitlog: the log was removed while it was shown" in rest
+
+
+# --- an archive, a segment's file ------------------------------------------------------------------------------------
+
+LIVE = ("appended", "committed", "flushed", "free", "claims", "writer", "behind", "moves", "/s", "not open since")
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """Of five segments, with one record in each."""
+    pytest.importorskip("zstandard")
+    assert run("archive", sealed_log(tmp_path / "archived"), tmp_path / "place").returncode == 0
+    return tmp_path / "place"
+
+
+def test_an_archive_is_as_large_as_its_files_and_has_nothing_that_lives(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = sum(file.stat().st_size for file in archive.glob("*.zst"))
+    for place in (archive, archive.as_uri()):
+        monkeypatch.setenv("COLUMNS", str(len(str(place)) + 20))
+        lines = run("top", "--once", *SHORT, place).stdout.decode().splitlines()
+        assert lines[0].split() == [str(archive), "an", "archive"]
+        assert f"segments  5 of 64.0 KiB, {in_bytes(size)} compressed" in lines
+        assert "records   5, sequences 0 to 4" in lines
+        assert [line.split()[0] for line in lines if line.strip()][1:] == ["position", "first", "end", "records", "segments"]
+        assert not [word for word in LIVE if word in "\n".join(lines[1:])]
+
+
+def test_an_archive_as_an_object_has_no_room_and_no_rates(archive: Path) -> None:
+    found = json.loads(run("top", "--json", *SHORT, archive).stdout)
+    assert (found["kind"], found["segments"]) == ("archive", 5)
+    assert found["disk_bytes"] == sum(file.stat().st_size for file in archive.glob("*.zst"))
+    assert {name for name, value in found.items() if value is None} == {
+        *("mode", "failed", "free_bytes", "device_bytes"),
+        *(f"{name}_per_s" for name in ("tail_bytes", "committed_bytes", "flushed_bytes", "records")),
+    }
+
+
+def test_what_comes_to_an_archive_is_seen_at_the_next_look(archive: Path, tmp_path: Path) -> None:
+    with LogWatch(archive) as watch:
+        before = watch.look()
+        with commitlog.open(tmp_path / "archived") as log:
+            log.append(b"more")
+            log.roll()
+        assert run("archive", tmp_path / "archived", archive).returncode == 0
+        now = watch.look()
+    assert (before.segments, now.segments) == (5, 6)
+    assert now.disk_bytes > before.disk_bytes
+    assert Rates.between(before, now).records is None
+
+
+def test_a_segment_s_file_is_as_large_as_it_is_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = min(sealed_log(tmp_path / "log").glob("*.seg"))
+    monkeypatch.setenv("COLUMNS", str(len(str(file)) + 20))
+    lines = run("top", "--once", *SHORT, file).stdout.decode().splitlines()
+    assert lines[0].split() == [str(file), "a", "segment"]
+    assert f"segments  1 of 64.0 KiB, {in_bytes(file.stat().st_blocks * 512)} on disk" in lines
+    assert not [word for word in LIVE if word in "\n".join(lines[1:])]
+
+
+def test_an_archive_that_goes_while_it_is_shown_ends_it(archive: Path) -> None:
+    with on_terminal("top", *SHORT, archive.as_uri()) as (process, terminal):
+        read_until(terminal, b"compressed")
+        shutil.rmtree(archive)
         rest = read_rest(terminal)
         assert process.wait(LIMIT_S) == 1
     assert b"commitlog: the log was removed while it was shown" in rest

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from commitlog.errors import (
     ReadOnlyError,
 )
 from commitlog.keep import archive_segments, archived_bases, open_segment_bytes, prune, read_identity, target_of
+from commitlog.keep.archived_directory import ArchivedDirectory
 from commitlog.verification import verify
 from tests.setups import BY_HAND, SEGMENT, Logs, values
 from tests.steps import killed_at
@@ -163,6 +165,55 @@ def test_a_reader_goes_over_a_long_archive_with_two_segments_unpacked(logs: Logs
             assert sum(str(tmp_path / "scratch") in line for line in maps) <= 16
     assert most == 2
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_every_frame_of_a_long_archive_is_checked_with_three_segments_unpacked(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    log = filled(logs, 30)
+    archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
+    seen, mapped = [], []
+    open_segment = ArchivedDirectory.open_segment
+
+    def counted(directory: ArchivedDirectory, number: int, *, writable: bool) -> Any:
+        opened = open_segment(directory, number, writable=writable)
+        seen.append(len([path for path in (tmp_path / "scratch").rglob("*") if path.is_file()]))
+        with open("/proc/self/maps", encoding="ascii") as maps:
+            mapped.append(len({line.split()[-1] for line in maps if str(tmp_path / "scratch") in line}))
+        return opened
+
+    monkeypatch.setattr(ArchivedDirectory, "open_segment", counted)
+    report = verify(tmp_path / "archive")
+    assert (report.kind, report.sound, report.records, report.clean) == ("archive", True, 30 * 40, True)
+    assert len(seen) == 30
+    assert (max(seen), max(mapped)) == (2, 1)  # and while the next is unpacked, a third
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_what_an_archive_takes_is_what_its_files_do(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    sizes = {number: (tmp_path / "archive" / name(number)).stat().st_size for number in range(COUNT)}
+    for place in (str(tmp_path / "archive"), (tmp_path / "archive").as_uri()):
+        with commitlog.open(place, "r") as copy:
+            assert copy.directory.whole_disk_bytes() == sum(sizes.values())
+            assert {number: copy.directory.disk_bytes(number) for number in range(COUNT)} == sizes
+            assert copy.directory.disk_bytes(COUNT) == 0
+            assert [cycle.disk_bytes for cycle in copy.cycles()] == list(sizes.values())
+
+
+def test_sequences_of_an_archive_are_those_of_its_log_also_beyond_a_gap(logs: Logs, tmp_path: Path) -> None:
+    log = archived(logs, tmp_path / "archive")
+    first, last = log.first_sequence, expected(log)[-1][4]
+    for missing in (None, 2, 0, COUNT - 1):
+        if missing is not None:
+            (tmp_path / "archive" / name(missing)).unlink()
+        directory = ArchivedDirectory(str(tmp_path / "archive"), 0)
+        try:
+            assert directory.sequences() == (first + 40 * (missing in (0, COUNT - 1)), last + 1 - 40 * (missing == COUNT - 1))
+        finally:
+            directory.close()
 
 
 # --- kills ---------------------------------------------------------------------------------------------------------------
@@ -380,6 +431,32 @@ def test_an_archive_keeps_no_tailer_s_place_and_says_so(logs: Logs, tmp_path: Pa
     archived(logs, tmp_path / "archive")
     with commitlog.open(tmp_path / "archive", "r") as copy, pytest.raises(ReadOnlyError, match="keeps no tailer's place"):
         copy.tailer(name="mine")
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), RuntimeError("many\nlines"), EOFError()], ids=repr)
+@pytest.mark.parametrize("step", ["find", "_open"])
+def test_whatever_keeps_an_archive_from_being_read_is_told_in_a_line(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    log = filled(logs)
+    address = f"memory://bucket{tmp_path}/orders"
+    archive_segments(log.path, Archive(address), keep=True)
+
+    def fail(*given: object, **named: object) -> None:
+        raise error
+
+    try:
+        monkeypatch.setattr(type(memory), step, fail)
+        for use in (verify, commitlog.open):
+            with pytest.raises(IOFailureError, match="the archive cannot be read: ") as caught:
+                use(address, *("r",) * (use is commitlog.open))
+            assert "\n" not in str(caught.value)
+            assert str(caught.value.path).startswith(address)
+            assert caught.value.__cause__ is error
+    finally:
+        monkeypatch.undo()
+        memory.rm("/bucket", recursive=True)
 
 
 def test_what_is_no_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
