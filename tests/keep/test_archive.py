@@ -192,6 +192,19 @@ def test_every_frame_of_a_long_archive_is_checked_with_three_segments_unpacked(
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+@pytest.mark.parametrize(("cache", "times"), [("1GiB", COUNT), (0, 2 * COUNT)])
+def test_what_was_unpacked_stays_for_the_next_reader_as_far_as_there_is_room(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: object, times: int
+) -> None:
+    archived(logs, tmp_path / "archive")
+    unpack, unpacked = ArchivedDirectory._unpack, []
+    monkeypatch.setattr(ArchivedDirectory, "_unpack", lambda self, number: (unpacked.append(number), unpack(self, number))[1])
+    with commitlog.open(tmp_path / "archive", "r", archive_cache=cache) as copy:  # type: ignore[arg-type]
+        for number in (*range(COUNT), *range(COUNT)):
+            copy.directory.fetch(number)
+    assert len(unpacked) == times
+
+
 def test_what_an_archive_takes_is_what_its_files_do(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     sizes = {number: (tmp_path / "archive" / name(number)).stat().st_size for number in range(COUNT)}
