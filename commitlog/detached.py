@@ -1,4 +1,4 @@
-"""What is read apart from its log: an archive, or one segment's file. The one place that tells them from a log by their path."""
+"""What is read apart from its log: an archive, or one segment's file. All who read ask here which of them a path leads to."""
 
 from __future__ import annotations
 
