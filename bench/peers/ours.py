@@ -12,10 +12,11 @@ import struct
 import sys
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 
 import numpy as np
+import numpy.typing as npt
 
 import commitlog
 from commitlog.errors import LogNotFoundError
@@ -25,6 +26,8 @@ SIZE = 12
 ROWS_A_CALL = 1024
 SIZES = range(258)
 _STAMPED = struct.Struct("<qi")
+_STAMP = np.dtype([("due_ns", "<i8"), ("number", "<i4")])
+_PREPARATION_NS, _PREPARATION_EACH_NS = 200_000_000, 1_000
 _FIND_S = 20.0
 Result = dict[str, object]
 
@@ -115,28 +118,44 @@ class Peer:
         """Each message carries when it was due: a writer that falls behind does not hide it."""
         with self.log() as log:
             wait_for_go()
-            append, pack, clock, per_minute = log.append, _STAMPED.pack, time.perf_counter_ns, self.per_minute
-            began = clock()
-            for number in range(self.warm + self.messages):
-                due = began + number * 60_000_000_000 // per_minute
+            append, clock = log.append, time.perf_counter_ns
+            for due, value in self._due():
                 while clock() < due:
                     pass
-                append(pack(due, number))
+                append(value)
         return {}
 
+    def _due(self) -> Iterator[tuple[int, bytes]]:
+        """When each message is due, and the message. Made before the first one is, since that takes as long as to append."""
+        count = self.warm + self.messages
+        began = time.perf_counter_ns() + _PREPARATION_NS + count * _PREPARATION_EACH_NS
+        due = began + np.arange(count, dtype=np.int64) * 60_000_000_000 // self.per_minute
+        stamped = np.empty(count, _STAMP)
+        stamped["due_ns"], stamped["number"] = due, np.arange(count)
+        content = stamped.tobytes()
+        values = [content[at : at + SIZE] for at in range(0, len(content), SIZE)]
+        made = zip(due.tolist(), values, strict=True)
+        if time.perf_counter_ns() > began:
+            raise RuntimeError("the messages were not made in time: run it on a machine that does less beside it")
+        return made
+
     def paced_read(self) -> Result:
-        """How long each message took from when it was due."""
-        taken = array("q", bytes(8 * self.messages))
+        """How long each message took from when it was due. What they say is looked at when all are there."""
+        came = array("q", bytes(8 * self.messages))
+        kept: list[bytes] = []
         with self.found() as log, log.tailer() as tailer:
             wait_for_go()
-            unpack, clock, warm = _STAMPED.unpack, time.perf_counter_ns, self.warm
+            clock, keep = time.perf_counter_ns, kept.append
             values = tailer.values(timeout=None, idle="spin")
-            for value in islice(values, self.warm):
-                unpack(value)
-            for value in islice(values, self.messages):
-                due, number = unpack(value)
-                taken[number - warm] = clock() - due
-        return percentiles(taken)
+            for _ in islice(values, self.warm):
+                pass
+            for number, value in enumerate(islice(values, self.messages)):
+                came[number] = clock()
+                keep(value)
+        stamped = np.frombuffer(b"".join(kept), _STAMP)
+        if not np.array_equal(stamped["number"], np.arange(self.warm, self.warm + self.messages)):
+            raise RuntimeError("the messages came in another order")
+        return percentiles(np.frombuffer(came, np.int64) - stamped["due_ns"])
 
     # --- what Mappedbus is not asked ---------------------------------------------------------------------------------
 
@@ -224,9 +243,9 @@ def _take_batches(tailer: Tailer, count: int) -> None:
         count -= len(tailer.read_batch(min(count, 65536), timeout=None, idle="spin"))
 
 
-def percentiles(taken: array[int]) -> Result:
+def percentiles(taken: array[int] | npt.NDArray[np.int64]) -> Result:
     """Of nanoseconds: the median, those that one in a hundred and one in a thousand exceeds, and the largest."""
-    ordered = np.sort(np.frombuffer(taken, np.int64))
+    ordered = np.sort(np.asarray(taken, np.int64))
     last = len(ordered) - 1
     at = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "largest": 1.0}
     return {name: int(ordered[int(last * part)]) for name, part in at.items()}
