@@ -3,9 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "atomics.h"
-#include "crc32c.h"
-
+#define WORDS_MOST (sizeof(cl_tailer_terms) / sizeof(uint64_t)) /* of a record */
 #define LOOKS 1000 /* at a page whose owner writes both records faster than one is read */
 
 uint32_t cl_tailer_forks;
@@ -14,6 +12,23 @@ static void count_fork(void) { cl_tailer_forks++; }
 
 __attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
 
+/* Of 8-byte words, each loaded and stored once, and stored in order: others may be at the same page. */
+static void read_record(const uint8_t *page, size_t at, void *record, size_t size) {
+    uint64_t words[WORDS_MOST];
+    for (size_t index = 0; index < size / sizeof *words; index++) {
+        words[index] = cl_load((const uint64_t *)(page + at) + index);
+    }
+    memcpy(record, words, size);
+}
+
+static void write_record(uint8_t *page, size_t at, const void *record, size_t size) {
+    uint64_t words[WORDS_MOST];
+    memcpy(words, record, size);
+    for (size_t index = 0; index < size / sizeof *words; index++) {
+        cl_store((uint64_t *)(page + at) + index, words[index]);
+    }
+}
+
 static uint32_t terms_crc(const cl_tailer_terms *terms) { return cl_crc32c(0, terms, offsetof(cl_tailer_terms, crc)); }
 
 int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms) {
@@ -21,13 +36,12 @@ int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer
     for (int look = 0; look < LOOKS && !found; look++) {
         for (uint32_t turn = 0; turn < 2; turn++) {
             cl_tailer_terms record;
-            memcpy(&record, page + CL_TAILER_TERMS_AT + turn * CL_TAILER_STRIDE, sizeof record);
+            read_record(page, CL_TAILER_TERMS_AT + turn * CL_TAILER_STRIDE, &record, sizeof record);
             if (record.magic == CL_TAILER_MAGIC && terms_crc(&record) == record.crc && (!found || record.count > terms->count)) {
                 *terms = record;
                 found = true;
             }
         }
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
     }
     if (!found) {
         return CL_E_ABSENT;
@@ -40,14 +54,13 @@ int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) {
     for (int look = 0; look < LOOKS && !found; look++) {
         for (uint32_t turn = 0; turn < 2; turn++) {
             cl_tailer_place record;
-            memcpy(&record, page + CL_TAILER_PLACES_AT + turn * CL_TAILER_STRIDE, sizeof record);
+            read_record(page, CL_TAILER_PLACES_AT + turn * CL_TAILER_STRIDE, &record, sizeof record);
             bool valid = cl_tailer_place_check(record.position, record.count) == record.check;
             if (valid && (!found || (int32_t)(record.count - place->count) > 0)) {
                 *place = record;
                 found = true;
             }
         }
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
     }
     return found ? CL_OK : CL_E_ABSENT;
 }
@@ -55,6 +68,5 @@ int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) {
 void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) {
     terms->count++;
     terms->crc = terms_crc(terms);
-    memcpy(page + CL_TAILER_TERMS_AT + terms->count % 2 * CL_TAILER_STRIDE, terms, sizeof *terms);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+    write_record(page, CL_TAILER_TERMS_AT + terms->count % 2 * CL_TAILER_STRIDE, terms, sizeof *terms);
 }

@@ -5,6 +5,7 @@
 #ifndef CL_TAILER_PAGE_H
 #define CL_TAILER_PAGE_H
 
+#include "atomics.h"
 #include "crc32c.h"
 
 #define CL_TAILER_MAGIC 0x3130524C544C4D43ull /* "CMLTLR01" */
@@ -70,17 +71,16 @@ typedef struct {
     bool with_care;  /* the next save is more than the stores: see `TailerPage.save_place` */
 } cl_tailer_mark;
 
-/* Saves a position. */
+/* Saves a position. The stores are made in this order, and no store of the next save, which overwrites the record before, is seen ahead of
+ * them: whoever reads the page meanwhile, the disk among them, finds one of the two records whole. */
 static inline void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) {
     uint32_t next = ++mark->count;
     cl_tailer_place *place = (cl_tailer_place *)(mark->page + CL_TAILER_PLACES_AT + next % 2 * CL_TAILER_STRIDE);
-    place->position = position;
-    place->count = next;
-    place->check = cl_tailer_place_check(position, next);
-    place->saved_ns = mark->now_ns;
+    cl_store(&place->position, position);
+    cl_store32(&place->count, next);
+    cl_store32(&place->check, cl_tailer_place_check(position, next));
+    cl_store((uint64_t *)&place->saved_ns, (uint64_t)mark->now_ns);
     mark->saved = position;
-    /* This save is complete before the next one begins, which overwrites the one before it: a kill in between finds one of them whole. */
-    __atomic_signal_fence(__ATOMIC_SEQ_CST);
 }
 
 /* The same, where that is all there is to do; false, and nothing was saved, where it is not. */

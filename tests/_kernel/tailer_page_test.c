@@ -1,0 +1,277 @@
+/* threads */
+/* The page of a named tailer: two records take turns, the newer whole one counts, and whoever reads beside the one who writes sees nothing
+ * that was never written. */
+#include "kernel_test.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "tailer_page.h"
+
+#define SAVES 200000u
+#define TERMS_EVERY 16u
+
+static const uint8_t UUID[16] = "a log's identity";
+static _Alignas(64) uint8_t page[CL_TAILER_SIZE];
+
+static uint8_t *terms_at(uint64_t count) { return page + CL_TAILER_TERMS_AT + count % 2 * CL_TAILER_STRIDE; }
+static uint8_t *place_at(uint64_t count) { return page + CL_TAILER_PLACES_AT + count % 2 * CL_TAILER_STRIDE; }
+
+/* What is saved and declared follows from the how manieth it is. */
+static uint64_t position_of(uint32_t count) { return (uint64_t)count * 0x9E3779B1u * 8; }
+
+static cl_tailer_terms first_terms(void) {
+    cl_tailer_terms terms = {.magic = CL_TAILER_MAGIC};
+    memcpy(terms.log_uuid, UUID, sizeof UUID);
+    return terms;
+}
+
+static void declare(cl_tailer_terms *terms) {
+    terms->max_lag_bytes = terms->count + 1;
+    terms->created_ns = -(int64_t)terms->count - 1;
+    terms->required = (uint32_t)terms->count * 0x9E3779B1u;
+    cl_tailer_write_terms(page, terms);
+}
+
+static void check_terms(uint64_t count) {
+    cl_tailer_terms terms;
+    CHECK(cl_tailer_read_terms(page, UUID, &terms) == CL_OK);
+    CHECK(terms.count == count && terms.max_lag_bytes == count && terms.created_ns == -(int64_t)count);
+    CHECK(terms.required == (uint32_t)(count - 1) * 0x9E3779B1u);
+}
+
+static void check_place(uint32_t count) {
+    cl_tailer_place place;
+    CHECK(cl_tailer_read_place(page, &place) == CL_OK);
+    CHECK(place.count == count && place.position == position_of(count));
+}
+
+static void save(cl_tailer_mark *mark) { cl_tailer_save(mark, position_of(mark->count + 1)); }
+
+static cl_tailer_mark empty_page(uint32_t count) {
+    memset(page, 0, sizeof page);
+    return (cl_tailer_mark){.page = page, .count = count, .forks = cl_tailer_forks};
+}
+
+static void places_take_turns(void) {
+    cl_tailer_mark mark = empty_page(0);
+    for (uint32_t count = 1; count < 100; count++) {
+        uint8_t other[sizeof(cl_tailer_place)];
+        memcpy(other, place_at(count + 1), sizeof other);
+        mark.now_ns = 1000 + count;
+        save(&mark);
+        cl_tailer_place record;
+        memcpy(&record, place_at(count), sizeof record);
+        CHECK(record.position == position_of(count) && record.count == count && record.saved_ns == 1000 + count);
+        CHECK(memcmp(other, place_at(count + 1), sizeof other) == 0);
+        CHECK(mark.saved == position_of(count));
+        check_place(count);
+    }
+}
+
+static void terms_take_turns(void) {
+    cl_tailer_terms terms = first_terms();
+    empty_page(0);
+    for (uint64_t count = 1; count < 100; count++) {
+        uint8_t other[sizeof(cl_tailer_terms)];
+        memcpy(other, terms_at(count + 1), sizeof other);
+        declare(&terms);
+        CHECK(terms.count == count && memcmp(terms_at(count), &terms, sizeof terms) == 0);
+        CHECK(memcmp(other, terms_at(count + 1), sizeof other) == 0);
+        check_terms(count);
+    }
+}
+
+/* Each byte of the newest record that its check covers, with each of its bits flipped, and with all of them. */
+static void damage_leaves_the_place_before(void) {
+    cl_tailer_mark mark = empty_page(6);
+    save(&mark);
+    save(&mark);
+    for (size_t at = 0; at < offsetof(cl_tailer_place, saved_ns); at++) {
+        for (uint32_t flipped = 1; flipped <= 0x100; flipped *= 2) {
+            uint8_t bits = flipped == 0x100 ? 0xFF : (uint8_t)flipped;
+            place_at(8)[at] ^= bits;
+            check_place(7);
+            place_at(8)[at] ^= bits;
+        }
+    }
+    check_place(8);
+    place_at(8)[offsetof(cl_tailer_place, saved_ns)] ^= 1; /* for people only, and not covered */
+    check_place(8);
+}
+
+static void damage_leaves_the_terms_before(void) {
+    cl_tailer_terms terms = first_terms();
+    empty_page(0);
+    declare(&terms);
+    declare(&terms);
+    for (size_t at = 0; at < sizeof terms; at++) {
+        for (uint32_t flipped = 1; flipped <= 0x100; flipped *= 2) {
+            uint8_t bits = flipped == 0x100 ? 0xFF : (uint8_t)flipped;
+            terms_at(2)[at] ^= bits;
+            check_terms(1);
+            terms_at(2)[at] ^= bits;
+        }
+    }
+    check_terms(2);
+}
+
+/* A record is a sector's, and a power cut in the midst of it leaves its first bytes new and the rest as two records ago, or the other way
+ * round. */
+static void a_torn_record_leaves_the_one_before(void) {
+    cl_tailer_mark mark = empty_page(0);
+    cl_tailer_terms terms = first_terms();
+    uint8_t before[CL_TAILER_SIZE], after[CL_TAILER_SIZE];
+    for (uint32_t count = 1; count <= 3; count++) {
+        memcpy(before, page, sizeof page);
+        save(&mark);
+        declare(&terms);
+    }
+    memcpy(after, page, sizeof page);
+    for (int back = 0; back < 2; back++) {
+        const uint8_t *head = back ? before : after, *rest = back ? after : before;
+        for (size_t at = 0; at <= sizeof terms; at++) {
+            size_t place_end = at < sizeof(cl_tailer_place) ? at : sizeof(cl_tailer_place);
+            memcpy(page, rest, sizeof page);
+            memcpy(terms_at(3), head + (terms_at(3) - page), at);
+            memcpy(place_at(3), head + (place_at(3) - page), place_end);
+            bool terms_new = memcmp(terms_at(3), after + (terms_at(3) - page), sizeof terms) == 0;
+            bool place_new = memcmp(place_at(3), after + (place_at(3) - page), offsetof(cl_tailer_place, saved_ns)) == 0;
+            check_terms(terms_new ? 3 : 2);
+            check_place(place_new ? 3 : 2);
+        }
+    }
+}
+
+static void check_absent(void) {
+    cl_tailer_terms terms;
+    cl_tailer_place place;
+    CHECK(cl_tailer_read_terms(page, UUID, &terms) == CL_E_ABSENT && cl_tailer_read_place(page, &place) == CL_E_ABSENT);
+}
+
+static void nothing_is_found_in_bytes_that_nobody_wrote(void) {
+    uint64_t state = 77;
+    empty_page(0);
+    check_absent();
+    memset(page, 0xFF, sizeof page);
+    check_absent();
+    for (int turn = 0; turn < 100; turn++) {
+        for (size_t at = 0; at < sizeof page; at += sizeof state) {
+            next_random(&state);
+            memcpy(page + at, &state, sizeof state);
+        }
+        check_absent();
+        /* The magic alone makes no terms. */
+        uint64_t magic = CL_TAILER_MAGIC;
+        memcpy(terms_at(0), &magic, sizeof magic);
+        memcpy(terms_at(1), &magic, sizeof magic);
+        check_absent();
+    }
+}
+
+static void another_logs_terms_are_foreign(void) {
+    cl_tailer_terms terms = first_terms();
+    uint8_t other[16];
+    empty_page(0);
+    declare(&terms);
+    for (size_t at = 0; at < sizeof other; at++) {
+        memcpy(other, UUID, sizeof other);
+        other[at] ^= 1;
+        CHECK(cl_tailer_read_terms(page, other, &terms) == CL_E_FOREIGN);
+    }
+    check_terms(1);
+}
+
+static void the_count_of_places_goes_round(void) {
+    cl_tailer_mark mark = empty_page(UINT32_MAX - 5);
+    for (uint32_t count = UINT32_MAX - 4; count != 6; count++) {
+        save(&mark);
+        check_place(count);
+    }
+    CHECK(mark.count == 5);
+}
+
+/* A plain save is for the process that mapped the page, and for a position that is new; the clock is asked now and then. */
+static void what_is_more_than_a_few_stores_is_not_saved_plainly(void) {
+    cl_tailer_mark mark = empty_page(1);
+    CHECK(cl_tailer_save_plainly(&mark, position_of(2)));
+    check_place(2);
+    CHECK(!cl_tailer_save_plainly(&mark, position_of(2)));
+    mark.with_care = true;
+    CHECK(!cl_tailer_save_plainly(&mark, position_of(3)));
+    mark.with_care = false;
+    for (uint32_t count = 3; count <= CL_TAILER_CLOCK_EVERY; count++) {
+        CHECK(cl_tailer_save_plainly(&mark, position_of(count)));
+    }
+    CHECK(!cl_tailer_save_plainly(&mark, position_of(CL_TAILER_CLOCK_EVERY + 1)));
+    check_place(CL_TAILER_CLOCK_EVERY);
+}
+
+static void the_child_of_a_fork_does_not_save_plainly(void) {
+    cl_tailer_mark mark = empty_page(1);
+    uint32_t forks = cl_tailer_forks;
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        bool refused = !cl_tailer_save_plainly(&mark, position_of(2)) && mark.count == 1 && cl_tailer_forks == forks + 1;
+        mark.forks = cl_tailer_forks; /* as of a page that the child maps itself */
+        _exit(refused && cl_tailer_save_plainly(&mark, position_of(2)) ? 0 : 1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(cl_tailer_forks == forks && cl_tailer_save_plainly(&mark, position_of(2)));
+}
+
+static uint32_t saved, declared; /* how many are complete */
+
+static void *save_on(void *argument) {
+    cl_tailer_mark *mark = argument;
+    cl_tailer_terms terms = first_terms();
+    for (uint32_t count = 1; count <= SAVES; count++) {
+        save(mark);
+        cl_store32(&saved, count);
+        if (count % TERMS_EVERY == 0) {
+            declare(&terms);
+            cl_store32(&declared, (uint32_t)terms.count);
+        }
+    }
+    return NULL;
+}
+
+/* What a reader gets was written as one, and is no older than the record before the last that was complete when it began to look. */
+static void a_reader_beside_the_writer_sees_what_was_written(void) {
+    cl_tailer_mark mark = empty_page(0);
+    pthread_t writer;
+    CHECK(pthread_create(&writer, NULL, save_on, &mark) == 0);
+    for (uint32_t complete = 0; complete < SAVES;) {
+        cl_tailer_terms terms;
+        cl_tailer_place place;
+        uint32_t complete_terms = cl_load32(&declared);
+        complete = cl_load32(&saved);
+        int code = cl_tailer_read_place(page, &place);
+        CHECK(code == CL_OK || (code == CL_E_ABSENT && complete < 2));
+        CHECK(code != CL_OK || (place.position == position_of(place.count) && place.count + 1 >= complete && place.count <= SAVES));
+        code = cl_tailer_read_terms(page, UUID, &terms);
+        CHECK(code == CL_OK || (code == CL_E_ABSENT && complete_terms < 2));
+        CHECK(code != CL_OK || (terms.max_lag_bytes == terms.count && terms.count + 1 >= complete_terms));
+        CHECK(code != CL_OK || (terms.created_ns == -(int64_t)terms.count && terms.count <= SAVES / TERMS_EVERY));
+    }
+    pthread_join(writer, NULL);
+    check_place(SAVES);
+    check_terms(SAVES / TERMS_EVERY);
+}
+
+int main(void) {
+    places_take_turns();
+    terms_take_turns();
+    damage_leaves_the_place_before();
+    damage_leaves_the_terms_before();
+    a_torn_record_leaves_the_one_before();
+    nothing_is_found_in_bytes_that_nobody_wrote();
+    another_logs_terms_are_foreign();
+    the_count_of_places_goes_round();
+    what_is_more_than_a_few_stores_is_not_saved_plainly();
+    the_child_of_a_fork_does_not_save_plainly();
+    a_reader_beside_the_writer_sees_what_was_written();
+    return 0;
+}
