@@ -6,7 +6,7 @@
  *   it keeps a shadow: the bytes of each file as they were last made durable, which is all that a power cut has to leave.
  *
  * COMMITLOG_SHIM_STATE   a file of one page, mapped: errno values to fail with, by call, counters, by call, and delays
- * COMMITLOG_SHIM_SHADOW  a directory for the shadow: a file per inode, and `entries` with the names of the synced directory */
+ * COMMITLOG_SHIM_SHADOW  a directory for the shadow: a file per inode, and `entries-<inode>` with the names of a synced directory */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -48,7 +48,11 @@ static const char *shadow;
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
+static void hold(void) { pthread_mutex_lock(&lock); }
+static void let_go(void) { pthread_mutex_unlock(&lock); }
+
 __attribute__((constructor)) static void begin(void) {
+    pthread_atfork(hold, let_go, let_go); /* the child has this lock free, whichever thread of its parent was at it */
     const char *path = getenv("COMMITLOG_SHIM_STATE");
     int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (fd >= 0) {
@@ -87,17 +91,17 @@ static void keep(ino_t inode, const char *bytes, size_t length, off_t offset, of
     close(fd);
 }
 
-static void keep_directory(int fd) {
+static void keep_directory(int fd, ino_t inode) {
     char path[PATH_MAX], temporary[PATH_MAX];
-    snprintf(path, sizeof path, "%s/entries", shadow);
-    snprintf(temporary, sizeof temporary, "%s/entries.new", shadow);
+    snprintf(path, sizeof path, "%s/entries-%llu", shadow, (unsigned long long)inode);
+    snprintf(temporary, sizeof temporary, "%s/%d.new", shadow, getpid());
     FILE *out = fopen(temporary, "w");
     DIR *directory = fdopendir(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (out == NULL || directory == NULL) {
         abort();
     }
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        if (entry->d_type == DT_REG) {
+        if (entry->d_type == DT_REG || (entry->d_type == DT_DIR && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)) {
             fprintf(out, "%llu %s\n", (unsigned long long)entry->d_ino, entry->d_name);
         }
     }
@@ -108,7 +112,7 @@ static void keep_directory(int fd) {
     }
 }
 
-/* What a sync of a whole file makes durable. A directory counts only when it is a log's. */
+/* What a sync of a whole file makes durable. A directory counts only when it is a log's, or a folder in one. */
 static void keep_file(int fd) {
     struct stat status;
     if (shadow == NULL || fstat(fd, &status) != 0) {
@@ -116,8 +120,8 @@ static void keep_file(int fd) {
     }
     pthread_mutex_lock(&lock);
     if (S_ISDIR(status.st_mode)) {
-        if (faccessat(fd, "log.json", F_OK, 0) == 0) {
-            keep_directory(fd);
+        if (faccessat(fd, "log.json", F_OK, 0) == 0 || faccessat(fd, "../log.json", F_OK, 0) == 0) {
+            keep_directory(fd, status.st_ino);
         }
     } else if (S_ISREG(status.st_mode) && status.st_size > 0) {
         char path[64];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import random
 import struct
 import subprocess
@@ -12,6 +13,7 @@ from tests.faults import image
 
 CALLS = ("msync", "pwrite", "fdatasync", "fsync", "fallocate")
 _PAGE = 4096
+_SECTOR = 512  # which a disk writes whole or not at all
 _COUNTS_AT, _FLUSHED_AT, _DELAYS_AT = 64, 128, 136
 
 
@@ -70,8 +72,21 @@ class Shim:
         """What was made durable of a file."""
         return (self.shadow / str(file.stat().st_ino)).read_bytes()
 
+    def settle(self, directory: Path) -> None:
+        """Take down as durable all that there is in a directory: a restarted machine found it on its disk."""
+        entries = list(os.scandir(directory))
+        lines = "".join(f"{entry.inode()} {entry.name}\n" for entry in entries)
+        (self.shadow / f"entries-{directory.stat().st_ino}").write_text(lines)
+        for entry in entries:
+            path = directory / entry.name
+            if entry.is_dir():
+                self.settle(path)
+            else:
+                (self.shadow / str(entry.inode())).write_bytes(path.read_bytes())
+
     def cut_power(self, log: Path, target: Path, numbers: random.Random, written_share: float) -> None:
-        """Make `target` what a power cut would leave of `log`: what was made durable, and, page by page, some of what was not.
+        """Make `target` what a power cut would leave of `log`: what was made durable, and some of what was not, sector by sector of the
+        files and name by name of the directories.
 
         Parameters
         ----------
@@ -80,20 +95,37 @@ class Shim:
         target : Path
             Where the remains go.
         numbers : random.Random
-            Chooses the pages that the system had written of its own accord.
+            Chooses the sectors and names that the system had written of its own accord.
         written_share : float
             How many of them: 0 none, 1 all.
         """
-        target.mkdir()
-        entries = dict(reversed(line.split(" ", 1)) for line in (self.shadow / "entries").read_text().splitlines())
-        for name, inode in entries.items():
-            kept = self.shadow / inode
-            durable = kept.read_bytes() if kept.exists() else b""
-            live = (log / name).read_bytes() if (log / name).exists() else b""
-            size = max(len(durable), len(live)) if numbers.random() < written_share else len(durable)
-            content = bytearray(durable.ljust(size, b"\0"))
-            for at in range(0, min(size, len(live)), _PAGE):
-                if numbers.random() < written_share:
-                    content[at : at + _PAGE] = live[at : at + _PAGE].ljust(min(_PAGE, size - at), b"\0")
-            (target / name).write_bytes(bytes(content))
+        self._cut_directory(log, target, numbers, written_share)
         image.restarted(target)
+
+    def _cut_directory(self, log: Path, target: Path, numbers: random.Random, written_share: float) -> None:
+        target.mkdir()
+        noted = self.shadow / f"entries-{log.stat().st_ino}"
+        lines = noted.read_text().splitlines() if noted.exists() else []
+        durable = {name: int(inode) for inode, name in (line.split(" ", 1) for line in lines)}
+        live = {entry.name: entry.inode() for entry in os.scandir(log)}
+        for name in sorted(durable | live):
+            inode = (live if numbers.random() < written_share else durable).get(name)
+            if inode is None:
+                continue
+            path = log / name if live.get(name) == inode else None
+            if path is not None and path.is_dir():
+                self._cut_directory(path, target / name, numbers, written_share)
+            else:
+                (target / name).write_bytes(self._cut_file(inode, path, numbers, written_share))
+
+    def _cut_file(self, inode: int, path: Path | None, numbers: random.Random, written_share: float) -> bytes:
+        """What is left of a file; without a path, of one that has lost its name since."""
+        kept = self.shadow / str(inode)
+        durable = kept.read_bytes() if kept.exists() else b""
+        live = path.read_bytes() if path is not None else b""
+        size = max(len(durable), len(live)) if numbers.random() < written_share else len(durable)
+        content = bytearray(durable.ljust(size, b"\0"))
+        for at in range(0, min(size, len(live)), _SECTOR):
+            if numbers.random() < written_share:
+                content[at : at + _SECTOR] = live[at : at + _SECTOR].ljust(min(_SECTOR, size - at), b"\0")
+        return bytes(content)
