@@ -125,6 +125,15 @@ class LogHandle(Appender):
         self.keep_checkpoint(self._checkpoint_fd, opened.checkpoint_count, int(self.options.checkpoint_interval * 1e9))
         if opened.exclusive:
             self._announce(opened)
+        # Only now: whoever declares a tailer required from here on finds the cursors in which to tell of it.
+        self._lag_guard = LagGuard(
+            self,
+            self.directory,
+            on_lag=self.options.on_lag,
+            timeout_s=self.options.lag_timeout,
+            evict_after_s=self.options.evict_after,
+        )
+        self._lag_guard.begin()
         self._start_listener()
         self._allocation = AllocationService(
             self, opened.directory, self.queue, self.options, self._lender, events=self._listener or NO_EVENTS
@@ -162,14 +171,6 @@ class LogHandle(Appender):
             sync=self.options.flush == "sync",
             sync_timeout=self.options.sync_timeout,
         )
-        self._lag_guard = self._lag_guard or LagGuard(
-            self,
-            self.directory,
-            on_lag=self.options.on_lag,
-            timeout_s=self.options.lag_timeout,
-            evict_after_s=self.options.evict_after,
-        )
-        self._lag_guard.begin()
 
     def _start_services(self) -> None:
         assert self._allocation is not None
@@ -278,6 +279,8 @@ class LogHandle(Appender):
             if not self._rejoin(lock_file):
                 raise ForkedError("the log was closed or is locked since the fork: open it again in this process", path=self.path)
             self._take_slot()
+            assert self._lag_guard is not None
+            self._lag_guard.begin()
         except BaseException:
             lock_file.close()
             raise

@@ -54,8 +54,8 @@ class TailingHandle(CoroutineHandle):
             again. True: it is on the disk before `read`, or the next step of a loop, goes on, tens of microseconds a record. A duration,
             such as ``"1s"``: at most once in that time, and when the tailer is closed; a power cut takes back what came after.
         required : bool, optional
-            True: retention deletes nothing that this tailer has not read, until it is evicted, deleted, or opened with False. None: as it
-            was declared last.
+            True: retention deletes nothing that this tailer has not read, until it is evicted, deleted, or opened with False; that is on
+            the disk when this returns. None: as it was declared last.
         max_lag : int or str, optional
             With ``required=True``: appends may be so many bytes ahead of this tailer, and are then held as the log's ``on_lag=`` says.
 
@@ -99,8 +99,8 @@ class TailingHandle(CoroutineHandle):
         try:
             file.page.keep_durable(options.durable_every_ns)
             if options.required is not None:
-                file.change_terms(required=options.required, max_lag_bytes=options.max_lag_bytes, evicted_ns=0)
-                self._tell_writers()
+                file.declare(options.required, options.max_lag_bytes, self._tell_writers)
+                self._look_who_is_required()
             tailer.keep_in(file)
         except BaseException:
             file.close()
@@ -121,6 +121,8 @@ class TailingHandle(CoroutineHandle):
             self.find_cursors()  # a writer may have come since, and looked before there was anything to see
         if self.cursors.shared and self.cursors.writable:
             self.cursors.raise_cell("required")
+
+    def _look_who_is_required(self) -> None:
         if self._lag_guard is not None:
             self._lag_guard.begin()  # this handle need not wait until it is told
 
@@ -187,8 +189,8 @@ class TailingHandle(CoroutineHandle):
         self._check_open()
         check_name(name)
         with Tailer(self, self.queue, self.index, start=position) as tailer:
-            tailer_file.reset(self.directory, name, tailer.position)
-        self._tell_writers()
+            tailer_file.reset(self.directory, name, tailer.position, self._tell_writers)
+        self._look_who_is_required()
 
     def delete_tailer(self, name: str) -> None:
         """Forget a named tailer. Nobody may be reading with it.
@@ -199,8 +201,8 @@ class TailingHandle(CoroutineHandle):
             There is no such tailer, or somebody reads with it.
         """
         self._check_open()
-        tailer_file.delete(self.directory, check_name(name))
-        self._tell_writers()
+        tailer_file.delete(self.directory, check_name(name), self._tell_writers)
+        self._look_who_is_required()
 
     def evict_tailer(self, name: str) -> bool:
         """Require a named tailer no more: neither retention nor appends wait for it. It may go on reading, and be declared anew.
@@ -217,6 +219,6 @@ class TailingHandle(CoroutineHandle):
         """
         self._check_open()
         self._check_told()
-        evicted = tailer_file.evict(self.directory, check_name(name))
-        self._tell_writers()
+        evicted = tailer_file.evict(self.directory, check_name(name), self._tell_writers)
+        self._look_who_is_required()
         return evicted

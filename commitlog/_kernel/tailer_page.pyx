@@ -157,7 +157,7 @@ cdef class TailerPage:
         try:
             self.mapping.flush()
         except OSError as error:
-            raise IOFailureError(f"a tailer's position could not be made durable: {error.strerror}", errno=error.errno) from error
+            raise IOFailureError(f"a tailer's page could not be made durable: {error.strerror}", errno=error.errno) from error
 
     def close(self):
         """Save nothing more, and bring to the disk what `keep_durable` has left for later. Idempotent."""

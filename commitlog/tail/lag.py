@@ -17,6 +17,7 @@ from commitlog.options import OnLag
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file, tailer_folder
 
+_NOT_SEEN = 2**64 - 1  # what the cell `required` never is
 _NAP_LEAST_S, _NAP_MOST_S = 0.0001, 0.005
 _CREDIT_MOST_S = 1.0  # that one look counts for, so that a machine that was frozen evicts nobody who was frozen with it
 _logger = logging.getLogger("commitlog")
@@ -80,13 +81,13 @@ class LagGuard:
         self._on_lag = on_lag
         self._timeout_s = timeout_s if on_lag == "wait" else 0.0
         self._evict_after_s = evict_after_s
-        self._seen: int | None = None
+        self._seen = _NOT_SEEN
         self._required: dict[str, _Required] = {}
 
     def begin(self) -> None:
         """Find out who is required, and let appends go as far as they may. One that is too far ahead already is held when it comes."""
         slowest = self._slowest()
-        self._log.limit_appends(None if slowest is None else self._limit(slowest), self._seen or 0)
+        self._log.limit_appends(None if slowest is None else self._limit(slowest), self._seen)
 
     def hold(self, records: int) -> bool:
         """An append of so many records is at the limit: wait until it may go on, or raise. True: it is dropped.
@@ -104,7 +105,7 @@ class LagGuard:
                 slowest = self._slowest()
                 limit = None if slowest is None else self._limit(slowest)
                 if slowest is None or limit is None or self._log.tail_position <= limit:
-                    self._log.limit_appends(limit, self._seen or 0)
+                    self._log.limit_appends(limit, self._seen)
                     return False
                 if self._is_overdue(slowest):
                     self._evict(slowest)
@@ -126,8 +127,9 @@ class LagGuard:
         """The one of the required tailers that appends are nearest to the limit of."""
         seen = self._log.cursors["required"]
         if seen != self._seen:
-            # First the number, then who it is: whoever is declared meanwhile raises it again.
-            self._seen = seen
+            # First the number, then who it is. Who changes that raises the number first, and has the lock on terms all the while: where
+            # it is taken, what is found here may be as of before the change, and is looked for again at the next look.
+            self._seen = seen if tailer_folder.terms_at_rest(self._directory) else _NOT_SEEN
             self._find()
         slowest = None
         for tailer in list(self._required.values()):
@@ -184,8 +186,7 @@ class LagGuard:
         )
         self._required.pop(tailer.name, None)
         with contextlib.suppress(CommitLogError):  # deleted meanwhile, or not this user's to write: it is not waited for any more here
-            tailer_file.evict(self._directory, tailer.name)
-        self._log.cursors.raise_cell("required")
+            tailer_file.evict(self._directory, tailer.name, lambda: self._log.cursors.raise_cell("required"))
 
     def _drop(self, tailer: _Required, records: int) -> None:
         if not self.dropped_records:

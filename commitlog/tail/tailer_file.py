@@ -7,7 +7,7 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from commitlog._kernel.segment_file import HEADER_SIZE, rename_noreplace
 from commitlog._kernel.tailer_page import SIZE, DamagedPageError, TailerPage, new_page, read_page
@@ -15,15 +15,26 @@ from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
 from commitlog.life_lock import LifeLock
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared.lock_file import pid_namespace
-from commitlog.tail.tailer_folder import make_folder, open_file, opened_folder, tailer_path, telling_of_refusals, terms_locked
+from commitlog.tail.tailer_folder import (
+    make_folder,
+    open_file,
+    opened_folder,
+    sync_names,
+    tailer_path,
+    telling_of_refusals,
+    terms_locked,
+)
 from commitlog.tail.tailer_state import read_state, states
 
+# Has writers look who is required. It is called under the lock on terms, before anything is changed: a writer that looks meanwhile finds
+# the lock taken, and looks again; and whoever dies on the way has told the writers, or has changed nothing.
+Tell = Callable[[], None]
 _ATTEMPTS = 100  # at a name that others create and delete meanwhile
 _logger = logging.getLogger("commitlog")
 
 
 def passed(step: str) -> None:
-    """Told of each step by which a file comes into being or is made anew. Tests replace it to stop or die there."""
+    """Told of each step by which a file comes into being, changes or goes. Tests replace it to stop or die there."""
 
 
 class TailerFile:
@@ -62,10 +73,11 @@ class TailerFile:
         self._directory = directory
         with telling_of_refusals(directory, name):
             make_folder(directory)
+            passed("folder made")
             with opened_folder(directory) as folder_fd:
                 self._lock, self.page = self._take(folder_fd, start)
                 try:
-                    self.change_terms(owner=(os.getpid(), pid_namespace(), time.time_ns()))
+                    self._own(folder_fd)
                 except BaseException:
                     self._lock.close()
                     raise
@@ -89,19 +101,29 @@ class TailerFile:
             return lock, page
         raise IOFailureError("others create and delete this tailer all the time: try again", path=self.path, errno=errno.EAGAIN)
 
-    def change_terms(
-        self,
-        *,
-        required: bool | None = None,
-        max_lag_bytes: int | None = None,
-        evicted_ns: int | None = None,
-        owner: tuple[int, int, int] | None = None,
-    ) -> None:
-        """Write new terms; what is None stays."""
-        with opened_folder(self._directory) as folder_fd, terms_locked(folder_fd, self.path):
-            self.page.change_terms(
-                self._directory.log_uuid, required=required, max_lag_bytes=max_lag_bytes, evicted_ns=evicted_ns, owner=owner
-            )
+    def _own(self, folder_fd: int) -> None:
+        """Write down whose it is; the first owner makes its name durable, which its maker may not have lived to do."""
+        log_uuid = self._directory.log_uuid
+        if read_page(self.page.mapping, log_uuid)["owned_ns"] == 0:
+            sync_names(self._directory, folder_fd)
+            passed("names synced")
+        with terms_locked(self._directory, self.name):
+            self.page.change_terms(log_uuid, owner=(os.getpid(), pid_namespace(), time.time_ns()))
+
+    def declare(self, required: bool, max_lag_bytes: int, tell: Tell) -> None:
+        """Require the tailer, or require it no more. Once this returns, no power cut takes it back.
+
+        Raises
+        ------
+        IOFailureError
+            Another process holds the lock on terms, or the system could not make them durable.
+        """
+        with telling_of_refusals(self._directory, self.name), terms_locked(self._directory, self.name):
+            tell()
+            passed("writers told")
+            self.page.change_terms(self._directory.log_uuid, required=required, max_lag_bytes=max_lag_bytes, evicted_ns=0)
+            passed("terms written")
+        self.page.sync()
 
     def __del__(self) -> None:
         # Dropped without being closed: the lock would outlive it, in the list of those that a child of a fork closes.
@@ -117,7 +139,7 @@ class TailerFile:
 
 
 def _create(folder_fd: int, name: str, content: bytes) -> bool:
-    """Put a whole file in place; False when another one got there first."""
+    """Put a whole file in place, whose name is not durable yet; False when another one got there first."""
     temporary = f".{name}.{os.urandom(8).hex()}.tmp"
     fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder_fd)
     try:
@@ -141,7 +163,6 @@ def _create(folder_fd: int, name: str, content: bytes) -> bool:
     if not placed:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder_fd)
-    os.fsync(folder_fd)
     return bool(placed)
 
 
@@ -179,7 +200,7 @@ def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: LifeLo
 # --- others' tailers -----------------------------------------------------------------------------------------------------
 
 
-def reset(directory: LogDirectory, name: str, position: int) -> None:
+def reset(directory: LogDirectory, name: str, position: int, tell: Tell) -> None:
     """Have a tailer that nobody reads with go on somewhere else; a damaged file is made anew, and required no more.
 
     Raises
@@ -187,20 +208,27 @@ def reset(directory: LogDirectory, name: str, position: int) -> None:
     TailerNotFoundError, TailerInUseError
         There is no such tailer, or somebody reads with it.
     """
-    with _held(directory, name) as (folder_fd, lock):
-        try:
-            page = _map_locked(directory, folder_fd, name, lock)
-        except DamagedPageError:
-            # Away with it first, which is all that can be done at once: the one lock that there is, is on this very file.
-            os.unlink(name, dir_fd=folder_fd)
-            passed("damage removed")
-            _create(folder_fd, name, new_page(directory.log_uuid, position, time.time_ns()))
-            return
+    with _held(directory, name) as (folder_fd, lock), terms_locked(directory, name):
+        tell()
+        passed("writers told")
+        _place_anew(directory, folder_fd, name, lock, position)
+
+
+def _place_anew(directory: LogDirectory, folder_fd: int, name: str, lock: LifeLock, position: int) -> None:
+    try:
+        page = _map_locked(directory, folder_fd, name, lock)
+    except DamagedPageError:
+        # Away with it first, which is all that can be done at once: the one lock that there is, is on this very file.
+        os.unlink(name, dir_fd=folder_fd)
+        passed("damage removed")
+        _create(folder_fd, name, new_page(directory.log_uuid, position, time.time_ns()))
+    else:
         page.save(position)
         page.sync()
+    sync_names(directory, folder_fd)
 
 
-def delete(directory: LogDirectory, name: str) -> None:
+def delete(directory: LogDirectory, name: str, tell: Tell) -> None:
     """Forget a tailer that nobody reads with.
 
     Raises
@@ -209,7 +237,11 @@ def delete(directory: LogDirectory, name: str) -> None:
         There is no such tailer, or somebody reads with it.
     """
     with _held(directory, name) as (folder_fd, _):
-        os.unlink(name, dir_fd=folder_fd)
+        with terms_locked(directory, name):
+            tell()
+            passed("writers told")
+            os.unlink(name, dir_fd=folder_fd)
+            passed("deleted")
         os.fsync(folder_fd)
 
 
@@ -241,7 +273,7 @@ def open_page(directory: LogDirectory, name: str) -> TailerPage:
             os.close(fd)
 
 
-def evict(directory: LogDirectory, name: str) -> bool:
+def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
     """Require a tailer no more, whoever reads with it; its position stays. False where it was not required.
 
     Raises
@@ -250,12 +282,16 @@ def evict(directory: LogDirectory, name: str) -> bool:
         There is no such tailer, or its file is of no use.
     """
     page = open_page(directory, name)
-    path = tailer_path(directory, name)
-    with telling_of_refusals(directory, name), opened_folder(directory) as folder_fd, terms_locked(folder_fd, path):
-        required = read_page(page.mapping, directory.log_uuid)["required"]
-        if required:
-            page.change_terms(directory.log_uuid, required=False, evicted_ns=time.time_ns())
-        return required
+    with telling_of_refusals(directory, name):
+        with terms_locked(directory, name):
+            required = read_page(page.mapping, directory.log_uuid)["required"]
+            if required:
+                tell()
+                passed("writers told")
+                page.change_terms(directory.log_uuid, required=False, evicted_ns=time.time_ns())
+                passed("terms written")
+        page.sync()
+    return required
 
 
 def cut_back(directory: LogDirectory, end: int) -> None:
@@ -267,7 +303,8 @@ def cut_back(directory: LogDirectory, end: int) -> None:
         if state.position is None or state.position <= end:
             continue
         try:
-            reset(directory, state.name, end)
+            with _held(directory, state.name) as (folder_fd, lock):
+                _place_anew(directory, folder_fd, state.name, lock, end)
         except CommitLogError as error:
             _logger.error(
                 "tailer %r of %s stands at %d, behind the log's end at %d: %s", state.name, directory.path, state.position, end, error

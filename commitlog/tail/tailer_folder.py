@@ -69,25 +69,38 @@ def opened_folder(directory: LogDirectory) -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def terms_locked(folder_fd: int, path: str) -> Iterator[None]:
-    """Only one process at a time changes terms. The descriptor is the caller's own, and the lock goes with it at the latest."""
+def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
+    """Only one process at a time changes what writers look for: terms, and which tailers there are. The lock goes with its holder."""
     deadline = time.monotonic() + _TERMS_WAIT_S
-    while True:
+    with opened_folder(directory) as folder_fd:
+        while True:
+            try:
+                fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise IOFailureError(
+                        f"another process has been changing a tailer of this log for {_TERMS_WAIT_S:g} s: look for a stopped one",
+                        path=tailer_path(directory, name),
+                        errno=errno.EAGAIN,
+                    ) from None
+                time.sleep(POLL_INTERVAL_S)
         try:
-            fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise IOFailureError(
-                    f"another process has been changing a tailer of this log for {_TERMS_WAIT_S:g} s: look for a stopped one",
-                    path=path,
-                    errno=errno.EAGAIN,
-                ) from None
-            time.sleep(POLL_INTERVAL_S)
+            yield
+        finally:
+            fcntl.flock(folder_fd, fcntl.LOCK_UN)
+
+
+def terms_at_rest(directory: LogDirectory) -> bool:
+    """Whether nobody holds the lock on terms: what writers were told of before has been done since, or will never be."""
     try:
-        yield
-    finally:
-        fcntl.flock(folder_fd, fcntl.LOCK_UN)
+        with opened_folder(directory) as folder_fd:
+            fcntl.flock(folder_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -139,10 +152,13 @@ def sweep(directory: LogDirectory) -> None:
 
 
 def make_folder(directory: LogDirectory) -> None:
-    try:
+    with contextlib.suppress(FileExistsError):
         os.mkdir(FOLDER, dir_fd=directory.fd)
-    except FileExistsError:
-        return
+
+
+def sync_names(directory: LogDirectory, folder_fd: int) -> None:
+    """Once this returns, no power cut takes a tailer's file away, whoever made it."""
+    os.fsync(folder_fd)
     directory.sync()
 
 

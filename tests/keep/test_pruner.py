@@ -178,7 +178,7 @@ def test_a_required_tailer_that_lags_stops_it_at_its_segment(logs: Logs) -> None
     log = filled(logs)
     log.prune(SEAL)
     slow = TailerFile(log.directory, "slow", 2 * SEGMENT + 4096)
-    slow.change_terms(required=True)
+    slow.declare(True, 0, lambda: None)
     TailerFile(log.directory, "of no account", 4096).close()
     # From outside, by hand and by the position: nobody gets past it.
     pruned = prune(log.path, ALL)
@@ -194,7 +194,7 @@ def test_a_required_tailer_that_lags_stops_it_at_its_segment(logs: Logs) -> None
     assert tailer.position // SEGMENT == 2
     tailer.close()
     assert bases(log.prune(ALL)) == [2]
-    slow.change_terms(required=False)
+    slow.declare(False, 0, lambda: None)
     assert bases(log.prune(ALL)) == [3, 4, 5, 6]
     slow.close()
 

@@ -15,27 +15,9 @@ import pyarrow as pa
 import pytest
 
 import commitlog
-from commitlog import CommitLog, Tailer
 from commitlog.errors import ClosedError, InvalidOptionError, RecordTooLargeError, TailerLagError
 from tests.setups import LARGEST_VALUE, SEGMENT, Logs, Setup
-
-VALUE = b"x" * 100
-FRAME = 120
-MAX_LAG = 20 * FRAME
-
-
-def required(log: CommitLog, name: str = "a", **options: Any) -> Tailer:
-    return log.tailer(name, required=True, max_lag=MAX_LAG, visibility="appended", **options)
-
-
-def append_until_refused(log: CommitLog, most: int = 100_000) -> int:
-    for count in range(most):
-        try:
-            log.append(VALUE)
-        except TailerLagError:
-            return count
-    raise AssertionError("nothing was refused")
-
+from tests.tail.lagging import FRAME, MAX_LAG, VALUE, append_until_refused, required
 
 # --- raise ---------------------------------------------------------------------------------------------------------------
 
@@ -325,15 +307,13 @@ def test_a_writer_in_another_process_is_held_and_let_go(logs: Logs, until: Calla
 
 def test_a_required_tailer_whose_process_died_is_waited_for_until_it_is_evicted(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open(on_lag="raise")
-    told = log.cursors["required"]
     child = os.fork()
     if child == 0:
         with commitlog.open(log.path, "r") as reader:
             tailer = reader.tailer("a", required=True, max_lag=MAX_LAG)
             tailer.read()
             signal.pause()
-    until(lambda: log.cursors["required"] != told)  # which is the last that it does: one that dies before that was never declared
-    assert log.tailers()[0].required
+    until(lambda: any(state.required for state in log.tailers()))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     append_until_refused(log)

@@ -35,6 +35,10 @@ def directory(tmp_path: Path) -> Iterator[LogDirectory]:
     made.close()
 
 
+def nobody() -> None:
+    """There are no writers to be told."""
+
+
 def kept(directory: LogDirectory, name: str, position: int) -> Path:
     """A tailer's file that nobody holds."""
     TailerFile(directory, name, position).close()
@@ -234,7 +238,7 @@ def test_a_reset_makes_a_damaged_file_anew(directory: LogDirectory, damage: Call
     with pytest.raises(CorruptTailerError, match=r"log.reset_tailer\('billing', ...\)") as caught:
         TailerFile(directory, "billing", 0)
     assert caught.value.path == tailer_folder.tailer_path(directory, "billing")
-    tailer_file.reset(directory, "billing", 128)
+    tailer_file.reset(directory, "billing", 128, nobody)
     assert tailer_state.read_state(directory, "billing").position == 128
 
 
@@ -257,8 +261,8 @@ def test_a_name_is_held_by_one_reader_who_is_named_to_the_next(directory: LogDir
     assert tailer_state.read_state(directory, "billing").pid == os.getpid()
     for refused in (
         lambda: TailerFile(directory, "billing", 0),
-        lambda: tailer_file.reset(directory, "billing", 8),
-        lambda: tailer_file.delete(directory, "billing"),
+        lambda: tailer_file.reset(directory, "billing", 8, nobody),
+        lambda: tailer_file.delete(directory, "billing", nobody),
     ):
         with pytest.raises(TailerInUseError, match="this very process") as caught:
             refused()
@@ -270,22 +274,27 @@ def test_a_name_is_held_by_one_reader_who_is_named_to_the_next(directory: LogDir
 
 def test_a_deleted_name_is_free_for_a_new_tailer(directory: LogDirectory) -> None:
     kept(directory, "billing", 64)
-    tailer_file.delete(directory, "billing")
+    tailer_file.delete(directory, "billing", nobody)
     assert tailer_folder.names(directory) == []
     with pytest.raises(TailerNotFoundError, match="billing"):
-        tailer_file.delete(directory, "billing")
+        tailer_file.delete(directory, "billing", nobody)
     file = TailerFile(directory, "billing", 8)
     assert (file.created, file.page.position) == (True, 8)
     file.close()
 
 
-@pytest.mark.parametrize("call", [tailer_file.evict, tailer_file.delete, tailer_state.read_state])
 @pytest.mark.parametrize("folder", [True, False])
-def test_a_name_that_nobody_took_is_not_found(directory: LogDirectory, call: Callable[[LogDirectory, str], Any], folder: bool) -> None:
+def test_a_name_that_nobody_took_is_not_found(directory: LogDirectory, folder: bool) -> None:
     if folder:
         kept(directory, "other", 0)
-    with pytest.raises(TailerNotFoundError, match="there is no tailer 'billing'"):
-        call(directory, "billing")
+    for call in (
+        lambda: tailer_file.evict(directory, "billing", nobody),
+        lambda: tailer_file.delete(directory, "billing", nobody),
+        lambda: tailer_file.reset(directory, "billing", 8, nobody),
+        lambda: tailer_state.read_state(directory, "billing"),
+    ):
+        with pytest.raises(TailerNotFoundError, match="there is no tailer 'billing'"):
+            call()
 
 
 # --- required ------------------------------------------------------------------------------------------------------------
@@ -293,7 +302,7 @@ def test_a_name_that_nobody_took_is_not_found(directory: LogDirectory, call: Cal
 
 def require(directory: LogDirectory, name: str, position: int, required: bool = True) -> None:
     file = TailerFile(directory, name, position)
-    file.change_terms(required=required)
+    file.declare(required, 0, nobody)
     file.close()
 
 
@@ -304,8 +313,8 @@ def test_the_slowest_required_tailer_is_what_counts(directory: LogDirectory) -> 
     require(directory, "fast", 160)
     require(directory, "slow", 80)
     assert tailer_state.lowest_required(directory) == 80
-    assert tailer_file.evict(directory, "slow") is True
-    assert tailer_file.evict(directory, "slow") is False
+    assert tailer_file.evict(directory, "slow", nobody) is True
+    assert tailer_file.evict(directory, "slow", nobody) is False
     assert tailer_state.lowest_required(directory) == 160
     evicted = tailer_state.read_state(directory, "slow")
     assert (evicted.required, evicted.position) == (False, 80)

@@ -1,0 +1,254 @@
+"""Named tailers and power cuts: what was durable when a call returned stays, and what was not is as it was before, and never garbage."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import commitlog
+from commitlog import CommitLog, Tailer
+from commitlog.errors import TailerNotFoundError
+from commitlog.tail.name_options import Durable
+from commitlog.tail.tailer_folder import FOLDER
+from tests.faults.child import Child, Link, Report
+from tests.faults.shim import Shim
+from tests.steps import killed_at
+
+Start = Callable[..., Child]
+DONE, KILLED = "D", "K"
+RECORDS = 20_000
+SHARES = [0.0, 0.0, 0.2, 0.5, 0.9, 1.0]
+
+
+def filled(path: str, count: int) -> CommitLog:
+    """A log whose records are durable, and say how manieth they are."""
+    log = commitlog.open(path, segment_size=65536, flush="none", checkpoint_interval=60)
+    log.append_many([b"%d" % index for index in range(count)])
+    log.flush()
+    return log
+
+
+class Kept(NamedTuple):
+    """What there is of a tailer: the record that it stands before, and its terms."""
+
+    index: int
+    required: bool = False
+    max_lag: int | None = None
+
+
+def kept_in(remains: Path) -> Kept | None:
+    """The tailer of a log that is opened after a power cut; None where there is none."""
+    with commitlog.open(remains) as log:
+        states = log.tailers()
+        assert [state.damage for state in states] in ([], [None])
+        assert not (remains / FOLDER).exists() or os.listdir(remains / FOLDER) == [state.name for state in states]
+        if not states:
+            return None
+        with log.tailer("a") as tailer:
+            record = tailer.read()
+            assert record is not None
+            return Kept(int(record.value), states[0].required, states[0].max_lag_bytes)
+
+
+def cuts(child: Child, shim: Shim, log: Path, numbers: random.Random, *, count: int, most: int) -> Iterator[tuple[list[Report], Path]]:
+    """So many power cuts at random moments: what the child had reported by then, and what is left of its log."""
+    reports: list[Report] = []
+    for turn in range(count):
+        reports += child.hear(numbers.randint(1, most))
+        reports += child.pause()
+        remains = log.with_name(f"cut-{turn}")
+        shim.cut_power(log, remains, numbers, numbers.choice(SHARES))
+        yield reports, remains
+        child.resume()
+
+
+# --- the place -----------------------------------------------------------------------------------------------------------
+
+
+def read_on(link: Link, path: str, way: str, durable: Durable) -> None:
+    """Report each time how many records were read, and their place saved."""
+    with filled(path, RECORDS) as log, log.tailer("a", durable=durable) as tailer:
+        WAYS[way](link, tailer)
+        link.wait()
+
+
+def _read(link: Link, tailer: Tailer) -> None:
+    for index in range(RECORDS - 2):
+        tailer.read()
+        link.say(DONE, 0, index + 1)
+
+
+def _read_in_context(link: Link, tailer: Tailer) -> None:
+    for index in range(RECORDS - 2):
+        with tailer.reading():
+            pass
+        link.say(DONE, 0, index + 1)
+
+
+def _loop(link: Link, tailer: Tailer) -> None:
+    for index, _ in enumerate(tailer):
+        link.say(DONE, 0, index)
+        if index == RECORDS - 2:
+            return
+
+
+WAYS: dict[str, Callable[[Link, Tailer], None]] = {"read": _read, "reading": _read_in_context, "loop": _loop}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_durable_place_survives_power_cuts(path: Path, start: Start, shim: Shim, numbers: random.Random, way: str) -> None:
+    child = start(read_on, str(path), way, True, environment=shim.environment(shadow=True))
+    for reports, remains in cuts(child, shim, path, numbers, count=12, most=100):
+        kept = kept_in(remains)
+        assert kept in (Kept(reports[-1].index), Kept(reports[-1].index + 1))
+
+
+def test_any_other_place_is_after_a_power_cut_one_that_was_saved(path: Path, start: Start, shim: Shim, numbers: random.Random) -> None:
+    child = start(read_on, str(path), "read", False, environment=shim.environment(shadow=True))
+    for reports, remains in cuts(child, shim, path, numbers, count=12, most=100):
+        kept = kept_in(remains)
+        assert kept is not None
+        assert 0 <= kept.index <= reports[-1].index + 1
+
+
+def read_what_is_not_flushed(link: Link, path: str) -> None:
+    with filled(path, 50) as log, log.tailer("a", durable=True) as tailer:
+        log.append_many([b"lost"] * 50)
+        assert len(list(tailer)) == 100
+        link.say(DONE)
+        link.wait()
+
+
+def append_in_its_place(link: Link, path: str) -> None:
+    with commitlog.open(path, flush="none") as log:
+        assert log.count() == 50
+        log.append_many([b"new"] * 40)
+        log.flush()
+        link.say(DONE)
+        link.wait()
+
+
+def test_a_place_that_lost_its_records_stands_durably_at_the_end_before_others_come(path: Path, start: Start, shim: Shim) -> None:
+    remains, rest = path.with_name("remains"), path.with_name("rest")
+    child = start(read_what_is_not_flushed, str(path), environment=shim.environment(shadow=True))
+    child.hear(1)
+    shim.cut_power(path, remains, random.Random(0), 0.0)
+    child.kill()
+    shim.settle(remains)
+    child = start(append_in_its_place, str(remains), environment=shim.environment(shadow=True))
+    child.hear(1)
+    shim.cut_power(remains, rest, random.Random(0), 0.0)
+    with commitlog.open(rest) as log, log.tailer("a") as tailer:
+        assert list(tailer.values()) == [b"new"] * 40
+
+
+# --- what is declared, reset, deleted ------------------------------------------------------------------------------------
+
+
+def acts(seed: int) -> Iterator[tuple[str, int]]:
+    """What is done with a tailer, one after the other, each with a number."""
+    numbers = random.Random(seed)
+    there = False
+    while True:
+        kind = numbers.choice(["open", "require", "release", "read", *(["evict", "reset", "delete"] if there else [])])
+        there = kind != "delete"
+        yield kind, numbers.randrange(500)
+
+
+def act(log: CommitLog, kind: str, number: int) -> None:
+    position = log.index.position_of(number)
+    if kind == "evict":
+        log.evict_tailer("a")
+    elif kind == "reset":
+        log.reset_tailer("a", position)
+    elif kind == "delete":
+        log.delete_tailer("a")
+    elif kind == "require":
+        log.tailer("a", start=position, required=True, max_lag=number + 1).close()
+    elif kind == "release":
+        log.tailer("a", start=position, required=False).close()
+    else:
+        with log.tailer("a", start=position, durable=True) as tailer:
+            if kind == "read":
+                tailer.read()
+
+
+def outcomes(kept: Kept | None, kind: str, number: int) -> list[Kept | None]:
+    """What may be found while something is done, and, last, what there is when it is done."""
+    if kind == "delete":
+        return [kept, None]
+    old = kept or Kept(number)
+    if kind == "evict":
+        new = old._replace(required=False)
+    elif kind == "reset":
+        new = old._replace(index=number)
+    elif kind == "require":
+        new = old._replace(required=True, max_lag=number + 1)
+    elif kind == "release":
+        new = old._replace(required=False, max_lag=None)
+    else:
+        new = old._replace(index=old.index + (kind == "read"))
+    return [kept, old, new]
+
+
+def act_on(link: Link, path: str, seed: int) -> None:
+    with filled(path, 1000) as log:
+        for kind, number in acts(seed):
+            act(log, kind, number)
+            link.say(DONE)
+
+
+def test_whatever_is_done_to_a_tailer_no_power_cut_takes_back(path: Path, start: Start, shim: Shim, numbers: random.Random) -> None:
+    """Made, declared required or not so, moved, evicted, reset, deleted: as it was done last, or as what is being done will have it."""
+    seed = numbers.randrange(1 << 30)
+    child = start(act_on, str(path), seed, environment=shim.environment(shadow=True))
+    expected, done = acts(seed), 0
+    kept: Kept | None = None
+    coming = next(expected)
+    for reports, remains in cuts(child, shim, path, numbers, count=100, most=3):
+        for _ in range(len(reports) - done):
+            kept = outcomes(kept, *coming)[-1]
+            coming = next(expected)
+        done = len(reports)
+        assert kept_in(remains) in outcomes(kept, *coming)
+
+
+def take_over(link: Link, path: str, way: str) -> None:
+    """Whoever makes a tailer is killed at one of the steps, and another goes on with it; each step has a log of its own."""
+    for step in itertools.count(1):
+        log = filled(f"{path}-{step}", 10)
+
+        def make(log: CommitLog = log) -> Callable[[], object]:
+            child = commitlog.open(log.path, "r")
+            return lambda: child.tailer("a")
+
+        killed = killed_at(step, make)
+        if way == "reset":
+            try:
+                log.reset_tailer("a", log.index.position_of(5))
+            except TailerNotFoundError:
+                log.tailer("a", start=log.index.position_of(5)).close()
+        else:
+            log.tailer("a", required=True).close()
+        link.say(KILLED if killed else DONE, 0, step)
+        link.wait()
+
+
+@pytest.mark.parametrize(("way", "expected"), [("require", Kept(0, required=True)), ("reset", Kept(5))])
+def test_a_tailer_whose_maker_was_killed_is_as_durable(path: Path, start: Start, shim: Shim, way: str, expected: Kept) -> None:
+    child = start(take_over, str(path), way, environment=shim.environment(shadow=True))
+    for step in itertools.count(1):
+        (report,) = child.hear(1)
+        remains = path.with_name(f"cut-{step}")
+        shim.cut_power(path.with_name(f"{path.name}-{step}"), remains, random.Random(0), 0.0)
+        assert kept_in(remains) == expected
+        child.go_on()
+        if report.kind == DONE:
+            assert step > 6
+            break
