@@ -79,12 +79,13 @@ static int refused(int call) {
 
 /* --- the shadow --- */
 
-static void keep(ino_t inode, const char *bytes, size_t length, off_t offset, off_t size) {
+/* `whole`: all of the file, whose inode may have been another file's before. */
+static void keep(ino_t inode, const char *bytes, size_t length, off_t offset, off_t size, int whole) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%llu", shadow, (unsigned long long)inode);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct stat status;
-    if (fd < 0 || fstat(fd, &status) != 0 || (status.st_size < size && ftruncate(fd, size) != 0) ||
+    if (fd < 0 || fstat(fd, &status) != 0 || ((whole || status.st_size < size) && ftruncate(fd, size) != 0) ||
         REAL(pwrite)(fd, bytes, length, offset) != (ssize_t)length) {
         abort();
     }
@@ -131,7 +132,7 @@ static void keep_file(int fd) {
         if (bytes == MAP_FAILED) {
             abort();
         }
-        keep(status.st_ino, bytes, (size_t)status.st_size, 0, status.st_size);
+        keep(status.st_ino, bytes, (size_t)status.st_size, 0, status.st_size, 1);
         REAL(munmap)(bytes, (size_t)status.st_size);
         close(readable);
     }
@@ -148,7 +149,7 @@ static void keep_range(char *start, size_t length) {
         if (map->start != NULL && start >= map->start && start < map->start + map->length) {
             size_t whole = (length + 4095) / 4096 * 4096;
             size_t room = (size_t)(map->start + map->length - start);
-            keep(map->inode, start, whole < room ? whole : room, map->offset + (start - map->start), map->offset + (off_t)map->length);
+            keep(map->inode, start, whole < room ? whole : room, map->offset + (start - map->start), map->offset + (off_t)map->length, 0);
             break;
         }
     }

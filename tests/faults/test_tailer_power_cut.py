@@ -18,20 +18,13 @@ from commitlog.tail.name_options import Durable
 from commitlog.tail.tailer_folder import FOLDER
 from tests.faults.child import Child, Link, Report
 from tests.faults.shim import Shim
+from tests.faults.test_named_tailers import filled
 from tests.steps import killed_at
 
 Start = Callable[..., Child]
 DONE, KILLED = "D", "K"
 RECORDS = 20_000
 SHARES = [0.0, 0.0, 0.2, 0.5, 0.9, 1.0]
-
-
-def filled(path: str, count: int) -> CommitLog:
-    """A log whose records are durable, and say how manieth they are."""
-    log = commitlog.open(path, segment_size=65536, flush="none", checkpoint_interval=60)
-    log.append_many([b"%d" % index for index in range(count)])
-    log.flush()
-    return log
 
 
 class Kept(NamedTuple):
