@@ -1,0 +1,175 @@
+"""Who reads under a name: one at a time, until the tailer or its log is closed, or its process dies, at whatever step."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog.errors import ClosedError, ForkedError, TailerInUseError
+from commitlog.tail import tailer_folder
+from commitlog.tail.tailer_folder import FOLDER
+from tests.setups import Logs
+from tests.steps import killed_at
+from tests.tail.named import filled, read
+
+InChild = Callable[[Callable[[], Any]], Any]
+
+
+def test_a_second_reader_is_refused_and_told_of_the_first(logs: Logs, in_child: InChild) -> None:
+    log = filled(logs)
+    first = log.tailer("a")
+    second = logs.open(mode="r")
+
+    def in_another_process() -> tuple[str, str | None]:
+        with commitlog.open(log.path, "r") as reader:
+            try:
+                reader.tailer("a")
+            except TailerInUseError as error:
+                return str(error), pickle.loads(pickle.dumps(error)).holder
+        return "", None
+
+    for handle in (log, second):
+        with pytest.raises(TailerInUseError, match="'a' is read by this very process already"):
+            handle.tailer("a")
+    message, holder = in_child(in_another_process)
+    assert f"process {os.getpid()} (" in message
+    assert holder is not None
+    assert str(os.getpid()) in holder
+    first.close()
+    assert read(second.tailer("a"), 1) == [b"0"]
+
+
+def test_a_name_is_given_back_with_the_tailer_or_the_log(logs: Logs) -> None:
+    log = filled(logs)
+    tailer = log.tailer("a")
+    del tailer
+    kept = log.tailer("a")
+    reader = logs.open(mode="r")
+    log.close()
+    assert read(reader.tailer("a"), 1) == [b"0"]
+    kept.close()
+
+
+def test_a_closed_tailer_reads_no_more(logs: Logs) -> None:
+    log = filled(logs)
+    tailer = log.tailer("a")
+    tailer.close()
+    tailer.close()
+    for call in (tailer.read, tailer.read_batch, lambda: next(tailer), lambda: tailer.seek("first"), lambda: next(tailer.values())):
+        with pytest.raises(ClosedError, match="the tailer is closed"):
+            call()
+    other = log.tailer("a")
+    read(other, 2)
+    assert log.tailers()[0].position == other.position
+
+
+def test_the_end_of_a_log_ends_its_loops_and_its_names(logs: Logs) -> None:
+    log = filled(logs)
+    tailer = log.tailer("a")
+    coming = tailer.follow()
+    assert next(coming).value == b"0"
+    log.close()
+    assert list(coming) == []
+    assert read(logs.open().tailer("a"), 1) == [b"0"]
+
+
+def test_the_child_of_a_fork_leaves_its_parents_place_alone(logs: Logs, in_child: InChild) -> None:
+    log = filled(logs)
+    tailer = log.tailer("a")
+    read(tailer, 2)
+
+    def child() -> list[str]:
+        refused = []
+        for call in (tailer.read, lambda: list(tailer)):
+            try:
+                call()
+            except ForkedError as error:
+                refused.append(str(error))
+        tailer.close()
+        try:
+            log.tailer("a")
+        except TailerInUseError as error:
+            refused.append(str(error))
+        return refused
+
+    assert len(in_child(child)) == 3
+    assert read(tailer, 1) == [b"2"]
+
+
+def test_when_a_reader_is_killed_another_takes_over(logs: Logs, until: Callable[..., None]) -> None:
+    log = filled(logs, 1000)
+    child = os.fork()
+    if child == 0:
+        with commitlog.open(log.path, "r") as reader:
+            tailer = reader.tailer("a")
+            read(tailer, 10)
+            signal.pause()
+    until(lambda: any(state.owner for state in log.tailers()) and log.tailers()[0].position == log.index.position_of(10))
+    assert log.tailers()[0].pid == child
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert read(log.tailer("a"), 1) == [b"10"]
+
+
+def test_a_kill_while_reading_redelivers_one_record_at_most(logs: Logs) -> None:
+    """The child says what it read before it asks for more, and dies at no particular instant."""
+    log = filled(logs, 5000)
+    for _ in range(5):
+        came, say = os.pipe()
+        fcntl.fcntl(say, fcntl.F_SETPIPE_SZ, 4096)  # so that the child waits for the parent before it has read all
+        child = os.fork()
+        if child == 0:
+            with commitlog.open(log.path, "r") as reader:
+                for record in reader.tailer("a"):
+                    os.write(say, b"%8d" % record.position)
+            os._exit(0)
+        os.close(say)
+        for _ in range(300):
+            os.read(came, 8)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        with os.fdopen(came, "rb") as stream:
+            said = stream.read()
+        last = int(said[len(said) - 8 - len(said) % 8 :][:8]) if len(said) >= 8 else None
+        with log.tailer("a") as tailer:
+            record = tailer.read()
+            assert record is not None
+            assert last is None or record.position in (last, last + 24)
+
+
+@pytest.mark.parametrize("act", ["make", "mend"])
+def test_a_kill_at_any_step_leaves_a_whole_file_or_none(logs: Logs, act: str) -> None:
+    log = filled(logs)
+    path = Path(log.path)
+
+    def prepare() -> Callable[[], object]:
+        child = commitlog.open(log.path, "r")
+        if act == "make":
+            return lambda: child.tailer("a")
+        return lambda: child.reset_tailer("a")
+
+    step = 1
+    while True:
+        (path / FOLDER).mkdir(exist_ok=True)
+        if act == "mend":
+            (path / FOLDER / "a").write_bytes(b"damaged")
+        elif (path / FOLDER / "a").exists():
+            log.delete_tailer("a")
+        if not killed_at(step, prepare):
+            break
+        assert [state.damage for state in log.tailers()] in ([], [None]) or act == "mend"
+        if act == "mend" and log.tailers():
+            log.reset_tailer("a")
+        assert read(log.tailer("a"), 1) == [b"0"]
+        step += 1
+    assert step > 4
+    tailer_folder.sweep(log.directory)
+    assert os.listdir(path / FOLDER) == ["a"]

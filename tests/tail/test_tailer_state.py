@@ -1,0 +1,90 @@
+"""What is known of all named tailers: where each stands, its reset and its end, damage and permissions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog.errors import (
+    CorruptTailerError,
+    PositionError,
+    ReadOnlyError,
+    TailerInUseError,
+    TailerNotFoundError,
+)
+from commitlog.tail.tailer_folder import FOLDER
+from tests.setups import HEADER, Logs
+from tests.tail.named import filled, read
+
+
+def test_the_list_says_where_each_stands(logs: Logs) -> None:
+    log = filled(logs)
+    assert log.tailers() == []
+    a = log.tailer("a")
+    log.tailer("b", required=True).close()
+    read(a, 4)
+    (first, second) = log.tailers()
+    assert (first.name, first.position, first.required, first.pid) == ("a", a.position, False, os.getpid())
+    assert first.lag_bytes == log.tail_position - a.position
+    assert first.owner == "this very process"
+    assert (second.name, second.position, second.required, second.owner) == ("b", HEADER, True, None)
+    assert 0 < first.created_ns < first.saved_ns + 20_000_000  # whose clock is the coarse one, which stands still for some ms
+    assert logs.open(mode="r").tailers() == [first, second]
+
+
+def test_reset_and_delete(logs: Logs) -> None:
+    log = filled(logs)
+    tailer = log.tailer("a")
+    read(tailer, 4)
+    for call in (lambda: log.reset_tailer("a"), lambda: log.delete_tailer("a")):
+        with pytest.raises(TailerInUseError):
+            call()
+    tailer.close()
+    where: Any
+    for where, value in (("first", [b"0"]), ("end", []), (log.index.position_of(7), [b"7"])):
+        log.reset_tailer("a", where)
+        with log.tailer("a") as tailer:
+            assert read(tailer, 1) == value
+    with pytest.raises(PositionError):
+        log.reset_tailer("a", 12345)
+    log.delete_tailer("a")
+    assert log.tailers() == []
+    for refused in (lambda: log.reset_tailer("a"), lambda: log.delete_tailer("a"), lambda: log.evict_tailer("a")):
+        with pytest.raises(TailerNotFoundError, match="'a'"):
+            refused()
+    with log.tailer("a") as tailer:
+        assert read(tailer, 1) == [b"0"]
+
+
+def test_a_damaged_file_harms_nobody_else(logs: Logs) -> None:
+    log = filled(logs)
+    log.tailer("a").close()
+    log.tailer("b").close()
+    (Path(log.path) / FOLDER / "a").write_bytes(b"garbage")
+    with pytest.raises(CorruptTailerError, match="reset_tailer"):
+        log.tailer("a")
+    assert [state.damage for state in log.tailers()] == ["it has 7 bytes and not 4096", None]
+    assert read(log.tailer("b"), 1) == [b"0"]
+    log.append(b"on")
+    log.reset_tailer("a", "end")
+    assert log.tailer("a").read() is None
+
+
+def test_a_reader_of_a_log_that_it_may_not_write_keeps_no_place(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(logs)
+    real = os.mkdir
+
+    def refuse(path: Any, *arguments: Any, **options: Any) -> None:
+        if path == FOLDER:
+            raise PermissionError(13, os.strerror(13))
+        real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    reader = logs.open(mode="r")
+    with pytest.raises(ReadOnlyError, match="read without a name"):
+        reader.tailer("a")
+    assert len(list(reader.tailer())) == 10
+    assert log.tailers() == []
