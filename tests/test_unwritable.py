@@ -17,6 +17,7 @@ from commitlog import CommitLog, Options
 from commitlog.errors import (
     CommitLogError,
     DiskFullError,
+    IOFailureError,
     PoolExhaustedError,
     ReadOnlyError,
     UnsupportedFileSystemError,
@@ -104,6 +105,25 @@ def test_a_file_without_permission_is_told(forbidden: Path, powerless: Callable[
     writing, reading = powerless(use)
     assert writing in ("ReadOnlyError", "IOFailureError")
     assert reading in ("ReadOnlyError", "IOFailureError", "[b'x']")
+
+
+def test_tailers_that_cannot_be_listed_are_told_to_writers_and_to_who_asks(forbidden: Path, powerless: Callable[..., Any]) -> None:
+    with Logs(forbidden).open() as log, log.tailer("mail", required=True):
+        log.append(b"x")
+    forbidden.chmod(0o755)
+    for path in (forbidden / "log", *(forbidden / "log").rglob("*")):
+        path.chmod(0o777)
+    (forbidden / "log" / "tailers").chmod(0o000)
+
+    def use() -> list[bytes]:
+        with pytest.raises(IOFailureError, match="tailers cannot be listed"):
+            CommitLog.open(forbidden / "log", "a", Options())
+        with CommitLog.open(forbidden / "log", "r", Options()) as log:
+            with pytest.raises(IOFailureError, match="tailers cannot be listed"):
+                log.tailers()
+            return list(log.tailer().values())
+
+    assert powerless(use) == [b"x"]
 
 
 @pytest.mark.parametrize(("kind", "name"), [(0x6969, "NFS"), (0x65735546, "FUSE"), (0xFF534D42, "CIFS"), (0x01021997, "9P")])

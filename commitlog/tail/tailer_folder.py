@@ -69,6 +69,29 @@ def opened_folder(directory: LogDirectory) -> Iterator[int]:
 
 
 @contextlib.contextmanager
+def _listed_folder(directory: LogDirectory) -> Iterator[int]:
+    """The same for whoever has to know all of its tailers.
+
+    Raises
+    ------
+    IOFailureError
+        It is no folder, or not this user's to read.
+    """
+    try:
+        with opened_folder(directory) as folder_fd:
+            yield folder_fd
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise IOFailureError(
+            f"the log's tailers cannot be listed ({error.strerror}), and nobody can say which of them are required: let this user read the "
+            f"folder {FOLDER!r}",
+            path=os.path.join(directory.path, FOLDER),
+            errno=error.errno,
+        ) from error
+
+
+@contextlib.contextmanager
 def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
     """Only one process at a time changes what writers look for: terms, and which tailers there are. The lock goes with its holder."""
     deadline = time.monotonic() + _TERMS_WAIT_S
@@ -93,13 +116,11 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
 
 def terms_at_rest(directory: LogDirectory) -> bool:
     """Whether nobody holds the lock on terms: what writers were told of before has been done since, or will never be."""
-    try:
-        with opened_folder(directory) as folder_fd:
+    with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
+        try:
             fcntl.flock(folder_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except BlockingIOError:
-        return False
+        except BlockingIOError:
+            return False
     return True
 
 
@@ -135,17 +156,21 @@ def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
 
 
 def names(directory: LogDirectory) -> list[str]:
-    """The names of all tailers, sorted."""
-    try:
-        with opened_folder(directory) as folder_fd:
-            return sorted(name for name in os.listdir(folder_fd) if not name.startswith("."))
-    except FileNotFoundError:
-        return []
+    """The names of all tailers, sorted.
+
+    Raises
+    ------
+    IOFailureError
+        The folder cannot be read.
+    """
+    with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
+        return sorted(name for name in os.listdir(folder_fd) if not name.startswith("."))
+    return []
 
 
 def sweep(directory: LogDirectory) -> None:
     """Remove what creations that died half-way have left. Who is creating one at present tries again."""
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError), opened_folder(directory) as folder_fd:
+    with contextlib.suppress(FileNotFoundError, IOFailureError), _listed_folder(directory) as folder_fd:
         for name in os.listdir(folder_fd):
             if _TEMPORARY.match(name):
                 os.unlink(name, dir_fd=folder_fd)
