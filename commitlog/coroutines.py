@@ -1,4 +1,4 @@
-"""CoroutineHandle: appending from coroutines, which wait for the disk without a thread each."""
+"""CoroutineHandle: appending from coroutines, which wait for the disk and for required tailers without a thread each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlog._kernel.core import GATE_CLOSED
+from commitlog._kernel.record_list import RecordList
 from commitlog.errors import ClosedError
 from commitlog.handle import LogHandle
+from commitlog.tail.lag import Hold
 
 if TYPE_CHECKING:
     from commitlog._kernel.writer import ReadableBuffer
@@ -32,10 +34,12 @@ class CoroutineHandle(LogHandle):
         timestamp_ns: int | None = None,
         sync: bool | None = None,
     ) -> int:
-        """Append one record, and wait for the disk without holding the event loop up.
+        """Append one record, and wait for the disk and for required tailers without holding the event loop up.
 
-        The record is appended at once, before anything else runs in this loop: records come in the order of the calls. What is waited for
-        is the disk alone, under ``flush="sync"``; all coroutines that wait share flushes, and one thread.
+        The record is appended at once, before anything else runs in this loop, unless a required tailer is too far behind and
+        ``on_lag="wait"`` says to wait for it. Either way the records of one loop's coroutines come in the order of their calls. What is
+        waited for after that is the disk, under ``flush="sync"``; all coroutines that wait for it share flushes, and one thread. Where
+        `append` waits for something else, for a segment to be made or for a free pool buffer, so does this, and its loop with it.
 
         Parameters
         ----------
@@ -54,13 +58,20 @@ class CoroutineHandle(LogHandle):
         ------
         asyncio.CancelledError
             Cancelling ends the wait and not the append: the record stays in the log, and becomes durable as if it had been waited for.
+            Only one that is still held by a required tailer was not appended, and never will be.
+        TailerLagError
+            A required tailer is too far behind, also after ``lag_timeout``. Nothing was appended.
         SyncTimeoutError, ClosedError, LogFailedError
             With a ``position``: the record stays in the log and may be durable.
         RecordTypeError, RecordTooLargeError, DiskFullError, PoolExhaustedError, ReadOnlyError, ForkedError, ClaimError
             Nothing was appended.
         """
         durable = self._is_awaited(sync)
-        position = self.append(value, key=key, type=type, timestamp_ns=timestamp_ns, sync=False)
+        position = None if self._turns else self.append_unless_held(value, key, type, timestamp_ns)
+        if position is None:
+            records = RecordList(self, [value], [key], [type], timestamp_ns)
+            await self._append_in_turn(records)
+            position = int(records.positions[0])
         if durable:
             await self._until_durable(position)
         return position
@@ -74,7 +85,9 @@ class CoroutineHandle(LogHandle):
         timestamp_ns: int | None = None,
         sync: bool | None = None,
     ) -> npt.NDArray[np.int64]:
-        """Append a list of records as `append_many` does, and wait for the disk as `append_async` does, once for all.
+        """Append a list of records as `append_many` does, and wait as `append_async` does, for the disk once for all.
+
+        A list that is cancelled, or fails, while a required tailer holds the rest of it, is appended as far as it had come.
 
         Returns
         -------
@@ -82,10 +95,26 @@ class CoroutineHandle(LogHandle):
             The positions, int64, one a record; -1 where it was dropped, as for `append_many`.
         """
         durable = self._is_awaited(sync)
-        positions = self.append_many(values, keys=keys, types=types, timestamp_ns=timestamp_ns, sync=False)
-        if durable and len(positions):
-            await self._until_durable(int(positions.max()))  # behind the last one that was not dropped there may be -1
-        return positions
+        records = RecordList(self, values, keys, types, timestamp_ns)
+        if self._turns or not self.append_list(records):
+            await self._append_in_turn(records)
+        if durable and records.count:
+            await self._until_durable(int(records.positions.max()))  # behind the last one that was not dropped there may be -1
+        return records.positions
+
+    async def _append_in_turn(self, records: RecordList) -> None:
+        """Append what is left of a list, after what the coroutines of this loop have left that are held already."""
+        import asyncio  # by those who use it
+
+        from commitlog.turns import Turn
+
+        assert self._lag_guard is not None
+        with Hold(self._lag_guard) as hold, Turn(self._turns) as turn:
+            hold.waited = turn.waits
+            await turn.comes()
+            while not (hold.dropped or self.append_list(records)):
+                for nap_s in hold.naps(records.count - records.done):
+                    await asyncio.sleep(nap_s)
 
     def _is_awaited(self, sync: bool | None) -> bool:
         durable = self.options.flush == "sync" if sync is None else bool(sync)

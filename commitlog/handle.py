@@ -53,6 +53,7 @@ from commitlog.tail.tailer_state import lowest_required
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
+    from commitlog.turns import Turns
 
 _logger = logging.getLogger("commitlog")
 # Commits up to this many bytes go through the mapping, larger ones by pwrite: docs/decisions.md has the figures.
@@ -87,6 +88,7 @@ class LogHandle(Appender):
         self._close_lock = threading.RLock()
         self._closed = False
         self._lag_guard: LagGuard | None = None
+        self._turns: Turns = {}
         self._named: weakref.WeakSet[TailerFile] = weakref.WeakSet()
         self._pid = os.getpid()
         writable = mode != "r"
@@ -313,6 +315,7 @@ class LogHandle(Appender):
             self._services = []
             self._listener = None
             self._acknowledge_service = None
+            self._turns = {}
             self.watcher = None
             self._roll_lock = threading.RLock()
             self._close_lock = threading.RLock()

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from commitlog._kernel.record_list import RecordList
 from commitlog._kernel.row_columns import RowColumns
 from commitlog._kernel.writer import ReadableBuffer, Writer
 
@@ -18,6 +19,7 @@ class Appender(Writer):
         timestamp_ns: int | None = None,
         sync: bool | None = None,
     ) -> NDArray[np.int64]: ...
+    def append_list(self, records: RecordList) -> bool: ...
     def append_array(self, rows: NDArray[Any], *, timestamp_ns: int | None = None, sync: bool | None = None) -> NDArray[np.int64]: ...
     def append_columns(
         self, parts: list[RowColumns], *, timestamp_ns: int | None = None, sync: bool | None = None

@@ -4,8 +4,8 @@ import threading
 
 import numpy
 
-from cpython.buffer cimport PyBuffer_FillInfo, PyBuffer_Release, Py_buffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.buffer cimport PyBuffer_FillInfo, Py_buffer
+from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
@@ -16,29 +16,14 @@ from commitlog._kernel.kernel cimport (
     cl_rows, cl_segment, cl_segment_hold, cl_segment_release, cl_skip_cell, cl_writer_abandon, cl_writer_append_rows, cl_writer_claim,
     cl_writer_publish,
 )
+from commitlog._kernel.record_list cimport RecordList
 from commitlog._kernel.row_columns cimport RowColumns
-from commitlog._kernel.writer cimport Writer, bytes_of, timestamp_of, type_of
+from commitlog._kernel.writer cimport Writer, as_bytes, timestamp_of, type_of
 from commitlog.errors import ClaimError, ExportedBufferError, RecordTypeError, TailerLagError
 
 _get_ident = threading.get_ident
 cdef enum:
     ROWS_AT_ONCE = 4096
-
-
-cdef object _each(values, str what):
-    try:
-        return iter(values)
-    except TypeError:
-        raise RecordTypeError(f"{what} must be a sequence, one item a record, not {type(values).__name__}") from None
-
-
-cdef bytes _as_bytes(value, str what):
-    cdef Py_buffer view
-    bytes_of(value, what, &view)
-    try:
-        return PyBytes_FromStringAndSize(<const char *>view.buf, view.len)
-    finally:
-        PyBuffer_Release(&view)
 
 
 cdef class ClaimBuffer:
@@ -229,63 +214,34 @@ cdef class Appender(Writer):
         DiskFullError, PoolExhaustedError, LogFailedError
             A part was appended: what is below ``tail_position``.
         """
-        cdef list items = [value if PyBytes_CheckExact(value) else _as_bytes(value, "a value") for value in _each(values, "values")]
-        cdef list key_items = None
-        cdef list type_items = None
-        cdef Py_ssize_t count = len(items)
-        cdef Py_ssize_t index
-        cdef cl_record_input *records
         cdef bint durable = self.sync_default if sync is None else sync
-        if keys is not None:
-            key_items = [None if key is None else _as_bytes(key, "a key") for key in _each(keys, "keys")]
-            if len(key_items) != count:
-                raise RecordTypeError(f"{count} values need {count} keys, not {len(key_items)}")
-        if types is not None:
-            type_items = list(_each(types, "types"))
-            if len(type_items) != count:
-                raise RecordTypeError(f"{count} values need {count} types, not {len(type_items)}")
-        cdef int64_t stamp = timestamp_of(timestamp_ns)
-        positions = numpy.empty(count, dtype=numpy.int64)
-        if count == 0:
-            return positions
-        cdef int64_t[::1] out = positions
-        if durable and self.claims:
+        cdef RecordList records = RecordList(self, values, keys, types, timestamp_ns)
+        if durable and records.count and self.claims:
             self.check_own_claims(<uint64_t>-1)
-        records = <cl_record_input *>malloc(count * sizeof(cl_record_input))
-        if records == NULL:
-            raise MemoryError
-        try:
-            for index in range(count):
-                records[index].value = PyBytes_AS_STRING(items[index])
-                if PyBytes_GET_SIZE(items[index]) > CL_FRAME_LIMIT:
-                    raise self.too_large(PyBytes_GET_SIZE(items[index]))
-                records[index].value_length = <uint32_t>PyBytes_GET_SIZE(items[index])
-                records[index].type = 0 if type_items is None else type_of(type_items[index])
-                records[index].key = NULL
-                records[index].key_length = CL_KEYLEN_NONE
-                if key_items is not None and key_items[index] is not None:
-                    if PyBytes_GET_SIZE(key_items[index]) > CL_FRAME_LIMIT:
-                        raise self.too_large(PyBytes_GET_SIZE(key_items[index]))
-                    records[index].key = PyBytes_AS_STRING(key_items[index])
-                    records[index].key_length = <uint32_t>PyBytes_GET_SIZE(key_items[index])
-                records[index].timestamp_ns = stamp
-                self.check_size(&records[index])
-            index = self.append_batches(records, count, &out[0])
-            out[index:] = -1
-            end = positions[index - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[index - 1])) if index else 0
-        finally:
-            free(records)
-        if durable or self.writer.roll_due:
-            self.settle(int(end), durable)
-        return positions
+        self.append_rest(records, True)
+        if records.count and (durable or self.writer.roll_due):
+            self.settle(records.end(), durable)
+        return records.positions
 
-    cdef int check_size(self, const cl_record_input *record) except -1:
-        if cl_input_length(record) > self.writer.largest and self.takes():
-            raise self.too_large(cl_input_length(record))
-        return 0
+    def append_list(self, RecordList records):
+        """Append what is left of a list, for a coroutine: False where the rest would have to wait for a required tailer."""
+        cdef bint whole = self.append_rest(records, False)
+        if self.writer.roll_due:
+            self.settle(records.end(), False)
+        return whole
 
-    cdef Py_ssize_t append_batches(self, const cl_record_input *records, Py_ssize_t count, int64_t *positions) except -1:
-        """How many of them were appended; the rest was dropped. A record's timestamp below 0 is the clock's at its batch."""
+    cdef bint append_rest(self, RecordList records, bint waits) except -1:
+        """Append what is left of a list. False: not all of it, since the rest is dropped, or held while the caller does not wait."""
+        cdef int64_t[::1] positions = records.positions
+        cdef Py_ssize_t done = records.done
+        if done < records.count:
+            records.done += self.append_batches(&records.records[done], records.count - done, &positions[done], waits)
+            positions[records.done:] = -1
+        return records.done == records.count
+
+    cdef Py_ssize_t append_batches(self, const cl_record_input *records, Py_ssize_t count, int64_t *positions, bint waits) except -1:
+        """How many of them were appended; the rest is dropped, or held while the caller does not wait. A record's timestamp below 0 is the
+        clock's at its batch."""
         cdef Py_ssize_t first = 0
         cdef Py_ssize_t last, index
         cdef uint64_t length, step
@@ -308,7 +264,7 @@ cdef class Appender(Writer):
             now_ns = self.stamped(-1)
             code = cl_batch_claim(&self.writer, <uint32_t>length, &claim)
             if code != CL_OK:
-                if self.overcome(code, &records[first], count - first):
+                if self.overcome(code, &records[first], count - first, waits):
                     return first
                 continue
             offset = claim.offset
@@ -328,7 +284,7 @@ cdef class Appender(Writer):
             if code == CL_OK:
                 first = last
             elif code != CL_E_ROLLED_BACK:
-                self.overcome(code, &records[first])
+                self.overcome(code, &records[first], 1, waits)
         return count
 
     def append_array(self, rows, *, timestamp_ns=None, sync=None):
@@ -386,7 +342,7 @@ cdef class Appender(Writer):
             code = cl_writer_append_rows(&self.writer, &native, &done, &out[0])
             if code == CL_OK:
                 break
-            if self.overcome(code, NULL, count - done):
+            if self.overcome(code, NULL, count - done, True):
                 out[<Py_ssize_t>done:] = -1
                 break
         if done and (durable or self.writer.roll_due):
@@ -450,7 +406,7 @@ cdef class Appender(Writer):
                     records[index].timestamp_ns = stamp
             if positions == NULL:
                 continue
-            taken = self.append_batches(records, count, positions + first)
+            taken = self.append_batches(records, count, positions + first, True)
             if taken:
                 end[0] = <uint64_t>positions[first + taken - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[taken - 1]))
             for index in range(taken, count):
@@ -481,7 +437,7 @@ cdef class Appender(Writer):
         cdef Claim claim
         cdef cl_record_input record
         cdef int code
-        cdef bytes key_bytes = None if key is None else _as_bytes(key, "the key")
+        cdef bytes key_bytes = None if key is None else as_bytes(key, "the key")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise RecordTypeError(f"size must be an int of bytes, not {size!r}")
         record.value = NULL
@@ -506,7 +462,7 @@ cdef class Appender(Writer):
             code = cl_writer_claim(&self.writer, <uint32_t>cl_input_length(&record), &claim.native)
             if code == CL_OK:
                 break
-            if self.overcome(code, &record):
+            if self.overcome(code, &record, 1, True):
                 raise TailerLagError("a required tailer is too far behind, and a claim cannot be dropped: claim again later, or append",
                                      path=self.path)
         cl_segment_hold(claim.native.segment)

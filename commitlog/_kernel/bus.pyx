@@ -15,7 +15,7 @@ from commitlog._kernel.kernel cimport (
 )
 from commitlog._kernel.message cimport MessageBytes, Shape
 from commitlog._kernel.reader cimport Reader
-from commitlog._kernel.writer cimport DROPPED, Writer, type_of
+from commitlog._kernel.writer cimport NOT_APPENDED, Writer, type_of
 from commitlog.errors import (
     ClaimError, ClosedError, DestinationTooSmallError, MessageMismatchError, NoMessageError, RecordTypeError,
 )
@@ -138,8 +138,8 @@ cdef class MessageWriter:
         record.key = NULL
         record.key_length = CL_KEYLEN_NONE
         record.timestamp_ns = log.stamped(-1)
-        position = log.put(&record, durable)
-        if position == DROPPED:
+        position = log.put(&record, durable, True)
+        if position == NOT_APPENDED:
             return -1
         if durable or log.writer.roll_due:
             log.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable)

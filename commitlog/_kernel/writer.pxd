@@ -6,11 +6,12 @@ from commitlog._kernel.kernel cimport cl_record_input, cl_writer
 
 
 cdef enum:
-    DROPPED = 0xFFFFFFFFFFFFFFFF  # no position: the record was dropped for the sake of a tailer that is behind
+    NOT_APPENDED = 0xFFFFFFFFFFFFFFFF  # no position: a required tailer is too far behind, and the record is dropped, or to be given again
 
 
 cdef object wrong_type(str what, value)
 cdef int bytes_of(object value, str what, Py_buffer *view) except -1
+cdef bytes as_bytes(object value, str what)
 cdef uint32_t type_of(object type) except? 0xFFFFFFFF
 cdef int64_t timestamp_of(object timestamp_ns) except? -2
 
@@ -25,7 +26,9 @@ cdef class Writer(Core):
     cdef int advance(self) except -1
     cdef int settle(self, end, sync) except -1
     cdef int check_own_claims(self, uint64_t below) except -1
-    cdef uint64_t put(self, const cl_record_input *record, bint durable) except 0
-    cdef int overcome(self, int code, const cl_record_input *record, uint64_t records=*) except -1
+    cdef uint64_t append_any(self, object value, object key, object type, object timestamp_ns, bint durable, bint waits) except 0
+    cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0
+    cdef int check_size(self, const cl_record_input *record) except -1
+    cdef int overcome(self, int code, const cl_record_input *record, uint64_t records, bint waits) except -1
     cdef bint takes(self)
     cdef object too_large(self, size)

@@ -5,7 +5,7 @@ import threading
 from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer, Py_buffer,
 )
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.number cimport PyNumber_Index
 from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t, uint64_t
@@ -15,8 +15,7 @@ from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_CYCLE, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT,
     CL_KEYLEN_NONE, CL_OK, CL_SEGMENT_CURRENT, cl_clock_monotonic_ns, cl_frame_aligned, cl_histogram_add, cl_input_length, cl_place,
     cl_record_input, cl_writer_append, cl_writer_append_value, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_limit,
-    cl_writer_now, cl_writer_open_segment, cl_writer_roll,
-    cl_writer_rolls_from,
+    cl_writer_now, cl_writer_open_segment, cl_writer_roll, cl_writer_rolls_from,
 )
 from commitlog.errors import ClaimError, RecordTooLargeError, RecordTypeError
 
@@ -44,6 +43,16 @@ cdef int bytes_of(object value, str what, Py_buffer *view) except -1:
         PyBuffer_Release(view)
         raise RecordTypeError(f"{what} must be bytes, not an array of references to objects")
     return 0
+
+
+cdef bytes as_bytes(object value, str what):
+    """A copy of contiguous bytes."""
+    cdef Py_buffer view
+    bytes_of(value, what, &view)
+    try:
+        return PyBytes_FromStringAndSize(<const char *>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
 
 
 cdef uint32_t type_of(object type) except? 0xFFFFFFFF:
@@ -280,10 +289,6 @@ cdef class Writer(Core):
         DiskFullError, PoolExhaustedError, LogFailedError, ReadOnlyError, ClosedError, ForkedError
             Nothing was appended.
         """
-        cdef cl_record_input record
-        cdef Py_buffer value_view, key_view
-        cdef bint value_held = False
-        cdef bint key_held = False
         cdef uint64_t position
         cdef Py_ssize_t value_length
         if value_alone(value, key, type, timestamp_ns, sync) and not self.sync_default:
@@ -295,7 +300,22 @@ cdef class Writer(Core):
                     self.settle(position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False)
                 return position
             # What was refused is overcome, or raised, on the way that all other appends take.
-        cdef bint durable = self.sync_default if sync is None else sync
+        position = self.append_any(value, key, type, timestamp_ns, self.sync_default if sync is None else sync, True)
+        return -1 if position == NOT_APPENDED else position
+
+    def append_unless_held(self, value, key, type, timestamp_ns):
+        """Append one record as `append` does without `sync`, for a coroutine: None where it would have to wait for a required tailer."""
+        cdef uint64_t position = self.append_any(value, key, type, timestamp_ns, False, False)
+        return None if position == NOT_APPENDED else position
+
+    cdef uint64_t append_any(self, object value, object key, object type, object timestamp_ns, bint durable, bint waits) except 0:
+        """Append one record of whatever is given, and settle what it owes; its position, or NOT_APPENDED."""
+        cdef cl_record_input record
+        cdef Py_buffer value_view, key_view
+        cdef bint value_held = False
+        cdef bint key_held = False
+        cdef uint64_t position
+        cdef Py_ssize_t value_length
         try:
             if PyBytes_CheckExact(value):
                 record.value = PyBytes_AS_STRING(value)
@@ -319,20 +339,18 @@ cdef class Writer(Core):
                 raise self.too_large(value_length)
             record.value_length = <uint32_t>value_length
             record.timestamp_ns = self.stamped(timestamp_of(timestamp_ns))
-            position = self.put(&record, durable)
+            position = self.put(&record, durable, waits)
         finally:
             if value_held:
                 PyBuffer_Release(&value_view)
             if key_held:
                 PyBuffer_Release(&key_view)
-        if position == DROPPED:
-            return -1
-        if durable or self.writer.roll_due:
+        if position != NOT_APPENDED and (durable or self.writer.roll_due):
             self.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable)
         return position
 
-    cdef uint64_t put(self, const cl_record_input *record, bint durable) except 0:
-        """Append one record whose bytes stay in place meanwhile; its position, or DROPPED. What it owes afterwards is `settle`'s."""
+    cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0:
+        """Append one record whose bytes stay in place meanwhile; its position, or NOT_APPENDED. What it owes afterwards is `settle`'s."""
         cdef uint64_t position = 0
         cdef int code
         if durable and self.claims:
@@ -341,22 +359,28 @@ cdef class Writer(Core):
             code = cl_writer_append(&self.writer, record, &position)
             if code == CL_OK:
                 return position
-            if self.overcome(code, record):
-                return DROPPED
+            if self.overcome(code, record, 1, waits):
+                return NOT_APPENDED
 
     cdef bint takes(self):
         """Whether this handle is one that appends, be it that it has to wait first."""
         return self.writer.tail != NULL and self.log.gate != GATE_CLOSED and self.log.gate != GATE_READ_ONLY
 
-    cdef int overcome(self, int code, const cl_record_input *record, uint64_t records=1) except -1:
-        """After a refused append of so many records: roll, or wait, and let the caller try again, or raise. True: they are dropped."""
+    cdef int check_size(self, const cl_record_input *record) except -1:
+        if cl_input_length(record) > self.writer.largest and self.takes():
+            raise self.too_large(cl_input_length(record))
+        return 0
+
+    cdef int overcome(self, int code, const cl_record_input *record, uint64_t records, bint waits) except -1:
+        """After a refused append of so many records: roll, or wait, and let the caller try again, or raise. True: it ends here, since they
+        are dropped, or since a required tailer holds them and the caller waits for it in its own way."""
         if code == CL_E_ROLL:
             return self.advance()
         if code == CL_E_CYCLE:
             self.meet_cycle()
             return self.advance()
         if code == CL_E_LAG:
-            return self.hold_back(records)
+            return self.hold_back(records) if waits else True
         if code == CL_E_TOO_LARGE:
             raise self.too_large(cl_input_length(record) if record != NULL else 0)
         if code == CL_E_FORKED:

@@ -1,12 +1,14 @@
-"""LagGuard: holds the appends of one handle while a required tailer is too far behind."""
+"""LagGuard: holds the appends of one handle while a required tailer is too far behind. Hold: one append that it holds."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from types import TracebackType
+from typing import Protocol, Self
 
 from commitlog._kernel.core import GATE_LAG
 from commitlog._kernel.cursors import Cursors
@@ -97,31 +99,34 @@ class LagGuard:
         TailerLagError
             The tailer did not catch up in time.
         """
-        began_s = time.monotonic()
-        nap_s = _NAP_LEAST_S
-        waited = False
-        try:
-            while self._log.gate == GATE_LAG:
-                slowest = self._slowest()
-                limit = None if slowest is None else self._limit(slowest)
-                if slowest is None or limit is None or self._log.tail_position <= limit:
-                    self._log.limit_appends(limit, self._seen)
-                    return False
-                if self._is_overdue(slowest):
-                    self._evict(slowest)
-                elif self._on_lag == "drop":
-                    self._drop(slowest, records)
-                    return True
-                elif time.monotonic() - began_s >= self._timeout_s:
-                    raise self._too_far_behind(slowest)
-                else:
-                    waited = True
-                    time.sleep(nap_s)
-                    nap_s = min(2 * nap_s, _NAP_MOST_S)
-            return False  # somebody else let it go on, or closed the log
-        finally:
-            if waited:
-                self._log.note_latency("lag", int((time.monotonic() - began_s) * 1e9))
+        with Hold(self) as hold:
+            for nap_s in hold.naps(records):
+                time.sleep(nap_s)
+            return hold.dropped
+
+    def look(self, hold: Hold, records: int) -> bool:
+        """Whether an append of so many records is still held, after what it has waited so far. What is dropped is so no more."""
+        while self._log.gate == GATE_LAG:
+            slowest = self._slowest()
+            limit = None if slowest is None else self._limit(slowest)
+            if slowest is None or limit is None or self._log.tail_position <= limit:
+                self._log.limit_appends(limit, self._seen)
+                return False
+            if self._is_overdue(slowest):
+                self._evict(slowest)
+            elif self._on_lag == "drop":
+                self._drop(slowest, records)
+                hold.dropped = True
+                return False
+            elif hold.waited_s >= self._timeout_s:
+                raise self._too_far_behind(slowest)
+            else:
+                return True
+        return False  # somebody else let it go on, or closed the log
+
+    def note(self, waited_s: float) -> None:
+        """An append has waited for so long."""
+        self._log.note_latency("lag", int(waited_s * 1e9))
 
     def _slowest(self) -> _Required | None:
         """The one of the required tailers that appends are nearest to the limit of."""
@@ -204,3 +209,62 @@ class LagGuard:
             position=tailer.position,
             name=tailer.name,
         )
+
+
+class Hold:
+    """One append that is at the limit: how long it waits, and what becomes of it. Whoever appends naps in a way of his own.
+
+    A context manager. Each wait is noted when it ends, however that is.
+
+    Parameters
+    ----------
+    guard : LagGuard
+        Who holds it.
+
+    Attributes
+    ----------
+    waited : bool
+        Whether it did. Who waits for a turn before he naps says so himself.
+    dropped : bool
+        Whether it is not to be tried again.
+    """
+
+    def __init__(self, guard: LagGuard) -> None:
+        self.dropped = False
+        self._guard = guard
+        self._begin()
+
+    def naps(self, records: int) -> Iterator[float]:
+        """How many seconds to nap each time, until the append of so many records is to be tried again, or is dropped.
+
+        Raises
+        ------
+        TailerLagError
+            The tailer did not catch up in time.
+        """
+        nap_s = _NAP_LEAST_S
+        while self._guard.look(self, records):
+            self.waited = True
+            yield nap_s
+            nap_s = min(2 * nap_s, _NAP_MOST_S)
+        self._end()
+        self._begin()
+
+    @property
+    def waited_s(self) -> float:
+        """For how long, so far."""
+        return time.monotonic() - self._began_s
+
+    def _begin(self) -> None:
+        self.waited = False
+        self._began_s = time.monotonic()
+
+    def _end(self) -> None:
+        if self.waited:
+            self._guard.note(self.waited_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._end()
