@@ -1,0 +1,99 @@
+"""What the tests of coroutines that are held share: a required tailer, a log that is at its limit, and tasks that wait at it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from commitlog import CommitLog, Tailer
+
+FRAME = 120
+MAX_LAG = 20 * FRAME
+FILLING = 21  # appends until the limit, the one that goes past it included
+
+
+def required(log: CommitLog, **options: Any) -> Tailer:
+    return log.tailer("a", required=True, max_lag=MAX_LAG, visibility="appended", **options)
+
+
+def value(number: int, prefix: bytes = b"") -> bytes:
+    return (prefix + b"%d " % number).ljust(100, b".")
+
+
+def fill(log: CommitLog) -> list[bytes]:
+    """Append up to the limit: whatever comes next is held."""
+    filling = [value(number, b"filling ") for number in range(FILLING)]
+    for each in filling:
+        log.append(each)
+    return filling
+
+
+def no_thread_waits(log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on an append that would hold its thread fails."""
+
+    def fail(records: int) -> bool:
+        raise AssertionError("the loop was held up")
+
+    monkeypatch.setattr(log, "hold_back", fail)
+
+
+async def held(log: CommitLog, count: int, prefix: bytes = b"", **options: Any) -> list[asyncio.Task[int]]:
+    """Tasks whose appends wait, after those that wait already."""
+    before = log.tail_position
+    tasks = [asyncio.create_task(log.append_async(value(number, prefix), **options)) for number in range(count)]
+    await asyncio.sleep(0)
+    assert log.tail_position == before
+    assert not any(task.done() for task in tasks)
+    return tasks
+
+
+async def read_on(tailer: Tailer, count: int) -> list[bytes]:
+    """In turns with the rest of the loop."""
+    read: list[bytes] = []
+    async with asyncio.timeout(30):
+        while len(read) < count:
+            record = tailer.read()
+            if record is not None:
+                read.append(record.value)
+            await asyncio.sleep(0)
+    return read
+
+
+def without_a_pause(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end, in a loop, where it is not suspended once."""
+
+    async def step() -> None:
+        with pytest.raises(StopIteration):
+            coroutine.send(None)
+
+    asyncio.run(step())
+
+
+async def outcomes_of(tasks: list[Any]) -> list[Any]:
+    return await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 30)
+
+
+def long_list() -> list[bytes]:
+    """Of several batches, each of which goes past the limit."""
+    return [value(number) for number in range(3000)]
+
+
+@contextmanager
+def held_halfway(log: CommitLog) -> Iterator[tuple[asyncio.AbstractEventLoop, asyncio.Task[npt.NDArray[np.int64]]]]:
+    """A list of which the first batch is appended, and the rest is held."""
+    with asyncio.Runner() as runner:
+
+        async def begin() -> asyncio.Task[npt.NDArray[np.int64]]:
+            task = asyncio.create_task(log.append_many_async(long_list()))
+            await asyncio.sleep(0)
+            assert not task.done()
+            assert 0 < log.count() < 3000
+            return task
+
+        yield runner.get_loop(), runner.run(begin())

@@ -1,0 +1,269 @@
+"""What ends the wait of a coroutine that a required tailer holds, and what is in the log then."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog import CommitLog
+from commitlog.errors import ClosedError, RecordTooLargeError, RecordTypeError, TailerLagError
+from tests.holding import FILLING, fill, held, held_halfway, long_list, outcomes_of, required, value, without_a_pause
+from tests.setups import LARGEST_VALUE, Logs, all_appended
+
+
+@pytest.mark.parametrize("who", [0, 2, 4], ids=["first", "middle", "last"])
+def test_who_is_cancelled_while_held_has_appended_nothing_and_the_others_go_on(logs: Logs, who: int) -> None:
+    log = logs.open()
+    tailer = required(log)
+    filling = fill(log)
+
+    async def run() -> None:
+        tasks = await held(log, 5)
+        tasks[who].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await tasks[who]
+        assert log.count() == FILLING
+        list(tailer)
+        await outcomes_of(tasks)
+
+    asyncio.run(run())
+    assert all_appended(log) == filling + [value(number) for number in range(5) if number != who]
+    assert log._turns == {}
+
+
+def test_all_who_are_held_at_the_end_of_their_program_have_appended_nothing(logs: Logs) -> None:
+    log = logs.open()
+    required(log)
+    filling = fill(log)
+
+    async def run() -> list[asyncio.Task[int]]:
+        return await held(log, 5)
+
+    assert all(task.cancelled() for task in asyncio.run(run()))
+    assert all_appended(log) == filling
+    assert log._turns == {}
+
+
+def test_raise_does_so_at_once(logs: Logs) -> None:
+    log = logs.open(on_lag="raise")
+    required(log)
+    filling = fill(log)
+
+    async def run() -> None:
+        with pytest.raises(TailerLagError, match="nothing was appended") as caught:
+            await log.append_async(b"refused", sync=True)
+        assert caught.value.name == "a"
+        with pytest.raises(TailerLagError):
+            await log.append_many_async([b"refused"] * 3)
+
+    without_a_pause(run())
+    assert all_appended(log) == filling
+    assert log.stats().lag_latency.count == 0
+
+
+def test_drop_does_so_at_once_and_counts_as_append_does(logs: Logs) -> None:
+    log = logs.open(on_lag="drop")
+    tailer = required(log)
+    filling = fill(log)
+
+    async def run() -> None:
+        assert await log.append_async(b"dropped") == -1
+        assert (await log.append_many_async([b"dropped"] * 3)).tolist() == [-1] * 3
+        assert (tailer.dropped_records, log.stats().dropped_records) == (4, 4)
+        list(tailer)
+        await log.append_async(b"kept")
+
+    without_a_pause(run())
+    assert all_appended(log) == [*filling, b"kept"]
+
+
+def test_who_waited_for_too_long_is_told_of_the_tailer(logs: Logs) -> None:
+    log = logs.open(lag_timeout="20ms")
+    required(log)
+    filling = fill(log)
+
+    async def run() -> None:
+        for outcome in await outcomes_of([log.append_async(value(number)) for number in range(5)]):
+            assert isinstance(outcome, TailerLagError)
+            assert (outcome.name, "did not catch up within 0.02 s" in str(outcome)) == ("a", True)
+        with pytest.raises(TailerLagError):
+            await log.append_many_async([b"1", b"2"])
+
+    asyncio.run(run())
+    assert all_appended(log) == filling
+    latency = log.stats().lag_latency
+    assert latency.count == 6
+    assert latency.longest_seconds >= 0.02
+    assert log._turns == {}
+
+
+def test_each_wait_is_noted_as_that_of_an_append(logs: Logs) -> None:
+    log = logs.open()
+    tailer = required(log)
+    fill(log)
+
+    async def run() -> None:
+        tasks = await held(log, 5)
+        list(tailer)
+        await outcomes_of(tasks)
+        assert log.stats().lag_latency.count == 5
+        await log.append_async(b"not held")
+        assert log.stats().lag_latency.count == 5
+
+    asyncio.run(run())
+
+
+def test_a_tailer_that_stands_still_is_evicted(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+    log = logs.open(evict_after="30ms")
+    required(log)
+    filling = fill(log)
+    expected = [value(number) for number in range(50)]
+
+    async def run() -> None:
+        await outcomes_of([log.append_async(each) for each in expected])
+
+    asyncio.run(run())
+    assert all_appended(log) == filling + expected
+    assert log.tailers()[0].required is False
+    assert "evicted" in caplog.text
+
+
+@pytest.mark.parametrize("by", ["loop", "thread"])
+def test_closing_the_log_tells_each_who_is_held(logs: Logs, by: str) -> None:
+    log = logs.open()
+    required(log)
+    filling = fill(log)
+
+    async def run() -> None:
+        tasks: list[Any] = [*await held(log, 5), asyncio.create_task(log.append_many_async([b"1", b"2"]))]
+        await asyncio.sleep(0)
+        if by == "loop":
+            log.close()
+        else:
+            await asyncio.to_thread(log.close)
+        assert [type(outcome) for outcome in await outcomes_of(tasks)] == [ClosedError] * 6
+        assert log._turns == {}
+
+    asyncio.run(run())
+    assert all_appended(logs.open(mode="r")) == filling
+
+
+def test_a_loop_that_is_closed_meanwhile_leaves_nothing_behind(logs: Logs) -> None:
+    log = logs.open()
+    tailer = required(log)
+    filling = fill(log)
+    loop = asyncio.new_event_loop()
+    complaints: list[Any] = []
+    loop.set_exception_handler(lambda loop, context: complaints.append(context["message"]))
+    tasks = loop.run_until_complete(held(log, 5))
+    gone = [weakref.ref(task) for task in tasks]
+    assert len(log._turns) == 1
+    loop.close()
+    del tasks
+    gc.collect()
+    assert [task() for task in gone] == [None] * 5
+    assert complaints == ["Task was destroyed but it is pending!"] * 5  # asyncio's own, and no other
+    assert log._turns == {}
+    list(tailer)
+    asyncio.run(log.append_async(b"from another loop"))
+    assert all_appended(log) == [*filling, b"from another loop"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        (lambda log: log.append_async("text"), RecordTypeError),
+        (lambda log: log.append_async(b"", type=-1), RecordTypeError),
+        (lambda log: log.append_async(bytes(LARGEST_VALUE + 1)), RecordTooLargeError),
+        (lambda log: log.append_many_async([b"a", 3]), RecordTypeError),
+    ],
+    ids=["value", "type", "large", "list"],
+)
+def test_what_is_wrong_is_refused_before_it_is_held(logs: Logs, wrong: Callable[[CommitLog], Any], expected: type[Exception]) -> None:
+    log = logs.open()
+    required(log)
+    fill(log)
+
+    async def run() -> None:
+        tasks = await held(log, 1)
+        with pytest.raises(expected):
+            wrong(log).send(None)
+        tasks[0].cancel()
+
+    with pytest.raises(expected):
+        wrong(log).send(None)
+    asyncio.run(run())
+    assert log.count() == FILLING
+
+
+def test_what_is_held_is_what_it_was_when_it_was_given(logs: Logs) -> None:
+    log = logs.open()
+    tailer = required(log)
+    fill(log)
+
+    async def run() -> None:
+        given, key = bytearray(b"given"), bytearray(b"key")
+        task = asyncio.create_task(log.append_async(given, key=key))
+        await asyncio.sleep(0)
+        given[:], key[:] = b"other", b"yek"
+        list(tailer)
+        record = log.read(await task)
+        assert (record.value, record.key) == (b"given", b"key")
+
+    asyncio.run(run())
+
+
+def test_a_list_that_is_cancelled_halfway_stays_as_far_as_it_came(logs: Logs) -> None:
+    log = logs.open()
+    tailer = required(log)
+    with held_halfway(log) as (loop, task):
+        there = log.count()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            loop.run_until_complete(task)
+        list(tailer)
+        loop.run_until_complete(log.append_async(b"behind it"))
+    assert all_appended(log) == [*long_list()[:there], b"behind it"]
+
+
+def test_a_list_that_waits_halfway_for_too_long_stays_as_far_as_it_came(logs: Logs) -> None:
+    log = logs.open(lag_timeout="20ms")
+    required(log)
+    with held_halfway(log) as (loop, task):
+        there = log.count()
+        with pytest.raises(TailerLagError):
+            loop.run_until_complete(task)
+    assert all_appended(log) == long_list()[:there]
+
+
+def test_a_reader_whose_process_died_holds_them_until_it_is_evicted(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open()
+    told = log.cursors["required"]
+    child = os.fork()
+    if child == 0:
+        with commitlog.open(log.path, "r") as reader:
+            tailer = required(reader)
+            tailer.read()
+            signal.pause()
+    until(lambda: log.cursors["required"] != told)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    while log.gate == 0:  # until the writer heard of the tailer
+        log.append(b"before")
+    there = log.count()
+
+    async def run() -> None:
+        tasks = await held(log, 5)
+        assert log.evict_tailer("a")
+        await outcomes_of(tasks)
+
+    asyncio.run(run())
+    assert all_appended(log)[there:] == [value(number) for number in range(5)]
