@@ -15,9 +15,9 @@ from typing import Self, get_args
 
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 from commitlog.log import CommitLog
-from commitlog.options import Duration, parse_duration
 from commitlog.segment.disk_monitor import DiskState
 from commitlog.stats import Latency, LogStats
+from commitlog.units import Duration, parse_duration
 from commitlog.watching import WRITER_STATES, LogFigures, LogWatch, look
 
 try:

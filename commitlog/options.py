@@ -1,4 +1,4 @@
-"""What a log can be told when it is opened: sizes, durations, choices, and which of them contradict each other."""
+"""Options: what a log can be told when it is opened, and what contradicts what."""
 
 from __future__ import annotations
 
@@ -6,32 +6,22 @@ import dataclasses
 import datetime as dt
 import difflib
 import math
-import operator
-import re
 import zoneinfo
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from numbers import Real
-from typing import Generic, Literal, Protocol, Self, SupportsIndex, TypedDict, TypeVar, Unpack, get_args, overload
+from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, get_args
 
 from commitlog.cycle import roll_cycle as cycles
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import InvalidOptionError
+from commitlog.option import Option, chosen, counted, did_you_mean, lasting, optional, sized, switch
+from commitlog.units import GIB, KIB, MIB, Duration, Size, parse_duration, parse_size, seconds_of
 
-__all__ = ["BufferSource", "Duration", "Flush", "OnLag", "OptionOverrides", "Options", "Size", "Timestamps", "parse_duration", "parse_size"]
-
-Size = SupportsIndex | str
-Duration = float | str
 Flush = Literal["sync", "async", "none"]
 Timestamps = Literal["coarse", "precise"]
 OnLag = Literal["wait", "raise", "drop"]
 
 PAGE_SIZE = 4096
-KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
-SIZE_LARGEST = (1 << 63) - 1
-SIZE_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-SIZE_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z]*)\s*")
 SEGMENT_SIZE_SMALLEST = 64 * KIB
 SEGMENT_SIZE_LARGEST = GIB
 SEGMENT_SIZE_DEFAULT = 64 * MIB
@@ -43,179 +33,6 @@ INDEX_SPACING_DEFAULT = 256
 LISTENER_METHODS = ("on_created", "on_sealed", "on_released", "on_deleted")
 
 MILLISECOND_S = 0.001
-DURATION_LARGEST_S = 366 * 86400.0
-# Both characters that are printed as "µ" fold to U+03BC.
-DURATION_UNITS = {
-    "": Fraction(1),
-    "ns": Fraction(1, 10**9),
-    "us": Fraction(1, 10**6),
-    "\u03bcs": Fraction(1, 10**6),
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "min": Fraction(60),
-    "h": Fraction(3600),
-}
-DURATION_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z\u00b5\u03bc]*)\s*")
-
-
-def parse_size(value: Size, name: str) -> int:
-    """Read a size.
-
-    Parameters
-    ----------
-    value : int or str
-        Bytes, or a number with a unit: `"64KiB"`, `"1.5GiB"`, `"1MB"` (10**6). The case of the unit does not matter.
-    name : str
-        The option's name, for the error.
-
-    Returns
-    -------
-    int
-        Bytes, from 0 to 2**63 - 1.
-
-    Raises
-    ------
-    InvalidOptionError
-        For anything else: booleans, floats, negative numbers, unknown units, parts of a byte.
-    """
-    size = _size_of(value)
-    if size is None or not 0 <= size <= SIZE_LARGEST:
-        raise InvalidOptionError(f"{name} must be a size, such as 65536 or '64MiB', not {value!r}")
-    return size
-
-
-def _size_of(value: object) -> int | None:
-    if isinstance(value, str):
-        match = SIZE_FORM.fullmatch(value)
-        unit = SIZE_UNITS.get(match[2].casefold()) if match else None
-        size = Fraction(match[1]) * unit if match and unit else None
-        return int(size) if size is not None and size.denominator == 1 else None
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        return None
-    return operator.index(value)
-
-
-def parse_duration(value: Duration, name: str) -> float:
-    """Read a duration.
-
-    Parameters
-    ----------
-    value : float, int or str
-        Seconds, or a number with a unit (`ns`, `us`, `ms`, `s`, `min`, `h`): `"500ms"`, `"1.5 min"`.
-    name : str
-        The option's name, for the error.
-
-    Returns
-    -------
-    float
-        Seconds, from 0 to 366 days.
-
-    Raises
-    ------
-    InvalidOptionError
-        For anything else: booleans, negative numbers, NaN, infinities, unknown units, more than 366 days.
-    """
-    duration_s = _seconds_of(value)
-    if not 0 <= duration_s <= DURATION_LARGEST_S:
-        raise InvalidOptionError(
-            f"{name} must be a duration of up to 366 days, in seconds or with a unit, such as 0.5 or '500ms', not {value!r}"
-        )
-    return duration_s
-
-
-def _seconds_of(value: object) -> float:
-    """The seconds, or NaN, which no bound admits."""
-    if isinstance(value, str):
-        match = DURATION_FORM.fullmatch(value)
-        unit = DURATION_UNITS.get(match[2].casefold()) if match else None
-        return float(Fraction(match[1]) * unit) if match and unit else math.nan
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.nan
-
-
-Stored = TypeVar("Stored")
-Given = TypeVar("Given")
-
-
-class _Option(Generic[Stored, Given]):
-    """A field that takes what a caller may give, checks it, and keeps it in one form."""
-
-    def __init__(self, default: Given, read: Callable[[Given, str], Stored]) -> None:
-        self.default = default
-        self.read = read
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> Given: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> Stored: ...
-    def __get__(self, instance: object | None, owner: type) -> Stored | Given:
-        if instance is None:
-            return self.default
-        stored: Stored = instance.__dict__[self.name]
-        return stored
-
-    def __set__(self, instance: object, value: Given) -> None:
-        instance.__dict__[self.name] = self.read(value, self.name)
-
-
-def _sized(smallest: int, largest: int, multiple: int = 1) -> Callable[[Size, str], int]:
-    def read(value: Size, name: str) -> int:
-        size = parse_size(value, name)
-        if not smallest <= size <= largest or size % multiple:
-            whole = f", a multiple of {multiple}" if multiple > 1 else ""
-            raise InvalidOptionError(f"{name} must be from {smallest} to {largest} bytes{whole}, not {value!r}")
-        return size
-
-    return read
-
-
-def _lasting(smallest_s: float) -> Callable[[Duration, str], float]:
-    def read(value: Duration, name: str) -> float:
-        duration_s = parse_duration(value, name)
-        if duration_s < smallest_s:
-            raise InvalidOptionError(f"{name} must be at least {smallest_s:g} seconds, not {value!r}")
-        return duration_s
-
-    return read
-
-
-def _counted(largest: int, smallest: int = 0) -> Callable[[SupportsIndex, str], int]:
-    def read(value: SupportsIndex, name: str) -> int:
-        count = None if isinstance(value, str) else _size_of(value)
-        if count is None or not smallest <= count <= largest:
-            raise InvalidOptionError(f"{name} must be a whole number from {smallest} to {largest}, not {value!r}")
-        return count
-
-    return read
-
-
-def _chosen(choices: Iterable[str]) -> Callable[[Given, str], Given]:
-    known = tuple(choices)
-
-    def read(value: Given, name: str) -> Given:
-        if not isinstance(value, str) or value not in known:
-            raise InvalidOptionError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}{_did_you_mean(value, known)}")
-        return value
-
-    return read
-
-
-def _switch(value: bool, name: str) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidOptionError(f"{name} must be True or False, not {value!r}")
-    return value
-
-
-def _did_you_mean(value: object, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(str(value), list(known), n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 class BufferSource(Protocol):
@@ -234,29 +51,15 @@ class RetentionRule(Protocol):
         """Seconds from one look at the segments to the next."""
 
 
-_read_segment_size = _sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)
-
-
-def _segment_size(value: Size | None, name: str) -> int | None:
-    return None if value is None else _read_segment_size(value, name)
-
-
-def _size_or_none(value: Size | None, name: str) -> int | None:
-    return None if value is None else parse_size(value, name)
-
-
-_read_distance = _sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST)
-
-
-def _prefault_distance(value: Size | None, name: str) -> int | None:
-    return None if value is None else _read_distance(value, name)
-
-
-_read_timestamps: Callable[[Timestamps, str], Timestamps] = _chosen(get_args(Timestamps))
-
-
-def _timestamps(value: Timestamps | None, name: str) -> Timestamps | None:
-    return None if value is None else _read_timestamps(value, name)
+_PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
+_segment_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, PAGE_SIZE)
+_segment_size_or_none = optional(_segment_size)
+_prefault_distance = optional(sized(PAGE_SIZE, ALLOCATE_AHEAD_MOST * SEGMENT_SIZE_LARGEST))
+_size_or_none = optional(parse_size)
+_interval = lasting(MILLISECOND_S)
+_interval_or_none = optional(_interval)
+_clock: Callable[[Timestamps, str], Timestamps] = chosen(get_args(Timestamps))
+_clock_or_none = optional(_clock)
 
 
 def _pool(value: BufferSource | None, name: str) -> BufferSource | None:
@@ -265,7 +68,7 @@ def _pool(value: BufferSource | None, name: str) -> BufferSource | None:
     buffer_size = getattr(value, "buffer_size", None)
     if not isinstance(buffer_size, int):
         raise InvalidOptionError(f"{name} must be a TransientStorePool or None, not {type(value).__name__}")
-    _read_segment_size(buffer_size, f"{name}.buffer_size")
+    _segment_size(buffer_size, f"{name}.buffer_size")
     return value
 
 
@@ -280,13 +83,13 @@ def _roll_cycle(value: str | Duration | None, name: str) -> str | None:
         return None
     if isinstance(value, str) and value.upper() in cycles.NAMES:
         return value.upper()
-    period_s = _seconds_of(value)
+    period_s = seconds_of(value)
     try:
         return cycles.period_name(0 if math.isnan(period_s) or math.isinf(period_s) else round(period_s * cycles.SECOND_NS))
     except ValueError:
         raise InvalidOptionError(
             f"{name} must be one of {', '.join(cycles.NAMES)}, or a period of whole milliseconds from 10 ms to 366 days, such as 90 or "
-            f"'15min', not {value!r}{_did_you_mean(str(value).upper(), cycles.NAMES)}"
+            f"'15min', not {value!r}{did_you_mean(str(value).upper(), cycles.NAMES)}"
         ) from None
 
 
@@ -308,7 +111,7 @@ def _time_zone(value: str | None, name: str) -> str | None:
     except ValueError:
         known = sorted(zoneinfo.available_timezones())
         raise InvalidOptionError(
-            f"{name} must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not {value!r}{_did_you_mean(value, known)}"
+            f"{name} must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not {value!r}{did_you_mean(value, known)}"
         ) from None
 
 
@@ -319,15 +122,11 @@ def _listener(value: object | None, name: str) -> object | None:
     for method in named:
         if method not in LISTENER_METHODS and difflib.get_close_matches(method, LISTENER_METHODS, n=1, cutoff=0.8):
             raise InvalidOptionError(
-                f"{name} has {method}, which nobody calls: there are {', '.join(LISTENER_METHODS)}{_did_you_mean(method, LISTENER_METHODS)}"
+                f"{name} has {method}, which nobody calls: there are {', '.join(LISTENER_METHODS)}{did_you_mean(method, LISTENER_METHODS)}"
             )
     if isinstance(value, type) or not any(callable(getattr(value, method)) for method in named):
         raise InvalidOptionError(f"{name} must be an object with some of {', '.join(LISTENER_METHODS)}, not {value!r}")
     return value
-
-
-def _evict_after(value: Duration | None, name: str) -> float | None:
-    return None if value is None else _lasting(MILLISECOND_S)(value, name)
 
 
 class OptionOverrides(TypedDict, total=False):
@@ -364,10 +163,6 @@ class OptionOverrides(TypedDict, total=False):
     archive_cache: Size
     warn_free_bytes: Size | None
     min_free_bytes: Size
-
-
-_PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
-_interval = _lasting(MILLISECOND_S)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -469,37 +264,37 @@ class Options:
         When a value is not one of these, or when two options contradict each other; the message names them.
     """
 
-    segment_size: _Option[int | None, Size | None] = _Option(None, _segment_size)
-    pool: _Option[BufferSource | None, BufferSource | None] = _Option(None, _pool)
-    flush: _Option[Flush, Flush] = _Option("async", _chosen(get_args(Flush)))
-    sync_timeout: _Option[float, Duration] = _Option(5.0, _interval)
-    flush_interval: _Option[float, Duration] = _Option(0.5, _interval)
-    flush_least_pages: _Option[int, SupportsIndex] = _Option(4, _counted(_PAGES_MOST))
-    flush_thorough_interval: _Option[float, Duration] = _Option(10.0, _interval)
-    commit_interval: _Option[float, Duration] = _Option(0.2, _interval)
-    commit_least_pages: _Option[int, SupportsIndex] = _Option(4, _counted(_PAGES_MOST))
-    commit_thorough_interval: _Option[float, Duration] = _Option(0.2, _interval)
-    checkpoint_interval: _Option[float, Duration] = _Option(1.0, _interval)
-    claim_timeout: _Option[float, Duration] = _Option(2.0, _interval)
-    timestamps: _Option[Timestamps | None, Timestamps | None] = _Option(None, _timestamps)
-    roll_cycle: _Option[str | None, str | Duration | None] = _Option(None, _roll_cycle)
-    roll_epoch: _Option[float | dt.datetime | None, Duration | dt.datetime | None] = _Option(None, _roll_epoch)
-    time_zone: _Option[str | None, str | None] = _Option(None, _time_zone)
-    allocate_ahead: _Option[int, SupportsIndex] = _Option(1, _counted(ALLOCATE_AHEAD_MOST))
-    prefault: _Option[bool, bool] = _Option(True, _switch)
-    prefault_distance: _Option[int | None, Size | None] = _Option(None, _prefault_distance)
-    index_spacing: _Option[int, SupportsIndex] = _Option(INDEX_SPACING_DEFAULT, _counted(INDEX_SPACING_LARGEST, INDEX_SPACING_SMALLEST))
-    open_timeout: _Option[float, Duration] = _Option(10.0, _lasting(0.0))
-    close_timeout: _Option[float, Duration] = _Option(60.0, _interval)
-    on_lag: _Option[OnLag, OnLag] = _Option("wait", _chosen(get_args(OnLag)))
-    lag_timeout: _Option[float, Duration] = _Option(30.0, _lasting(0.0))
-    evict_after: _Option[float | None, Duration | None] = _Option(None, _evict_after)
-    wait_for_log: _Option[float, Duration] = _Option(0.0, _lasting(0.0))
-    retention: _Option[RetentionRule | None, RetentionRule | None] = _Option(None, _retention)
-    listener: _Option[object | None, object | None] = _Option(None, _listener)
-    archive_cache: _Option[int, Size] = _Option("1GiB", parse_size)
-    warn_free_bytes: _Option[int | None, Size | None] = _Option(None, _size_or_none)
-    min_free_bytes: _Option[int, Size] = _Option(0, parse_size)
+    segment_size: Option[int | None, Size | None] = Option(None, _segment_size_or_none)
+    pool: Option[BufferSource | None, BufferSource | None] = Option(None, _pool)
+    flush: Option[Flush, Flush] = Option("async", chosen(get_args(Flush)))
+    sync_timeout: Option[float, Duration] = Option(5.0, _interval)
+    flush_interval: Option[float, Duration] = Option(0.5, _interval)
+    flush_least_pages: Option[int, SupportsIndex] = Option(4, counted(_PAGES_MOST))
+    flush_thorough_interval: Option[float, Duration] = Option(10.0, _interval)
+    commit_interval: Option[float, Duration] = Option(0.2, _interval)
+    commit_least_pages: Option[int, SupportsIndex] = Option(4, counted(_PAGES_MOST))
+    commit_thorough_interval: Option[float, Duration] = Option(0.2, _interval)
+    checkpoint_interval: Option[float, Duration] = Option(1.0, _interval)
+    claim_timeout: Option[float, Duration] = Option(2.0, _interval)
+    timestamps: Option[Timestamps | None, Timestamps | None] = Option(None, _clock_or_none)
+    roll_cycle: Option[str | None, str | Duration | None] = Option(None, _roll_cycle)
+    roll_epoch: Option[float | dt.datetime | None, Duration | dt.datetime | None] = Option(None, _roll_epoch)
+    time_zone: Option[str | None, str | None] = Option(None, _time_zone)
+    allocate_ahead: Option[int, SupportsIndex] = Option(1, counted(ALLOCATE_AHEAD_MOST))
+    prefault: Option[bool, bool] = Option(True, switch)
+    prefault_distance: Option[int | None, Size | None] = Option(None, _prefault_distance)
+    index_spacing: Option[int, SupportsIndex] = Option(INDEX_SPACING_DEFAULT, counted(INDEX_SPACING_LARGEST, INDEX_SPACING_SMALLEST))
+    open_timeout: Option[float, Duration] = Option(10.0, lasting(0.0))
+    close_timeout: Option[float, Duration] = Option(60.0, _interval)
+    on_lag: Option[OnLag, OnLag] = Option("wait", chosen(get_args(OnLag)))
+    lag_timeout: Option[float, Duration] = Option(30.0, lasting(0.0))
+    evict_after: Option[float | None, Duration | None] = Option(None, _interval_or_none)
+    wait_for_log: Option[float, Duration] = Option(0.0, lasting(0.0))
+    retention: Option[RetentionRule | None, RetentionRule | None] = Option(None, _retention)
+    listener: Option[object | None, object | None] = Option(None, _listener)
+    archive_cache: Option[int, Size] = Option("1GiB", parse_size)
+    warn_free_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)
+    min_free_bytes: Option[int, Size] = Option(0, parse_size)
 
     def __post_init__(self) -> None:
         if self.pool is not None and self.segment_size not in (None, self.pool.buffer_size):
@@ -561,5 +356,5 @@ class Options:
         known = [field.name for field in dataclasses.fields(self)]
         for name in overrides:
             if name not in known:
-                raise InvalidOptionError(f"there is no option {name!r}{_did_you_mean(name, known) or '; there are: ' + ', '.join(known)}")
+                raise InvalidOptionError(f"there is no option {name!r}{did_you_mean(name, known) or '; there are: ' + ', '.join(known)}")
         return dataclasses.replace(self, **overrides)

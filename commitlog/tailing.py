@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from commitlog.coroutines import CoroutineHandle
 from commitlog.errors import ReadOnlyError
-from commitlog.options import Size
 from commitlog.segment.directory import check_file_system
 from commitlog.tail import tailer_file, tailer_state
 from commitlog.tail.cycles import Cycle, CycleLike
@@ -15,6 +14,7 @@ from commitlog.tail.tailer import OnDamage, Tailer
 from commitlog.tail.tailer_file import TailerFile
 from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
+from commitlog.units import Size
 
 
 class TailingHandle(CoroutineHandle):

@@ -24,7 +24,7 @@ from commitlog.cli.bus_pair import PairedCommand
 from commitlog.cli.ending import Ending
 from commitlog.cli.progress import is_terminal
 from commitlog.errors import InvalidOptionError
-from commitlog.options import parse_duration, parse_size
+from commitlog.units import parse_duration, parse_size
 
 _SMALLEST_S = 0.05
 

@@ -11,8 +11,8 @@ import click
 import commitlog
 from commitlog.cli import FAILURE, parameters
 from commitlog.errors import InvalidOptionError, LogNotFoundError
-from commitlog.options import parse_duration
 from commitlog.tail.tailer import Idle
+from commitlog.units import parse_duration
 
 _MESSAGES = 10_000_000
 _SEGMENT_SIZE = 64 << 20

@@ -14,9 +14,10 @@ from commitlog.cli.pattern import Pattern
 from commitlog.cli.printed import FIELDS
 from commitlog.cycle.roll_cycle import zone_of
 from commitlog.errors import InvalidOptionError
-from commitlog.options import Options, parse_duration, parse_size
+from commitlog.options import Options
 from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
 from commitlog.tail.tailer_folder import check_name
+from commitlog.units import parse_duration, parse_size
 
 _POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
 INTERVAL_LEAST_S = 0.1

@@ -15,7 +15,7 @@ from commitlog.cli import FAILURE
 from commitlog.cli import verify as verify_command
 from commitlog.cli.progress import is_terminal
 from commitlog.errors import InvalidOptionError
-from commitlog.options import parse_size
+from commitlog.units import parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -22,10 +22,10 @@ from commitlog.cli.printed import FIELDS, FIELDS_DEFAULT, Form, JsonForm, TextFo
 from commitlog.cli.reading import reading_options
 from commitlog.cli.view import Manner, View
 from commitlog.errors import CommitLogError
-from commitlog.options import DURATION_LARGEST_S
 from commitlog.tail.replay import Pace
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import Idle, OnDamage
+from commitlog.units import DURATION_LARGEST_S
 
 LAST_DEFAULT = 10
 

@@ -14,13 +14,13 @@ from commitlog.keep.archive import Archive
 from commitlog.keep.archived import refuse_archive
 from commitlog.keep.pruner import LogState, Pruned, Pruner
 from commitlog.keep.retention import Retention
-from commitlog.options import Duration
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import POLL_INTERVAL_S, LockFile
 from commitlog.tail.tailer_state import lowest_required
+from commitlog.units import Duration
 
 _PATIENCE_S = 10.0
 

@@ -14,7 +14,7 @@ from numbers import Real
 from commitlog.cycle.roll_cycle import zone_of
 from commitlog.errors import InvalidOptionError
 from commitlog.keep.archive import Archive
-from commitlog.options import DURATION_UNITS, Duration, Size, parse_duration, parse_size
+from commitlog.units import DURATION_UNITS, Duration, Size, parse_duration, parse_size
 
 # Longer than a duration may be elsewhere: records may have to be kept for decades.
 _AGE_UNITS = DURATION_UNITS | {"d": Fraction(86400), "w": Fraction(7 * 86400)}

@@ -10,9 +10,9 @@ from commitlog._kernel.bus import MessageReader
 from commitlog._kernel.reader import IDLE
 from commitlog.errors import InvalidOptionError
 from commitlog.log import CommitLog, open_log
-from commitlog.options import DURATION_LARGEST_S, Duration, parse_duration
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import Idle, OnDamage
+from commitlog.units import DURATION_LARGEST_S, Duration, parse_duration
 
 
 class BusReader(MessageReader):

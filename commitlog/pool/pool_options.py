@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, SupportsIndex, get_args
 
 from commitlog.errors import InvalidOptionError
-from commitlog.options import parse_duration, parse_size
+from commitlog.units import parse_duration, parse_size
 
 Backing = Literal["anonymous", "shm"]
 LockMemory = Literal["try", "require", "off"]

@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import Self
 
 from commitlog.errors import ForkedError, PoolBufferError, PoolClosedError, PoolExhaustedError, PoolMemoryError
-from commitlog.options import parse_duration
 from commitlog.pool.allocation import allocate_buffers, destroy_buffers, release_unclosed
 from commitlog.pool.buffer import BufferState, PoolBuffer, describe_lent
 from commitlog.pool.low_water import LowWaterMark
 from commitlog.pool.pool_options import Backing, LockMemory, OnExhausted, check_pool_options
 from commitlog.pool.pool_stats import PoolCounters, PoolStats
 from commitlog.pool.waiting import WaitingLine
+from commitlog.units import parse_duration
 
 _logger = logging.getLogger("commitlog.pool")
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from commitlog.errors import CommitLogError, InvalidOptionError
-from commitlog.options import parse_duration, parse_size
 from commitlog.spark import places
 from commitlog.spark.slices import OnDamage
+from commitlog.units import parse_duration, parse_size
 
 Edge = Literal["earliest", "latest"]
 # What Kafka's JSON says for the oldest and the newest record.

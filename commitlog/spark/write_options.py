@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlog.errors import InvalidOptionError, RecordTypeError
-from commitlog.options import Options, parse_size
+from commitlog.options import Options
 from commitlog.spark import places
+from commitlog.units import parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, cast
 from commitlog._kernel.core import GATE_CLOSED
 from commitlog._kernel.record import Record
 from commitlog.errors import CommitLogError, InvalidOptionError
-from commitlog.options import Duration, parse_duration
+from commitlog.units import Duration, parse_duration
 
 if TYPE_CHECKING:
     from commitlog._kernel.record_loops import Following

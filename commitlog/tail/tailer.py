@@ -14,7 +14,6 @@ from commitlog._kernel.record import Record
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.sparse_index import SparseIndex
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
-from commitlog.options import Duration, parse_duration
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.batch import Batch
@@ -23,6 +22,7 @@ from commitlog.tail.index import LogIndex
 from commitlog.tail.replay import Pace, Replay
 from commitlog.tail.seek import Seeker, Start, Visibility, check_choice, whole_of
 from commitlog.tail.tailer_file import TailerFile
+from commitlog.units import Duration, parse_duration
 
 OnDamage = Literal["raise", "skip"]
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
 from commitlog.log import open_log
-from commitlog.options import Size, parse_size
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
 from commitlog.stage.manifest import Manifest
+from commitlog.units import Size, parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
