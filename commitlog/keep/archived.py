@@ -134,6 +134,7 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
 
 def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterator[bytes]:
     """The content of exactly one frame of that size, with a checksum."""
+    # Spark's `CompressedBytes` is another reader for a reason: it reads a part of a frame, of which it cannot know that the rest is right.
     data = file.read(_PIECE)
     base = int(os.path.basename(path)[:20])
     try:

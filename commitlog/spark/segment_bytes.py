@@ -79,6 +79,10 @@ class LocalBytes(SegmentBytes):
 class CompressedBytes(SegmentBytes):
     """One zstd frame: it can be read forward only."""
 
+    # `keep.archived.read_pieces` reads such a frame, too, but as a whole: what it gives was right when its end has come, size and checksum
+    # included. A slice ends before that, its records have a CRC each, and those in front of a damaged place are to be had. And it unpacks
+    # straight into the window's memory, where pieces would be copied once more.
+
     def _open(self) -> Any:
         library = zstandard()
         self._error = library.ZstdError
