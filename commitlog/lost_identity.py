@@ -10,6 +10,7 @@ from collections import Counter
 from commitlog._kernel import segment_file as kernel
 from commitlog.cycle.roll_cycle import NAMES, RollCycle
 from commitlog.errors import InvalidOptionError
+from commitlog.segment.directory import names_in
 from commitlog.shared.identity import Identity
 
 _logger = logging.getLogger("commitlog")
@@ -18,7 +19,7 @@ _NAME = re.compile(r"^([0-9]{20})\.seg$")
 
 def segment_files(dir_fd: int) -> dict[str, int]:
     """The segment files of a directory: name and the base position that it says, ascending."""
-    found = {name: int(match[1]) for name in os.listdir(dir_fd) if (match := _NAME.match(name))}
+    found = {name: int(match[1]) for name in names_in(dir_fd) if (match := _NAME.match(name))}
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 

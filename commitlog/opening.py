@@ -31,7 +31,7 @@ from commitlog.keep.archived import is_archive
 from commitlog.options import Options
 from commitlog.pool import shm
 from commitlog.recovery import Recovered, recover
-from commitlog.segment.directory import STAGED, LogDirectory, check_file_system
+from commitlog.segment.directory import STAGED, LogDirectory, check_file_system, names_in
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import CursorsFile, boot_id
@@ -222,7 +222,7 @@ def _sync_parent(path: str) -> None:
 
 def _refuse_foreign(fd: int, path: str) -> None:
     """A directory without `log.json` must be empty but for what creating a log leaves when it is killed."""
-    names = set(os.listdir(fd))
+    names = set(names_in(fd))
     if identities.NAME in names:
         return
     other = foreign_name(names)

@@ -115,10 +115,10 @@ def _remove(directory: LogDirectory, identity: Identity) -> _Removed:
         _discard_buffers(directory, identity, lock_file, removed)
         _remove_tailers(directory, removed)
         _remove_staged(directory, removed)
-        for name in _in_order(os.listdir(directory.fd)):
+        for name in _in_order(directory.names()):
             _unlink(directory, name, removed)
         directory.sync()
-        removed.left = sorted(set(os.listdir(directory.fd)) - {LOCK_NAME})
+        removed.left = sorted(set(directory.names()) - {LOCK_NAME})
         if not removed.left:
             # Last, and with the directory: whoever waits for this lock finds no place left to create a log in. Where the directory
             # stays, the lock stays too, since two could otherwise hold two files of that name.

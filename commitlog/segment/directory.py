@@ -51,6 +51,22 @@ def index_name(base: int) -> str:
     return f"{base:020d}.idx"
 
 
+def names_in(dir_fd: int) -> list[str]:
+    """The names of all that is in a directory; none once it is removed.
+
+    Read through a descriptor of its own: all who list by the same one, threads or children of a fork, share how far it was read, also by a
+    duplicate of it, and each would miss what another has just seen. Whoever lists by what he has opened himself needs it not.
+    """
+    try:
+        own_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return []
+    try:
+        return os.listdir(own_fd)
+    finally:
+        os.close(own_fd)
+
+
 def passed(step: str) -> None:
     """Told of each step by which a segment file comes into being. Tests replace it to stop or die there."""
 
@@ -102,19 +118,8 @@ class LogDirectory:
         return os.path.join(self.path, segment_name(number * self.segment_size))
 
     def names(self) -> list[str]:
-        """The names of all that is in the directory; none once it is removed.
-
-        Read through a descriptor of its own: all who list by the same one, threads or children of a fork, share how far it was read, and
-        each would miss what another has just seen.
-        """
-        try:
-            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
-        except FileNotFoundError:
-            return []
-        try:
-            return os.listdir(fd)
-        finally:
-            os.close(fd)
+        """The names of all that is in the directory; none once it is removed."""
+        return names_in(self.fd)
 
     def segment_numbers(self) -> list[int]:
         """The numbers of all segment files, ascending. Files whose base is no multiple of the segment size are not counted."""

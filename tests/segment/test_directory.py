@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from commitlog.errors import DiskFullError, IOFailureError
+from commitlog.lost_identity import segment_files
 from commitlog.segment import directory as module
-from commitlog.segment.directory import LogDirectory, file_system_type, segment_name
+from commitlog.segment.directory import LogDirectory, file_system_type, names_in, segment_name
 from tests.setups import HEADER, SEGMENT
 
 UUID = bytes(range(16))
@@ -135,6 +136,23 @@ def test_the_file_system_is_asked(tmp_path: Path) -> None:
     assert file_system_type("/dev/shm") == 0x01021994
     with pytest.raises(IOFailureError):
         file_system_type(str(tmp_path / "missing"))
+
+
+def test_who_lists_by_a_descriptor_that_somebody_is_halfway_through_sees_everything(directory: LogDirectory, tmp_path: Path) -> None:
+    names = {segment_name(number * SEGMENT) for number in range(10)}
+    for name in names:
+        (tmp_path / name).touch()
+    with os.scandir(directory.fd) as another:
+        next(another)
+        assert set(names_in(directory.fd)) == set(directory.names()) == set(segment_files(directory.fd)) == names
+        assert {entry.name for entry in another} < names
+
+
+def test_a_directory_that_is_gone_has_no_names(tmp_path: Path) -> None:
+    fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    tmp_path.rmdir()
+    assert names_in(fd) == []
+    os.close(fd)
 
 
 def test_threads_that_list_at_the_same_time_all_see_everything(directory: LogDirectory, tmp_path: Path) -> None:
