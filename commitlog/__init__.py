@@ -10,7 +10,7 @@ from commitlog.errors import CommitLogError, UnsupportedPlatformError
 if _sys.platform != "linux":
     raise UnsupportedPlatformError(f"commitlog runs on Linux only, not on {_sys.platform}")
 
-from commitlog._kernel.appender import Claim
+from commitlog._kernel.claim import Claim
 from commitlog._kernel.record import Record
 from commitlog.keep.archive import Archive
 from commitlog.keep.retention import Retention

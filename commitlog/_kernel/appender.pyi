@@ -1,10 +1,10 @@
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from commitlog._kernel.claim import Claim
 from commitlog._kernel.record_list import RecordList
 from commitlog._kernel.row_columns import RowColumns
 from commitlog._kernel.writer import ReadableBuffer, Writer
@@ -33,14 +33,3 @@ class Appender(Writer):
         timestamp_ns: int | None = None,
         sync: bool | None = None,
     ) -> Claim: ...
-
-class Claim:
-    @property
-    def position(self) -> int: ...
-    @property
-    def buffer(self) -> memoryview: ...
-    def truncate(self, size: int) -> None: ...
-    def __enter__(self) -> Claim: ...
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
-    ) -> Literal[False]: ...

@@ -4,7 +4,7 @@ from typing import Generic, Literal, TypeVar, overload
 
 from typing_extensions import Buffer
 
-from commitlog._kernel.appender import Claim
+from commitlog._kernel.claim import Claim
 from commitlog._kernel.message import MessageBytes
 from commitlog._kernel.reader import Idle, Reader
 from commitlog._kernel.writer import ReadableBuffer, Writer
