@@ -6,7 +6,6 @@ import mmap
 import os
 import random
 import signal
-import struct
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,6 @@ from commitlog.options import Flush
 
 RATE = 10_000
 VALUE_SIZE = 100
-_COUNT = struct.Struct("<Q")
 _PAUSE_S = 0.001
 _LIMIT_S = 60.0
 _HEADER = 4096
@@ -86,7 +84,8 @@ class _Child:
     def __init__(self, path: Path, ground: Ground, case: Case) -> None:
         self.path = path
         self._segment_size = ground.settings.segment_size
-        self._count = mmap.mmap(-1, mmap.PAGESIZE)
+        # Whole words: `struct` clears its bytes and writes them one by one, and a kill in between would leave another number.
+        self._count = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
         self._dead = False
         self.pid = os.fork()
         if self.pid == 0:
@@ -95,7 +94,7 @@ class _Child:
     @property
     def count(self) -> int:
         """How many records `append` has returned."""
-        return int(_COUNT.unpack_from(self._count)[0])
+        return self._count[0]
 
     def wait_for_first(self) -> None:
         """Until it appends; an error when it does not."""
@@ -135,7 +134,7 @@ class _Child:
         if not self._dead:
             os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-        self._count.close()
+        self._count.release()
 
 
 def value_of(index: int) -> bytes:
@@ -150,7 +149,7 @@ def records_below(position: int, segment_size: int) -> int:
     return number * ((segment_size - _HEADER) // frame) + max(0, offset - _HEADER) // frame
 
 
-def _append_until_killed(path: Path, ground: Ground, case: Case, shared: mmap.mmap) -> None:
+def _append_until_killed(path: Path, ground: Ground, case: Case, shared: memoryview) -> None:
     """In the child: never returns, and ends by itself when nobody comes to kill it."""
     try:
         log = ground.open(path, case)
@@ -161,7 +160,7 @@ def _append_until_killed(path: Path, ground: Ground, case: Case, shared: mmap.mm
             while count < due:
                 append(value_of(count))
                 count += 1
-                _COUNT.pack_into(shared, 0, count)
+                shared[0] = count
             time.sleep(_PAUSE_S)
     finally:
         os._exit(1)

@@ -145,9 +145,7 @@ class Results:
         return [result for result in self.cases.values() if result.failed]
 
     def as_object(self) -> dict[str, object]:
-        """For JSON."""
-        from commitlog.bench.goals import judge
-
+        """For JSON, as measured: `goals` judges it."""
         return {
             "format": FORMAT,
             "started": self.started,
@@ -155,6 +153,5 @@ class Results:
             "interrupted": self.interrupted,
             "machine": self.machine,
             "options": self.options,
-            "goals": [dataclasses.asdict(verdict) for verdict in judge(self)],
             "cases": [result.as_object() for result in self.cases.values()],
         }

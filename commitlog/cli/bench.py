@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from commitlog.bench import harness, machine, report_page, report_table, workloads
+from commitlog.bench import goals, harness, machine, report_page, report_table, workloads
 from commitlog.bench.harness import Step
 from commitlog.bench.results import Results
 from commitlog.bench.settings import QUICK, Settings
@@ -170,7 +170,8 @@ def _say_time(seconds: float) -> str:
 
 def _keep(results: Results, json_file: Path) -> None:
     """Write the JSON, whole, in place of what was there."""
-    text = json.dumps(results.as_object(), indent=1) + "\n"
+    judged = {**results.as_object(), "goals": [dataclasses.asdict(verdict) for verdict in goals.judge(results)]}
+    text = json.dumps(judged, indent=1) + "\n"
     if not json_file.is_file():  # a pipe
         json_file.write_text(text, encoding="utf-8")
         return
