@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -117,10 +117,17 @@ def _end(*_: object) -> None:
 
 def task() -> tuple[Counters, dict[str, Any]]:
     """In the child: the counters and the job. A SIGTERM ends it from then on through its `with` blocks; later ones, which would interrupt
-    the ending itself, are ignored, and so is one that finds it at its end."""
+    the ending itself, are ignored."""
     signal.signal(signal.SIGTERM, _end)
-    atexit.register(signal.signal, signal.SIGTERM, signal.SIG_IGN)
     return Counters(int(sys.argv[1])), dict(json.loads(sys.argv[2]))
+
+
+def run(main: Callable[[], None]) -> None:
+    """In the child: all of it. A SIGTERM that finds it at its end is ignored: what runs at exit is not to be interrupted."""
+    try:
+        main()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def tell(answer: dict[str, Any]) -> None:

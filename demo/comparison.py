@@ -16,7 +16,7 @@ from typing import Any
 
 import corpus
 import numpy as np
-from child import task, tell
+from child import run, task, tell
 from counters import MEASURED
 from writer import BUFFERS
 
@@ -188,4 +188,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from child import task, tell
+from child import run, task, tell
 from corpus import RunningHash
 from counters import READ, READER_READY
 
@@ -76,4 +76,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

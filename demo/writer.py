@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import corpus
-from child import task
+from child import run, task
 from counters import APPENDED, GO, POSITION, WRITER_READY, Counters
 
 import commitlog
@@ -100,4 +100,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)
