@@ -1,4 +1,4 @@
-"""What the tests of coroutines that are held share: a required tailer, a log that is at its limit, and tasks that wait at it."""
+"""What the tests of coroutines that are held share: a log that is at its limit, and tasks that wait at it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ import pytest
 
 from commitlog import CommitLog, Tailer
 
-FRAME = 120
-MAX_LAG = 20 * FRAME
 FILLING = 21  # appends until the limit, the one that goes past it included
-
-
-def required(log: CommitLog, **options: Any) -> Tailer:
-    return log.tailer("a", required=True, max_lag=MAX_LAG, visibility="appended", **options)
 
 
 def value(number: int, prefix: bytes = b"") -> bytes:

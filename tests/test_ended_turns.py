@@ -15,8 +15,9 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import ClosedError, RecordTooLargeError, RecordTypeError, TailerLagError
-from tests.holding import FILLING, fill, held, held_halfway, long_list, outcomes_of, required, value, without_a_pause
+from tests.holding import FILLING, fill, held, held_halfway, long_list, outcomes_of, value, without_a_pause
 from tests.setups import LARGEST_VALUE, Logs, all_appended
+from tests.tail.lagging import required
 
 
 @pytest.mark.parametrize("who", [0, 2, 4], ids=["first", "middle", "last"])

@@ -13,8 +13,9 @@ import numpy.typing as npt
 import pytest
 
 import commitlog
-from tests.holding import FILLING, MAX_LAG, fill, held, held_halfway, long_list, no_thread_waits, outcomes_of, read_on, required, value
+from tests.holding import FILLING, fill, held, held_halfway, long_list, no_thread_waits, outcomes_of, read_on, value
 from tests.setups import Logs, Setup, all_appended
+from tests.tail.lagging import MAX_LAG, required
 
 # --- the loop runs on ----------------------------------------------------------------------------------------------------
 

@@ -5,24 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from commitlog._kernel.segment_file import HEADER_SIZE
-from commitlog.cli.identity_line import FORMAT, identity_line, uuid_text
+from commitlog.cli.identity_line import IdentityInfo, identity_fields, identity_line
 from commitlog.errors import CorruptSegmentError
 from commitlog.keep.archived_directory import ArchivedDirectory
-from commitlog.segment.directory import Kind, holes
+from commitlog.segment.directory import holes
 
 
 @dataclass
-class ArchiveInfo:
+class ArchiveInfo(IdentityInfo):
     """What is printed, in this order. Of its files no more is read than a list of them, and the headers of the first and the last."""
 
-    kind: Kind
-    path: str
-    uuid: str
-    format: str
-    segment_size: int
-    timestamps: str
-    roll_cycle: str | None
-    created_ns: int
     segments: int
     first_segment: int | None
     last_segment: int | None
@@ -38,14 +30,7 @@ class ArchiveInfo:
     def of(cls, directory: ArchivedDirectory) -> ArchiveInfo:
         identity, size, numbers = directory.identity, directory.segment_size, directory.segment_numbers()
         info = cls(
-            kind=directory.kind,
-            path=directory.path,
-            uuid=uuid_text(identity.uuid),
-            format=FORMAT,
-            segment_size=size,
-            timestamps=identity.timestamps,
-            roll_cycle=None if identity.roll_cycle is None else str(identity.roll_cycle),
-            created_ns=identity.created_ns,
+            **identity_fields(directory, identity),
             segments=len(numbers),
             first_segment=numbers[0] * size if numbers else None,
             last_segment=numbers[-1] * size if numbers else None,

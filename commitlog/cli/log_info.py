@@ -9,28 +9,20 @@ import commitlog
 from commitlog import CommitLog
 from commitlog._kernel.core import Core
 from commitlog.cli.holders import Writer, writers
-from commitlog.cli.identity_line import FORMAT, identity_line, uuid_text
+from commitlog.cli.identity_line import IdentityInfo, identity_fields, identity_line
 from commitlog.errors import CommitLogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.segment.directory import Kind, LogDirectory, segment_name
+from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import is_live
 from commitlog.verification import open_directory, read_identity
 
 
 @dataclass
-class LogInfo:
+class LogInfo(IdentityInfo):
     """What is printed, in this order."""
 
-    kind: Kind
-    path: str
-    uuid: str
-    format: str
-    segment_size: int
-    timestamps: str
-    roll_cycle: str | None
-    created_ns: int
     open_for_writing: bool
     clean: bool
     holders: list[Writer]
@@ -77,14 +69,7 @@ class LogInfo:
         numbers = directory.segment_numbers()
         held = is_live(directory.fd)
         return cls(
-            kind=directory.kind,
-            path=directory.path,
-            uuid=uuid_text(identity.uuid),
-            format=FORMAT,
-            segment_size=identity.segment_size,
-            timestamps=identity.timestamps,
-            roll_cycle=None if identity.roll_cycle is None else str(identity.roll_cycle),
-            created_ns=identity.created_ns,
+            **identity_fields(directory, identity),
             open_for_writing=held,
             clean=not held and checkpoint is not None and checkpoint.clean,
             holders=writers(directory, identity) if held else [],
