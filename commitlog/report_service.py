@@ -7,7 +7,7 @@ import os
 import threading
 import time
 
-from commitlog._kernel.core import Core
+from commitlog._kernel.committer import Committer
 from commitlog.service import Service
 
 _logger = logging.getLogger("commitlog")
@@ -37,11 +37,11 @@ class ReportService(Service):
 
     Parameters
     ----------
-    core : Core
+    core : Committer
         The kernel's handle.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Committer) -> None:
         super().__init__(f"commitlog report {core.path}")
         self._core = core
         self._ending = threading.Event()

@@ -1,10 +1,7 @@
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t
 
 from commitlog._kernel.cursors cimport Cursors
-from commitlog._kernel.kernel cimport cl_histogram, cl_log, cl_pace
-
-ctypedef int (*loop_of)(cl_log *log, const cl_pace *pace) noexcept nogil
-
+from commitlog._kernel.kernel cimport cl_log
 
 cdef int64_t nanoseconds(double seconds) noexcept
 
@@ -22,5 +19,3 @@ cdef class Core:
     cdef uint32_t *append_signal(self)
     cdef int look(self) except -1
     cdef object failed_with(self, int code, int cause, position)
-    cdef cl_histogram *histogram(self, str name) except NULL
-    cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1

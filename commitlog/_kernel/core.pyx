@@ -1,72 +1,32 @@
-"""One process's handle on a log: segments, commit and flush. What becomes of its policy is decided above."""
+"""One process's handle on a log: slot, tail and watermarks, segments, sleep. What becomes of its policy is decided above."""
 
 import os
 
-from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
 
 from commitlog._kernel.cursors cimport Cursors
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
-    CL_CHECKPOINT_SIZE, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED, CL_E_LAG, CL_E_READ_ONLY,
-    CL_E_TIMEOUT, CL_HISTOGRAM_BUCKETS, CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_checkpoint,
-    cl_checkpoint_read, cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try, cl_flush,
-    cl_flush_loop, cl_futex_raise, cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_add, cl_histogram_upto, cl_load,
-    cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled, cl_log_position,
-    cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_sleep_ns,
+    CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, CL_OK, CL_SEGMENT_HEADER,
+    CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_clock_monotonic_ns, cl_creation_end, cl_creation_try, cl_futex_raise, cl_futex_wait,
+    cl_load, cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled,
+    cl_log_position, cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_sleep_ns,
     cl_sleeper_announce, cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.segment cimport Segment
 
-CHECKPOINT_SIZE = CL_CHECKPOINT_SIZE
 GATE_CLOSED = -CL_E_CLOSED
 GATE_READ_ONLY = -CL_E_READ_ONLY
 GATE_FORKED = -CL_E_FORKED
 GATE_LAG = -CL_E_LAG
-cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
 cdef int64_t LOOK_INTERVAL_NS = 1_000_000
 
 
 cdef int64_t nanoseconds(double seconds) noexcept:
     """A duration for the kernel. What is longer than a century, or not a number, is a century."""
     return 0 if seconds <= 0 else <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
-
-
-def read_checkpoint(bytes content, bytes log_uuid):
-    """The checkpoint in force in a file's bytes as (position, clean, count, written_ns), or None."""
-    cdef cl_checkpoint record
-    if len(log_uuid) != 16:
-        raise ValueError("a uuid is 16 bytes")
-    content = content.ljust(CL_CHECKPOINT_SIZE, b"\0")
-    if cl_checkpoint_read(<const uint8_t *><char *>content, <const uint8_t *><char *>log_uuid, &record) != CL_OK:
-        return None
-    return record.position, bool(record.clean), record.count, record.written_ns
-
-
-def write_checkpoint(int fd, bytes log_uuid, uint64_t count, uint64_t position, bint clean):
-    """Write the record after the one with that count into a checkpoint file, durably, for a log that nobody has open.
-
-    Raises
-    ------
-    OSError
-        The system refused.
-    """
-    cdef cl_log log
-    cdef int code, cause
-    if len(log_uuid) != 16:
-        raise ValueError("a uuid is 16 bytes")
-    memset(&log, 0, sizeof(log))
-    memcpy(log.table.log_uuid, <char *>log_uuid, 16)
-    log.checkpoint_fd = fd
-    log.checkpoint_count = count
-    with nogil:
-        code = cl_checkpoint_write(&log, position, clean, True)
-        cause = errno
-    if code != CL_OK:
-        raise OSError(cause, os.strerror(cause))
 
 
 cdef class Core:
@@ -344,74 +304,7 @@ cdef class Core:
         segment.segment.bytes = segment.segment.map
         memory.release()
 
-    # --- commit and flush ------------------------------------------------------------------------------------------
-
-    def commit(self, uint64_t upto):
-        """Commit what is published; True when everything below `upto` now is.
-
-        Raises
-        ------
-        LogFailedError
-            The log has failed.
-        """
-        cdef int code, cause
-        self.check_ready()
-        with nogil:
-            code = cl_commit(&self.log, upto)
-            cause = errno
-        if code == CL_E_BUSY:
-            return False
-        if code != CL_OK:
-            raise self.failed_with(code, cause, None)
-        return True
-
-    def flush_to(self, uint64_t upto, double timeout):
-        """Wait, at most `timeout` seconds, until everything below `upto` is durable, leading a flush where nobody else does.
-
-        Raises
-        ------
-        SyncTimeoutError
-            The time passed. Nothing is lost by it: what was appended stays.
-        LogFailedError
-            The log has failed.
-        """
-        cdef int64_t deadline_ns = cl_clock_monotonic_ns() + nanoseconds(timeout)
-        cdef int64_t now_ns
-        cdef int64_t slice_ns
-        cdef int code, cause
-        self.check_ready()
-        while True:
-            now_ns = cl_clock_monotonic_ns()
-            slice_ns = min(now_ns + SLICE_NS, deadline_ns)
-            with nogil:
-                code = cl_flush(&self.log, upto, slice_ns)
-                cause = errno
-            if code == CL_OK:
-                return
-            if code != CL_E_TIMEOUT and code != CL_E_INTERRUPTED:
-                raise self.failed_with(code, cause, upto)
-            PyErr_CheckSignals()
-            if now_ns >= deadline_ns:
-                raise self.failed_with(CL_E_TIMEOUT, 0, upto)
-
-    cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1:
-        cdef cl_pace pace = cl_pace(interval_ns, thorough_ns, least_bytes)
-        cdef int code, cause
-        self.check_ready()
-        with nogil:
-            code = loop(&self.log, &pace)
-            cause = errno
-        if code != CL_OK:
-            raise self.failed_with(code, cause, None)
-        return 0
-
-    def run_commit_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
-        """Commit until `stop`; the caller's thread, without the GIL."""
-        self.run_loop(cl_commit_loop, interval_ns, thorough_ns, least_bytes)
-
-    def run_flush_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
-        """Flush until `stop`; the caller's thread, without the GIL."""
-        self.run_loop(cl_flush_loop, interval_ns, thorough_ns, least_bytes)
+    # --- the end, sleeping and waking -------------------------------------------------------------------------------
 
     def stop(self):
         """End the loops, and wake whoever waits for an event."""
@@ -472,62 +365,3 @@ cdef class Core:
         """The errno that failed the log, or 0."""
         self.check_ready()
         return <int>self.cursors.cells.failed.value
-
-    # --- checkpoint ------------------------------------------------------------------------------------------------
-
-    def keep_checkpoint(self, int fd, uint64_t count, int64_t interval_ns):
-        """From now on flushes note their position through `fd`, at most once an interval; -1 ends that."""
-        self.log.checkpoint_fd = fd
-        self.log.checkpoint_count = count
-        self.log.checkpoint_interval_ns = interval_ns
-        self.log.checkpoint_written_ns = cl_clock_monotonic_ns()
-
-    def write_checkpoint(self, uint64_t position, bint clean):
-        """Write the checkpoint now, durably."""
-        cdef int code, cause
-        self.check_ready()
-        with nogil:
-            code = cl_checkpoint_write(&self.log, position, clean, True)
-            cause = errno
-        if code != CL_OK:
-            raise self.failed_with(code, cause, position)
-
-    cdef cl_histogram *histogram(self, str name) except NULL:
-        if name == "commit":
-            return &self.log.latencies.commit
-        if name == "flush":
-            return &self.log.latencies.flush
-        if name == "sync":
-            return &self.log.latencies.sync
-        if name == "roll":
-            return &self.log.latencies.roll
-        if name == "claim":
-            return &self.log.latencies.claim
-        if name == "lag":
-            return &self.log.latencies.lag
-        raise KeyError(name)
-
-    def latency(self, str name):
-        """How long "commit", "flush", "sync", "roll", "claim" or "lag" has taken, as (buckets, total_ns, longest_ns). A bucket is a pair:
-        the largest nanoseconds that it stands for, and how many. Those without any are left out."""
-        cdef cl_histogram *histogram = self.histogram(name)
-        cdef uint32_t bucket
-        cdef uint64_t count
-        buckets = []
-        for bucket in range(CL_HISTOGRAM_BUCKETS):
-            count = cl_load(&histogram.counts[bucket])
-            if count != 0:
-                buckets.append((cl_histogram_upto(bucket), count))
-        return tuple(buckets), cl_load(&histogram.total_ns), cl_load(&histogram.longest_ns)
-
-    def note_latency(self, str name, int64_t took_ns):
-        """Count one more, that was timed elsewhere."""
-        cl_histogram_add(self.histogram(name), took_ns)
-
-    def count_above(self, str name, uint64_t value_ns):
-        """How many of a latency were longer than that."""
-        return cl_histogram_above(self.histogram(name), value_ns)
-
-    def log_counters(self):
-        """What commit and flush have done through this handle, by name."""
-        return self.log.counters

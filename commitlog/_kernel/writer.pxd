@@ -1,7 +1,7 @@
 from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from commitlog._kernel.core cimport Core
+from commitlog._kernel.committer cimport Committer
 from commitlog._kernel.kernel cimport cl_record_input, cl_writer
 
 
@@ -16,7 +16,7 @@ cdef uint32_t type_of(object type) except? 0xFFFFFFFF
 cdef int64_t timestamp_of(object timestamp_ns) except? -2
 
 
-cdef class Writer(Core):
+cdef class Writer(Committer):
     cdef cl_writer writer
     cdef bint sync_default
     cdef double sync_timeout

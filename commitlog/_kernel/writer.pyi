@@ -3,13 +3,13 @@ from typing import Any, TypeAlias
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from commitlog._kernel.core import Core
+from commitlog._kernel.committer import Committer
 
 # What is taken for bytes: whatever offers the buffer protocol, contiguous. Known to type checkers only: import it under TYPE_CHECKING.
 # An array is named apart, because before Python 3.12 numpy's own stubs do not say that it is a buffer.
 ReadableBuffer: TypeAlias = Buffer | NDArray[Any]
 
-class Writer(Core):
+class Writer(Committer):
     def setup_writer(self, *, precise: bool, by_time: bool, wake_bytes: int, sync: bool, sync_timeout: float) -> None: ...
     def drop_segment(self) -> None: ...
     def writer_counters(self) -> dict[str, int]: ...

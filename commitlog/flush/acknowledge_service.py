@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from commitlog._kernel.core import Core
+from commitlog._kernel.committer import Committer
 from commitlog.errors import ClosedError, CommitLogError, SyncTimeoutError
 from commitlog.loops import resolve
 from commitlog.service import Service
@@ -34,7 +34,7 @@ class AcknowledgeService(Service):
     soon as `flushed` is past its first byte.
     """
 
-    def __init__(self, core: Core, sync_timeout_s: float) -> None:
+    def __init__(self, core: Committer, sync_timeout_s: float) -> None:
         super().__init__(f"commitlog acknowledge {core.path}")
         self._core = core
         self._sync_timeout_s = sync_timeout_s

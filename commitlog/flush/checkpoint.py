@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from commitlog._kernel.core import CHECKPOINT_SIZE, read_checkpoint
+from commitlog._kernel.checkpoint import CHECKPOINT_SIZE, read_checkpoint
 
 NAME = "checkpoint"
 

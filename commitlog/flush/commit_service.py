@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commitlog._kernel.core import Core
+from commitlog._kernel.committer import Committer
 from commitlog.options import Options
 from commitlog.service import Service
 
@@ -21,7 +21,7 @@ class CommitService(Service):
     `commit_least_pages`; what is less waits for `commit_thorough_interval` at most.
     """
 
-    def __init__(self, core: Core, options: Options) -> None:
+    def __init__(self, core: Committer, options: Options) -> None:
         super().__init__(f"commitlog commit {core.path}")
         self._core = core
         self._pace = pace(options.commit_interval, options.commit_thorough_interval, options.commit_least_pages)

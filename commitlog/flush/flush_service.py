@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commitlog._kernel.core import Core
+from commitlog._kernel.committer import Committer
 from commitlog.flush.commit_service import pace
 from commitlog.options import Options
 from commitlog.service import Service
@@ -17,7 +17,7 @@ class FlushService(Service):
 
     sync = False
 
-    def __init__(self, core: Core, options: Options) -> None:
+    def __init__(self, core: Committer, options: Options) -> None:
         super().__init__(f"commitlog flush {core.path}")
         self._core = core
         self._pace = pace(options.flush_interval, options.flush_thorough_interval, options.flush_least_pages)
@@ -44,7 +44,7 @@ class NoFlushService(FlushService):
         """There is no thread."""
 
 
-def flush_service(core: Core, options: Options) -> FlushService:
+def flush_service(core: Committer, options: Options) -> FlushService:
     """The service that ``flush=`` names."""
     kinds = {"async": FlushService, "sync": GroupCommitService, "none": NoFlushService}
     return kinds[options.flush](core, options)

@@ -13,7 +13,7 @@ import os
 import time
 
 from commitlog._kernel import segment_file as kernel
-from commitlog._kernel.core import write_checkpoint
+from commitlog._kernel.checkpoint import write_checkpoint
 from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
