@@ -39,7 +39,7 @@ from commitlog.stage.finishing import finish_pending, unreached
 from commitlog.stage.manifest import NAME as MANIFEST
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote
-from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, open_directory, read_identity, survey
+from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, open_directory, read_identity, surveying_log
 from commitlog.verify_report import Damage, VerifyReport
 
 _logger = logging.getLogger("commitlog.repair")
@@ -190,7 +190,7 @@ class _Repair:
             for number in self.directory.segment_numbers():
                 self._mend_length(number)
                 self._mend_header(number)
-            found = survey(self.dir_fd, self.path, live=False)
+            found = self._survey()
             self._fill_holes(found)
             for segment in found.segments:
                 if segment.damage or SEAL_BROKEN in segment.problems or SEAL_WRONG in segment.problems:
@@ -199,6 +199,10 @@ class _Repair:
         finally:
             self.directory.close()
         return self.report
+
+    def _survey(self) -> VerifyReport:
+        with surveying_log(self.dir_fd, self.path, live=False) as survey:
+            return survey.run()
 
     # --- what every step does ---
 
@@ -401,7 +405,7 @@ class _Repair:
 
     def _say_what_remains(self, found: VerifyReport) -> None:
         if not self.dry_run:
-            found = survey(self.dir_fd, self.path, live=False)
+            found = self._survey()
             self.report.remaining += [
                 f"{segment.name}: damage at position {part.position}" for segment in found.segments for part in segment.damage
             ]

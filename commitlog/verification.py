@@ -60,43 +60,13 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
         The archive cannot be read, or there is no room to unpack it.
     """
     path = os.fspath(path)
-    detached = open_detached(path)
-    if detached is not None:
-        return _verify_detached(detached)
-    fd = open_directory(path)
-    try:
-        live = is_live(fd)
-        report = survey(fd, path, live=live)
-        if not live and is_live(fd):
-            # Somebody opened it meanwhile: what was taken for the end may have been a claim.
-            report = survey(fd, path, live=True)
-    finally:
-        os.close(fd)
-    report.notes += _tailer_notes(report)
+    with surveying(path) as survey:
+        report = survey.run()
+        opened_meanwhile = not report.live and not survey.directory.detached and is_live(survey.directory.fd)
+    if opened_meanwhile:  # what was taken for the end may have been a claim
+        with surveying(path, live=True) as survey:
+            report = survey.run()
     return report
-
-
-def _tailer_notes(report: VerifyReport) -> list[str]:
-    with contextlib.closing(LogDirectory(report.path, report.segment_size, bytes.fromhex(report.uuid))) as directory:
-        return [
-            f"the file of tailer {state.name!r} is damaged: {state.damage}; `commitlog tailers LOG reset {state.name}` makes it anew"
-            for state in tailer_state.states(directory)
-            if state.damage is not None
-        ]
-
-
-def _verify_detached(directory: Detached) -> VerifyReport:
-    """All of an archive, and of a segment that was sealed, was durable: whatever is not whole is damage. One that was copied while it was
-    written ends where a reader of it does."""
-    try:
-        end = directory.find_end()
-        finished = end % directory.segment_size == 0
-        checkpoint = Checkpoint(end, clean=True, count=0) if finished else None
-        survey = Survey(directory, directory.identity, checkpoint, live=False, fault=None)
-        survey.known = end
-        return survey.run()
-    finally:
-        directory.close()
 
 
 def open_directory(path: str) -> int:
@@ -133,15 +103,38 @@ def read_identity(dir_fd: int, path: str, cycle: RollCycle | None = None) -> tup
     return identity, fault
 
 
-def survey(dir_fd: int, path: str, *, live: bool) -> VerifyReport:
-    """What `verify` reports, for callers that know whether the log is live."""
-    identity, fault = read_identity(dir_fd, path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+@contextlib.contextmanager
+def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
+    """A survey of the log, the archive or the segment at a path. Whether somebody writes to it is found out where it is not given."""
+    detached = open_detached(path)
+    if detached is not None:
+        with contextlib.closing(detached):
+            yield _survey_of_detached(detached)
+        return
+    fd = open_directory(path)
     try:
-        checkpoint = checkpoints.read(dir_fd, identity.uuid)
-        return Survey(directory, identity, checkpoint, live=live, fault=fault).run()
+        with surveying_log(fd, path, live=is_live(fd) if live is None else live) as survey:
+            yield survey
     finally:
-        directory.close()
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def surveying_log(dir_fd: int, path: str, *, live: bool) -> Iterator[Survey]:
+    """The same of a log whose directory is open."""
+    identity, fault = read_identity(dir_fd, path)
+    with contextlib.closing(LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)) as directory:
+        yield Survey(directory, identity, checkpoints.read(dir_fd, identity.uuid), live=live, fault=fault)
+
+
+def _survey_of_detached(directory: Detached) -> Survey:
+    """All of an archive, and of a segment that was sealed, was durable: whatever is not whole is damage. One that was copied while it was
+    written ends where a reader of it does."""
+    end = directory.find_end()
+    checkpoint = Checkpoint(end, clean=True, count=0) if end % directory.segment_size == 0 else None
+    survey = Survey(directory, directory.identity, checkpoint, live=False, fault=None)
+    survey.known = end
+    return survey
 
 
 class Survey:
@@ -198,9 +191,15 @@ class Survey:
         self.report.segments.append(report)
 
     def end(self, numbers: list[int]) -> VerifyReport:
-        """Measure what the segments ended with; the report."""
+        """Measure what the segments ended with, and look at the named tailers; the report."""
         if self.torn_at is not None:
             self._measure_torn_tail(self.torn_at, numbers)
+        if not self.directory.detached:
+            self.report.notes += [
+                f"the file of tailer {state.name!r} is damaged: {state.damage}; `commitlog tailers LOG reset {state.name}` makes it anew"
+                for state in tailer_state.states(self.directory)
+                if state.damage is not None
+            ]
         return self.report
 
     def _look_at_joins(self, numbers: list[int]) -> list[int]:

@@ -84,13 +84,13 @@ def compact(log: str, new_log: str, *, segment_size: str | None, master: str | N
 
 
 @command.command()
-@click.argument("logs", metavar="LOG...", nargs=-1, required=True, type=click.Path())
+@click.argument("logs", metavar="LOG|ARCHIVE|FILE.seg...", nargs=-1, required=True, type=click.Path())
 @click.option("--state", metavar="FILE", type=click.Path(dir_okay=False), help="Note there what was checked, and go on from there.")
 @_master
 @_as_json
 @click.pass_context
 def verify(context: click.Context, logs: tuple[str, ...], *, state: str | None, master: str | None, as_json: bool) -> None:
-    """Check every frame of all LOGs, each segment in a task of its own, and change nothing.
+    """Check every frame of some LOGs or ARCHIVEs, each segment in a task of its own, and change nothing.
 
     Exit status 1 when something is damaged or missing.
     """

@@ -150,7 +150,7 @@ def test_ctrl_c_is_status_130(log: str) -> None:
 import os, signal, sys
 from commitlog import verification
 from commitlog.cli import main
-verification.survey = lambda *given, **named: os.kill(os.getpid(), signal.SIGINT)
+verification.Survey.run = lambda *given, **named: os.kill(os.getpid(), signal.SIGINT)
 main()
 """
     done = commitlog("verify", log, code=code)

@@ -18,6 +18,7 @@ from commitlog.errors import InvalidOptionError, NotALogError
 from commitlog.spark.jobs import compact, compaction, export, exporting, verify
 from tests.cli import program
 from tests.conftest import ROOT
+from tests.spark.logs_in_spark import archive
 
 SIZE = 65536
 DAY_NS = 86400 * 10**9
@@ -186,6 +187,33 @@ def test_many_logs_are_verified_at_once_and_the_damaged_one_is_named(spark: Any,
         verify(spark, paths, state=state)
     with pytest.raises(NotALogError):
         verify(spark, [tmp_path])
+
+
+def test_archives_and_lone_segments_are_verified_like_logs(spark: Any, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fill(log, 900)
+    packed = archive(log, tmp_path / "packed")
+    paths = [log, packed, min(log.glob("*.seg"))]
+    done = verify(spark, paths)
+    assert done.sound
+    assert [report.kind for report in done.reports] == ["log", "archive", "segment"]
+    assert done.reports == [commitlog_verify(path) for path in paths]
+
+
+def test_what_is_known_of_a_log_does_not_vouch_for_its_archive(spark: Any, tmp_path: Path) -> None:
+    log, state = tmp_path / "log", tmp_path / "state"
+    fill(log, 900)
+    packed = archive(log, tmp_path / "packed")
+    assert verify(spark, [log], state=state).sound
+    checked = verify(spark, [packed], state=state)
+    assert (checked.sound, checked.resumed) == (True, 0)
+    second = sorted(packed.glob("*.seg.zst"))[1]
+    content = bytearray(second.read_bytes())
+    content[0] ^= 1
+    second.write_bytes(content)
+    found = verify(spark, [log, packed], state=state)
+    assert [report.sound for report in found.reports] == [True, False]
+    assert found.reports[1] == commitlog_verify(packed)
 
 
 def commitlog_verify(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""Verification of many logs at once: each segment is a task of its own."""
+"""Verification of many logs and archives at once: each segment is a task of its own."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import contextlib
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from commitlog.errors import InvalidOptionError
-from commitlog.flush import checkpoint as checkpoints
-from commitlog.segment.directory import LogDirectory
+from commitlog.errors import CorruptSegmentError, InvalidOptionError
+from commitlog.keep.target import is_address
 from commitlog.segment.seal_table import SealTable
-from commitlog.shared.lock_file import is_live
-from commitlog.verification import Survey, open_directory, read_identity
+from commitlog.verification import surveying
 from commitlog.verify_report import SegmentReport, VerifyReport
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ class LogCheck:
     Attributes
     ----------
     path, number : str and int
-        Log and segment.
+        Log or archive, and segment.
     known : int
         The position that is known to be durable.
     live : bool
@@ -72,14 +70,14 @@ def verify(
     state: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verification:
-    """Check every CRC of some logs, and that their positions are without a hole; reads only.
+    """Check every CRC of some logs and archives, and that their positions are without a hole; reads only.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
         Such as `commitlog.spark.session` gives. Its executors have to see the logs under the same paths.
     paths : sequence of paths
-        Directories of logs.
+        Directories of logs; archives, or their addresses; segments' files.
     state : path, optional
         A file that notes which finished segments were sound. A run that was ended goes on there; without it, or with a new one, all is
         read.
@@ -98,58 +96,36 @@ def verify(
         There is no log at a path, or one that this release cannot read.
     """
     done = Verification()
+    places = [place if is_address(place) else os.path.abspath(place) for place in [os.fspath(path) for path in paths]]
     with contextlib.ExitStack() as stack:
-        surveys = [stack.enter_context(_survey(os.fspath(path))) for path in paths]
-        numbers = [survey.begin() for survey in surveys]
+        surveys = {place: stack.enter_context(surveying(place)) for place in places}
+        numbers = {place: survey.begin() for place, survey in surveys.items()}
+        seals = {place: SealTable(survey.directory) for place, survey in surveys.items()}
         notes = _Notes(None if state is None else os.fspath(state))
         found: dict[LogCheck, tuple[SegmentReport | None, int | None]] = {}
-        tasks = []
-        for survey, own in zip(surveys, numbers, strict=True):
-            seals = SealTable(survey.directory)
-            for number in own:
-                task = LogCheck(survey.directory.path, number, survey.known, survey.live)
-                known = notes.find(survey.report.uuid, number, seals)
-                if known is None:
-                    tasks.append(task)
-                else:
-                    found[task] = (known, None)
+        tasks = [LogCheck(place, number, surveys[place].known, surveys[place].live) for place in surveys for number in numbers[place]]
+        for task in tasks:
+            known = notes.find(task, surveys[task.path].report.uuid, seals[task.path])
+            if known is not None:
+                found[task] = (known, None)
         done.resumed = len(found)
-        for task, report, torn_at in _check_all(spark, tasks, lambda checked: progress(done.resumed + checked, done.resumed + len(tasks))):
+        rest = [task for task in tasks if task not in found]
+        for task, report, torn_at in _check_all(spark, rest, lambda checked: progress(done.resumed + checked, len(tasks))):
             found[task] = (report, torn_at)
-            survey = next(survey for survey in surveys if survey.directory.path == task.path)
             if report is not None and torn_at is None:
-                notes.add(survey.report.uuid, report, task.number, SealTable(survey.directory))
-        for survey, own in zip(surveys, numbers, strict=True):
-            for number in own:
-                report, torn_at = found[LogCheck(survey.directory.path, number, survey.known, survey.live)]
-                if report is not None:
-                    survey.add(report, torn_at)
-            done.reports.append(survey.end(own))
+                notes.add(task, surveys[task.path].report.uuid, report, seals[task.path])
+        for task in tasks:
+            report, torn_at = found[task]
+            if report is not None:
+                surveys[task.path].add(report, torn_at)
+        done.reports += [survey.end(numbers[place]) for place, survey in surveys.items()]
     return done
-
-
-@contextlib.contextmanager
-def _survey(path: str, known: int | None = None, live: bool | None = None) -> Iterator[Survey]:
-    """A survey of a log; what is known of it already is not asked again."""
-    path = os.path.abspath(path)
-    fd = open_directory(path)
-    try:
-        identity, fault = read_identity(fd, path)
-        directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
-        try:
-            live = is_live(fd) if live is None else live
-            survey = Survey(directory, identity, checkpoints.read(fd, identity.uuid), live=live, fault=fault)
-            survey.known = survey.known if known is None else known
-            yield survey
-        finally:
-            directory.close()
-    finally:
-        os.close(fd)
 
 
 def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int | None]:
     """Check one segment, on an executor: what it holds, and where a torn tail begins in it. None where it was deleted meanwhile."""
-    with _survey(task.path, task.known, task.live) as survey:
+    with surveying(task.path, live=task.live) as survey:
+        survey.known = task.known
         survey.look_at(task.number)
         report = survey.report.segments[0] if survey.report.segments else None
         return task, report, survey.torn_at
@@ -173,7 +149,7 @@ class _Notes:
 
     def __init__(self, path: str | None) -> None:
         self._path = path
-        self._known: dict[tuple[str, int], dict[str, Any]] = {}
+        self._known: dict[tuple[str, str, int], dict[str, Any]] = {}
         if path is None or not os.path.exists(path):
             return
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -182,23 +158,34 @@ class _Notes:
             try:
                 note = json.loads(line)
                 SegmentReport(**note["report"])
-                self._known[note["uuid"], note["number"]] = note
+                self._known[note["path"], note["uuid"], note["number"]] = note
             except (ValueError, KeyError, TypeError) as error:
                 raise InvalidOptionError(f"this is no state of a verification ({error}): name a new file", path=path) from None
 
-    def find(self, uuid: str, number: int, seals: SealTable) -> SegmentReport | None:
-        """What an earlier run said of a segment, if it is the same still."""
-        note = self._known.get((uuid, number))
-        seal = seals.get(number) if note is not None else None
-        if note is None or seal is None or note["seal"] != [seal.segment_id, seal.crc]:
+    def find(self, task: LogCheck, uuid: str, seals: SealTable) -> SegmentReport | None:
+        """What an earlier run said of a segment, if it is the same still. Of a copy elsewhere, or in an archive, it said nothing."""
+        note = self._known.get((task.path, uuid, task.number))
+        if note is None:
             return None
-        return SegmentReport(**note["report"])
+        try:
+            seal = seals.get(task.number)
+        except CorruptSegmentError:
+            return None  # a file of an archive that has been damaged since
+        return None if seal is None or note["seal"] != [seal.segment_id, seal.crc] else SegmentReport(**note["report"])
 
-    def add(self, uuid: str, report: SegmentReport, number: int, seals: SealTable) -> None:
+    def add(self, task: LogCheck, uuid: str, report: SegmentReport, seals: SealTable) -> None:
         """Note a finished segment in which nothing is wrong."""
-        seal = seals.get(number)
-        if self._path is None or seal is None or report.damage or report.problems:
+        if self._path is None or report.damage or report.problems:
             return
-        note = {"uuid": uuid, "number": number, "seal": [seal.segment_id, seal.crc], "report": dataclasses.asdict(report)}
+        seal = seals.get(task.number)
+        if seal is None:
+            return
+        note = {
+            "path": task.path,
+            "uuid": uuid,
+            "number": task.number,
+            "seal": [seal.segment_id, seal.crc],
+            "report": dataclasses.asdict(report),
+        }
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(note) + "\n")
