@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 from typing import Literal
 
 from commitlog.errors import DiskFullError
@@ -45,10 +46,16 @@ class DiskMonitor:
         # Above where it stops in any case, so that the warning comes first.
         self._warn: int = self._least + _WARN_SEGMENTS * directory.segment_size if warn is None else warn
         self._refused = False
+        # The service's thread looks, and so does an appender that rolls: what one of them has read must not be judged after the other's.
+        self._lock = threading.Lock()
         self.state: DiskState = "fine"
 
     def look(self) -> None:
         """See whether room is getting scarce, or is there again. Said in the log when it changes."""
+        with self._lock:
+            self._look()
+
+    def _look(self) -> None:
         free = free_bytes(self._directory)
         if not self._refused:
             full = self.state == "full" and not self._has_room(free)
@@ -65,25 +72,30 @@ class DiskMonitor:
         DiskFullError
             `min_free_bytes` would be reached.
         """
-        free = free_bytes(self._directory)
-        if self._least and not self._has_room(free):
+        if not self._least:
+            return
+        with self._lock:
+            free = free_bytes(self._directory)
+            if self._has_room(free):
+                return
             self._turn("full", free)
-            raise DiskFullError(
-                f"{free} bytes are free, and another segment would leave less than min_free_bytes={self._least}: "
-                "free space and append again",
-                path=self._directory.path,
-                errno=errno.ENOSPC,
-            )
+        raise DiskFullError(
+            f"{free} bytes are free, and another segment would leave less than min_free_bytes={self._least}: free space and append again",
+            path=self._directory.path,
+            errno=errno.ENOSPC,
+        )
 
     def refused(self) -> None:
         """The file system itself had no room for a segment. Only when it makes one is that over: it may count otherwise than it tells."""
-        self._refused = True
-        self._turn("full", free_bytes(self._directory))
+        with self._lock:
+            self._refused = True
+            self._turn("full", free_bytes(self._directory))
 
     def admitted(self) -> None:
         """A segment was made."""
-        self._refused = False
-        self.look()
+        with self._lock:
+            self._refused = False
+            self._look()
 
     def _turn(self, state: DiskState, free: int) -> None:
         if state == self.state:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from commitlog import CommitLog
+from commitlog import CommitLog, Options
 from commitlog.errors import DiskFullError, InvalidOptionError
+from commitlog.segment import disk_monitor
+from commitlog.segment.disk_monitor import DiskMonitor
 from tests.setups import BY_HAND, SEGMENT, Logs, values
 
 
@@ -100,6 +103,31 @@ def test_without_a_limit_only_the_file_system_refuses(logs: Logs, disk: Disk) ->
         log.roll()
     log.append(b"one")
     assert log.stats().disk != "full"
+
+
+def test_a_look_that_an_appender_overtakes_does_not_take_the_stop_back(logs: Logs, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service's thread reads how much room there is, and an append is refused before it has judged that."""
+    monitor = DiskMonitor(logs.open(**BY_HAND).directory, Options(min_free_bytes="1MiB"))
+    refused: list[bool] = []
+
+    def be_refused() -> None:
+        with pytest.raises(DiskFullError):
+            monitor.admit_segment()
+        refused.append(True)
+
+    appender = threading.Thread(target=be_refused)
+
+    def read_and_be_overtaken(_directory: object) -> int:
+        monkeypatch.setattr(disk_monitor, "free_bytes", lambda directory: 0)
+        appender.start()
+        appender.join(0.2)  # it comes to its end now, or waits for the look
+        return 1 << 40
+
+    monkeypatch.setattr(disk_monitor, "free_bytes", read_and_be_overtaken)
+    monitor.look()
+    appender.join()
+    assert refused == [True]
+    assert monitor.state == "full"
 
 
 def test_a_reader_tells_the_room_there_is(logs: Logs) -> None:
