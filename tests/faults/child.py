@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
-TIME_LIMIT_S = 30.0
+TIME_LIMIT_S = 90.0
 _REPORT = struct.Struct("<cqqq")
 _F_SETPIPE_SZ = 1031
 _PIPE_SIZE = 1 << 20  # so that a writer rarely waits for the parent
@@ -70,12 +70,21 @@ class Child:
         What stands in front of the interpreter's command line, such as ``unshare -m``.
     environment : dict, optional
         Added to this process's. Given, even empty, it asks for a new interpreter.
+    ahead : int
+        Bytes of reports that it may be ahead of the parent, before it waits.
     """
 
-    def __init__(self, target: Target, *arguments: Any, launcher: Sequence[str] = (), environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *arguments: Any,
+        launcher: Sequence[str] = (),
+        environment: dict[str, str] | None = None,
+        ahead: int = _PIPE_SIZE,
+    ) -> None:
         self._in, out = os.pipe()
         into, self._out = os.pipe()
-        fcntl.fcntl(self._in, _F_SETPIPE_SZ, _PIPE_SIZE)
+        fcntl.fcntl(self._in, _F_SETPIPE_SZ, ahead)
         self._buffer = b""
         self.status: int | None = None
         if launcher or environment is not None:

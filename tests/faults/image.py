@@ -69,9 +69,12 @@ def forget_boot(directory: Path) -> None:
 
 
 def copy_live(source: Path, target: Path) -> None:
-    """Copy a log's files while it is written, as any tool would: file by file, and those that have gone meanwhile are left out."""
+    """Copy a log's files while it is written, as any tool would: file by file, and those that have gone meanwhile are left out.
+
+    The checkpoint comes first: a later one says of records that they are durable which the copies of the segments do not have.
+    """
     target.mkdir()
-    for name in sorted(os.listdir(source)):
+    for name in sorted(os.listdir(source), key=lambda name: (name != "checkpoint", name)):
         with contextlib.suppress(FileNotFoundError):
             shutil.copy(source / name, target / name)
 

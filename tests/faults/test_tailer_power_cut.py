@@ -24,6 +24,7 @@ from tests.steps import killed_at
 Start = Callable[..., Child]
 DONE, KILLED = "D", "K"
 RECORDS = 20_000
+AHEAD = 4096  # bytes of reports: so that no child is through before the last cut, however long the parent is held up
 SHARES = [0.0, 0.0, 0.2, 0.5, 0.9, 1.0]
 
 
@@ -96,14 +97,14 @@ WAYS: dict[str, Callable[[Link, Tailer], None]] = {"read": _read, "reading": _re
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_durable_place_survives_power_cuts(path: Path, start: Start, shim: Shim, numbers: random.Random, way: str) -> None:
-    child = start(read_on, str(path), way, True, environment=shim.environment(shadow=True))
+    child = start(read_on, str(path), way, True, environment=shim.environment(shadow=True), ahead=AHEAD)
     for reports, remains in cuts(child, shim, path, numbers, count=12, most=100):
         kept = kept_in(remains)
         assert kept in (Kept(reports[-1].index), Kept(reports[-1].index + 1))
 
 
 def test_any_other_place_is_after_a_power_cut_one_that_was_saved(path: Path, start: Start, shim: Shim, numbers: random.Random) -> None:
-    child = start(read_on, str(path), "read", False, environment=shim.environment(shadow=True))
+    child = start(read_on, str(path), "read", False, environment=shim.environment(shadow=True), ahead=AHEAD)
     for reports, remains in cuts(child, shim, path, numbers, count=12, most=100):
         kept = kept_in(remains)
         assert kept is not None

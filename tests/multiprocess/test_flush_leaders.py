@@ -18,34 +18,37 @@ from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, open_log, value
 Start = Callable[..., Child]
 Until = Callable[..., None]
 A_MINUTE_US = 60_000_000
-PROCESSES, APPENDS = 4, 25
+PROCESSES, ROUNDS = 4, 10
 
 
 def append_synced(link: Link, path: str, session: int, count: int, claim_timeout: float) -> None:
-    """Wait for each record to be durable, and say how many flushes this process led."""
+    """Append when told to, wait for each record to be durable, and say how many flushes this process led."""
     log, _ = open_log(path, None, {"flush": "sync", "flush_interval": 60, "claim_timeout": claim_timeout, "sync_timeout": 60})
     link.say(OPENED, session, log.slot or 0, log.tail_position)
-    link.wait()
     for index in range(count):
+        link.wait()
         link.say(APPENDED, session, index, log.append(value_of(session, index)))
     link.say(OPENED, session, log.stats().flushes)
     link.wait()
 
 
-def test_appends_that_wait_for_the_disk_share_its_flushes(path: Path, start: Start, shim: Shim) -> None:
-    """A flush takes at least two milliseconds, in which the others' records gather."""
-    with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
-        writers = [start(append_synced, str(path), session, APPENDS, 3600, environment=shim.environment()) for session in range(PROCESSES)]
+def test_appends_that_wait_for_the_disk_share_its_flushes(path: Path, start: Start, shim: Shim, until: Until) -> None:
+    """No flush ends before all have appended: the one that is under way serves who came before it, and the next one all the others."""
+    with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none") as log:
+        writers = [start(append_synced, str(path), session, ROUNDS, 3600, environment=shim.environment()) for session in range(PROCESSES)]
         for writer in writers:
             writer.hear(1)
-        shim.delay("msync", 2000)
-        for writer in writers:
-            writer.go_on()
-        reports = [writer.hear(APPENDS + 1) for writer in writers]
-        flushes = sum(said[-1].index for said in reports)
-        print(f"{PROCESSES * APPENDS} appends that waited, {flushes} flushes")
-        assert APPENDS <= flushes <= PROCESSES * APPENDS // 2
-        shim.delay("msync", 0)
+        for turn in range(1, ROUNDS + 1):
+            shim.delay("msync", A_MINUTE_US)
+            for writer in writers:
+                writer.go_on()
+            until(lambda turn=turn: len(list(log.tailer().values())) == turn * PROCESSES)
+            shim.delay("msync", 0)
+            for writer in writers:
+                assert writer.hear(1)[0].kind == APPENDED
+        flushes = sum(writer.hear(1)[0].index for writer in writers)
+        print(f"{PROCESSES * ROUNDS} appends that waited, {flushes} flushes")
+        assert ROUNDS <= flushes <= 2 * ROUNDS
 
 
 def led_by(path: Path) -> int:

@@ -27,7 +27,7 @@ from tests.steps import die_at, replace_hooks
 Start = Callable[..., Child]
 Until = Callable[..., None]
 STEP = "S"
-OPTIONS = {"allocate_ahead": 0, "prefault": False, "flush": "none"}
+OPTIONS = {"allocate_ahead": 0, "prefault": False, "flush": "none", "open_timeout": 60}
 SLOT_LOCK_AT = 1 << 32
 
 

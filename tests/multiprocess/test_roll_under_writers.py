@@ -36,7 +36,7 @@ def check_value(value: bytes) -> tuple[int, int]:
 def write_mixed(link: Link, path: str, session: int, count: int, seed: str) -> None:
     """Append records of all sizes up to the largest, one by one, in batches and through claims."""
     numbers = random.Random(f"{seed} {session}")
-    log = commitlog.open(path, segment_size="1MiB", allocate_ahead=session % 2, flush="async" if session % 3 else "none", claim_timeout=10)
+    log = commitlog.open(path, segment_size="1MiB", allocate_ahead=session % 2, flush="async" if session % 3 else "none", claim_timeout=60)
     link.say(OPENED)
     link.wait()
     index = 0
@@ -64,7 +64,7 @@ def read_along(link: Link, path: str, count: int, start: str) -> None:
         tailer = log.tailer(start=start)  # type: ignore[arg-type]
         link.say(OPENED)
         for _ in range(count):
-            record = tailer.read(timeout=30)
+            record = tailer.read(timeout=60)
             assert record is not None
             link.say(READ, *check_value(record.value), record.position)
 
