@@ -145,7 +145,7 @@ def test_a_reader_follows_a_log_while_it_is_written_and_rolled(open_log: Open, l
     reader = logs.open(mode="r")
     written = [b"%06d" % index * 50 for index in range(3000)]
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(lambda: [record.value for _, record in zip(written, reader.tailer().follow(timeout=10), strict=False)])
+        reading = pool.submit(lambda: [record.value for _, record in zip(written, reader.tailer().follow(timeout=60), strict=False)])
         for start in range(0, 3000, 100):
             log.append_many(written[start : start + 100], sync=False)
         assert reading.result() == written
@@ -258,9 +258,9 @@ def test_follow_waits_for_records_and_ends_with_the_log(open_log: Open, idle: An
             log.append(b"%d" % index)
             if visibility == "flushed":
                 log.flush()
-            assert arrived.acquire(timeout=10)
+            assert arrived.acquire(timeout=60)
         log.close()
-        following.result(timeout=10)
+        following.result(timeout=60)
     assert seen == [b"0", b"1", b"2", b"3", b"4"]
 
 
@@ -271,7 +271,7 @@ def test_read_gives_up_after_its_timeout_or_gets_what_comes(open_log: Open) -> N
     assert tailer.read(timeout=0.01) is None
     assert tailer.read(timeout="5ms", idle="block") is None
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(tailer.read, timeout=10)
+        reading = pool.submit(tailer.read, timeout=60)
         log.append(b"came")
         record = reading.result()
     assert record is not None
@@ -318,7 +318,7 @@ def test_concurrent_appends_flushes_and_tailers(open_log: Open) -> None:
             log.commit()
 
     def read(visibility: Any) -> list[bytes]:
-        following = log.tailer(visibility=visibility).follow(timeout=10)
+        following = log.tailer(visibility=visibility).follow(timeout=60)
         return [record.value for _, record in zip(range(3 * each), following, strict=False)]
 
     stop = threading.Event()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
 import subprocess
@@ -88,6 +89,7 @@ def test_closing_gives_the_locked_memory_back() -> None:
     def locked() -> int:
         return int(Path("/proc/self/status").read_text().split("VmLck:")[1].split()[0])
 
+    gc.collect()  # what other tests have left goes now, and not in between
     before = locked()
     with TransientStorePool(buffers=1, buffer_size=65536) as pool:
         assert locked() == before + 64 * pool.locked == before + 64
@@ -99,9 +101,15 @@ def test_the_first_stores_into_a_buffer_cause_no_page_faults(backing: Any) -> No
     with TransientStorePool(buffers=1, buffer_size="16MiB", backing=backing, lock_memory="off") as pool:
         buffer = pool.borrow("a test")
         assert buffer is not None
-        with memoryview(buffer.memory) as view:
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-            for at in range(0, buffer.size, 4096):
+
+        def faults_of_storing(size: int) -> int:
+            """Of this thread: what others do meanwhile does not count."""
+            before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+            for at in range(0, size, 4096):
                 view[at] = 1
-            assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before <= 8
+            return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+        with memoryview(buffer.memory) as view:
+            faults_of_storing(4096)  # after a fork the interpreter's own pages fault once, too
+            assert faults_of_storing(buffer.size) <= 8
         pool.return_buffer(buffer)

@@ -136,13 +136,13 @@ def test_an_exhausted_pool_is_still_readable_and_durable(logs: Logs, backing: st
 
 @pytest.mark.parametrize("backing", BACKINGS)
 def test_who_waits_for_a_buffer_gets_the_one_that_comes_back(logs: Logs, backing: str, until: Callable[..., None]) -> None:
-    pool = logs.pool(backing, buffers=1, wait_timeout=10)
+    pool = logs.pool(backing, buffers=1)
     first = exhaust(logs, pool)
     with ThreadPoolExecutor(1) as threads:
         opening = threads.submit(logs.open, "second", pool=pool)
         until(lambda: pool.stats().waits == 1)
         first.close()
-        second = opening.result(timeout=10)
+        second = opening.result(timeout=60)
     second.append(b"x")
     assert pool.stats().exhausted == 1
 
@@ -198,7 +198,7 @@ def test_several_logs_on_one_pool_do_not_disturb_each_other(logs: Logs, backing:
 
 
 def test_an_open_claim_keeps_its_buffer_until_it_ends(logs: Logs) -> None:
-    pool = logs.pool(buffers=2, wait_timeout=5)
+    pool = logs.pool(buffers=2)
     log = logs.open(pool=pool, claim_timeout=0.02)
     with ThreadPoolExecutor(1) as threads:
         claim = threads.submit(log.claim, 16).result()

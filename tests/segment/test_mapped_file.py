@@ -15,6 +15,8 @@ from commitlog.errors import SegmentHeldError
 from commitlog.segment.mapped_file import MappedFile
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
 
+pytestmark = pytest.mark.usefixtures("no_other_holders")
+
 
 @pytest.fixture
 def log(logs: Logs) -> CommitLog:
@@ -65,7 +67,7 @@ def test_nobody_gets_in_during_shutdown_and_the_last_one_out_ends_it(file: Mappe
         assert file.hold("too late") is None
         assert not going.done()
         file.release(token)
-        going.result(timeout=10)
+        going.result(timeout=60)
     with pytest.raises(ValueError, match="released"):
         file.segment.view(HEADER, 8)
 
