@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gc
 import os
@@ -169,7 +170,9 @@ def test_closing_makes_durable_what_is_waited_for(logs: Logs) -> None:
             with pytest.raises(ClosedError):
                 await log.append_async(b"too late")
             assert not any(task.done() for task in tasks)
-        log.close()
+        while not log.closed:  # a close that did not get through in time is called again
+            with contextlib.suppress(CloseTimeoutError):
+                log.close()
         assert await asyncio.gather(*tasks) == sorted(task.result() for task in tasks)
 
     asyncio.run(append())
@@ -195,7 +198,7 @@ def test_who_waits_at_a_service_that_ends_hears_that_the_log_is_closed(logs: Log
                 await service.durable(positions[0])
 
     asyncio.run(wait())
-    assert service.join(10)
+    assert service.join(60)
 
 
 def test_several_loops_wait_at_one_log(logs: Logs) -> None:

@@ -78,15 +78,16 @@ def script_of(page: Path) -> str:
 
 
 def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONMALLOC": "debug"}
+    return subprocess.run([sys.executable, *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=100, check=False)
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     script = tmp_path / f"{page.stem}.py"
     script.write_text(script_of(page), encoding="utf-8")
-    done = python("-X", "dev", "-W", "error", script.name, cwd=tmp_path)
+    # Not `-X dev`, whose asyncio complains of a machine on which a step takes a tenth of a second.
+    done = python("-X", "faulthandler", "-W", "error", script.name, cwd=tmp_path)
     assert done.returncode == 0, f"{name_of(page)}\n{done.stderr}"
     assert done.stderr == ""
 

@@ -153,7 +153,7 @@ def test_a_disk_that_is_full_refuses_the_opening(logs: Logs, monkeypatch: pytest
 
 def test_an_opening_that_fails_half_way_lets_go_of_everything(logs: Logs) -> None:
     pool = logs.pool(buffers=1, on_exhausted="raise")
-    first = logs.open("first", pool=pool)
+    first = logs.open("first", pool=pool, allocate_ahead=0)  # no thread has a segment open meanwhile
     gc.collect()
     before = os.listdir("/proc/self/fd")
     for _ in range(5):

@@ -38,10 +38,12 @@ def say(writer: subprocess.Popen[bytes], line: bytes) -> None:
 
 
 def test_a_writer_and_an_onlooker_see_the_same(logs: Logs) -> None:
-    log = logs.open(**BY_HAND)
+    log = logs.open(**BY_HAND, allocate_ahead=0)  # no segment comes meanwhile, nor an index
     log.append_many(numbered(5000))
     log.flush()
     log.append(b"not durable")
+    assert log._allocation is not None
+    log._allocation.sealed_below()
     with LogWatch(log.path) as watch:
         seen, own = watch.look(), look(log)
     assert seen.tail_position == seen.appended_position == seen.committed_position == own.tail_position == log.tail_position
