@@ -147,7 +147,7 @@ def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
 
     def run(script: str, *arguments: object, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
         command = [*launcher, sys.executable, "-X", "faulthandler", "-X", "dev", "-W", "default", "-c", script, *map(str, arguments)]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
 
     return run
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from commitlog import CommitLog, Options, TransientStorePool
 from commitlog.errors import PositionError
-from tests.setups import BY_HAND, LARGEST_VALUE, SEGMENT
+from tests.setups import BY_HAND, LARGEST_VALUE, PATIENT, SEGMENT
 
 Backing = Literal["mapped", "anonymous", "shm"]
 
@@ -224,11 +224,11 @@ class LogMachine(RuleBasedStateMachine):
 
 def make_pool(backing: Backing) -> TransientStorePool:
     assert backing != "mapped"
-    return TransientStorePool(buffers=2, buffer_size=SEGMENT, backing=backing, lock_memory="off", low_water=0)
+    return TransientStorePool(buffers=2, buffer_size=SEGMENT, backing=backing, lock_memory="off", low_water=0, wait_timeout=60)
 
 
 def open_log(path: Path, pool: TransientStorePool | None, flush: Any) -> CommitLog:
-    options = Options(segment_size=SEGMENT, pool=pool, flush=flush, **BY_HAND)
+    options = Options(segment_size=SEGMENT, pool=pool, flush=flush, **BY_HAND, **PATIENT)
     return CommitLog.open(path, "a", options)
 
 

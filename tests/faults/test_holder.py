@@ -108,7 +108,7 @@ def test_the_lock_of_a_killed_holder_is_free_though_its_forked_child_lives(path:
 
 def test_a_killed_owners_claim_is_rolled_back_at_once_though_its_forked_child_lives(path: Path, start: Start) -> None:
     """Another process has the log open all the while: no recovery runs, and the dead owner's slot is told from a slow one's."""
-    with commitlog.open(path, segment_size=1 << 16, claim_timeout=3600) as log:
+    with commitlog.open(path, segment_size=1 << 16, claim_timeout=3600, sync_timeout=60) as log:
         child = start(fork_and_be_killed, str(path), None, True)
         reports = child.hear(2)
         grandchild = child.hear(1)[0].session

@@ -31,7 +31,7 @@ def another_namespace() -> tuple[str, ...]:
     """The command that starts another one in a pid namespace of its own; empty, and said, where the system has none for us."""
     for launcher in (_UNSHARE, _AS_USER):
         try:
-            done = subprocess.run([*launcher, "true"], capture_output=True, text=True, check=False, timeout=30)
+            done = subprocess.run([*launcher, "true"], capture_output=True, text=True, check=False, timeout=100)
         except FileNotFoundError as error:
             print(f"no other pid namespace here: {error}")
             return ()
