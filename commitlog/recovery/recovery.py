@@ -101,7 +101,7 @@ def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None
     passed("tailers cut back")
     for watermark in ("appended", "committed", "flushed"):
         cursors[watermark] = found.end
-    for cell in ("failed", "flusher", "waiters"):
+    for cell in ("failed", "flusher"):  # `waiters` stays: who sleeps through the opening is woken by the first append
         cursors[cell] = 0
     cursors["tail"] = found.tail[0] << 32 | found.tail[1]
     passed("cursors set")

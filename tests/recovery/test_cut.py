@@ -219,10 +219,10 @@ def test_the_cursors_get_what_every_handle_starts_from(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, numbered(3))
     cursors = files.open_cursors()
-    for cell in ("failed", "flusher", "waiters"):
+    for cell in ("failed", "flusher"):
         cursors[cell] = 5
     files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
     assert [cursors[cell] for cell in ("appended", "committed", "flushed")] == [end, end, end]
-    assert [cursors[cell] for cell in ("failed", "flusher", "waiters")] == [0, 0, 0]
+    assert [cursors[cell] for cell in ("failed", "flusher")] == [0, 0]
     assert cursors["tail"] == end
     assert cursors["state"] == kernel.STATE_RECOVERING

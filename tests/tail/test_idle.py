@@ -211,6 +211,18 @@ def test_a_killed_sleeper_costs_the_writers_one_wake_up(log: CommitLog, until: C
     assert (log.cursors["append_signal"], log.cursors["waiters"]) == (before + 1, 0)
 
 
+def test_who_sleeps_while_the_log_is_opened_anew_is_woken_by_the_first_append(logs: Logs) -> None:
+    log = logs.open()
+    reader = logs.open(mode="r")
+    seen = reader.announce_sleeper()
+    log.close()
+    log = logs.open()
+    assert someone_waits(log)
+    log.append(b"x")
+    assert reader.cursors["append_signal"] == seen + 1
+    assert not someone_waits(log)
+
+
 @pytest.mark.parametrize("idle", IDLES)
 def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in_child: Callable[..., Any], idle: Any) -> None:
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
