@@ -53,7 +53,7 @@ class Rolling:
         return max(time.time_ns(), self._opened_ns(number))
 
     def _opened_ns(self, number: int) -> int:
-        held = self._queue.hold(number, "its cycle")
+        held = self._queue.hold(number, "its cycle", briefly=True)
         if held is None:
             return 0
         file, token = held

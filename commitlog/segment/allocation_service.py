@@ -154,7 +154,7 @@ class AllocationService(Service):
 
     def _attach(self, number: int) -> None:
         # Held, so that the queue does not take it for idle before the buffer is there.
-        held = self._queue.hold(number, "a buffer to attach")
+        held = self._queue.hold(number, "a buffer to attach", briefly=True)
         if held is None:
             raise PositionError("the segment is being deleted", path=self._directory.segment_path(number))
         file, token = held

@@ -10,6 +10,8 @@ from commitlog._kernel.core import Core
 from commitlog._kernel.segment import Segment
 from commitlog.errors import SegmentHeldError
 
+_MOMENT_S = 1.0  # that those who are here briefly are waited for
+
 
 class MappedFile:
     """A mapped segment with a reference count that has names on it.
@@ -36,6 +38,7 @@ class MappedFile:
         self._state = threading.Condition()
         self._tokens = itertools.count(1)
         self._holders: dict[int, tuple[str, float]] = {}
+        self._leaving: set[int] = set()  # tokens of those who hold it for a moment only
         self._available = True
 
     @property
@@ -49,8 +52,14 @@ class MappedFile:
         with self._state:
             return list(self._holders.values())
 
-    def hold(self, who: str) -> int | None:
-        """Count a holder in.
+    @property
+    def staying(self) -> list[str]:
+        """Who holds it for longer than a moment."""
+        with self._state:
+            return [who for token, (who, _) in self._holders.items() if token not in self._leaving]
+
+    def hold(self, who: str, *, briefly: bool = False) -> int | None:
+        """Count a holder in, who leaves again at once where it is said to be here briefly.
 
         Returns
         -------
@@ -62,13 +71,16 @@ class MappedFile:
                 return None
             token = next(self._tokens)
             self._holders[token] = (who, time.time())
+            if briefly:
+                self._leaving.add(token)
             return token
 
     def release(self, token: int) -> None:
         """Count a holder out. A token that was given back before is no error."""
         with self._state:
             self._holders.pop(token, None)
-            if not self._holders:
+            self._leaving.discard(token)
+            if not self._leaving:
                 self._state.notify_all()
 
     def shutdown(self, force_after: float) -> None:
@@ -77,7 +89,7 @@ class MappedFile:
         Parameters
         ----------
         force_after : float
-            Seconds to wait for them.
+            Seconds to wait for them, after those who are here briefly have left.
 
         Raises
         ------
@@ -85,6 +97,7 @@ class MappedFile:
             Somebody still holds it, named with the time since when. The segment is available again.
         """
         with self._state:
+            self._state.wait_for(lambda: not self._leaving, timeout=_MOMENT_S)
             self._available = False
             if not self._state.wait_for(lambda: not self._holders, timeout=force_after):
                 self._available = True

@@ -86,7 +86,7 @@ class MappedFileQueue:
         """The segment that a position lies in."""
         return self.get(position // self._core.segment_size)
 
-    def hold(self, number: int, who: str) -> tuple[MappedFile, int] | None:
+    def hold(self, number: int, who: str, *, briefly: bool = False) -> tuple[MappedFile, int] | None:
         """The segment with a hold on it and the token to release it with; None when there is no such segment (any more)."""
         # Under the lock, so that nobody drops the file as idle before it is held.
         with self._lock:
@@ -94,7 +94,7 @@ class MappedFileQueue:
                 file = self._get(number)
             except PositionError:
                 return None
-            token = file.hold(who)
+            token = file.hold(who, briefly=briefly)
         return None if token is None else (file, token)
 
     def numbers(self) -> list[int]:
@@ -155,14 +155,14 @@ class MappedFileQueue:
         self._tell_deleted(first)
 
     def holders(self, number: int) -> list[str]:
-        """Who holds a segment here, by name."""
+        """Who holds a segment here for longer than a moment, by name."""
         with self._lock:
             file = self._files.get(number)
-        return [] if file is None else [who for who, _ in file.holders]
+        return [] if file is None else file.staying
 
     def _flush_header(self, number: int) -> None:
         """Make a segment's seal durable: once its predecessors are gone, nothing else says with which sequence it begins."""
-        held = self.hold(number, "seal")
+        held = self.hold(number, "seal", briefly=True)
         if held is not None:
             file, token = held
             try:

@@ -87,7 +87,7 @@ class Pretoucher:
         return True
 
     def _touch(self, start: int, stop: int) -> None:
-        held = self._queue.hold(start // self._core.segment_size, "prefault")
+        held = self._queue.hold(start // self._core.segment_size, "prefault", briefly=True)
         if held is not None:
             file, token = held
             try:

@@ -94,7 +94,7 @@ class Sealer:
         return candidate, 0
 
     def _seal_of(self, number: int) -> tuple[int, int, int, int, int, int] | None:
-        held = self._queue.hold(number, "seal")
+        held = self._queue.hold(number, "seal", briefly=True)
         if held is None:
             return None
         file, token = held
@@ -104,7 +104,7 @@ class Sealer:
             file.release(token)
 
     def _seal(self, number: int) -> bool:
-        held = self._queue.hold(number, "seal")
+        held = self._queue.hold(number, "seal", briefly=True)
         if held is None:
             return False
         file, token = held

@@ -48,7 +48,7 @@ class UnusedBlocks:
 
     def _give_back(self, number: int) -> bool:
         """Whether there was something to give back."""
-        held = self._queue.hold(number, "unused blocks")
+        held = self._queue.hold(number, "unused blocks", briefly=True)
         if held is None:
             return False
         file, token = held

@@ -266,7 +266,7 @@ class LogIndex:
 
     @contextlib.contextmanager
     def _held(self, number: int) -> Iterator[Segment | None]:
-        held = self._queue.hold(number, "an index")
+        held = self._queue.hold(number, "an index", briefly=True)
         if held is None:
             yield None
             return

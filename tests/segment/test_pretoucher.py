@@ -61,7 +61,7 @@ class Nowhere:
     def __init__(self) -> None:
         self.asked: list[int] = []
 
-    def hold(self, number: int, who: str) -> None:
+    def hold(self, number: int, who: str, *, briefly: bool) -> None:
         self.asked.append(number)
 
 
