@@ -127,7 +127,7 @@ class Performance:
         self._act, self._log, self._setting, self._telling = act, log, setting, telling
         self._counters = Counters()
         rate = len(setting.lines) / setting.seconds if act.paced else None
-        self._job = WriterJob(log, setting.corpus_file, act.backing, act.flush, setting.segment_size, 0, len(setting.lines), rate)
+        self._job = WriterJob(log, setting.corpus_file, act.backing, act.flush, setting.segment_size, 0, len(setting.lines), rate, True)
 
     def play(self) -> Outcome:
         """From the first line to the last promise."""
@@ -246,7 +246,7 @@ class Performance:
         """A new writer goes on where the log ends; the same tailing process reads on over the join."""
         lines = self._setting.lines
         stop = len(lines) if self._act.paced else min(len(lines), survivors.lines + survivors.lines // 2)
-        job = replace(self._job, first=survivors.lines, stop=stop)
+        job = replace(self._job, first=survivors.lines, stop=stop, until_killed=False)
         self._counters.cells[APPENDED] = survivors.lines
         writer = stack.enter_context(self._start_writer(job))
         with self._bars(stop) as bars:

@@ -64,15 +64,19 @@ def main() -> None:
     digest, seen, cells = RunningHash(), 0, counters.cells
     with commitlog.open(job.log, "r") as log, log.tailer(visibility=job.visibility) as tailer:
         cells[READER_READY] = 1
+        asked = False
         while True:
             for record in tailer.follow(timeout=_QUIET_S):
                 digest.add(record.value)
                 seen += 1
                 cells[READ] = seen
-            if select.select([sys.stdin], [], [], 0)[0]:
+            if asked:  # before it followed to the end: nothing came between its last look and the question
+                tell(asdict(Report(seen, digest.hexdigest(), log.committed_position, log.flushed_position)))
+                asked = False
+            elif select.select([sys.stdin], [], [], 0)[0]:
                 if not sys.stdin.readline():
                     return
-                tell(asdict(Report(seen, digest.hexdigest(), log.committed_position, log.flushed_position)))
+                asked = True
 
 
 if __name__ == "__main__":

@@ -37,6 +37,8 @@ class WriterJob:
         Which lines of the corpus to append; the log holds those before `first`.
     rate : float or None
         Lines a second; None is as fast as it goes.
+    until_killed : bool
+        Whether it is not to end by itself: the kill finds it there, however late it comes.
     """
 
     log: str
@@ -47,6 +49,7 @@ class WriterJob:
     first: int
     stop: int
     rate: float | None
+    until_killed: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """In the form that a process is started with."""
@@ -97,6 +100,8 @@ def main() -> None:
                 raise TimeoutError("nobody told the writer to begin")
             time.sleep(0.001)
         stream(log, job, counters)
+        while job.until_killed:
+            time.sleep(_GO_TIMEOUT_S)
 
 
 if __name__ == "__main__":
