@@ -120,7 +120,7 @@ def one_by_one(block: Block, per_call: int, calls: int, seconds: float) -> npt.N
     clock = time.perf_counter_ns
     deadline = clock() + int(seconds * 1e9)
     done = 0
-    while done < calls and clock() < deadline:
+    while done < calls and (not done or clock() < deadline):
         began = clock()
         block(per_call)
         taken[done] = clock() - began

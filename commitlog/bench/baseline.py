@@ -127,8 +127,8 @@ def measure_page_msync(ground: Ground, case: Case, _hashed: bool) -> Sample:
         mapping = _mapping(path, size)
         try:
             mapping.flush()
-            position, deadline = HEADER, clock() + int(settings.sync_s * 1e9)
-            ended = clock()
+            position, ended = HEADER, clock()
+            deadline = ended + int(settings.sync_s * 1e9)
             while ended < deadline:
                 began = ended
                 mapping[position : position + len(value)] = value
