@@ -38,14 +38,15 @@ def kept(file: Path) -> dict[str, Any]:
 def test_whoever_ends_a_run_finds_the_workloads_that_were_done(tmp_path: Path, until: Until, number: signal.Signals) -> None:
     disk, file = tmp_path / "disk", tmp_path / "kept.json"
     disk.mkdir()
-    chosen = ("-w", "open", "-w", "sustained", "--setup", "mapped", "--size", "512MiB")
+    # The second one takes a minute, so that the signal comes in the midst of it.
+    chosen = ("-w", "append", "-w", "paced", "--setup", "mapped", "--flush", "async", "--rate", "1MB", "--seconds", "60")
     with started("bench", disk, "--quick", "--memory", *chosen, "--json", file) as process:
         until(lambda: file.exists() and file.stat().st_size > 0, LIMIT_S)
         process.send_signal(number)
         output, errors = process.communicate(timeout=LIMIT_S)
     found = kept(file)
     assert found["interrupted"] is True
-    assert all(case["samples"] for case in found["cases"] if case["workload"] == "open")
+    assert all(case["samples"] for case in found["cases"] if case["workload"] == "append")
     if number == signal.SIGKILL:
         assert process.returncode == -signal.SIGKILL
         return

@@ -21,7 +21,7 @@ from commitlog import cli
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "commitlog.cli"]
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 # A new session takes the terminal on its standard error for its own, so that Ctrl-C typed there reaches it.
 _WITH_TERMINAL = "import fcntl, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); from commitlog.cli import main; main()"
 SEGMENT = 64 << 10
@@ -77,7 +77,7 @@ def shell(script: str, *arguments: object) -> subprocess.CompletedProcess[bytes]
 
 
 def read_until(descriptor: int, text: bytes) -> bytes:
-    """What comes from a descriptor up to and with that text; a failure after twenty seconds, or at the end."""
+    """What comes from a descriptor up to and with that text; a failure after a minute, or at the end."""
     seen = b""
     deadline = time.monotonic() + LIMIT_S
     while text not in seen:
@@ -108,10 +108,11 @@ def read_rest(descriptor: int) -> bytes:
 
 
 @contextmanager
-def started(*arguments: object, feed: int = subprocess.PIPE) -> Iterator[subprocess.Popen[bytes]]:
-    """A command that runs with pipes on all three sides; ended with the block."""
+def started(*arguments: object, feed: int = subprocess.PIPE, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    """A command that runs with pipes on all three sides; ended with the block. `before` is run in its process first."""
+    program = [sys.executable, "-c", f"{before}\nfrom commitlog.cli import main; main()"] if before else PROGRAM
     process = subprocess.Popen(
-        [*PROGRAM, *map(str, arguments)], cwd=ROOT, stdin=feed, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+        [*program, *map(str, arguments)], cwd=ROOT, stdin=feed, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
     )
     try:
         yield process

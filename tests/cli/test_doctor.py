@@ -70,9 +70,17 @@ def test_no_directory_and_no_permission_are_usage_errors(tmp_path: Path) -> None
     assert b"nothing can be made in '/proc/self'" in done.stderr
 
 
+# However late the signal comes, a check is left.
+NEVER_DONE = """
+import signal
+from commitlog.doctor import checks
+checks.CHECKS += (checks.Check("signal", "ends it", lambda ground: signal.pause()),)
+"""
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
 def test_whoever_ends_it_finds_the_directory_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
-    with started("doctor", tmp_path) as process:
+    with started("doctor", tmp_path, before=NEVER_DONE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"ok")
         process.send_signal(number)

@@ -106,7 +106,8 @@ def test_wrong_options_are_refused_by_name(path: Path, options: list[str], said:
     assert said in done.stderr
 
 
-def test_what_cannot_be_had_is_said_in_a_line(path: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_had_is_said_in_a_line(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")  # a name server that does not answer is not waited for
     with started("export-metrics", "--listen", "127.0.0.1:0", path) as process:
         assert process.stderr is not None
         port = int(read_until(process.stderr.fileno(), b"\n").split(b":")[2].split(b"/")[0])

@@ -60,7 +60,7 @@ def test_reset_delete_and_evict(log: Path) -> None:
     assert positions(log)["billing"] == 4096 + 24
     assert said(log, "evict", "audit") == ["audit is evicted, and required no more"]
     assert said(log, "evict", "audit") == ["audit was not required"]
-    assert "evicted 0:00:0" in said(log)[1]
+    assert "evicted 0:0" in said(log)[1]
     assert json.loads(said(log, "delete", "audit", "--json")[0])["done"] == "audit is deleted"
     assert list(positions(log)) == ["billing"]
 

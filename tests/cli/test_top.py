@@ -40,6 +40,12 @@ def writing(path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.stdout.close()
 
 
+def is_as_it_was(terminal: int) -> bool:
+    """Whether it hands over whole lines and echoes nothing, as `on_terminal` has set it."""
+    modes: int = termios.tcgetattr(terminal)[3]
+    return modes & (termios.ICANON | termios.ISIG | termios.ECHO) == termios.ICANON | termios.ISIG
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """A log of a few records."""
@@ -105,31 +111,35 @@ def test_without_a_terminal_it_prints_once_within_eighty_columns(path: Path, mon
 
 def test_q_ends_it_and_leaves_the_terminal_as_it_was(path: Path) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
-        before = termios.tcgetattr(terminal)
         read_until(terminal, b"no writer has it open")
-        assert termios.tcgetattr(terminal) != before
+        assert not is_as_it_was(terminal)
         os.write(terminal, b"xq")
         rest = read_rest(terminal)
         assert process.wait(LIMIT_S) == 0
         assert b"\x1b[?1049l" in rest  # back from the alternate screen
-        assert termios.tcgetattr(terminal)[3] == before[3]
+        assert is_as_it_was(terminal)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name)
 def test_whoever_ends_it_finds_the_terminal_as_it_was(path: Path, number: signal.Signals) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
-        before = termios.tcgetattr(terminal)
         read_until(terminal, b"no writer has it open")
         process.send_signal(number)
         read_rest(terminal)
         assert process.wait(LIMIT_S) == cli.INTERRUPTED
-        assert termios.tcgetattr(terminal)[3] == before[3]
+        assert is_as_it_was(terminal)
+
+
+def remove_at_once(path: Path) -> None:
+    """No look meets a half of it."""
+    path.rename(path.with_name("gone"))
+    shutil.rmtree(path.with_name("gone"))
 
 
 def test_it_ends_with_the_log(path: Path) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
         read_until(terminal, b"no writer has it open")
-        shutil.rmtree(path)
+        remove_at_once(path)
         rest = read_rest(terminal)
         assert process.wait(LIMIT_S) == 1
     assert b"commitlog: the log was removed while it was shown" in rest
@@ -195,7 +205,7 @@ def test_a_segment_s_file_is_as_large_as_it_is_alone(tmp_path: Path, monkeypatch
 def test_an_archive_that_goes_while_it_is_shown_ends_it(archive: Path) -> None:
     with on_terminal("top", *SHORT, archive.as_uri()) as (process, terminal):
         read_until(terminal, b"compressed")
-        shutil.rmtree(archive)
+        remove_at_once(archive)
         rest = read_rest(terminal)
         assert process.wait(LIMIT_S) == 1
     assert b"commitlog: the log was removed while it was shown" in rest
