@@ -105,7 +105,7 @@ def test_a_stream_that_fails_anywhere_and_starts_again_writes_every_record_once(
             .trigger(availableNow=True)
             .start(str(path))
         )
-        query.awaitTermination(60)
+        query.awaitTermination()
 
     spark.dataSource.register(HarmedSource)
     source.mkdir()

@@ -389,12 +389,12 @@ def test_a_named_tailer_keeps_its_place_when_the_next_record_is_asked_for(logs: 
 
     async def read() -> None:
         with log.tailer("name") as tailer:
-            async for record in tailer.follow(timeout=5):
+            async for record in tailer.follow(timeout=LIMIT_S):
                 if record.value == b"2":
                     break
         # Left by a break: the last record comes again.
         with log.tailer("name") as tailer:
-            following = tailer.follow(timeout=5)
+            following = tailer.follow(timeout=LIMIT_S)
             assert (await anext(following)).value == b"2"
             assert [(await anext(following)).value for _ in range(197)][-1] == b"199"
             task = asyncio.ensure_future(anext(following))
@@ -417,7 +417,7 @@ def test_a_named_tailer_that_is_cancelled_before_the_loop_had_a_turn_is_done_wit
 
     async def read() -> None:
         with log.tailer("name") as tailer:
-            following = tailer.follow(timeout=5)
+            following = tailer.follow(timeout=LIMIT_S)
             for _ in range(64):
                 await anext(following)
             task = asyncio.ensure_future(anext(following))

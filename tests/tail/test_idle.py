@@ -91,8 +91,8 @@ def test_a_blocked_reader_wakes_at_once_and_takes_no_processor_time_meanwhile(lo
             time.sleep(0.002)  # into its sleep: what is measured is the waking, and any length of sleep will do
             log.append(time.monotonic_ns().to_bytes(8, "little"))
             delays_ns.append(int(follower.line()))
-        # A missed wake-up would cost the rest of a 50 ms slice.
-        assert statistics.median(delays_ns) < 5e6
+        # A missed wake-up would cost the rest of a 50 ms slice; to be given a processor may take a while, too.
+        assert statistics.median(delays_ns) < 25e6
         before = follower.cpu_s()
         slept = threading.Event().wait(1.5)
         taken = follower.cpu_s() - before
@@ -100,7 +100,7 @@ def test_a_blocked_reader_wakes_at_once_and_takes_no_processor_time_meanwhile(lo
         assert taken <= 0.15
         log.append(b"")
         assert float(follower.line()) < 30
-        assert follower.process.wait(10) == 0
+        assert follower.process.wait(60) == 0
 
 
 def test_a_spinning_reader_burns_its_processor_and_so_the_measure_tells_them_apart(log: CommitLog) -> None:
@@ -113,7 +113,7 @@ def test_a_spinning_reader_burns_its_processor_and_so_the_measure_tells_them_apa
             time.sleep(0.02)
         log.append(b"")
         follower.line()
-        assert follower.process.wait(10) == 0
+        assert follower.process.wait(60) == 0
 
 
 @pytest.mark.parametrize("idle", IDLES)
@@ -127,7 +127,7 @@ def test_other_threads_run_while_one_waits(logs: Logs, idle: Any) -> None:
             turns += 1
         assert not waiting.done()
         log.append(b"x")
-        record = waiting.result(timeout=10)
+        record = waiting.result(timeout=60)
     assert record is not None
     assert record.value == b"x"
 
@@ -183,7 +183,7 @@ def test_writers_pay_for_wake_ups_only_while_somebody_waits(log: CommitLog, unti
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(log.tailer(start="end").read, timeout=None, idle=idle)
             log.append(b"x")
-            waiting.result(timeout=10)
+            waiting.result(timeout=60)
     log.append_many([b"x"] * 1000)
     assert (signals(), log.cursors["waiters"]) == (before, 0)
 
@@ -191,7 +191,7 @@ def test_writers_pay_for_wake_ups_only_while_somebody_waits(log: CommitLog, unti
         waiting = pool.submit(log.tailer(start="end").read, timeout=None, idle="block")
         until(lambda: someone_waits(log))
         log.append(b"x")
-        waiting.result(timeout=10)
+        waiting.result(timeout=60)
     after = signals()
     assert after == before + 1
     for _ in range(1000):
@@ -226,7 +226,7 @@ def test_who_sleeps_while_the_log_is_opened_anew_is_woken_by_the_first_append(lo
 @pytest.mark.parametrize("idle", IDLES)
 def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in_child: Callable[..., Any], idle: Any) -> None:
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
-    log = CommitLog.open(directory / "log", "a", Options(segment_size=65536))
+    log = CommitLog.open(directory / "log", "a", Options(segment_size=65536, allocate_ahead=0))  # no file comes and goes meanwhile
     directory.chmod(0o755)
     (directory / "log").chmod(0o755)
     for file in (directory / "log").iterdir():
@@ -240,7 +240,7 @@ def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in
             tailer = reader.tailer()
             assert tailer.read(timeout=0.02, idle=idle) is None  # it has waited once
             os.write(ready, b"x")
-            record = tailer.read(timeout=10, idle=idle)
+            record = tailer.read(timeout=60, idle=idle)
             assert record is not None
             return reader.cursors.writable, reader.cursors["waiters"] != 0, record.value
 
@@ -250,6 +250,7 @@ def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in
     try:
         outcome = in_child(use)
     finally:
+        os.write(ready, b"x")
         appender.join()
         log.close()
         shutil.rmtree(directory)
