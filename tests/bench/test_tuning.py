@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -55,8 +56,10 @@ def test_a_kill_takes_nothing_but_from_anonymous_buffers(quick: dict[str, Any]) 
 
 def test_what_was_not_committed_is_what_a_kill_takes(tmp_path: Path) -> None:
     """With a commit service that never comes, all of it."""
-    knob = Knob(POOLED, {"commit_interval": 3600, "commit_thorough_interval": 3600, "flush": "none"})
-    with Ground(tmp_path, run.QUICK, knob.options) as ground:
+    # For some seconds there are no pages enough for it and no full buffer either: the kill may come late.
+    options = {"commit_interval": 3600, "commit_thorough_interval": 3600, "commit_least_pages": 262144, "flush": "none"}
+    knob, settings = Knob(POOLED, options), dataclasses.replace(run.QUICK, segment_size=16 * MIB, buffers=2)
+    with Ground(tmp_path, settings, knob.options) as ground:
         (killed,) = kill.killed(knob, ground.root, ground, [0.05])
     assert killed.lost == killed.appended == killed.not_flushed > 0
 
