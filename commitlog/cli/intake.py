@@ -155,7 +155,8 @@ def pieces(source: str, stop: Stop) -> Iterator[bytes]:
     if source != STANDARD_INPUT:
         descriptor = -1
         with stop.at_once():
-            descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+            if not stop.asked:  # a Ctrl-C that came right before would not come again
+                descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         if descriptor < 0:
             return
     try:

@@ -15,6 +15,8 @@ import pytest
 
 import commitlog
 from commitlog import cli
+from commitlog.cli.intake import pieces
+from commitlog.cli.stop import Stop
 from tests.cli.program import LIMIT_S, ROOT, SEGMENT, interrupted, on_terminal, read_rest, run, started
 
 Until = Callable[..., None]
@@ -158,6 +160,14 @@ def test_ctrl_c_leaves_a_fifo_that_nobody_writes(tmp_path: Path, until: Until) -
         until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"], LIMIT_S)
         status, _, errors = interrupted(process)
     assert (status, errors.endswith(b"last position 4096, interrupted\n")) == (130, True)
+
+
+def test_ctrl_c_right_before_a_fifo_is_opened_leaves_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with Stop() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert list(pieces(str(tmp_path / "fifo"), stop)) == []
+        assert stop.asked
 
 
 def test_ctrl_c_stays_ignored_where_it_was(tmp_path: Path, until: Until) -> None:
