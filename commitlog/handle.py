@@ -281,8 +281,6 @@ class LogHandle(Appender):
             if not self._rejoin(lock_file):
                 raise ForkedError("the log was closed or is locked since the fork: open it again in this process", path=self.path)
             self._take_slot()
-            assert self._lag_guard is not None
-            self._lag_guard.begin()
         except BaseException:
             lock_file.close()
             raise
@@ -296,6 +294,8 @@ class LogHandle(Appender):
         self.gate = 0
         if self.identity.roll_cycle is not None:
             self.meet_cycle()
+        assert self._lag_guard is not None
+        self._lag_guard.begin()
 
     def _rejoin(self, lock_file: LockFile) -> bool:
         """Take the shared lock again after a fork. Where everybody else has closed the log meanwhile, its clean mark goes first; False

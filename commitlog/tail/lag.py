@@ -31,8 +31,7 @@ class Appending(Protocol):
     @property
     def tail_position(self) -> int: ...
 
-    @property
-    def gate(self) -> int: ...
+    gate: int
 
     @property
     def cursors(self) -> Cursors: ...
@@ -89,7 +88,11 @@ class LagGuard:
     def begin(self) -> None:
         """Find out who is required, and let appends go as far as they may. One that is too far ahead already is held when it comes."""
         slowest = self._slowest()
-        self._log.limit_appends(None if slowest is None else self._limit(slowest), self._seen)
+        limit = None if slowest is None else self._limit(slowest)
+        self._log.limit_appends(limit, self._seen)
+        # The kernel looks behind each append alone. A program that opens the log for one append, again and again, is to be held as well.
+        if limit is not None and self._log.tail_position > limit and self._log.gate == 0:
+            self._log.gate = GATE_LAG
 
     def hold(self, records: int) -> bool:
         """An append of so many records is at the limit: wait until it may go on, or raise. True: it is dropped.
