@@ -129,7 +129,7 @@ class LogCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """What a registry asks for at a scrape."""
         with self._lock:
-            looks = [(log.path, *self._look(log)) for log in self._logs]
+            looks = [(_label(log.path), *self._look(log)) for log in self._logs]
         yield from (family for family in _families(looks) if family.samples)
 
     def _look(self, log: CommitLog | LogWatch) -> tuple[LogFigures | None, LogStats | None]:
@@ -196,8 +196,13 @@ def _shared(seen: Sequence[tuple[str, LogFigures]]) -> Iterator[Metric]:
         for path, tailer in tailers:
             value = getattr(tailer, field)
             if tailer.damage is None or field == "damage":
-                family.add_metric([path, tailer.name], bool(value) if field in _FLAGS else value)
+                family.add_metric([path, _label(tailer.name)], bool(value) if field in _FLAGS else value)
         yield family
+
+
+def _label(name: str) -> str:
+    """A path or a file's name as Prometheus takes it, which is UTF-8: bytes that are not are escaped."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _gauge(name: str, text: str, values: Iterable[tuple[str, float | None]]) -> Metric:

@@ -253,3 +253,13 @@ def test_without_prometheus_client_the_extra_is_named(run_python: Callable[..., 
     assert done.stderr.splitlines()[-1] == (
         "ModuleNotFoundError: commitlog.metrics needs prometheus_client: pip install 'commitlog-engine[metrics]'"
     )
+
+
+def test_a_path_that_is_not_text_is_told_with_escapes(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        text = generate_latest(registry_of(log)).decode()
+        assert f'commitlog_up{{log="{tmp_path}/\\\\xff"}} 1.0' in text
+        with MetricsFile(tmp_path / "m.prom", log, interval=None):
+            pass
+    assert "xff" in (tmp_path / "m.prom").read_text()

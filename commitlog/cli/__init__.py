@@ -6,6 +6,8 @@ asked for. Exit status: 0 fine, 1 damage or failure, 2 usage, 130 Ctrl-C, 141 wh
 
 from __future__ import annotations
 
+import codecs
+import io
 import os
 import sys
 
@@ -58,6 +60,7 @@ def run(arguments: list[str]) -> int:
     except ImportError:
         print("commitlog: the command line needs click: pip install 'commitlog-engine[cli]'", file=sys.stderr)
         return USAGE
+    _print_any_name()
     from commitlog.cli.group import group
     from commitlog.errors import CommitLogError
 
@@ -83,6 +86,14 @@ def run(arguments: list[str]) -> int:
         else:
             click.echo(f"commitlog: {error}", err=True)  # a module that is missing is of an extra, and the error says of which
         return FAILURE
+
+
+def _print_any_name() -> None:
+    """A path need not be text that standard output can encode; what has been done is told all the same, with an escape in its place. Where
+    there is ASCII alone, nobody has said what the terminal takes: as with click, it is UTF-8."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        encoding = "utf-8" if codecs.lookup(sys.stdout.encoding).name == "ascii" else sys.stdout.encoding
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace" if sys.stdout.errors == "strict" else sys.stdout.errors)
 
 
 def _told(error: OSError) -> str:

@@ -16,6 +16,7 @@ from commitlog.errors import LogNotFoundError
 from commitlog.watching import LogFigures, LogWatch
 
 _HINT = "q ends"
+_WIDTH = 80
 
 
 @click.command()
@@ -57,6 +58,8 @@ def _show(watch: LogWatch, before: LogFigures, interval: float, once: bool) -> N
     except ImportError:
         raise click.UsageError("top needs rich: pip install 'commitlog-engine[cli]'; --json does without") from None
     console = Console(file=sys.stdout, highlight=False)
+    if console.width < 1:
+        console.width = _WIDTH  # a terminal that does not know how wide it is
     if once or not console.is_terminal or console.is_dumb_terminal:
         time.sleep(interval)
         now = watch.look()

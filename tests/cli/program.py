@@ -36,8 +36,8 @@ def sealed_log(path: Path) -> Path:
     return path
 
 
-def run(*arguments: object, feed: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end with that on standard input.
+def run(*arguments: object, feed: bytes = b"", encoding: str | None = None) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end with that on standard input, and standard output in that encoding.
 
     It gets a process of its own, forked from this one, since an interpreter takes longer to start than most commands to run.
     """
@@ -47,20 +47,21 @@ def run(*arguments: object, feed: bytes = b"") -> subprocess.CompletedProcess[by
         stdin.seek(0)
         child = os.fork()
         if child == 0:
-            _run_in_child(given, [stdin.fileno(), stdout.fileno(), stderr.fileno()])
+            _run_in_child(given, [stdin.fileno(), stdout.fileno(), stderr.fileno()], encoding)
         _, outcome = os.waitpid(child, 0)
         stdout.seek(0)
         stderr.seek(0)
         return subprocess.CompletedProcess(given, os.waitstatus_to_exitcode(outcome), stdout.read(), stderr.read())
 
 
-def _run_in_child(arguments: list[str], descriptors: list[int]) -> None:
+def _run_in_child(arguments: list[str], descriptors: list[int], encoding: str | None) -> None:
     status = 70
     try:
         signal.alarm(60)
         for descriptor, found in enumerate(descriptors):
             os.dup2(found, descriptor)
-        sys.stdin, sys.stdout, sys.stderr = (open(number, mode, closefd=False) for number, mode in ((0, "r"), (1, "w"), (2, "w")))  # noqa: SIM115
+        sys.stdin, sys.stderr = (open(number, mode, closefd=False) for number, mode in ((0, "r"), (2, "w")))  # noqa: SIM115
+        sys.stdout = open(1, "w", closefd=False, encoding=encoding)  # noqa: SIM115
         status = cli.run(arguments)
         sys.stdout.flush()
         sys.stderr.flush()

@@ -356,3 +356,14 @@ def test_without_a_terminal_there_are_no_escape_sequences(command: str, log: Pat
     done = run(command, *COMMANDS[command], place_of(command, log, tmp_path), *BEHIND.get(command, ()), feed=b"one\n")
     assert done.returncode == 0, done.stderr
     assert b"\x1b" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("bench", "doctor", "remove")])
+def test_a_path_that_cannot_be_printed_ends_no_command(command: str, encoding: str, tmp_path: Path) -> None:
+    """What has been done is done, and is to be told."""
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff") + "\u20ac"
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        log.append_many([b"1", b"2"])
+    done = run(command, *COMMANDS[command], path, *(str(tmp_path / name) for name in BEHIND.get(command, ())), encoding=encoding)
+    assert (done.returncode, done.stderr.count(b"\n") <= 1) == (0, True), done.stderr.decode()

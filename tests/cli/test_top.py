@@ -54,6 +54,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
+def test_a_terminal_that_does_not_know_its_width_is_shown_something(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    assert b"committed" in run("top", "--once", *SHORT, path).stdout
+
+
 def test_one_object_has_watermarks_records_writers_and_room(path: Path) -> None:
     with writing(path) as process:
         done = run("top", "--json", *SHORT, path)
