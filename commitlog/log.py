@@ -15,14 +15,14 @@ from commitlog.errors import (
 )
 from commitlog.keep.pruner import Pruned
 from commitlog.keep.retention import Retention
-from commitlog.opening import check_mode, open_for_reading, open_for_writing, path_of, telling_of_refusals
+from commitlog.opening import check_mode, open_for_reading, open_for_writing
 from commitlog.options import OptionOverrides, Options
+from commitlog.path import path_of, telling_of_refusals
 from commitlog.segment.disk_monitor import free_bytes
 from commitlog.stats import Latency, LogStats
-from commitlog.tail.seek import whole_of
 from commitlog.tail.tailer import Tailer
 from commitlog.tailing import TailingHandle
-from commitlog.units import Duration, parse_duration
+from commitlog.units import Duration, parse_duration, whole_of
 
 _FORCE_AFTER_S = 5.0
 

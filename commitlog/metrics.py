@@ -15,6 +15,7 @@ from typing import Self, get_args
 
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 from commitlog.log import CommitLog
+from commitlog.path import path_of
 from commitlog.segment.disk_monitor import DiskState
 from commitlog.stats import Latency, LogStats
 from commitlog.units import Duration, parse_duration
@@ -262,7 +263,7 @@ class MetricsFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], *logs: CommitLog | LogWatch, interval: Duration | None = "15s") -> None:
-        self.path = os.fspath(path)
+        self.path = path_of(path)
         self._interval_s = None if interval is None else parse_duration(interval, "interval")
         if self._interval_s is not None and self._interval_s < _SHORTEST_S:
             raise InvalidOptionError(f"interval must be at least {_SHORTEST_S:g} s, not {interval!r}")

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import logging
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import cast
 
 from commitlog._kernel import cursors as kernel
 from commitlog._kernel.cursors import Cursors
 from commitlog.detached import Detached, open_detached
 from commitlog.errors import (
     CommitLogError,
-    DiskFullError,
     InvalidOptionError,
-    IOFailureError,
     LogExistsError,
     LogLockedError,
     LogNotFoundError,
@@ -66,34 +61,6 @@ class Opened:
         if self.lock_file is not None:
             self.lock_file.close()
         self.directory.close()
-
-
-def path_of(path: object) -> str:
-    """A path as text, or a refusal of what cannot be one."""
-    try:
-        text = os.fsdecode(cast(str, path))
-    except TypeError:
-        raise InvalidOptionError(f"path must be a str, bytes or path-like object, not {type(path).__name__}") from None
-    if not text or "\0" in text:
-        raise InvalidOptionError(f"path must name a directory: {text!r} does not")
-    return text
-
-
-@contextlib.contextmanager
-def telling_of_refusals(path: str) -> Iterator[None]:
-    """Whatever the system refuses while a log is opened is told as one of commitlog's own errors."""
-    try:
-        yield
-    except CommitLogError:
-        raise
-    except OSError as error:
-        why = error.strerror or str(error)
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            message = f"no permission here ({why}): open with mode 'r', as another user, or fix the permissions"
-            raise ReadOnlyError(message, path=path, errno=error.errno) from error
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(f"no room to open the log ({why}): free space and open it again", path=path, errno=error.errno) from error
-        raise IOFailureError(f"the log cannot be opened: {why}", path=path, errno=error.errno) from error
 
 
 def check_mode(mode: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import difflib
-import math
 import zoneinfo
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from commitlog.cycle import roll_cycle as cycles
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import InvalidOptionError
 from commitlog.option import Option, chosen, counted, did_you_mean, lasting, optional, sized, switch
-from commitlog.units import GIB, KIB, MIB, Duration, Size, parse_duration, parse_size, seconds_of
+from commitlog.units import DURATION_LARGEST_S, GIB, KIB, MIB, Duration, Size, parse_duration, parse_size, seconds_of
 
 Flush = Literal["sync", "async", "none"]
 Timestamps = Literal["coarse", "precise"]
@@ -85,7 +84,7 @@ def _roll_cycle(value: str | Duration | None, name: str) -> str | None:
         return value.upper()
     period_s = seconds_of(value)
     try:
-        return cycles.period_name(0 if math.isnan(period_s) or math.isinf(period_s) else round(period_s * cycles.SECOND_NS))
+        return cycles.period_name(round(period_s * cycles.SECOND_NS) if 0 <= period_s <= DURATION_LARGEST_S else 0)
     except ValueError:
         raise InvalidOptionError(
             f"{name} must be one of {', '.join(cycles.NAMES)}, or a period of whole milliseconds from 10 ms to 366 days, such as 90 or "
@@ -305,6 +304,10 @@ class Options:
         for name in ("roll_epoch", "time_zone"):
             if self.roll_cycle is None and getattr(self, name) is not None:
                 raise InvalidOptionError(f"{name} says how the cycles of roll_cycle are counted: give roll_cycle, too, or leave {name} out")
+        try:
+            _ = self.new_roll_cycle
+        except (ValueError, OverflowError):
+            raise InvalidOptionError(f"roll_epoch must be within a thousand years of 1970, not {self.roll_epoch!r}") from None
 
     @property
     def new_segment_size(self) -> int:

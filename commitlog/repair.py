@@ -30,6 +30,7 @@ from commitlog.errors import (
     UnsupportedVersionError,
 )
 from commitlog.lost_identity import read_page
+from commitlog.path import path_of, telling_of_refusals
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory, index_name, segment_name
 from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.shared import identity as identities
@@ -128,9 +129,10 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: R
     ReadOnlyError, DiskFullError, IOFailureError
         The system refused. What was done so far is whole; run it again.
     """
-    path = os.fspath(path)
-    refuse_lone_segment(path)
-    fd = open_directory(path)
+    path = path_of(path)
+    with telling_of_refusals(path):
+        refuse_lone_segment(path)
+        fd = open_directory(path)
     try:
         read_identity(fd, path)
         if dry_run:

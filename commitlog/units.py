@@ -67,9 +67,17 @@ def size_of(value: object) -> int | None:
         unit = SIZE_UNITS.get(match[2].casefold()) if match else None
         size = Fraction(match[1]) * unit if match and unit else None
         return int(size) if size is not None and size.denominator == 1 else None
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    return whole_of(value)
+
+
+def whole_of(value: object) -> int | None:
+    """An int as callers give it, a NumPy one or not, but no bool; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         return None
-    return operator.index(value)
+    try:
+        return operator.index(value)
+    except TypeError:  # a class of such, or an array of several
+        return None
 
 
 def parse_duration(value: Duration, name: str) -> float:

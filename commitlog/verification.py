@@ -21,6 +21,7 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.keep.archived import refuse_archive
 from commitlog.lost_identity import deduce, segment_files
+from commitlog.path import path_of, telling_of_refusals
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory, holes, index_name, segment_name
 from commitlog.segment.seal_table import SealTable
@@ -59,13 +60,14 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
     IOFailureError
         The archive cannot be read, or there is no room to unpack it.
     """
-    path = os.fspath(path)
-    with surveying(path) as survey:
-        report = survey.run()
-        opened_meanwhile = not report.live and not survey.directory.detached and is_live(survey.directory.fd)
-    if opened_meanwhile:  # what was taken for the end may have been a claim
-        with surveying(path, live=True) as survey:
+    path = path_of(path)
+    with telling_of_refusals(path):
+        with surveying(path) as survey:
             report = survey.run()
+            opened_meanwhile = not report.live and not survey.directory.detached and is_live(survey.directory.fd)
+        if opened_meanwhile:  # what was taken for the end may have been a claim
+            with surveying(path, live=True) as survey:
+                report = survey.run()
     return report
 
 

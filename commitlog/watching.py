@@ -15,6 +15,7 @@ from commitlog._kernel import cursors as kernel
 from commitlog.errors import CommitLogError
 from commitlog.keep.archived_directory import ArchivedDirectory
 from commitlog.log import CommitLog, open_log
+from commitlog.path import path_of, telling_of_refusals
 from commitlog.segment.directory import Kind, LogDirectory
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
@@ -262,7 +263,7 @@ class LogWatch:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+        self.path = path_of(path)
         self._log: CommitLog | None = None
         self._before: LogFigures | None = None
 
@@ -281,8 +282,9 @@ class LogWatch:
         CommitLogError
             It cannot be opened, or is damaged.
         """
-        if self._log is not None and not self._is_there(self._log):
-            self.close()
+        with telling_of_refusals(self.path):
+            if self._log is not None and not self._is_there(self._log):
+                self.close()
         if self._log is None:
             self._log = open_log(self.path, "r")
         self._before = look(self._log, self._before)

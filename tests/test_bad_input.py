@@ -147,6 +147,8 @@ def test_positions_and_choices_that_are_none_are_refused(logs: Logs) -> None:
         lambda: log.tailer(start="middle"),  # type: ignore[arg-type]
         lambda: log.tailer(start=1.5),  # type: ignore[arg-type]
         lambda: log.tailer(start=True),
+        lambda: log.tailer(start=int),  # type: ignore[arg-type]
+        lambda: log.tailer(visibility=np.array(["committed", "flushed"])),  # type: ignore[arg-type]
         lambda: log.tailer(visibility="all"),  # type: ignore[arg-type]
         lambda: log.tailer(on_damage="ignore"),  # type: ignore[arg-type]
         lambda: log.tailer(start="end").read(timeout="soon"),
@@ -168,7 +170,8 @@ def test_positions_and_choices_that_are_none_are_refused(logs: Logs) -> None:
     for attempt in wrong:
         with pytest.raises((InvalidOptionError, PositionError)):
             attempt()
-    assert len(log.tailer().read_batch(1 << 62)) == 1
+    for most in (1 << 62, 1 << 64, 10**30):
+        assert len(log.tailer().read_batch(most)) == 1
 
 
 def test_positions_without_a_record_are_refused_and_nothing_is_changed(logs: Logs, setup: Setup) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import math
 import pickle
 from dataclasses import dataclass
@@ -210,6 +211,19 @@ def test_of_takes_options_none_and_overrides() -> None:
 def test_of_refuses_what_is_no_options(options: Any) -> None:
     with pytest.raises(InvalidOptionError, match=r"^options must be a commitlog\.Options or None"):
         Options.of(options)
+
+
+@pytest.mark.parametrize("period", [1e300, float("inf"), float("nan"), -1.0, 10**400])
+def test_periods_that_no_cycle_can_have_are_refused(period: float) -> None:
+    with pytest.raises(InvalidOptionError, match="^roll_cycle must be one of"):
+        kept("roll_cycle", period)
+
+
+@pytest.mark.parametrize("cycle", ["HOURLY", "DAILY", "WEEKLY"])
+@pytest.mark.parametrize("epoch", [(1, 1, 1), (9999, 12, 31)], ids=["first", "last"])
+def test_epochs_far_from_ours_are_refused(cycle: str, epoch: tuple[int, int, int]) -> None:
+    with pytest.raises(InvalidOptionError, match="^roll_epoch must be within a thousand years"):
+        Options(roll_cycle=cycle, time_zone="Asia/Kathmandu", roll_epoch=dt.datetime(*epoch, tzinfo=dt.UTC))
 
 
 def test_unknown_options_are_refused_by_name_with_the_nearest() -> None:

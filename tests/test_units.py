@@ -16,7 +16,7 @@ from commitlog.errors import InvalidOptionError
 from commitlog.units import parse_duration, parse_size
 
 MIB = 1 << 20
-NO_SIZES = (True, False, np.True_, -1, 1.0, 1.5, 1 << 63, math.inf, None, b"64", [64], Decimal(64))
+NO_SIZES = (True, False, np.True_, -1, 1.0, 1.5, 1 << 63, math.inf, None, b"64", [64], Decimal(64), int, np.array([1, 2]))
 NO_SIZE_TEXTS = (
     "-1",
     "1.",

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, IOFailureError, LogExistsError, PositionError
 from commitlog.keep.archived import archived_name, read_pieces, zstandard
-from commitlog.keep.target import passed, target_of
+from commitlog.keep.target import LocalTarget, passed, target_of
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
@@ -117,7 +117,7 @@ class Archiver:
 
     def _refuse_others(self, identity: Identity) -> None:
         names = self._target.names()
-        if any(name.endswith(".seg") for name in names):
+        if any(name.endswith(".seg") for name in names) or self._lies_in_log():
             raise LogExistsError("the target is a log's own directory: an archive needs one of its own", path=self._target.name)
         if identities.NAME not in names:
             if any(name.endswith(".zst") for name in names):
@@ -129,6 +129,13 @@ class Archiver:
             there = identities.parse(file.read(1 << 20), self._target.path_of(identities.NAME))
         if there.uuid != identity.uuid:
             raise LogExistsError("the target holds the archive of another log: choose another one", path=self._target.name)
+
+    def _lies_in_log(self) -> bool:
+        """In a folder of the log, such as `tailers`, each file would be taken for something else."""
+        if not isinstance(self._target, LocalTarget):
+            return False
+        own = os.path.realpath(self._directory.path)
+        return os.path.commonpath((own, os.path.realpath(self._target.name))) == own
 
     def _own_file(self, name: str) -> BinaryIO:
         return open(os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._directory.fd), "rb")

@@ -8,12 +8,13 @@ import os
 import time
 from collections.abc import Iterator
 
-from commitlog.errors import LogLockedError, LogNotFoundError, NotALogError
+from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError, NotALogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.keep.archive import Archive
 from commitlog.keep.archived import refuse_archive
 from commitlog.keep.pruner import LogState, Pruned, Pruner
 from commitlog.keep.retention import Retention
+from commitlog.path import path_of, telling_of_refusals
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
@@ -56,13 +57,13 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
 
 
 def _prune(given: str | os.PathLike[str], retention: Retention, *, dry_run: bool, keep: bool) -> Pruned:
-    path = os.fspath(given)
-    identity = _identity(path)
-    directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
-    try:
-        return Pruner(directory, _state(directory, identity)).prune(retention, dry_run=dry_run, keep=keep)
-    finally:
-        directory.close()
+    path = path_of(given)
+    if not isinstance(retention, Retention):
+        raise InvalidOptionError(f"retention must be a commitlog.Retention, not {type(retention).__name__}")
+    with telling_of_refusals(path):
+        identity = _identity(path)
+        with contextlib.closing(LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)) as directory:
+            return Pruner(directory, _state(directory, identity)).prune(retention, dry_run=dry_run, keep=keep)
 
 
 def archive_segments(

@@ -14,7 +14,7 @@ from numbers import Real
 from commitlog.cycle.roll_cycle import zone_of
 from commitlog.errors import InvalidOptionError
 from commitlog.keep.archive import Archive
-from commitlog.units import DURATION_UNITS, Duration, Size, parse_duration, parse_size
+from commitlog.units import DURATION_UNITS, Duration, Size, parse_duration, parse_size, seconds_of
 
 # Longer than a duration may be elsewhere: records may have to be kept for decades.
 _AGE_UNITS = DURATION_UNITS | {"d": Fraction(86400), "w": Fraction(7 * 86400)}
@@ -40,7 +40,7 @@ def parse_age(value: object, name: str) -> float:
         unit = _AGE_UNITS.get(match[2].casefold()) if match else None
         age_s = float(Fraction(match[1]) * unit) if match and unit else math.nan
     elif not isinstance(value, bool) and isinstance(value, Real):
-        age_s = float(value)
+        age_s = seconds_of(value)
     if not 0 <= age_s <= _AGE_LARGEST_S:
         raise InvalidOptionError(f"{name} must be an age, in seconds or with a unit, such as 3600, '36h' or '7d', not {value!r}")
     return age_s
@@ -149,7 +149,7 @@ class Retention:
 
 
 def _percent(value: object) -> float:
-    part = float(value) if not isinstance(value, bool) and isinstance(value, Real) else math.nan
+    part = math.nan if isinstance(value, str) else seconds_of(value)  # of the same kinds of numbers
     if not 0 <= part <= 100:
         raise InvalidOptionError(f"min_free_percent must be a number from 0 to 100, not {value!r}")
     return part

@@ -53,7 +53,7 @@ def _refuse(path: str, why: str) -> NotALogError:
 
 def _whole_number(content: dict[str, object], name: str, path: str) -> int:
     value = content.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         raise _refuse(path, f"has no usable {name!r}")
     return value
 

@@ -16,8 +16,9 @@ from itertools import accumulate
 from commitlog._kernel.cursors import STATE_READY
 from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import CorruptSegmentError, LogLockedError
-from commitlog.opening import Opened, open_for_writing, path_of, telling_of_refusals
+from commitlog.opening import Opened, open_for_writing
 from commitlog.options import Options
+from commitlog.path import path_of, telling_of_refusals
 from commitlog.shared import cursors_file
 from commitlog.shared.lock_file import POLL_INTERVAL_S, describe_process
 from commitlog.stage.finishing import finish, give_place, mark_clean, passed, roll_into, seal_below

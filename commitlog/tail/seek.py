@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-import operator
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal
 
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.record import Record
@@ -17,6 +16,7 @@ from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.cycles import CycleLike
 from commitlog.tail.direction import DIRECTIONS, Direction, stride
 from commitlog.tail.index import LogIndex
+from commitlog.units import whole_of
 
 Start = Literal["first", "end"] | int
 Visibility = Literal["committed", "appended", "flushed"]
@@ -25,16 +25,9 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
 
-def whole_of(value: object) -> int | None:
-    """An int as callers give it, a NumPy one or not, but no bool; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        return None
-    return operator.index(value)
-
-
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Refuse what is not one of some words."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidOptionError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
 
 
@@ -44,15 +37,16 @@ def nanoseconds_of(timestamp: object) -> int:
     Raises
     ------
     InvalidOptionError
-        Neither an int of 64 bits nor a datetime with a time zone.
+        Neither an int of 64 bits nor a datetime with a time zone that is one: from 1677 to 2262.
     """
     if isinstance(timestamp, dt.datetime):
         if timestamp.tzinfo is None:
             raise InvalidOptionError(
                 f"timestamp must have a time zone, which {timestamp!r} has not: use datetime.now(datetime.UTC), or replace(tzinfo=...)"
             )
-        return (timestamp - _EPOCH) // _MICROSECOND * 1000
-    nanoseconds = whole_of(timestamp)
+        nanoseconds: int | None = (timestamp - _EPOCH) // _MICROSECOND * 1000
+    else:
+        nanoseconds = whole_of(timestamp)
     if nanoseconds is not None and -(1 << 63) <= nanoseconds < 1 << 63:
         return nanoseconds
     raise InvalidOptionError(f"timestamp must be nanoseconds since 1970 or a datetime with a time zone, not {timestamp!r}")
@@ -204,8 +198,8 @@ class Seeker(RecordLoops):
 
     def _seek_sequence(self, sequence: object) -> None:
         ordinal = whole_of(sequence)
-        if ordinal is None or ordinal < 0:
-            raise InvalidOptionError(f"sequence must be an int from 0, not {sequence!r}")
+        if ordinal is None or not 0 <= ordinal < 1 << 63:
+            raise InvalidOptionError(f"sequence must be an int from 0, of 63 bits, not {sequence!r}")
         self.move_to(self.log_index.position_of(ordinal))
 
     def _seek_timestamp(self, timestamp: object) -> bool:
@@ -239,6 +233,8 @@ class Seeker(RecordLoops):
             The first of the records of which the function makes `value`; None where there is none. The tailer then stands before it, or
             before the first record that is not less, or at the end; its direction stays.
         """
+        if not callable(key_function):
+            raise InvalidOptionError(f"key_function must be a callable that takes a record, not {key_function!r}")
         low, high = self.log_index.sequence_of(self._first_position()), self.log_index.sequence_of(self.visible_end)
         found, place = None, self.visible_end
         while low < high:

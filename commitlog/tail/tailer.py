@@ -20,9 +20,9 @@ from commitlog.tail.batch import Batch
 from commitlog.tail.direction import Direction
 from commitlog.tail.index import LogIndex
 from commitlog.tail.replay import Pace, Replay
-from commitlog.tail.seek import Seeker, Start, Visibility, check_choice, whole_of
+from commitlog.tail.seek import Seeker, Start, Visibility, check_choice
 from commitlog.tail.tailer_file import TailerFile
-from commitlog.units import Duration, parse_duration
+from commitlog.units import Duration, parse_duration, whole_of
 
 OnDamage = Literal["raise", "skip"]
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Idle = Literal["spin", "yield", "backoff", "block"]
 _IDLES = get_args(Idle)
 _FOREVER_S = 3600.0
+_BATCH_MOST = 1 << 62  # what the kernel can be asked for; 16 MiB of records are fewer
 _logger = logging.getLogger("commitlog")
 
 
@@ -187,6 +188,7 @@ class Tailer(Seeker):
         most = whole_of(max_records)
         if most is None or most < 1:
             raise InvalidOptionError(f"max_records must be an int of at least 1, not {max_records!r}")
+        most = min(most, _BATCH_MOST)
         batch = Batch(*self.batch(most))
         if len(batch) or timeout == 0 or self.backward:
             return batch

@@ -45,7 +45,7 @@ def check_name(name: object) -> str:
         raise InvalidOptionError(
             f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and not begin with . or -: {name!r} is not"
         )
-    return name
+    return str(name)  # and nothing derived from it, which the kernel would not take
 
 
 def tailer_path(directory: LogDirectory, name: str) -> str:

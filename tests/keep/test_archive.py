@@ -499,7 +499,7 @@ def test_a_target_of_another_log_is_refused_and_nothing_is_deleted(logs: Logs, t
         other.roll()
     other.flush()
     other.prune(SEAL)
-    for target in (tmp_path / "archive", other.path, tmp_path / "log"):
+    for target in (tmp_path / "archive", other.path, tmp_path / "log", tmp_path / "other" / "tailers"):
         with pytest.raises(LogExistsError):
             archive_segments(other.path, Archive(target))
     assert other.first_position < SEGMENT

@@ -60,7 +60,16 @@ def test_a_newer_major_version_is_refused_and_a_newer_minor_read() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"uuid": "short"}, {"segment_size": 65537}, {"segment_size": True}, {"created_ns": -1}, {"format": {}}, {"format": 1}]
+    "change",
+    [
+        {"uuid": "short"},
+        {"segment_size": 65537},
+        {"segment_size": True},
+        {"created_ns": -1},
+        {"created_ns": 10**30},
+        {"format": {}},
+        {"format": 1},
+    ],
 )
 def test_what_cannot_be_is_refused_with_the_path(change: dict[str, Any]) -> None:
     content = json.loads(Identity.new(65536, "coarse").to_json()) | change

@@ -113,7 +113,19 @@ def test_start_and_end_and_positions_are_places(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{}, {"position": 4096, "sequence": 0}, {"sequence": -1}, {"sequence": 1.0}, {"sequence": True}, {"position": "last"}]
+    "given",
+    [
+        {},
+        {"position": 4096, "sequence": 0},
+        {"sequence": -1},
+        {"sequence": 1.0},
+        {"sequence": True},
+        {"sequence": 1 << 64},
+        {"position": "last"},
+        {"position": np.array([1, 2])},
+        {"timestamp": dt.datetime.min.replace(tzinfo=dt.UTC)},
+        {"timestamp": dt.datetime.max.replace(tzinfo=dt.UTC)},
+    ],
 )
 def test_other_seeks_are_refused_and_leave_the_tailer_where_it_stood(logs: Logs, given: dict[str, Any]) -> None:
     log = logs.open()
@@ -122,6 +134,12 @@ def test_other_seeks_are_refused_and_leave_the_tailer_where_it_stood(logs: Logs,
     with pytest.raises(InvalidOptionError):
         tailer.seek(**given)
     assert tailer.read().value == b"x"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("key_function", [None, 5, "value", b"value"])
+def test_a_key_function_that_cannot_be_called_is_refused(logs: Logs, key_function: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="key_function must be a callable"):
+        logs.open().tailer().search(key_function, 1)
 
 
 def test_sequences_that_are_not_there_name_those_that_are(logs: Logs) -> None:

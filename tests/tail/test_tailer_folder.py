@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from commitlog.errors import InvalidOptionError
@@ -13,6 +14,11 @@ from commitlog.tail import tailer_folder
 @pytest.mark.parametrize("name", ["a", "billing", "Zähler", "b2", "a.b-c:d@e+f", "_", "x" * 128])
 def test_names_that_a_tailer_can_have(name: str) -> None:
     assert tailer_folder.check_name(name) == name
+
+
+def test_a_name_is_a_str_and_nothing_derived_from_one() -> None:
+    """Which is what a column of names gives; the kernel takes a str alone."""
+    assert type(tailer_folder.check_name(np.str_("billing"))) is str
 
 
 @pytest.mark.parametrize(
