@@ -17,7 +17,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog, TransientStorePool, bus
 from commitlog._kernel.segment_file import read_opened
-from commitlog.errors import InvalidOptionError
+from commitlog.errors import InvalidOptionError, TailerLagError
 from tests.clock import Clock, clocked, instant_ns
 
 SEGMENT = 1 << 20
@@ -246,6 +246,20 @@ def test_a_child_of_a_fork_rolls_by_the_clock_as_well(clock: Clock, path: Path) 
 
 
 # --- idle logs, reopened logs ----------------------------------------------------------------------------------------
+
+
+@clocked(NOON)
+def test_a_cycle_ends_while_appends_wait_for_a_required_tailer(clock: Clock, path: Path) -> None:
+    with open_log(path, on_lag="raise") as log:
+        log.tailer("slow", required=True, max_lag=1).close()
+        log.append(b"noon")
+        with pytest.raises(TailerLagError):
+            log.append(b"too far ahead")
+    with open_log(path, on_lag="raise") as log:
+        clock.move(3600)
+        until(lambda: log.queue.get(0).segment.sealed() is not None)
+        with pytest.raises(TailerLagError):
+            log.append(b"too far ahead")
 
 
 @clocked(NOON)

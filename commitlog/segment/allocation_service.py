@@ -8,6 +8,7 @@ import time
 import weakref
 from typing import Protocol
 
+from commitlog._kernel.core import GATE_LAG
 from commitlog._kernel.memory import Memory
 from commitlog._kernel.writer import Writer
 from commitlog.errors import CommitLogError, DiskFullError, PositionError
@@ -238,7 +239,7 @@ class AllocationService(Service):
     def _end_cycle(self) -> None:
         """A log to which nobody appends ends its cycle, too, and is sealed that far."""
         end_ns = self._core.cycle_end_ns
-        if end_ns is not None and time.time_ns() >= end_ns and self._core.gate == 0 and not self._core.failed:
+        if end_ns is not None and time.time_ns() >= end_ns and self._core.gate in (0, GATE_LAG) and not self._core.failed:
             self._core.meet_cycle()
 
     def _allocate_ahead(self, number: int, *, needed: bool = False) -> None:
