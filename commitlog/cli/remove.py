@@ -14,7 +14,7 @@ import click
 from commitlog.cli import FAILURE
 from commitlog.cli.holders import describe_holders
 from commitlog.cli.stop import Stop
-from commitlog.errors import LogLockedError, NotALogError
+from commitlog.errors import LogLockedError, NotALogError, ReadOnlyError
 from commitlog.pool import shm
 from commitlog.segment.directory import STAGED, LogDirectory
 from commitlog.shared.cursors_file import boot_id
@@ -70,6 +70,7 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
         os.close(fd)
     directory = LogDirectory(log, identity.segment_size, identity.uuid, identity.roll_cycle)
     try:
+        _check_permission(directory)
         _check_unheld(directory, identity)
         if not yes and not _confirmed(directory):
             click.echo("nothing was deleted", err=True)
@@ -79,6 +80,14 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
         directory.close()
     click.echo(json.dumps(asdict(removed), indent=2) if as_json else "\n".join(_lines(removed)))
     context.exit(0 if removed.directory_removed else FAILURE)
+
+
+def _check_permission(directory: LogDirectory) -> None:
+    """Refuse at once: what is not there for others to see, buffers and the places of tailers, would go, and the log would stay."""
+    folders = [path for name in ("", _TAILERS, STAGED) if os.path.isdir(path := os.path.join(directory.path, name))]
+    for folder in folders:
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+            raise ReadOnlyError("no permission to delete what is in here: do it as another user, or fix the permissions", path=folder)
 
 
 def _check_unheld(directory: LogDirectory, identity: Identity) -> None:

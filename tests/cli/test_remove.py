@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from tests.cli.program import LIMIT_S, SEGMENT, on_terminal, read_rest, read_unt
 from tests.log_files import LogFiles, numbered
 
 Until = Callable[..., None]
+NOBODY = 65534
 
 
 @pytest.fixture
@@ -134,6 +137,30 @@ def test_without_a_terminal_it_wants_to_be_told(log: Path) -> None:
 
 
 # --- what is no log ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can give files away")
+@pytest.mark.parametrize("closed", [".", "tailers"])
+def test_a_directory_that_may_not_be_changed_loses_nothing(closed: str, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place, "log")
+        with commitlog.open(path, segment_size=SEGMENT) as opened:
+            opened.append_many(numbered(10))
+            opened.tailer("billing").close()
+        os.chmod(place, 0o755)
+        for part in (path, *path.rglob("*")):
+            os.chown(part, NOBODY, NOBODY)
+        before = sorted(path.rglob("*"))
+        (path / closed).chmod(0o555)
+
+        def remove() -> tuple[int, bytes]:
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            done = run("remove", "--yes", path)
+            return done.returncode, done.stderr
+
+        status, said = in_child(remove)
+        assert (status, said.startswith(b"commitlog: no permission to delete what is in here")) == (1, True)
+        assert sorted(path.rglob("*")) == before
 
 
 def test_what_is_no_log_stays(tmp_path: Path, log: Path) -> None:
