@@ -77,6 +77,9 @@ class LifeLock:
         with _gate:
             _held.discard(self)
             if self.descriptor >= 0:
+                # Unlocked first: a program that is just being started by another thread shares the description until it runs.
+                with contextlib.suppress(OSError):
+                    self.release()
                 os.close(self.descriptor)
                 self.descriptor = -1
 
@@ -89,11 +92,12 @@ def is_held(descriptor: int, against: Kind = "exclusive") -> bool:
 
 def _close_in_child() -> None:
     try:
-        for lock in list(_held):
+        for lock in _held:
             # A program that closes every descriptor it inherited has been faster.
             with contextlib.suppress(OSError):
-                lock.close()
+                os.close(lock.descriptor)  # and not unlocked, which would be the parent's
             lock.descriptor = -1
+        _held.clear()
     finally:
         _gate.release()
 

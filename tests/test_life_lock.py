@@ -40,6 +40,15 @@ def test_a_lock_is_held_from_creation_to_close(path: Path, descriptor: int) -> N
     lock.close()
 
 
+def test_a_closed_lock_is_free_although_its_description_lives_on(path: Path, descriptor: int) -> None:
+    """For a moment it does in a program that another thread starts just then; no hook of ours runs there."""
+    lock = hold(path)
+    shared = os.dup(lock.descriptor)
+    lock.close()
+    assert not is_held(descriptor)
+    os.close(shared)
+
+
 def test_a_second_lock_is_refused_and_leaves_no_descriptor(path: Path) -> None:
     lock = hold(path)
     gc.collect()  # what other tests have left goes now, and not in between
