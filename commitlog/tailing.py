@@ -92,7 +92,7 @@ class TailingHandle(CoroutineHandle):
             raise ReadOnlyError(
                 "an archive, or a segment alone, keeps no tailer's place: read it with a tailer without a name", path=self.path
             )
-        check_file_system(self.path)  # locks and mappings of others do not keep a place to one reader
+        check_file_system(self.path, self.directory.fd)  # locks and mappings of others do not keep a place to one reader
         if options.required is not None:
             self._check_told()
         file = TailerFile(self.directory, options.name, tailer.position)

@@ -66,3 +66,25 @@ def test_bytes_are_a_path(tmp_path: Path) -> None:
     assert keep.prune(path, Retention(max_bytes=0)).segments == ()
     with pytest.raises(LogNotFoundError):
         verify(path + b"x")
+
+
+def test_a_log_opened_by_a_relative_path_lives_on_when_the_program_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a daemon does, which goes to the root directory."""
+    monkeypatch.chdir(tmp_path)
+    with commitlog.open("log", segment_size=SEGMENT, roll_cycle="DAILY") as log:
+        monkeypatch.chdir("/")
+        for _ in range(4):
+            log.append_many([b"x" * 100] * 500)
+            log.roll()
+        log.flush()
+        assert log.count() == 2000
+        with log.tailer("reader", required=True) as tailer:
+            tailer.seek(sequence=1999)
+        assert [state.name for state in log.tailers()] == ["reader"]
+        assert sum(cycle.records for cycle in log.cycles()) == 2000
+        done = log.prune(Retention(max_bytes=0, archive=Archive(tmp_path / "archive")))
+        assert done.segments
+        assert log.stats().disk == "fine"
+        log.reset_tailer("reader", "end")
+    assert verify(tmp_path / "log").sound
+    assert verify(tmp_path / "archive").sound

@@ -278,15 +278,16 @@ class LogDirectory:
         os.fsync(self.fd)
 
 
-def check_file_system(path: str) -> None:
-    """Refuse file systems on which a mapped log cannot be written.
+def check_file_system(path: str, fd: int | None = None) -> None:
+    """Refuse file systems on which a mapped log cannot be written. A log that is open is asked for by its descriptor: its path may be
+    relative to a folder that the program has left, or lead elsewhere by now.
 
     Raises
     ------
     UnsupportedFileSystemError
         A network or FUSE file system. Logs on it can be read.
     """
-    kind = _REMOTE.get(file_system_type(path))
+    kind = _REMOTE.get(file_system_type(path if fd is None else fd))
     if kind is not None:
         raise UnsupportedFileSystemError(
             f"{kind} is a network or FUSE file system: its mappings and locks do not keep a log whole. Put the log on a local disk; "
@@ -295,11 +296,13 @@ def check_file_system(path: str) -> None:
         )
 
 
-def file_system_type(path: str) -> int:
-    """The `f_type` of `statfs`, as in linux/magic.h."""
+def file_system_type(place: str | int) -> int:
+    """The `f_type` of `statfs`, as in linux/magic.h, of a path or of what is open."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = (ctypes.c_long * 32)()
-    if libc.statfs(os.fsencode(path), ctypes.byref(buffer)) != 0:
+    asked = libc.fstatfs(place, ctypes.byref(buffer)) if isinstance(place, int) else libc.statfs(os.fsencode(place), ctypes.byref(buffer))
+    if asked != 0:
         cause = ctypes.get_errno()
+        path = place if isinstance(place, str) else None
         raise IOFailureError(f"cannot ask for the file system's type: {os.strerror(cause)}", path=path, errno=cause)
     return int(buffer[0]) & 0xFFFFFFFF

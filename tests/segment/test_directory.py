@@ -136,6 +136,8 @@ def test_the_file_system_is_asked(tmp_path: Path) -> None:
     assert file_system_type("/dev/shm") == 0x01021994
     with pytest.raises(IOFailureError):
         file_system_type(str(tmp_path / "missing"))
+    with open("/proc/self/stat") as file:
+        assert file_system_type(file.fileno()) == 0x9FA0
 
 
 def test_who_lists_by_a_descriptor_that_somebody_is_halfway_through_sees_everything(directory: LogDirectory, tmp_path: Path) -> None:
