@@ -33,7 +33,7 @@ TAKERS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", b"a\0b", None, 5, 1.5, ["log"], object()], ids=repr)
+@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", b"a\0b", None, 5, 1.5, ["log"], {}], ids=repr)
 @pytest.mark.parametrize("taker", TAKERS)
 def test_what_cannot_be_a_path_is_refused_everywhere(taker: str, path: Any) -> None:
     with pytest.raises(InvalidOptionError, match="path must"):
