@@ -143,6 +143,8 @@ def command(context: click.Context, /, **given: Any) -> None:
     output = Output()
     wait_s = DURATION_LARGEST_S if asked.wait else 0
     with _flushed_on_failure(output), commitlog.open(asked.log, "r", wait_for_log=wait_s) as opened:
+        if asked.follow and opened.directory.kind == "archive":
+            raise click.UsageError("an archive is shown as it is, and nothing comes to it while it is: leave out --follow")
         named = None if asked.name is None else opened.tailer(asked.name)
         place = None if named is None else named.position
         tailer = opened.tailer(start=place, visibility=asked.visibility, on_damage=asked.on_damage)

@@ -40,6 +40,13 @@ def test_with_keep_the_log_stays_as_it_is(log: Path, tmp_path: Path) -> None:
     assert run("cat", tmp_path / "place").stdout == run("cat", log).stdout
 
 
+def test_an_archive_is_not_followed(log: Path, tmp_path: Path) -> None:
+    run("archive", log, tmp_path / "place")
+    done = run("tail", "-f", "--from", "first", tmp_path / "place")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"leave out --follow" in done.stderr
+
+
 def test_a_damaged_archive_is_named(log: Path, tmp_path: Path) -> None:
     run("archive", log, tmp_path / "place")
     damaged = tmp_path / "place" / f"{2 * SEGMENT:020d}.seg.zst"
