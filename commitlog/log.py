@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlog._kernel.record import Record
+from commitlog.coroutines import CoroutineHandle
 from commitlog.errors import (
     InvalidOptionError,
     PositionError,
@@ -25,6 +26,26 @@ from commitlog.tailing import TailingHandle
 from commitlog.units import Duration, parse_duration, whole_of
 
 _FORCE_AFTER_S = 5.0
+# What users find on a log besides what its Python classes define: the compiled ones have the engine's own methods, too.
+_INHERITED = (
+    "append",
+    "append_array",
+    "append_many",
+    "appended_position",
+    "claim",
+    "close",
+    "closed",
+    "committed_position",
+    "flushed_position",
+    "identity",
+    "largest_value",
+    "mode",
+    "options",
+    "path",
+    "pooled",
+    "segment_size",
+    "tail_position",
+)
 
 
 class CommitLog(TailingHandle):
@@ -48,6 +69,11 @@ class CommitLog(TailingHandle):
                 log._abandon(opened)
                 raise
             return log
+
+    def __dir__(self) -> list[str]:
+        """What is meant for users."""
+        own = [name for kind in (CommitLog, TailingHandle, CoroutineHandle) for name in vars(kind) if not name.startswith("_")]
+        return sorted({*own, *_INHERITED})
 
     # --- reading -----------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pickle
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from commitlog.errors import (
     SegmentHeldError,
     TailerInUseError,
 )
+from tests.conftest import ROOT
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
 
 # --- close -----------------------------------------------------------------------------------------------------------
@@ -239,6 +241,16 @@ def test_a_view_of_a_record_that_is_not_committed_yet_is_its_value(logs: Logs, s
     assert bytes(record.view()) == b"not yet"
     log.flush()
     assert bytes(record.view()) == b"not yet"
+
+
+def test_what_a_log_shows_is_what_the_pages_use_and_nothing_of_the_engine(logs: Logs) -> None:
+    log = logs.open()
+    shown = dir(log)
+    assert all(hasattr(log, name) for name in shown)
+    assert not {"fail", "setup", "move_tail", "attach_slot", "_wire"} & set(shown)
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
+    used = set(re.findall(r"\blog\.([a-z]\w*)", pages)) - {"json", "py", "c"}
+    assert used <= set(shown)
 
 
 # --- deletion --------------------------------------------------------------------------------------------------------
