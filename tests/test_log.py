@@ -243,14 +243,15 @@ def test_a_view_of_a_record_that_is_not_committed_yet_is_its_value(logs: Logs, s
     assert bytes(record.view()) == b"not yet"
 
 
-def test_what_a_log_shows_is_what_the_pages_use_and_nothing_of_the_engine(logs: Logs) -> None:
+@pytest.mark.parametrize("name", ["log", "tailer"])
+def test_a_log_and_a_tailer_show_what_the_pages_use_and_nothing_of_the_engine(logs: Logs, name: str) -> None:
     log = logs.open()
-    shown = dir(log)
-    assert all(hasattr(log, name) for name in shown)
-    assert not {"fail", "setup", "move_tail", "attach_slot", "_wire"} & set(shown)
+    used = log if name == "log" else log.tailer()
+    shown = dir(used)
+    assert all(hasattr(used, each) for each in shown)
+    assert not {"fail", "setup", "move_tail", "batch", "move_to", "_wire"} & set(shown)
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
-    used = set(re.findall(r"\blog\.([a-z]\w*)", pages)) - {"json", "py", "c"}
-    assert used <= set(shown)
+    assert set(re.findall(rf"\b{name}\.([a-z]\w*)", pages)) - {"json", "py", "c", "readingDocument"} <= set(shown)
 
 
 # --- deletion --------------------------------------------------------------------------------------------------------

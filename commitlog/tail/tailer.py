@@ -34,6 +34,27 @@ _IDLES = get_args(Idle)
 _FOREVER_S = 3600.0
 _BATCH_MOST = 1 << 62  # what the kernel can be asked for; 16 MiB of records are fewer
 _logger = logging.getLogger("commitlog")
+# What users find on a tailer: the rest is between its classes, of which some are compiled.
+_SHOWN = (
+    "close",
+    "damaged",
+    "direction",
+    "dropped_records",
+    "follow",
+    "name",
+    "position",
+    "read",
+    "read_batch",
+    "reading",
+    "reading_batch",
+    "search",
+    "seek",
+    "seek_cycle",
+    "striding",
+    "to_end",
+    "to_start",
+    "values",
+)
 
 
 class Tailer(Seeker):
@@ -86,6 +107,10 @@ class Tailer(Seeker):
         self.setup(core, 0, from_buffer=visibility == "appended", flushed_only=visibility == "flushed")
         self.direction = direction
         self.seek(("end" if direction == "backward" else "first") if start is None else start)
+
+    def __dir__(self) -> list[str]:
+        """What is meant for users."""
+        return list(_SHOWN)
 
     # --- what the kernel asks --------------------------------------------------------------------------------------
 
