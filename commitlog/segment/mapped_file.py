@@ -5,12 +5,19 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from typing import NamedTuple
 
 from commitlog._kernel.core import Core
 from commitlog._kernel.segment import Segment
 from commitlog.errors import SegmentHeldError
 
 _MOMENT_S = 1.0  # that those who are here briefly are waited for
+
+
+class _Holder(NamedTuple):
+    who: str
+    since: float  # seconds since 1970
+    briefly: bool  # leaves again at once
 
 
 class MappedFile:
@@ -37,8 +44,7 @@ class MappedFile:
         self.path: str = segment.path
         self._state = threading.Condition()
         self._tokens = itertools.count(1)
-        self._holders: dict[int, tuple[str, float]] = {}
-        self._leaving: set[int] = set()  # tokens of those who hold it for a moment only
+        self._holders: dict[int, _Holder] = {}
         self._available = True
 
     @property
@@ -50,13 +56,19 @@ class MappedFile:
     def holders(self) -> list[tuple[str, float]]:
         """Who holds it, and since when (seconds since 1970)."""
         with self._state:
-            return list(self._holders.values())
+            return self._named()
 
     @property
     def staying(self) -> list[str]:
         """Who holds it for longer than a moment."""
         with self._state:
-            return [who for token, (who, _) in self._holders.items() if token not in self._leaving]
+            return [holder.who for holder in self._holders.values() if not holder.briefly]
+
+    def _named(self) -> list[tuple[str, float]]:
+        return [(holder.who, holder.since) for holder in self._holders.values()]
+
+    def _has_brief(self) -> bool:
+        return any(holder.briefly for holder in self._holders.values())
 
     def hold(self, who: str, *, briefly: bool = False) -> int | None:
         """Count a holder in, who leaves again at once where it is said to be here briefly.
@@ -70,17 +82,14 @@ class MappedFile:
             if not self._available:
                 return None
             token = next(self._tokens)
-            self._holders[token] = (who, time.time())
-            if briefly:
-                self._leaving.add(token)
+            self._holders[token] = _Holder(who, time.time(), briefly)
             return token
 
     def release(self, token: int) -> None:
         """Count a holder out. A token that was given back before is no error."""
         with self._state:
             self._holders.pop(token, None)
-            self._leaving.discard(token)
-            if not self._leaving:
+            if not self._has_brief():
                 self._state.notify_all()
 
     def shutdown(self, force_after: float) -> None:
@@ -97,16 +106,16 @@ class MappedFile:
             Somebody still holds it, named with the time since when. The segment is available again.
         """
         with self._state:
-            self._state.wait_for(lambda: not self._leaving, timeout=_MOMENT_S)
+            self._state.wait_for(lambda: not self._has_brief(), timeout=_MOMENT_S)
             self._available = False
             if not self._state.wait_for(lambda: not self._holders, timeout=force_after):
                 self._available = True
-                names = ", ".join(f"{who} for {time.time() - since:.1f} s" for who, since in self._holders.values())
+                names = ", ".join(f"{who} for {time.time() - since:.1f} s" for who, since in self._named())
                 raise SegmentHeldError(
                     f"the segment is still held after {force_after:g} s, by {names}: close those, then try again",
                     path=self.path,
                     position=self.base,
-                    holders=list(self._holders.values()),
+                    holders=self._named(),
                 )
         self._core.forget(self.number)
         self.segment.release()
