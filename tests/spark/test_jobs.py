@@ -187,6 +187,8 @@ def test_many_logs_are_verified_at_once_and_the_damaged_one_is_named(spark: Any,
         verify(spark, paths, state=state)
     with pytest.raises(NotALogError):
         verify(spark, [tmp_path])
+    with pytest.raises(InvalidOptionError, match="has a credential in it"):
+        verify(spark, ["s3://me:hidden@bucket/orders"])
 
 
 def test_archives_and_lone_segments_are_verified_like_logs(spark: Any, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from commitlog.errors import CorruptSegmentError, InvalidOptionError
-from commitlog.keep.target import is_address
 from commitlog.segment.seal_table import SealTable
+from commitlog.spark.places import normalized
 from commitlog.verification import surveying
 from commitlog.verify_report import SegmentReport, VerifyReport
 
@@ -96,7 +96,7 @@ def verify(
         There is no log at a path, or one that this release cannot read.
     """
     done = Verification()
-    places = [place if is_address(place) else os.path.abspath(place) for place in [os.fspath(path) for path in paths]]
+    places = [normalized(os.fspath(path)) for path in paths]
     with contextlib.ExitStack() as stack:
         surveys = {place: stack.enter_context(surveying(place)) for place in places}
         numbers = {place: survey.begin() for place, survey in surveys.items()}
