@@ -26,17 +26,36 @@ def path_of(path: object) -> str:
 
 
 @contextlib.contextmanager
-def telling_of_refusals(path: str) -> Iterator[None]:
-    """Whatever the system refuses while a log is opened is told as one of commitlog's own errors."""
+def telling(path: str, *, permission: str, room: str, other: str) -> Iterator[None]:
+    """Whatever the system refuses in the block is told as one of commitlog's own errors.
+
+    Parameters
+    ----------
+    path : str
+        What the block is about.
+    permission, room, other : str
+        What is said where permission or room is lacking, or anything else is the matter. ``{why}`` is the system's own word for it.
+    """
     try:
         yield
     except CommitLogError:
         raise
     except OSError as error:
-        why = error.strerror or str(error)
+        kind: type[ReadOnlyError | DiskFullError | IOFailureError]
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            message = f"no permission here ({why}): open with mode 'r', as another user, or fix the permissions"
-            raise ReadOnlyError(message, path=path, errno=error.errno) from error
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(f"no room to open the log ({why}): free space and open it again", path=path, errno=error.errno) from error
-        raise IOFailureError(f"the log cannot be opened: {why}", path=path, errno=error.errno) from error
+            kind, message = ReadOnlyError, permission
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            kind, message = DiskFullError, room
+        else:
+            kind, message = IOFailureError, other
+        raise kind(message.replace("{why}", error.strerror or str(error)), path=path, errno=error.errno) from error
+
+
+def telling_of_refusals(path: str) -> contextlib.AbstractContextManager[None]:
+    """The same while a log is opened."""
+    return telling(
+        path,
+        permission="no permission here ({why}): open with mode 'r', as another user, or fix the permissions",
+        room="no room to open the log ({why}): free space and open it again",
+        other="the log cannot be opened: {why}",
+    )

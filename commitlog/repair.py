@@ -7,7 +7,6 @@ what follows is kept. A torn tail is left to the next writable open.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import stat
@@ -20,17 +19,14 @@ from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import (
-    CommitLogError,
     CorruptSegmentError,
-    DiskFullError,
     InvalidOptionError,
     IOFailureError,
     LogLockedError,
-    ReadOnlyError,
     UnsupportedVersionError,
 )
 from commitlog.lost_identity import read_page
-from commitlog.path import path_of, telling_of_refusals
+from commitlog.path import path_of, telling, telling_of_refusals
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory, index_name, segment_name
 from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.shared import identity as identities
@@ -134,37 +130,31 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: R
         refuse_lone_segment(path)
         fd = open_directory(path)
     try:
-        read_identity(fd, path)
-        if dry_run:
-            if is_live(fd):
-                raise _locked("another process", path)
-            return _Repair(fd, path, dry_run, roll_cycle).run()
-        lock_file = LockFile(fd)
-        try:
-            if not lock_file.acquire("exclusive"):
-                raise _locked(lock_file.read().describe(), path)
-            return _Repair(fd, path, dry_run, roll_cycle).run()
-        finally:
-            lock_file.close()
-    except CommitLogError:
-        raise
-    except OSError as error:
-        raise _translated(error, path) from error
+        with telling(
+            path,
+            permission="no permission to write here: repair the log as its owner",
+            room="no room to repair: free space and run it again",
+            other="cannot repair: {why}",
+        ):
+            return _repair_opened(fd, path, dry_run, roll_cycle)
     finally:
         os.close(fd)
 
 
+def _repair_opened(fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | None) -> RepairReport:
+    read_identity(fd, path)
+    if dry_run:
+        if is_live(fd):
+            raise _locked("another process", path)
+        return _Repair(fd, path, dry_run, roll_cycle).run()
+    with contextlib.closing(LockFile(fd)) as lock_file:
+        if not lock_file.acquire("exclusive"):
+            raise _locked(lock_file.read().describe(), path)
+        return _Repair(fd, path, dry_run, roll_cycle).run()
+
+
 def _locked(holder: str, path: str) -> LogLockedError:
     return LogLockedError(f"{holder} has the log open: close it there, then repair it", path=path, holder=holder)
-
-
-def _translated(error: OSError, path: str) -> CommitLogError:
-    """A system error as one of ours."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFullError("no room to repair: free space and run it again", path=path, errno=error.errno)
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return ReadOnlyError("no permission to write here: repair the log as its owner", path=path, errno=error.errno)
-    return IOFailureError(f"cannot repair: {error.strerror}", path=path, errno=error.errno)
 
 
 class _Repair:

@@ -22,7 +22,7 @@ from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
 from commitlog.shared.lock_file import describe_process, is_live
 from commitlog.spark.write_options import WriteOptions, check_topic
-from commitlog.stage.staging import telling
+from commitlog.stage.staging import telling_of_refusals
 
 _logger = logging.getLogger("commitlog.spark")
 _KEPT_S = 24 * 3600.0
@@ -78,7 +78,7 @@ class Target:
         """
         if os.path.exists(self.root) and not os.path.isdir(self.root):
             raise NotALogError("this is a file: a log is a directory", path=self.root)
-        with telling(self.root, "write a log"):
+        with telling_of_refusals(self.root, "write a log"):
             os.makedirs(os.path.join(self.root, STAGED), exist_ok=True)
             if not os.access(os.path.join(self.root, STAGED), os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied")

@@ -7,17 +7,15 @@ header says that, and the join writes it.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT
 from commitlog._kernel.stage import Frames
-from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, ReadOnlyError
+from commitlog.path import telling
 from commitlog.stage.columns import Columns
 
 if TYPE_CHECKING:
@@ -71,7 +69,7 @@ class StagingWriter:
         self._fd = -1
         self._name = ""
         self._id = 0
-        with telling(directory, _DOING):
+        with telling_of_refusals(directory, _DOING):
             os.makedirs(directory, exist_ok=True)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -109,7 +107,7 @@ class StagingWriter:
         """Complete the last segment, and make all of them durable; the segments in the order of their records."""
         self._close()
         if self.staged:
-            with telling(self.directory, _DOING):
+            with telling_of_refusals(self.directory, _DOING):
                 _sync_directory(self.directory)
         return self.staged
 
@@ -133,14 +131,14 @@ class StagingWriter:
         if self._frames is None:
             self._id = int.from_bytes(os.urandom(8), "little")
             self._name = f"{self._id:016x}.seg"
-            with telling(self._temporary, _DOING):
+            with telling_of_refusals(self._temporary, _DOING):
                 self._fd = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             self._frames = Frames(self._id, self.segment_size, min(_PIECE, self.segment_size))
         return self._frames
 
     def _spill(self, frames: Frames) -> None:
         """Write the piece that is in memory."""
-        with telling(self._temporary, _DOING), frames.piece() as piece:
+        with telling_of_refusals(self._temporary, _DOING), frames.piece() as piece:
             _write_all(self._fd, piece, frames.start)
         frames.advance()
 
@@ -158,7 +156,7 @@ class StagingWriter:
         seal = kernel.seal_part(self._id, end, 0, records, first_ns, last_ns, largest_ns)
         page[SEAL_AT : SEAL_AT + len(seal)] = seal
         path = os.path.join(self.directory, self._name)
-        with telling(path, _DOING):
+        with telling_of_refusals(path, _DOING):
             os.ftruncate(self._fd, self.segment_size)
             _write_all(self._fd, memoryview(frames.closing()), frames.offset)
             _write_all(self._fd, memoryview(page), 0)
@@ -184,18 +182,11 @@ def _sync_directory(path: str) -> None:
         os.close(fd)
 
 
-@contextlib.contextmanager
-def telling(path: str, doing: str) -> Iterator[None]:
+def telling_of_refusals(path: str, doing: str) -> contextlib.AbstractContextManager[None]:
     """System errors of the block, told as one of ours."""
-    try:
-        yield
-    except CommitLogError:
-        raise
-    except OSError as error:
-        why = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFullError(f"no room to {doing} ({why}): free space and write again", path=path, errno=error.errno) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            message = f"no permission to {doing} here ({why}): write as a user who may, or fix the permissions"
-            raise ReadOnlyError(message, path=path, errno=error.errno) from error
-        raise IOFailureError(f"cannot {doing}: {why}", path=path, errno=error.errno) from error
+    return telling(
+        path,
+        permission=f"no permission to {doing} here ({{why}}): write as a user who may, or fix the permissions",
+        room=f"no room to {doing} ({{why}}): free space and write again",
+        other=f"cannot {doing}: {{why}}",
+    )

@@ -15,12 +15,11 @@ from commitlog._kernel.tailer_page import SIZE, DamagedPageError
 from commitlog.errors import (
     CommitLogError,
     CorruptTailerError,
-    DiskFullError,
     InvalidOptionError,
     IOFailureError,
-    ReadOnlyError,
     TailerNotFoundError,
 )
+from commitlog.path import telling
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared.lock_file import POLL_INTERVAL_S
 
@@ -128,31 +127,25 @@ def terms_at_rest(directory: LogDirectory) -> bool:
 def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
     """Whatever is wrong with a tailer's file, or the system refuses, is told as one of commitlog's own errors."""
     path = tailer_path(directory, name)
-    try:
-        yield
-    except CommitLogError:
-        raise
-    except FileNotFoundError:
-        raise TailerNotFoundError(f"there is no tailer {name!r}", path=path) from None
-    except DamagedPageError as error:
-        raise CorruptTailerError(
-            f"the file of tailer {name!r} cannot be used: {error}. Say from where to go on: log.reset_tailer({name!r}, ...), or "
-            f"`commitlog tailers LOG reset {name} POSITION`",
-            path=path,
-        ) from None
-    except OSError as error:
-        why = error.strerror or str(error)
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise ReadOnlyError(
-                f"no permission to keep a tailer's position ({why}): read without a name, or fix the permissions of the folder "
-                f"{FOLDER!r} in the log",
+    with telling(
+        path,
+        permission="no permission to keep a tailer's position ({why}): read without a name, or fix the permissions of the folder "
+        f"{FOLDER!r} in the log",
+        room="no room for a tailer's position ({why}): free space and try again",
+        other="a tailer's position cannot be kept: {why}",
+    ):
+        try:
+            yield
+        except CommitLogError:
+            raise
+        except FileNotFoundError:
+            raise TailerNotFoundError(f"there is no tailer {name!r}", path=path) from None
+        except DamagedPageError as error:
+            raise CorruptTailerError(
+                f"the file of tailer {name!r} cannot be used: {error}. Say from where to go on: log.reset_tailer({name!r}, ...), or "
+                f"`commitlog tailers LOG reset {name} POSITION`",
                 path=path,
-                errno=error.errno,
-            ) from error
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            message = f"no room for a tailer's position ({why}): free space and try again"
-            raise DiskFullError(message, path=path, errno=error.errno) from error
-        raise IOFailureError(f"a tailer's position cannot be kept: {why}", path=path, errno=error.errno) from error
+            ) from None
 
 
 def names(directory: LogDirectory) -> list[str]:
