@@ -332,11 +332,8 @@ class LogHandle(Appender):
 
     @property
     def place(self) -> tuple[int, int] | None:
-        """Which directory a writable handle is on, by device and inode; None for a reader's."""
-        if self.mode == "r" or self.directory.fd < 0:
-            return None
-        status = os.fstat(self.directory.fd)
-        return status.st_dev, status.st_ino
+        """Which directory a writable handle is on, by device and inode; None for a reader's or a closed one."""
+        return None if self.mode == "r" or self._closed else self.directory.place
 
     @property
     def closed(self) -> bool:

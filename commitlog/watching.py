@@ -300,9 +300,8 @@ class LogWatch:
             return False
         try:
             identity = identities.read(fd, self.path)
-            return (
-                identity is not None and identity.uuid == log.identity.uuid and os.path.samestat(os.fstat(fd), os.fstat(log.directory.fd))
-            )
+            status = os.fstat(fd)
+            return identity is not None and identity.uuid == log.identity.uuid and (status.st_dev, status.st_ino) == log.directory.place
         finally:
             os.close(fd)
 

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from dataclasses import dataclass
 
+from commitlog.errors import ClosedError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
 from commitlog.service import Service
@@ -136,7 +137,10 @@ class ListenerService(Service):
 
     def _describe(self, number: int) -> SegmentInfo:
         path, size = self._directory.segment_path(number), self._directory.segment_size
-        seal = self._seals.get(number) if self._directory.fd >= 0 else None
+        try:
+            seal = self._seals.get(number)
+        except ClosedError:
+            seal = None
         if seal is None:
             return SegmentInfo(path, number * size, size)
         times = (seal.first_timestamp_ns, seal.last_timestamp_ns) if seal.record_count else (None, None)

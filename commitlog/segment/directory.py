@@ -14,7 +14,8 @@ from typing import Literal
 from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.segment import Segment
 from commitlog.cycle.roll_cycle import RollCycle
-from commitlog.errors import DiskFullError, IOFailureError, UnsupportedFileSystemError
+from commitlog.descriptor import Descriptor
+from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedFileSystemError
 
 Kind = Literal["log", "archive", "segment"]
 
@@ -101,7 +102,28 @@ class LogDirectory:
         self.segment_size = segment_size
         self.log_uuid = log_uuid
         self.roll_cycle = roll_cycle
-        self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._fd: Descriptor | None = Descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        status = os.fstat(self._fd)
+        # Which directory it is, by device and inode.
+        self.place = (status.st_dev, status.st_ino)
+
+    @property
+    def fd(self) -> Descriptor:
+        """The directory's descriptor. Keep it no longer than a call takes: the last reference to it closes it, once `close` was called.
+
+        Raises
+        ------
+        ClosedError
+            `close` was called.
+        """
+        fd = self._fd
+        if fd is None:
+            raise ClosedError("the log is closed: open it again", path=self.path)
+        return fd
+
+    @property
+    def closed(self) -> bool:
+        return self._fd is None
 
     @property
     def detached(self) -> bool:
@@ -109,10 +131,8 @@ class LogDirectory:
         return self.kind != "log"
 
     def close(self) -> None:
-        """Close the descriptor; idempotent."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
+        """Let go of the descriptor; idempotent. A call that another thread is in keeps it open until it returns."""
+        self._fd = None
 
     def segment_path(self, number: int) -> str:
         return os.path.join(self.path, segment_name(number * self.segment_size))

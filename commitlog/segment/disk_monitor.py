@@ -8,7 +8,7 @@ import os
 import threading
 from typing import Literal
 
-from commitlog.errors import DiskFullError
+from commitlog.errors import ClosedError, DiskFullError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
 
@@ -20,7 +20,10 @@ _WARN_SEGMENTS = 4
 def free_bytes(directory: LogDirectory) -> int:
     """Room on a log's file system for this user. A closed log is asked for by its path: 0 where that is gone."""
     try:
-        status = os.fstatvfs(directory.fd) if directory.fd >= 0 else os.statvfs(directory.path)
+        try:
+            status = os.fstatvfs(directory.fd)
+        except ClosedError:
+            status = os.statvfs(directory.path)
     except FileNotFoundError:
         return 0
     return status.f_bavail * status.f_frsize

@@ -93,7 +93,17 @@ class MappedFile:
                 self._state.notify_all()
 
     def shutdown(self, force_after: float) -> None:
-        """Let nobody new in, wait for the holders to leave, and unmap.
+        """Let nobody new in, wait for the holders to leave, and unmap. Raises what `drain` does."""
+        self.drain(force_after)
+        self.unmap()
+
+    def unmap(self) -> None:
+        """Give the mapping back; idempotent."""
+        self._core.forget(self.number)
+        self.segment.release()
+
+    def drain(self, force_after: float) -> None:
+        """Let nobody new in, and wait for the holders to leave. The mapping stays.
 
         Parameters
         ----------
@@ -117,8 +127,6 @@ class MappedFile:
                     position=self.base,
                     holders=self._named(),
                 )
-        self._core.forget(self.number)
-        self.segment.release()
 
     def _clip(self, position: int) -> int:
         return max(0, min(position - self.base, self.size))

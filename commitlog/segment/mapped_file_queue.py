@@ -131,9 +131,11 @@ class MappedFileQueue:
         except PositionError:
             pass  # somebody else has removed it; its index may be there still
         else:
-            file.shutdown(force_after)
+            file.drain(force_after)
+            # In one step: whoever looks for idle segments asks each of the list for its mapping.
             with self._lock:
                 self._files.pop(number, None)
+                file.unmap()
             self._events.released(number)
         self._directory.remove_segment(number)
         self._tell_deleted(number + 1)

@@ -157,3 +157,18 @@ def test_a_view_of_a_deleted_segment_is_refused(logs: Logs) -> None:
     with pytest.raises((PositionError, CorruptRecordError)):
         record.view()
     assert record.value == bytes(16)
+
+
+def test_delete_takes_a_segment_off_the_list_before_unmapping(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(logs, 3)
+    log.queue.get(0)
+    listed: list[bool] = []
+    forget = log.forget
+
+    def noting(number: int) -> int:
+        listed.append(number in log.queue._files)
+        return int(forget(number))
+
+    monkeypatch.setattr(log, "forget", noting)
+    log.queue.delete(0, 0.0)
+    assert listed == [False]

@@ -1,0 +1,295 @@
+"""A program whose threads open, append to, read, prune, fork and close several logs at random, since what it looks for ends a process.
+
+`python tests/stress.py FOLDER SEED SECONDS` exits with 0, or prints which call failed, and how.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import os
+import random
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from commitlog import CommitLog, Options, TransientStorePool
+from commitlog.errors import (
+    ClosedError,
+    ExportedBufferError,
+    ForkedError,
+    LogLockedError,
+    OpenTimeoutError,
+    PoolExhaustedError,
+    PositionError,
+    RolledBackError,
+    SegmentHeldError,
+    TailerInUseError,
+)
+from commitlog.verification import verify
+
+SEGMENT = 64 << 10
+MAPPED = ("mapped-1", "mapped-2", "mapped-3")
+POOLED = ("pooled-1", "pooled-2")
+THREADS = 6
+CHILD_LIMIT_S = 60
+# What a call may answer when another thread has closed, locked, deleted or claimed what it wants.
+EXPECTED = (
+    ClosedError,
+    ExportedBufferError,
+    ForkedError,
+    LogLockedError,
+    OpenTimeoutError,
+    PoolExhaustedError,
+    PositionError,
+    RolledBackError,
+    SegmentHeldError,
+    TailerInUseError,
+)
+
+
+def value_of(name: str, number: int, size: int) -> bytes:
+    """A record that says by itself whether it is whole, and whose it is."""
+    head = f"{name} {number} ".encode()
+    body = head + bytes(size)
+    return zlib.crc32(body).to_bytes(4, "little") + body
+
+
+def check(name: str, value: bytes) -> None:
+    assert zlib.crc32(value[4:]) == int.from_bytes(value[:4], "little"), f"a damaged record in {name}"
+    assert value[4:].startswith(name.encode() + b" "), f"a record of another log in {name}: {value[4:40]!r}"
+
+
+class Stress:
+    """The logs that are open, for all threads, and what each thread does with them."""
+
+    def __init__(self, folder: Path, seed: int, seconds: float) -> None:
+        self.folder = folder
+        self.seed = seed
+        self.end = time.monotonic() + seconds
+        self.failures: list[str] = []
+        self.calls = 0
+        self._lock = threading.Lock()
+        self._open: list[tuple[str, CommitLog]] = []
+        self._pool = TransientStorePool(buffers=3, buffer_size=SEGMENT, lock_memory="off", low_water=0, wait_timeout=0.05)
+        self.steps: list[tuple[int, Callable[[random.Random, list[Any]], None]]] = [
+            (6, self.open),
+            (5, self.close),
+            (30, self.append),
+            (4, self.append_many),
+            (6, self.claim),
+            (10, self.read),
+            (4, self.read_by_name),
+            (3, self.read_batches),
+            (3, self.follow),
+            (4, self.delete),
+            (3, self.flush),
+            (2, self.roll),
+            (3, self.look),
+            (4, self.let_go),
+            (1, self.fork),
+            (1, self.collect),
+        ]
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        threading.excepthook = self.failed
+        threads = [threading.Thread(target=self.work, args=(number,), name=f"stress {number}") for number in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for _, log in self._open:
+            log.close()
+        self._open.clear()
+        gc.collect()
+        if not self.failures:
+            self._pool.close()
+            for name in (*MAPPED, *POOLED):
+                self.verify(name)
+        print(f"seed {self.seed}: {self.calls} calls", *self.failures, sep="\n")
+        return 1 if self.failures else 0
+
+    def work(self, number: int) -> None:
+        numbers = random.Random(f"{self.seed} {number}")
+        kept: list[Any] = []
+        weights = [weight for weight, _ in self.steps]
+        while time.monotonic() < self.end and not self.failures:
+            _, step = numbers.choices(self.steps, weights)[0]
+            self.calls += 1
+            try:
+                step(numbers, kept)
+            except EXPECTED:
+                continue
+
+    def failed(self, told: threading.ExceptHookArgs) -> None:
+        """A call raised what no call may: its thread ends here, and so do the others."""
+        name = told.thread.name if told.thread is not None else "a thread"
+        self.failures.append(f"{name}:\n" + "".join(traceback.format_exception(told.exc_type, told.exc_value, told.exc_traceback)))
+
+    def verify(self, name: str) -> None:
+        path = self.folder / name
+        if not (path / "log.json").exists():
+            return
+        report = verify(path)
+        if not report.sound:
+            self.failures.append(f"{name} is not sound: {report}")
+        with CommitLog.open(path, "r", Options()) as log:
+            for value in log.tailer().values():
+                check(name, value)
+
+    def any_log(self, numbers: random.Random, names: tuple[str, ...] = ()) -> tuple[str, CommitLog]:
+        with self._lock:
+            found = [entry for entry in self._open if not names or entry[0] in names]
+        if not found:
+            raise ClosedError("none is open")
+        return numbers.choice(found)
+
+    def writer(self, numbers: random.Random) -> tuple[str, CommitLog]:
+        name, log = self.any_log(numbers)
+        if log.mode == "r":
+            raise ClosedError("a reader's")
+        return name, log
+
+    # --- what a thread does ------------------------------------------------------------------------------------------
+
+    def open(self, numbers: random.Random, kept: list[Any]) -> None:
+        name = numbers.choice(MAPPED + POOLED)
+        mode = numbers.choice("aaar")
+        if mode == "r" and not (self.folder / name / "log.json").exists():
+            return
+        options: dict[str, Any] = {"open_timeout": 0.2, "claim_timeout": 5.0}
+        if mode == "a":
+            options["flush"] = numbers.choice(("none", "async", "async", "sync"))
+            if name in POOLED:
+                options["pool"] = self._pool
+            else:
+                options["segment_size"] = SEGMENT
+        log = CommitLog.open(self.folder / name, mode, Options.of(None, **options))
+        with self._lock:
+            self._open.append((name, log))
+
+    def close(self, numbers: random.Random, kept: list[Any]) -> None:
+        name, log = self.any_log(numbers)
+        with self._lock, contextlib.suppress(ValueError):
+            self._open.remove((name, log))
+        log.close()
+
+    def append(self, numbers: random.Random, kept: list[Any]) -> None:
+        name, log = self.writer(numbers)
+        for _ in range(numbers.randrange(1, 200)):
+            log.append(value_of(name, numbers.randrange(1 << 30), numbers.randrange(400)), sync=numbers.random() < 0.01)
+
+    def append_many(self, numbers: random.Random, kept: list[Any]) -> None:
+        name, log = self.writer(numbers)
+        log.append_many([value_of(name, number, 100) for number in range(numbers.randrange(1, 2000))])
+
+    def claim(self, numbers: random.Random, kept: list[Any]) -> None:
+        name, log = self.writer(numbers)
+        value = value_of(name, 0, numbers.randrange(200))
+        with log.claim(len(value)) as claim:
+            claim.buffer[:] = value
+            if numbers.random() < 0.1:
+                kept.append(claim.buffer[:4])
+            if numbers.random() < 0.1:
+                kept.append([claim, kept])
+                raise ClosedError("given up")
+
+    def read(self, numbers: random.Random, kept: list[Any]) -> None:
+        name, log = self.any_log(numbers)
+        start = numbers.choice(("first", "end"))
+        tailer = log.tailer(start=start, direction=numbers.choice(("forward", "backward")) if start == "end" else "forward")
+        for _, record in zip(range(numbers.randrange(1, 500)), tailer, strict=False):
+            check(name, record.value)
+        if numbers.random() < 0.3:
+            kept.append(tailer)
+
+    def read_by_name(self, numbers: random.Random, kept: list[Any]) -> None:
+        name, log = self.any_log(numbers)
+        with log.tailer(numbers.choice("ab"), required=numbers.choice((None, False))) as tailer:
+            for _, value in zip(range(numbers.randrange(1, 500)), tailer.values(), strict=False):
+                check(name, value)
+
+    def read_batches(self, numbers: random.Random, kept: list[Any]) -> None:
+        name, log = self.any_log(numbers)
+        batch = log.tailer().read_batch(1000)
+        for index in range(len(batch)):
+            check(name, batch.data[batch.offsets[index] : batch.offsets[index + 1]].tobytes())
+
+    def follow(self, numbers: random.Random, kept: list[Any]) -> None:
+        name, log = self.any_log(numbers)
+        for record in log.tailer(start="end").follow(timeout=0.05, idle=numbers.choice(("spin", "yield", "backoff", "block"))):
+            check(name, record.value)
+            if numbers.random() < 0.01:
+                kept.append(record.view())
+
+    def delete(self, numbers: random.Random, kept: list[Any]) -> None:
+        _, log = self.writer(numbers)
+        log.delete_before(max(0, log.tail_position - numbers.randrange(20) * SEGMENT), force_after=0.0)
+
+    def flush(self, numbers: random.Random, kept: list[Any]) -> None:
+        self.writer(numbers)[1].flush()
+
+    def roll(self, numbers: random.Random, kept: list[Any]) -> None:
+        self.writer(numbers)[1].roll()
+
+    def look(self, numbers: random.Random, kept: list[Any]) -> None:
+        _, log = self.any_log(numbers)
+        log.stats()
+        log.tailers()
+        log.count()
+
+    def let_go(self, numbers: random.Random, kept: list[Any]) -> None:
+        del kept[: numbers.randrange(len(kept) + 1)]
+
+    def collect(self, numbers: random.Random, kept: list[Any]) -> None:
+        gc.collect()
+
+    # --- the child of a fork -----------------------------------------------------------------------------------------
+
+    def fork(self, numbers: random.Random, kept: list[Any]) -> None:
+        child = os.fork()
+        if child == 0:
+            self.be_child(numbers)
+        deadline = time.monotonic() + CHILD_LIMIT_S
+        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
+            if time.monotonic() > deadline:
+                os.kill(child, signal.SIGABRT)  # which has the fault handler say where it hangs
+                os.waitpid(child, 0)
+                raise AssertionError("a forked child hangs")
+            time.sleep(0.001)
+        assert ended[1] == 0, f"a forked child ended with status {ended[1]}"
+
+    def be_child(self, numbers: random.Random) -> None:
+        status = 1
+        try:
+            for name, log in list(self._open):
+                try:
+                    if log.mode != "r" and name in MAPPED:
+                        for number in range(200):
+                            log.append(value_of(name, number, 400))
+                    for _, value in zip(range(300), log.tailer().values(), strict=False):
+                        check(name, value)
+                    log.close()
+                except EXPECTED:
+                    pass
+            status = 0
+        finally:
+            if status:
+                os.write(2, traceback.format_exc().encode())
+            os._exit(status)
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    warnings.simplefilter("ignore")
+    sys.exit(Stress(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])).run())
