@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import commitlog
 from commitlog import CommitLog, Options
 from commitlog.errors import PositionError, SequenceError
+from tests.faults.image import copy_live, poke
 from tests.log_files import LogFiles
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
 
@@ -206,3 +208,33 @@ def test_a_forked_child_counts_on_its_own(logs: Logs, in_child: Callable[[Callab
 
     assert in_child(in_the_child) == [99, 100]
     assert log.last_sequence == 100
+
+
+def test_unclean_copy_with_damage_is_counted_as_it_is_read(logs: Logs, tmp_path: Path) -> None:
+    """Behind the first bad frame above the checkpoint there are whole, sealed segments, which the next writable open cuts."""
+    log = logs.open(flush="none", checkpoint_interval=3600)
+    log.append_many([b"%03d" % index * 300 for index in range(200)])
+    assert log._allocation is not None
+    log._allocation.sealed_below()
+    bad, later = (list(log.tailer())[index].position for index in (10, 150))
+    assert bad < SEGMENT < later
+    copy_live(Path(log.path), tmp_path / "copy")
+    logs.close()
+    poke(tmp_path / "copy" / f"{0:020d}.seg", bad + 100, b"\xff")
+    with commitlog.open(tmp_path / "copy", "r") as reader:
+        tailer = reader.tailer()
+        records = list(tailer)
+        assert len(records) == reader.count() == 10
+        assert tailer.position == bad
+        assert [cycle.records for cycle in reader.cycles()] == [10]
+        assert [tailer.seek(sequence=sequence) for sequence in (9, 10)] == [True, True]
+        assert tailer.read() is None
+        for wanted in ({"sequence": 11}, {"sequence": 150}, {"position": later}):
+            with pytest.raises(PositionError):
+                tailer.seek(**wanted)
+        assert not tailer.seek(timestamp=records[9].timestamp_ns + 1)
+        assert tailer.position == bad
+        assert [record.sequence for record in tailer.striding()] == []
+        assert reader.last_sequence == 9
+    with commitlog.open(tmp_path / "copy") as recovered:
+        assert recovered.count() == len(list(recovered.tailer())) == 10

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from commitlog._kernel.segment_file import read_seal
@@ -38,10 +39,13 @@ class SealTable:
     ----------
     directory : LogDirectory
         Where the segments are.
+    certain_end : callable, optional
+        Up to which position the log is certain at present. A segment that reaches beyond it counts as not sealed: recovery may cut it.
     """
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(self, directory: LogDirectory, certain_end: Callable[[], int] | None = None) -> None:
         self._directory = directory
+        self._certain_end = certain_end
         self._seals: dict[int, Seal] = {}
         self._from = 0
         self._largest: list[int] = []  # of the segments from `_from` on, running
@@ -60,6 +64,8 @@ class SealTable:
         if page is None:
             return None
         base = number * self._directory.segment_size
+        if self._certain_end is not None and base + self._directory.segment_size > self._certain_end():
+            return None
         found = read_seal(page, self._directory.log_uuid, base, self._directory.segment_size)
         return None if found is None else Seal(*found)
 

@@ -7,7 +7,6 @@ from typing import Literal
 
 import commitlog
 from commitlog._kernel.segment_file import HEADER_SIZE
-from commitlog.segment.seal_table import SealTable
 from commitlog.spark.slices import Slice
 from commitlog.spark.topics import Topic, refuse_gap
 
@@ -33,7 +32,7 @@ class LogTopic(Topic):
         self.log = commitlog.open(place, mode="r")
         self.segment_size = self.log.segment_size
         self.uuid = self.log.identity.uuid
-        self._seals = SealTable(self.log.directory)
+        self._seals = self.log.index.seals
         self._visibility = visibility
         self._only = only
 

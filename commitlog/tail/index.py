@@ -23,6 +23,7 @@ from commitlog.tail.cycles import LogCycles
 _ENTRIES_KEPT = 2 << 20  # 32 MiB of them
 _PATIENCE = 20  # looks at a claim whose owner may be dead, which takes longer than one look to find out
 _NAP_S = 0.0001
+_WITHOUT_END = 2**64 - 1
 
 
 class LogIndex:
@@ -54,7 +55,7 @@ class LogIndex:
         self._writable = writable
         self._size: int = core.segment_size
         self._lock = threading.RLock()
-        self.seals = SealTable(directory)
+        self.seals = SealTable(directory, self._certain_end)
         self.cycles = LogCycles(core, directory, queue, self)
         self._indexes: OrderedDict[int, SparseIndex] = OrderedDict()
         self._firsts: dict[int, int] = {}
@@ -261,6 +262,10 @@ class LogIndex:
         """The index of a segment that somebody holds, up to an offset at least unless something below cannot be seen yet."""
         with self._lock:
             return self._reaching(segment, offset)
+
+    def _certain_end(self) -> int:
+        """Where the log certainly goes on to: without an end, or to its first bad frame where it was not closed and nobody has it open."""
+        return _WITHOUT_END if self._core.doubtful == _WITHOUT_END else self._core.tail_position
 
     # --- the indexes -----------------------------------------------------------------------------------------------
 
