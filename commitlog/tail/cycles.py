@@ -83,9 +83,11 @@ class LogCycles:
     # --- what there is -----------------------------------------------------------------------------------------------
 
     def cycles(self) -> list[Cycle]:
-        """All cycles that there are segments of, oldest first."""
+        """All cycles that there are segments of, oldest first. One that the log has left without a record is none."""
         spans = list(self._spans())
-        return [self._describe(*span, last=span is spans[-1]) for span in spans]
+        counted = self._index.end()[0]
+        found = [self._describe(*span, last=span is spans[-1]) for span in spans]
+        return [cycle for cycle in found if cycle.number is None or cycle.records or not cycle.over or cycle.end_position > counted]
 
     def records_in(self, cycle: CycleLike) -> int:
         """How many records a cycle has; 0 where it was skipped, deleted, or has yet to come."""

@@ -137,6 +137,17 @@ def test_an_empty_last_cycle_hides_nothing(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         log.append(b"onward")
         assert [record.sequence for record in log.tailer()] == [0, 1, 2]
+        assert [cycle.records for cycle in log.cycles()] == [2, 1]
+
+
+@clocked(NOON)
+def test_a_cycle_left_without_records_is_not_listed(clock: Clock, path: Path) -> None:
+    with open_log(path) as log:
+        clock.move(3600)
+        log.append(b"an hour later")
+        assert [(cycle.records, cycle.over) for cycle in log.cycles()] == [(1, False)]
+    with commitlog.open(path, "r") as reader:
+        assert [cycle.records for cycle in reader.cycles()] == [1]
 
 
 def raise_in(claimed: Any) -> None:
