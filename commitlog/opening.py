@@ -172,11 +172,24 @@ def _open_directory(path: str, mode: str) -> int:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
     try:
         os.makedirs(path, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
+    except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
+        _refuse_dangling_link(path)
+        if isinstance(error, FileNotFoundError):
+            raise
         raise NotALogError("a part of this path is a file: a log is a directory", path=path) from None
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     _sync_parent(path)
     return fd
+
+
+def _refuse_dangling_link(path: str) -> None:
+    part = path
+    while part:
+        if os.path.islink(part) and not os.path.exists(part):
+            raise NotALogError(
+                f"{part} is a symbolic link to {os.readlink(part)}, which is not there: make that directory, or remove the link", path=path
+            )
+        part = os.path.dirname(part) if part != os.path.dirname(part) else ""
 
 
 def _sync_parent(path: str) -> None:

@@ -302,3 +302,11 @@ def test_opening_a_log_twice_in_one_process_works_and_says_so(logs: Logs, caplog
     first.append(b"one")
     second.append(b"two")
     assert list(first.tailer().values()) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("below", ["", "log"])
+def test_dangling_link_is_called_a_link(tmp_path: Path, below: str) -> None:
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(NotALogError, match="link is a symbolic link to nowhere, which is not there"):
+        commitlog.open(tmp_path / "link" / below)
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
