@@ -9,7 +9,8 @@ from collections import Counter
 
 from commitlog._kernel import segment_file as kernel
 from commitlog.cycle.roll_cycle import NAMES, RollCycle
-from commitlog.errors import InvalidOptionError
+from commitlog.errors import InvalidOptionError, IOFailureError
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import names_in
 from commitlog.shared.identity import Identity
 
@@ -25,7 +26,7 @@ def segment_files(dir_fd: int) -> dict[str, int]:
 
 def read_page(dir_fd: int, name: str) -> bytes:
     """A file's first page, filled up with zeros where it is shorter."""
-    fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
+    fd = open_regular(name, dir_fd=dir_fd)
     try:
         return os.pread(fd, kernel.HEADER_SIZE, 0).ljust(kernel.HEADER_SIZE, b"\0")
     finally:
@@ -48,7 +49,10 @@ def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
     created_ns: dict[tuple[bytes, int], int] = {}
     opened: dict[tuple[bytes, int], list[tuple[int, int]]] = {}
     for name, base in segment_files(dir_fd).items():
-        page = read_page(dir_fd, name)
+        try:
+            page = read_page(dir_fd, name)
+        except IOFailureError:
+            continue  # a directory, a FIFO or the like
         uuid, _, _, size, created = kernel.header_fields(page)
         if not kernel.SMALLEST <= size <= kernel.LARGEST or base % size or kernel.check_header(page, uuid, base, size) != 0:
             continue

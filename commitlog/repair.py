@@ -27,7 +27,8 @@ from commitlog.errors import (
 )
 from commitlog.lost_identity import read_page
 from commitlog.path import path_of, telling, telling_of_refusals
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, index_name, segment_name
+from commitlog.regular_file import open_regular, read_at_most
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name
 from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.shared import identity as identities
 from commitlog.shared.lock_file import LockFile, is_live
@@ -179,9 +180,11 @@ class _Repair:
         try:
             self._mend_identity()
             self._settle_joins()
+            self._move_irregular_away()
             for number in self.directory.segment_numbers():
-                self._mend_length(number)
-                self._mend_header(number)
+                if self._is_regular(number):
+                    self._mend_length(number)
+                    self._mend_header(number)
             found = self._survey()
             self._fill_holes(found)
             for segment in found.segments:
@@ -231,13 +234,14 @@ class _Repair:
         passed("copied")
 
     def _copy_bytes(self, name: str, temporary: str) -> None:
-        source = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.dir_fd)
+        source = open_regular(name, dir_fd=self.dir_fd)
         try:
             mode = stat.S_IMODE(os.fstat(source).st_mode)
             target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=self.dir_fd)
             try:
-                while os.sendfile(target, source, None, _CHUNK):
-                    continue
+                left = self.size  # behind that nothing is read, and nothing changed
+                while left and (copied := os.sendfile(target, source, None, min(_CHUNK, left))):
+                    left -= copied
                 os.fsync(target)
             finally:
                 os.close(target)
@@ -254,7 +258,7 @@ class _Repair:
         passed("moved away")
 
     def _write(self, name: str, offset: int, content: bytes) -> None:
-        fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.dir_fd)
+        fd = open_regular(name, os.O_RDWR, dir_fd=self.dir_fd)
         try:
             os.pwrite(fd, content, offset)
             os.fsync(fd)
@@ -298,6 +302,19 @@ class _Repair:
         if self._act(f"moved away: {why}", JOIN_NOTE):
             self._move_away(JOIN_NOTE)
 
+    def _is_regular(self, number: int) -> bool:
+        return stat.S_ISREG(os.stat(segment_name(number * self.size), dir_fd=self.dir_fd, follow_symlinks=False).st_mode)
+
+    def _move_irregular_away(self) -> None:
+        """Put an empty segment in place of each link, directory, FIFO or device that has a segment's name."""
+        for number in self.directory.segment_numbers():
+            name, base = segment_name(number * self.size), number * self.size
+            if not self._is_regular(number) and self._act(
+                "not a regular file: it was moved away, and an empty segment put in its place", name, base, base + self.size
+            ):
+                self._move_away(name)
+                self._create_blank(number)
+
     def _mend_length(self, number: int) -> None:
         """Bring a file that was cut short back to its size; what it lost is damage to be marked."""
         name = segment_name(number * self.size)
@@ -305,7 +322,7 @@ class _Repair:
         if length >= self.size or not self._act(f"extended from {length} bytes to {self.size}", name, number * self.size + length):
             return
         self._copy(name)
-        fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.dir_fd)
+        fd = open_regular(name, os.O_RDWR, dir_fd=self.dir_fd)
         try:
             os.posix_fallocate(fd, 0, self.size)
             os.fsync(fd)
@@ -337,8 +354,11 @@ class _Repair:
 
     def _is_proven(self, name: str, page: bytes) -> bool:
         """Whether the id that the header has is the segment's: by the CRC of a frame, or because there is no frame."""
-        with open(os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self.dir_fd), "rb") as file:
-            content = file.read()
+        fd = open_regular(name, dir_fd=self.dir_fd)
+        try:
+            content = read_at_most(fd, self.size)
+        finally:
+            os.close(fd)
         segment_id = kernel.header_fields(page)[1]
         return kernel.frames_fit(content, segment_id) or (segment_id != 0 and not content[OPENED_AT:].strip(b"\0"))
 
@@ -381,8 +401,7 @@ class _Repair:
             self._seal_again(segment)
         finally:
             segment.release()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(index_name(number * self.size), dir_fd=self.dir_fd)
+        self.directory.remove_index(number)
         os.fsync(self.dir_fd)
 
     def _seal_again(self, segment: Segment) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -163,3 +164,30 @@ def test_an_opening_that_fails_half_way_lets_go_of_everything(logs: Logs) -> Non
     assert len(os.listdir("/proc/self/fd")) <= len(before)
     first.close()
     logs.open("second", pool=pool).append(b"x")
+
+
+CREATE = """
+import sys
+import commitlog
+for name in ("new", "empty", "log"):
+    try:
+        commitlog.open(sys.argv[1] + "/" + name)
+    except commitlog.CommitLogError as error:
+        print(name, type(error).__name__, error)
+"""
+
+
+def test_read_only_mount_says_so(tmp_path: Path, run_python: Callable[..., Any]) -> None:
+    """A real mount, in a namespace of its own: a new path, an empty directory, and a log."""
+    for name in ("empty", "log"):
+        (tmp_path / name).mkdir()
+    CommitLog.open(tmp_path / "log", "a", Options(segment_size=65536)).close()
+    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+    mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
+    launcher = (*unshare, "sh", "-c", mount, str(tmp_path))
+    if subprocess.run([*launcher, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no mount can be made here")
+    done = run_python(CREATE, tmp_path, launcher=launcher)
+    said = done.stdout.splitlines()
+    assert [line.split()[:2] for line in said] == [[name, "ReadOnlyError"] for name in ("new", "empty", "log")], done.stderr
+    assert all("Read-only file system" in line for line in said)

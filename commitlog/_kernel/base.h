@@ -39,7 +39,8 @@ enum cl_code {
     CL_E_READ_ONLY = -21,  /* opened with mode "r" */
     CL_E_FORKED = -22,     /* a pooled log in the child of a fork */
     CL_E_CYCLE = -23,      /* the clock has passed the end of the cycle: the caller closes its segment and calls again */
-    CL_E_LAG = -24         /* a required tailer may be too far behind: the caller looks, and may wait */
+    CL_E_LAG = -24,        /* a required tailer may be too far behind: the caller looks, and may wait */
+    CL_E_IRREGULAR = -25   /* a directory, a link, a FIFO or the like has the name of a segment file */
 };
 
 #endif

@@ -29,6 +29,7 @@ SYSTEM, TOO_LARGE, ROLL, ABSENT, TRUNCATED, HEADER, FOREIGN, VERSION, END, BUSY 
 DAMAGE, ROLLED_BACK, FAILED, TIMEOUT, CLOSED, INTERRUPTED, MEMORY, SLOTS, OPEN_CLAIM, FULL, READ_ONLY, FORKED, CYCLE, LAG = range(
     -11, -25, -1
 )
+IRREGULAR = -25
 
 _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     TOO_LARGE: (
@@ -38,6 +39,7 @@ _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     ABSENT: (PositionError, "there is no segment for this position; it was deleted, or never written"),
     TRUNCATED: (CorruptSegmentError, "the segment file is shorter than it says; run `commitlog repair` on the log"),
     HEADER: (CorruptSegmentError, "the segment's header is damaged; run `commitlog repair` on the log"),
+    IRREGULAR: (CorruptSegmentError, "this is not a regular file; run `commitlog repair` on the log, which moves it away"),
     FOREIGN: (CorruptSegmentError, "the segment belongs to another log or another place; take the file out of this directory"),
     VERSION: (UnsupportedVersionError, "the segment was written by a newer format; read it with a newer commitlog"),
     BUSY: (RolledBackError, "other processes rolled this append back each time it was tried; look for a stopped or overloaded machine"),

@@ -71,7 +71,7 @@ static int check_file(int fd, uint64_t base, uint64_t size, const uint8_t *log_u
         return CL_E_SYSTEM;
     }
     if (!S_ISREG(status.st_mode)) {
-        return CL_E_HEADER;
+        return CL_E_IRREGULAR;
     }
     uint8_t page[CL_SEGMENT_HEADER];
     ssize_t got = pread(fd, page, sizeof page, 0);
@@ -117,6 +117,20 @@ static cl_segment *map_file(int fd, uint64_t number, uint64_t size, uint64_t id,
     return segment;
 }
 
+/* What openat says of a name that has no file. A socket or a device without a driver gives ENXIO. */
+static int open_failure(int cause) {
+    switch (cause) {
+    case ENOENT:
+        return CL_E_ABSENT;
+    case ELOOP:
+    case EISDIR:
+    case ENXIO:
+        return CL_E_IRREGULAR;
+    default:
+        return CL_E_SYSTEM;
+    }
+}
+
 int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bool writable, cl_segment **out) {
     char name[CL_SEGMENT_NAME_SIZE];
     if (number > UINT32_MAX) {
@@ -125,7 +139,7 @@ int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *l
     cl_segment_name(number * size, name);
     int fd = openat(dir_fd, name, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
-        return errno == ENOENT ? CL_E_ABSENT : CL_E_SYSTEM;
+        return open_failure(errno);
     }
     uint64_t id = 0;
     int code = check_file(fd, number * size, size, log_uuid, &id);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -164,11 +165,13 @@ def _remove_tailers(directory: LogDirectory, removed: _Removed) -> None:
         return
     try:
         for name in sorted(os.listdir(fd)):
-            os.unlink(name, dir_fd=fd)
-            removed.files.append(os.path.join(_TAILERS, name))
+            with contextlib.suppress(IsADirectoryError):  # no tailer's: then the folder is listed as left
+                os.unlink(name, dir_fd=fd)
+                removed.files.append(os.path.join(_TAILERS, name))
+        if not os.listdir(fd):
+            os.rmdir(_TAILERS, dir_fd=directory.fd)
     finally:
         os.close(fd)
-    os.rmdir(_TAILERS, dir_fd=directory.fd)
 
 
 def _remove_staged(directory: LogDirectory, removed: _Removed) -> None:

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from commitlog._kernel.checkpoint import CHECKPOINT_SIZE, read_checkpoint
+from commitlog.regular_file import open_regular
 
 NAME = "checkpoint"
 
@@ -32,7 +33,7 @@ class Checkpoint:
 def read(dir_fd: int, log_uuid: bytes) -> Checkpoint | None:
     """The checkpoint in force, or None where there is none of this log."""
     try:
-        fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+        fd = open_regular(NAME, dir_fd=dir_fd)
     except FileNotFoundError:
         return None
     try:
@@ -45,7 +46,7 @@ def read(dir_fd: int, log_uuid: bytes) -> Checkpoint | None:
 
 def open_for_writing(dir_fd: int) -> int:
     """A descriptor of the file, created at its full size where there is none."""
-    fd = os.open(NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666, dir_fd=dir_fd)
+    fd = open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
     if os.fstat(fd).st_size < CHECKPOINT_SIZE:
         os.posix_fallocate(fd, 0, CHECKPOINT_SIZE)
         os.fsync(fd)

@@ -11,6 +11,7 @@ from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, IOFailureError, LogExistsError, PositionError
 from commitlog.keep.archived import archived_name, read_pieces, zstandard
 from commitlog.keep.target import LocalTarget, passed, target_of
+from commitlog.regular_file import open_regular, read_small_file
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
@@ -106,8 +107,7 @@ class Archiver:
     def _checked_target(self) -> Identity:
         """What log this is, once the target is known to hold its archive, or made to."""
         if self._identity is None:
-            with self._own_file(identities.NAME) as file:
-                text = file.read()
+            text = read_small_file(identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd)
             identity = identities.parse(text, os.path.join(self._directory.path, identities.NAME))
             self._refuse_others(identity)
             if identities.NAME not in self._target.names():
@@ -126,7 +126,7 @@ class Archiver:
                 )
             return
         with self._target.open(identities.NAME) as file:
-            there = identities.parse(file.read(1 << 20), self._target.path_of(identities.NAME))
+            there = identities.parse(file.read(identities.SIZE_LIMIT), self._target.path_of(identities.NAME))
         if there.uuid != identity.uuid:
             raise LogExistsError("the target holds the archive of another log: choose another one", path=self._target.name)
 
@@ -137,15 +137,12 @@ class Archiver:
         own = os.path.realpath(self._directory.path)
         return os.path.commonpath((own, os.path.realpath(self._target.name))) == own
 
-    def _own_file(self, name: str) -> BinaryIO:
-        return open(os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._directory.fd), "rb")
-
     def _open(self, number: int) -> BinaryIO:
-        file = self._own_file(segment_name(number * self._directory.segment_size))
-        if os.fstat(file.fileno()).st_size != self._directory.segment_size:
-            file.close()
+        fd = open_regular(segment_name(number * self._directory.segment_size), dir_fd=self._directory.fd)
+        if os.fstat(fd).st_size != self._directory.segment_size:
+            os.close(fd)
             raise self._corrupt(number, "is not as long as a segment")
-        return file
+        return open(fd, "rb")
 
     def _check(self, number: int) -> None:
         """Look at every frame: the only copy that is left shall be a good one."""

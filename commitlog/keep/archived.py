@@ -22,7 +22,7 @@ _NAME = re.compile(r"^([0-9]{20})\.seg\.zst$")
 # A damaged frame may claim to expand to anything: so little of it at a time bounds what it takes to find out.
 _PIECE = 4096
 _FRAME_HEADER_MOST = 18
-_IDENTITY_MOST = 1 << 20
+_WINDOW_LEAST = 1 << 20  # bytes; above, a compressor takes the next power of two that holds the segment
 
 
 def archived_name(base: int) -> str:
@@ -85,7 +85,7 @@ def read_identity(target: Target) -> Identity:
     path = target.path_of(identities.NAME)
     try:
         with reading(path), target.open(identities.NAME) as file:
-            text = file.read(_IDENTITY_MOST)
+            text = file.read(identities.SIZE_LIMIT)
     except FileNotFoundError:
         with reading(target.name):
             empty = not target.names()
@@ -143,6 +143,8 @@ def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterato
         raise _damaged(path, base, "is no zstd frame, or cut short" if data else "is empty") from None
     if frame.content_size != size or not frame.has_checksum:
         raise _damaged(path, base, f"is not the frame of a segment of {size} bytes with a checksum")
+    if frame.window_size > max(_WINDOW_LEAST, 2 * size):
+        raise _damaged(path, base, f"asks for a window of {frame.window_size} bytes, for a segment of {size}")
     inflater = library.ZstdDecompressor().decompressobj()
     left = size
     while data:

@@ -15,6 +15,7 @@ from commitlog.keep.archived import refuse_archive
 from commitlog.keep.pruner import LogState, Pruned, Pruner
 from commitlog.keep.retention import Retention
 from commitlog.path import path_of, telling_of_refusals
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared import cursors_file
 from commitlog.shared import identity as identities
@@ -138,7 +139,7 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
 
 def _sync_segment(directory: LogDirectory, number: int) -> None:
     with contextlib.suppress(FileNotFoundError):
-        fd = os.open(segment_name(number * directory.segment_size), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+        fd = open_regular(segment_name(number * directory.segment_size), dir_fd=directory.fd)
         try:
             os.fsync(fd)
         finally:

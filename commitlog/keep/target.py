@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Protocol, cast
 
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
+from commitlog.regular_file import open_regular
 
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _COPY_BYTES = 1 << 20
@@ -173,7 +174,7 @@ class LocalTarget:
         return found
 
     def open(self, name: str) -> BinaryIO:
-        return open(self.path_of(name), "rb")
+        return open(open_regular(self.path_of(name), follow=True), "rb")
 
     def path_of(self, name: str) -> str:
         return os.path.join(self.name, name)
@@ -213,7 +214,7 @@ class LocalTarget:
     def _sweep(self, folder_fd: int) -> None:
         for name in os.listdir(folder_fd):
             if _TEMPORARY.match(name):
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(FileNotFoundError, IsADirectoryError):
                     os.unlink(name, dir_fd=folder_fd)
 
 

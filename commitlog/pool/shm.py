@@ -10,6 +10,7 @@ import errno
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -215,7 +216,16 @@ class _Survey:
         if not _NAME.fullmatch(name):
             self._unusable.append((name, "it is not a buffer's name"))
             return
-        descriptor = _open_existing(name)
+        try:
+            descriptor = _open_existing(name)
+        except PoolBufferError:
+            raise
+        except (OSError, ValueError) as error:
+            # A link, a socket; or a directory, for which shm_open says EINVAL.
+            if isinstance(error, OSError) and error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise
+            self._unusable.append((name, "it is not a regular file"))
+            return
         if descriptor is None:
             self._names["missing"].append(name)
             return
@@ -225,10 +235,14 @@ class _Survey:
             os.close(descriptor)
 
     def _examine(self, name: str, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self._unusable.append((name, "it is not a regular file"))
+            return
         live = is_held(descriptor)
         if live:
             self._names["live"].append(name)
-        size = os.fstat(descriptor).st_size - HEADER_SIZE
+        size = status.st_size - HEADER_SIZE
         if size < 1:
             self._unusable.append((name, "it is too small for a header and bytes"))
             return

@@ -20,6 +20,7 @@ from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.recovery.place import Place, passed
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.recovery")
@@ -177,9 +178,11 @@ def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: i
     """A copy that an earlier recovery, killed after it, has made of the same bytes."""
     for name in _copy_names(os.path.basename(segment.path)):
         try:
-            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+            fd = open_regular(name, dir_fd=directory.fd)
         except FileNotFoundError:
             return None
+        except IOFailureError:
+            continue  # a link, a directory or the like has this name: the copy gets the next one
         try:
             spans = [(0, SEAL_AT), *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK))]
             if all(os.pread(fd, stop - at, at) == segment.read(at, stop - at) for at, stop in spans):
@@ -233,7 +236,7 @@ def _zero(directory: LogDirectory, start: Place) -> int:
     last = 0
     name = segment_name(start.number * directory.segment_size)
     segment = directory.open_segment(start.number, writable=False)
-    fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
     try:
         write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
         for stop in range(segment.size, start.offset, -_CHUNK):

@@ -6,7 +6,8 @@ import os
 from typing import NamedTuple
 
 from commitlog._kernel.segment_file import HEADER_SIZE
-from commitlog.errors import DiskFullError
+from commitlog.path import telling
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 
 
@@ -58,18 +59,18 @@ def make_solid(directory: LogDirectory, number: int) -> None:
 
     Raises
     ------
-    DiskFullError
-        There is no room for them.
+    DiskFullError, ReadOnlyError, IOFailureError
+        There is no room for them, or the system refused otherwise.
     """
     name = segment_name(number * directory.segment_size)
-    fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
     try:
-        os.posix_fallocate(fd, 0, directory.segment_size)
-    except OSError as error:
-        raise DiskFullError(
-            f"no room for all blocks of the segment in use ({error.strerror}): free space and open the log again",
-            path=directory.segment_path(number),
-            errno=error.errno,
-        ) from error
+        with telling(
+            directory.segment_path(number),
+            permission="the blocks of the segment in use cannot be allocated ({why}): open with mode 'r', or mount the disk for writing",
+            room="no room for all blocks of the segment in use ({why}): free space and open the log again",
+            other="the blocks of the segment in use cannot be allocated: {why}",
+        ):
+            os.posix_fallocate(fd, 0, directory.segment_size)
     finally:
         os.close(fd)

@@ -16,6 +16,7 @@ from commitlog._kernel.segment import Segment
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.descriptor import Descriptor
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedFileSystemError
+from commitlog.regular_file import open_regular
 
 Kind = Literal["log", "archive", "segment"]
 
@@ -174,7 +175,7 @@ class LogDirectory:
         """The header page of a segment as it stands in its file; None where it cannot be read."""
         name = segment_name(number * self.segment_size)
         try:
-            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self.fd)
+            fd = open_regular(name, dir_fd=self.fd)
         except OSError:
             return None
         try:
@@ -272,7 +273,8 @@ class LogDirectory:
 
     def remove_index(self, number: int) -> None:
         """Remove the index of a segment that is gone, or no longer what it was made from."""
-        self._unlink(index_name(number * self.segment_size))
+        with contextlib.suppress(IsADirectoryError):  # what has its name and is no index is never read as one
+            self._unlink(index_name(number * self.segment_size))
 
     def scan_end(self, position: int) -> int:
         """Where whole frames end, looking from a position that is known to be good: the first frame that is not one."""
@@ -291,7 +293,8 @@ class LogDirectory:
         """Remove what creations that died half-way have left. Only under the exclusive lock."""
         for name in self.names():
             if _TEMPORARY.match(name):
-                self._unlink(name)
+                with contextlib.suppress(IsADirectoryError):  # somebody else's
+                    self._unlink(name)
 
     def sync(self) -> None:
         """Make the directory's entries durable."""

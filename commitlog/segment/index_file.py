@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import struct
 from typing import Literal
 
 from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog._kernel.sparse_index import ENTRY_SIZE, SparseIndex, crc32c
+from commitlog.errors import IOFailureError
 from commitlog.options import INDEX_SPACING_LARGEST
+from commitlog.regular_file import open_regular, read_at_most
 from commitlog.segment.directory import LogDirectory, index_name
 from commitlog.segment.seal_table import Seal
 
@@ -24,6 +25,7 @@ MAJOR, MINOR = 1, 0
 _HEADER = struct.Struct("<8sHHI16sQIIQI")
 _CRC = struct.Struct("<I")
 INDEX_HEADER_SIZE = _HEADER.size + _CRC.size
+_RECORD_SMALLEST = 16  # bytes of a record without a value
 
 State = Literal["sound", "missing", "damaged", "stale"]
 
@@ -63,19 +65,36 @@ def write(directory: LogDirectory, number: int, index: SparseIndex, seal: Seal) 
 def read(directory: LogDirectory, number: int, seal: Seal) -> tuple[SparseIndex | None, State]:
     """The index of a segment that has this seal, and what is to be said of its file: "stale" is one of another segment, or of another
     content."""
-    content = _content(directory, index_name(number * directory.segment_size))
-    if content is None:
+    try:
+        fd = open_regular(index_name(number * directory.segment_size), dir_fd=directory.fd)
+    except IOFailureError:
+        return None, "damaged"  # a directory, a FIFO or the like
+    except OSError:
         return None, "missing"
-    fields = _checked_header(content)
+    try:
+        return _read(fd, directory, seal)
+    except OSError:
+        return None, "damaged"
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, directory: LogDirectory, seal: Seal) -> tuple[SparseIndex | None, State]:
+    fields = _checked_header(read_at_most(fd, INDEX_HEADER_SIZE))
     if fields is None:
         return None, "damaged"
     major, uuid, segment_id, seal_crc, spacing, records, entries_crc = fields
     # A newer release's index will not mind a new one.
     if major > MAJOR or (uuid, segment_id, seal_crc, records) != (directory.log_uuid, seal.segment_id, seal.crc, seal.record_count):
         return None, "stale"
-    entries = content[INDEX_HEADER_SIZE:]
+    if not 0 < spacing <= INDEX_SPACING_LARGEST or records > (directory.segment_size - HEADER_SIZE) // _RECORD_SMALLEST:
+        return None, "damaged"
+    size = INDEX_HEADER_SIZE + -(-records // spacing) * ENTRY_SIZE
+    if os.fstat(fd).st_size != size:
+        return None, "damaged"
+    entries = read_at_most(fd, size)[INDEX_HEADER_SIZE:]
     try:
-        if crc32c(entries) == entries_crc and spacing <= INDEX_SPACING_LARGEST:
+        if crc32c(entries) == entries_crc:
             return SparseIndex(segment_id, directory.segment_size, spacing, entries, records, seal.largest), "sound"
     except ValueError:
         pass
@@ -90,20 +109,3 @@ def _checked_header(content: bytes) -> tuple[int, bytes, int, int, int, int, int
     if magic != MAGIC or (major == MAJOR and header_size != INDEX_HEADER_SIZE):
         return None
     return major, uuid, segment_id, seal_crc, spacing, records, entries_crc
-
-
-def _content(directory: LogDirectory, name: str) -> bytes | None:
-    """What stands in the file, up to as much as an index can have; None where there is none that can be read."""
-    try:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory.fd)
-    except OSError:
-        return None
-    try:
-        if stat.S_ISREG(os.fstat(fd).st_mode):
-            with os.fdopen(fd, "rb", closefd=False) as file:
-                return file.read(INDEX_HEADER_SIZE + (directory.segment_size - HEADER_SIZE) // 16 * ENTRY_SIZE)
-    except OSError:
-        pass  # unreadable is damaged
-    finally:
-        os.close(fd)
-    return b""

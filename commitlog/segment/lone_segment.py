@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-import stat
 import tempfile
 
 from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.failure import DAMAGE, failure
 from commitlog._kernel.segment import Segment
 from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.shared.identity import Identity
+
+_COPY_BYTES = 1 << 20
 
 
 def is_lone_segment(path: str) -> bool:
@@ -79,8 +81,16 @@ class LoneSegment(LogDirectory):
         try:
             os.link(file, os.path.join(self._temporary, name))
         except OSError:
-            shutil.copyfile(file, os.path.join(self._temporary, name))
+            self._copy(file, os.path.join(self._temporary, name))
         return self._temporary
+
+    def _copy(self, file: str, copy: str) -> None:
+        """As many bytes as the header says: the file may be larger."""
+        size = kernel.header_fields(self.header)[3]
+        with open(open_regular(file), "rb") as source, open(copy, "wb") as target:
+            while size and (piece := source.read(min(size, _COPY_BYTES))):
+                target.write(piece)
+                size -= len(piece)
 
     def _remove_temporary(self) -> None:
         if self._temporary is not None:
@@ -140,10 +150,10 @@ class LoneSegment(LogDirectory):
 
 
 def _read_header(path: str) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    fd = open_regular(path, follow=True)
     try:
         status = os.fstat(fd)
-        page = os.pread(fd, kernel.HEADER_SIZE, 0) if stat.S_ISREG(status.st_mode) else b""
+        page = os.pread(fd, kernel.HEADER_SIZE, 0)
     finally:
         os.close(fd)
     if page[: len(kernel.MAGIC)] != kernel.MAGIC:

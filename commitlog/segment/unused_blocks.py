@@ -7,6 +7,7 @@ import os
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.segment_file import HEADER_SIZE, punch_hole
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
@@ -60,7 +61,7 @@ class UnusedBlocks:
         if start >= size or self._directory.disk_bytes(number) < start + _WORTH_BYTES:
             return False
         try:
-            fd = os.open(segment_name(number * size), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=self._directory.fd)
+            fd = open_regular(segment_name(number * size), os.O_RDWR, dir_fd=self._directory.fd)
         except OSError:
             return False  # deleted meanwhile
         try:

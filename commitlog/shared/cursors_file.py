@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from commitlog._kernel import cursors as kernel
 from commitlog._kernel.cursors import Cursors
 from commitlog.life_lock import LifeLock
+from commitlog.regular_file import open_regular
 from commitlog.shared.identity import Identity
 
 NAME = "cursors"
@@ -51,7 +52,7 @@ def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
 
 def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
     """Map the file for writing, created or brought to its size where need be; it never shrinks. Only under the exclusive lock."""
-    fd = os.open(NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666, dir_fd=dir_fd)
+    fd = open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
     try:
         # A file of the right size may have holes, in which a full disk would turn a store into SIGBUS.
         os.posix_fallocate(fd, 0, kernel.SIZE)
@@ -72,7 +73,7 @@ def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
     """The file, if it is there and long enough, mapped for writing where that is permitted. Nothing is changed."""
     for flags, writable in ((os.O_RDWR, True), (os.O_RDONLY, False)):
         try:
-            fd = os.open(NAME, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
+            fd = open_regular(NAME, flags, dir_fd=dir_fd)
         except OSError:
             continue
         try:
@@ -124,7 +125,7 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
         return []
     # A description of its own, through which no lock is held: it may ask about this process's slots, too.
     try:
-        fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+        fd = open_regular(NAME, dir_fd=dir_fd)
     except FileNotFoundError:
         return []  # somebody has removed it under those who have it mapped
     try:
@@ -144,5 +145,5 @@ def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
 
 def open_slot_lock(dir_fd: int, *, writable: bool = True) -> LifeLock:
     """A description of the file for slot locks alone. It is never mapped: a mapping would keep the lock in forked children."""
-    flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC | os.O_NOFOLLOW
-    return LifeLock(lambda: os.open(NAME, flags, dir_fd=dir_fd), kind=None)
+    flags = os.O_RDWR if writable else os.O_RDONLY
+    return LifeLock(lambda: open_regular(NAME, flags, dir_fd=dir_fd), kind=None)

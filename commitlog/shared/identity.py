@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from commitlog._kernel import segment_file as kernel
 from commitlog.cycle.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
-from commitlog.errors import NotALogError, UnsupportedVersionError
+from commitlog.errors import IOFailureError, NotALogError, UnsupportedVersionError
+from commitlog.regular_file import read_small_file
 
 NAME = "log.json"
-_SIZE_LIMIT = 1 << 20
+SIZE_LIMIT = 1 << 16  # bytes; what is written there takes a few hundred
 
 
 @dataclass(frozen=True)
@@ -111,11 +112,12 @@ def parse(text: bytes, path: str) -> Identity:
 def read(dir_fd: int, path: str) -> Identity | None:
     """The identity of the log in a directory, or None where there is no `log.json`."""
     try:
-        fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=dir_fd)
+        text = read_small_file(NAME, SIZE_LIMIT, dir_fd=dir_fd)
     except FileNotFoundError:
         return None
-    with open(fd, "rb") as file:
-        return parse(file.read(_SIZE_LIMIT), os.path.join(path, NAME))
+    except IOFailureError as error:
+        raise _refuse(os.path.join(path, NAME), f"cannot be read, for {error.message.partition(':')[0]}") from None
+    return parse(text, os.path.join(path, NAME))
 
 
 def write(dir_fd: int, identity: Identity) -> bool:

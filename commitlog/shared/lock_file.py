@@ -12,9 +12,11 @@ import psutil
 
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.life_lock import Kind, LifeLock, is_held
+from commitlog.regular_file import open_regular, read_at_most
 
 NAME = "lock"
-_SIZE = 1 << 16
+# Bytes. The names of all buffers that a pool can have take less, twice, once as the pool's and once as lent.
+SIZE_LIMIT = 8 << 20
 _ROOM_STEP = 4096
 POLL_INTERVAL_S = 0.005
 
@@ -72,7 +74,7 @@ def process_name(pid: int) -> str:
 def is_live(dir_fd: int) -> bool:
     """Whether somebody has the log in a directory open for writing."""
     try:
-        fd = os.open(NAME, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=dir_fd)
+        fd = open_regular(NAME, dir_fd=dir_fd)
     except FileNotFoundError:
         return False
     try:
@@ -91,8 +93,7 @@ class LockFile:
     """
 
     def __init__(self, dir_fd: int) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._lock = LifeLock(lambda: os.open(NAME, flags, 0o666, dir_fd=dir_fd), kind=None)
+        self._lock = LifeLock(lambda: open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd), kind=None)
 
     def acquire(self, kind: Kind, timeout_s: float = 0.0) -> bool:
         """Take the lock or change its kind, polling for at most `timeout_s` seconds."""
@@ -114,7 +115,7 @@ class LockFile:
     def read(self) -> Holder:
         """What the file says; an empty `Holder` where it says nothing that can be understood."""
         try:
-            content = json.loads(os.pread(self._lock.descriptor, _SIZE, 0).rstrip(b"\0").decode())
+            content = json.loads(read_at_most(self._lock.descriptor, SIZE_LIMIT).rstrip(b"\0").decode())
             return Holder(
                 pid=int(content["pid"]),
                 name=str(content["name"]),
@@ -140,6 +141,9 @@ class LockFile:
         text = json.dumps(holder.__dict__).encode()
         try:
             size = os.fstat(descriptor).st_size
+            if size > SIZE_LIMIT:  # somebody else's doing: nothing is read behind the limit
+                os.ftruncate(descriptor, SIZE_LIMIT)
+                size = SIZE_LIMIT
             if size < len(text):
                 # Room comes first: a write that a full disk cut short would leave neither text.
                 size = -(-len(text) // _ROOM_STEP) * _ROOM_STEP

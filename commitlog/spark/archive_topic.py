@@ -17,8 +17,6 @@ from commitlog.spark.segment_bytes import open_bytes
 from commitlog.spark.slices import Slice, read_slices
 from commitlog.spark.topics import Topic, refuse_gap, segment_of
 
-_LOG_JSON_LIMIT = 1 << 20
-
 
 @dataclass(frozen=True)
 class _File:
@@ -73,7 +71,7 @@ class ArchiveTopic(Topic):
         if identities.NAME in content:
             place = places.join(self.place, identities.NAME)
             with places.open_file(place) as file:
-                identity = identities.parse(bytes(file.read(_LOG_JSON_LIMIT)), place)
+                identity = identities.parse(bytes(file.read(identities.SIZE_LIMIT)), place)
             return identity.uuid, identity.segment_size
         first = self._files[0]
         page = self._page(first)

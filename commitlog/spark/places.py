@@ -9,6 +9,7 @@ import urllib.parse
 from typing import Any
 
 from commitlog.errors import InvalidOptionError, IOFailureError
+from commitlog.regular_file import open_regular
 
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 _SECRET = re.compile(r"key|secret|token|password|passwd|credential|signature|^sig$|^sas", re.IGNORECASE)
@@ -105,10 +106,10 @@ def open_file(place: str) -> Any:
     """
     try:
         if not is_uri(place):
-            return open(place, "rb")
+            return open(open_regular(place, follow=True), "rb")
         system, path = _file_system(place)
         return system.open_input_file(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, IOFailureError):
         raise
     except OSError as error:
         raise IOFailureError(f"the file cannot be opened: {error}", path=place, errno=error.errno) from error

@@ -10,6 +10,7 @@ import numpy as np
 
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.keep.archived import zstandard
+from commitlog.regular_file import open_regular
 from commitlog.spark import places
 
 COMPRESSED = ".zst"
@@ -67,7 +68,7 @@ class LocalBytes(SegmentBytes):
     """A plain file of this machine."""
 
     def _open(self) -> Any:
-        return open(self.location, "rb", buffering=0)
+        return open(open_regular(self.location, follow=True), "rb", buffering=0)
 
     def _read_once(self, view: memoryview, offset: int) -> int:
         try:

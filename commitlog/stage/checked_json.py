@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from typing import Any
 
 from commitlog._kernel.sparse_index import crc32c
-from commitlog.errors import CorruptSegmentError, UnsupportedVersionError
+from commitlog.errors import CorruptSegmentError, IOFailureError, UnsupportedVersionError
+from commitlog.regular_file import read_small_file
 from commitlog.segment.directory import LogDirectory
 
 FORMAT = 1
-_SIZE_LIMIT = 64 << 20
+_SIZE_LIMIT = 64 << 20  # bytes: a join of half a million segments
 
 
 def _text(content: dict[str, Any]) -> bytes:
@@ -23,6 +25,12 @@ def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
     """Put a new content in place of the old one; durable when it returns."""
     content = {"format": FORMAT, "uuid": directory.log_uuid.hex(), **content}
     whole = _text({**content, "crc32c": crc32c(_text(content))}) + b"\n"
+    if len(whole) > _SIZE_LIMIT:
+        raise IOFailureError(
+            f"`{name}` would have {len(whole)} bytes, and may have {_SIZE_LIMIT}: join fewer segments at a time",
+            path=os.path.join(directory.path, name),
+            errno=errno.EFBIG,
+        )
     temporary = f".{name}.{os.urandom(8).hex()}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory.fd)
     try:
@@ -50,11 +58,11 @@ def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
     """
     path = os.path.join(directory.path, name)
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory.fd)
+        text = read_small_file(name, _SIZE_LIMIT, dir_fd=directory.fd)
     except FileNotFoundError:
         return None
-    with open(fd, "rb") as file:
-        text = file.read(_SIZE_LIMIT)
+    except IOFailureError as error:
+        raise CorruptSegmentError(f"`{name}` cannot be read: {error.message}, or run `commitlog repair` on the log", path=path) from None
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):

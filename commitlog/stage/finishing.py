@@ -17,6 +17,7 @@ from commitlog._kernel.checkpoint import write_checkpoint
 from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote, Move
@@ -106,7 +107,7 @@ def _unfit(directory: LogDirectory, why: str) -> CorruptSegmentError:
 def _is(directory: LogDirectory, name: str, move: Move) -> bool:
     """Whether a file is the segment that is to join: of its id, whole, and with the header of its new place."""
     try:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory.fd)
+        fd = open_regular(name, dir_fd=directory.fd)
     except FileNotFoundError:
         return False
     try:
@@ -156,7 +157,7 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
     """Close the segment in which readers wait, with one store, durably, and give the rest of its blocks back."""
     name = segment_name(number * directory.segment_size)
     segment = directory.open_segment(number, writable=True)
-    fd = os.open(name, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
     try:
         if segment.nonzero(offset, offset + 8) == offset + 8:
             segment.skip(offset, 0)
@@ -187,7 +188,7 @@ def roll_into(directory: LogDirectory, number: int) -> int:
     before = roll_into(directory, number - 1) if directory.has(number - 1) else 0
     opened_ns = max(time.time_ns(), before)
     page = directory.header_page(number, segment_id, 0, opened_ns)
-    fd = os.open(segment_name(number * directory.segment_size), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    fd = open_regular(segment_name(number * directory.segment_size), os.O_RDWR, dir_fd=directory.fd)
     try:
         os.pwrite(fd, page[OPENED_AT:SEAL_AT], OPENED_AT)
         os.fsync(fd)
@@ -271,7 +272,7 @@ def give_place(path: str, directory: LogDirectory, number: int, first_sequence: 
         The file is not a complete staged segment for this log.
     """
     try:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = open_regular(path, os.O_RDWR)
     except FileNotFoundError:
         raise CorruptSegmentError(
             "a staged segment is not there: executors and driver have to see the same file system", path=path

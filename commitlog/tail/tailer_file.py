@@ -13,6 +13,7 @@ from commitlog._kernel.segment_file import HEADER_SIZE, rename_noreplace
 from commitlog._kernel.tailer_page import SIZE, DamagedPageError, TailerPage, new_page, read_page
 from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
 from commitlog.life_lock import LifeLock
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared.lock_file import pid_namespace
 from commitlog.tail.tailer_folder import (
@@ -168,8 +169,7 @@ def _create(folder_fd: int, name: str, content: bytes) -> bool:
 
 def _lock(directory: LogDirectory, folder_fd: int, name: str) -> LifeLock:
     """The lock on a tailer's file, by a description of its own: what is mapped would keep the lock alive in forked children."""
-    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    lock = LifeLock(lambda: os.open(name, flags, dir_fd=folder_fd), kind=None)
+    lock = LifeLock(lambda: open_regular(name, os.O_RDWR, dir_fd=folder_fd), kind=None)
     try:
         if not lock.acquire("exclusive"):
             holder = read_state(directory, name).owner or "another process"

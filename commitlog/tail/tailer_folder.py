@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 import re
-import stat
 import time
 from collections.abc import Iterator
 
@@ -20,6 +19,7 @@ from commitlog.errors import (
     TailerNotFoundError,
 )
 from commitlog.path import telling
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared.lock_file import POLL_INTERVAL_S
 
@@ -166,7 +166,8 @@ def sweep(directory: LogDirectory) -> None:
     with contextlib.suppress(FileNotFoundError, IOFailureError), _listed_folder(directory) as folder_fd:
         for name in os.listdir(folder_fd):
             if _TEMPORARY.match(name):
-                os.unlink(name, dir_fd=folder_fd)
+                with contextlib.suppress(IsADirectoryError):  # somebody else's
+                    os.unlink(name, dir_fd=folder_fd)
 
 
 def make_folder(directory: LogDirectory) -> None:
@@ -182,13 +183,11 @@ def sync_names(directory: LogDirectory, folder_fd: int) -> None:
 
 def open_file(folder_fd: int, name: str, flags: int) -> int:
     """A descriptor of a tailer's file, which is one of the right size."""
-    fd = os.open(name, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder_fd)
+    fd = open_regular(name, flags, dir_fd=folder_fd)
     try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise DamagedPageError("it is not a file")
-        if status.st_size != SIZE:
-            raise DamagedPageError(f"it has {status.st_size} bytes and not {SIZE}")
+        size = os.fstat(fd).st_size
+        if size != SIZE:
+            raise DamagedPageError(f"it has {size} bytes and not {SIZE}")
     except BaseException:
         os.close(fd)
         raise

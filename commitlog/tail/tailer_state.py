@@ -88,7 +88,7 @@ def read_state(directory: LogDirectory, name: str, end: int | None = None) -> Ta
                 os.close(fd)
     except (CorruptTailerError, ReadOnlyError, IOFailureError) as error:
         cause = error.__context__
-        return TailerState(name, damage=str(cause if cause is not None else error))
+        return TailerState(name, damage=error.message if cause is None else str(cause))
 
 
 def _read(fd: int, name: str, log_uuid: bytes, end: int | None) -> TailerState:

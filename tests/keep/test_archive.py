@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -531,3 +532,21 @@ def test_an_archive_is_neither_pruned_nor_archived(logs: Logs, tmp_path: Path) -
         prune(tmp_path / "archive", Retention(max_bytes=0))
     with pytest.raises(NotALogError, match="an archive, and not a log"):
         archive_segments(tmp_path / "archive", Archive(tmp_path / "second"))
+
+
+def test_frame_that_asks_for_large_window_is_refused(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    magic, descriptor, window = b"\x28\xb5\x2f\xfd", b"\x84", b"\x88"  # size in four bytes, with a checksum; 2^27 bytes
+    (tmp_path / "archive" / name(1)).write_bytes(magic + descriptor + window + SEGMENT.to_bytes(4, "little") + bytes(100))
+    with pytest.raises(CorruptSegmentError, match="asks for a window of 134217728 bytes, for a segment of 65536"):
+        open_segment_bytes(tmp_path / "archive", SEGMENT)
+
+
+@pytest.mark.parametrize("irregular", ["log.json", name(1)])
+def test_irregular_file_of_archive_is_refused(logs: Logs, tmp_path: Path, irregular: str) -> None:
+    archived(logs, tmp_path / "archive")
+    (tmp_path / "archive" / irregular).unlink()
+    os.mkfifo(tmp_path / "archive" / irregular)
+    with pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file"):
+        for _ in commitlog.open(tmp_path / "archive", "r").tailer():
+            pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -338,3 +339,15 @@ def test_a_full_shared_memory_file_system_is_an_error_and_leaves_no_name(monkeyp
         ShmBuffer.allocate(BUFFER_SIZE)
     assert len(names) == 1
     assert not Path(names[0]).exists()
+
+
+@pytest.mark.parametrize(
+    "put", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: os.mknod(path, 0o600 | stat.S_IFSOCK)]
+)
+def test_irregular_buffer_is_unusable_and_not_waited_for(put: Callable[[Path], object]) -> None:
+    name = f"/commitlog-{os.urandom(16).hex()}"
+    put(path_of(name))
+    try:
+        assert find_buffers([name], ORDERS).unusable == ((name, "it is not a regular file"),)
+    finally:
+        path_of(name).rmdir() if path_of(name).is_dir() else path_of(name).unlink()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -226,3 +228,14 @@ def test_the_cursors_get_what_every_handle_starts_from(files: LogFiles) -> None:
     assert [cursors[cell] for cell in ("failed", "flusher")] == [0, 0]
     assert cursors["tail"] == end
     assert cursors["state"] == kernel.STATE_RECOVERING
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("elsewhere")])
+def test_irregular_file_at_copys_name_gives_copy_next_name(files: LogFiles, put: Callable[[Path], object]) -> None:
+    files.create(0)
+    cut = files.records(0, numbered(3))
+    files.records(0, numbered(3, 3), cut + 32)
+    put(files.cut_file(0))
+    recovered = files.recover(checkpoint=files.checkpoint(HEADER))
+    assert recovered.saved_as == f"{files.cut_file(0)}.1"
+    assert files.values() == numbered(3)

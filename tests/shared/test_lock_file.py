@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from commitlog.shared.lock_file import Holder, LockFile, new_holder, process_name
+from commitlog.pool.pool_options import MOST_BUFFERS
+from commitlog.shared.lock_file import SIZE_LIMIT, Holder, LockFile, new_holder, process_name
 
 
 @pytest.fixture
@@ -81,3 +82,22 @@ def test_holders_are_described_for_people() -> None:
     assert Holder(pid=1 << 30, name="gone").describe() == f"process {1 << 30} (gone)"
     assert process_name(1 << 30) == "unknown"
     assert process_name(os.getpid()) != "unknown"
+
+
+def test_names_of_largest_pool_are_read_back(make: Callable[[], LockFile], tmp_path: Path) -> None:
+    names = tuple(f"/commitlog-{index:032x}" for index in range(MOST_BUFFERS))
+    holder = Holder((1 << 22) - 1, "w" * 255, 1 << 62, "b" * 32, 1 << 63, pool_names=names, lent_names=names, pid_namespace=1 << 32)
+    lock = make()
+    lock.write(holder)
+    assert make().read() == holder
+    assert (tmp_path / "lock").stat().st_size < SIZE_LIMIT
+
+
+def test_oversized_lock_is_cut_to_its_limit(make: Callable[[], LockFile], tmp_path: Path) -> None:
+    lock = make()
+    os.truncate(tmp_path / "lock", 1 << 40)
+    assert lock.read() == Holder()
+    holder = new_holder(bytes(16), 12)
+    lock.write(holder)
+    assert make().read() == holder
+    assert (tmp_path / "lock").stat().st_size == SIZE_LIMIT

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import commitlog
-from commitlog.errors import CorruptRecordError, CorruptSegmentError, InvalidOptionError, PositionError
+from commitlog.errors import CorruptRecordError, CorruptSegmentError, InvalidOptionError, IOFailureError, PositionError
 from commitlog.spark import segment_bytes
 from commitlog.spark import slices as slices_module
 from commitlog.spark.columns import FIELDS, RowBuilder, arrow_schema
@@ -277,3 +277,10 @@ def test_columns_are_found_whatever_their_case() -> None:
 def test_a_schema_that_no_log_has_is_refused(fields: Any, says: str) -> None:
     with pytest.raises(InvalidOptionError, match=says):
         arrow_schema(fields)
+
+
+@pytest.mark.parametrize("name", ["a.seg", "a.seg.zst"])
+def test_irregular_segment_is_refused_and_not_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file"):
+        segment_bytes.open_bytes(str(tmp_path / name))

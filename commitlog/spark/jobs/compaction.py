@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
 from commitlog.log import open_log
+from commitlog.regular_file import read_small_file
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
 from commitlog.stage.manifest import Manifest
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("offset", "key", "value", "timestamp", "type")
 _NOTE = "note.json"
+_NOTE_LIMIT = 16 << 20  # bytes: half a million steps
 _OWN = re.compile(r"note\.json(\.tmp)?|(keyed|bare)-[0-9]{20}")
 
 
@@ -174,7 +176,7 @@ class _Found:
         self.bare: list[int] = []
         self._check_own()
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            note = json.loads((folder / _NOTE).read_text(encoding="utf-8"))
+            note = json.loads(read_small_file(folder / _NOTE, _NOTE_LIMIT))
             position, read, bare = int(note["position"]), int(note["read"]), [int(at) for at in note["bare"]]
             if note["uuid"] == uuid and bare and bare[-1] == position <= end:
                 self.position, self.read, self.bare = position, read, bare

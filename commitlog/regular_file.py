@@ -1,0 +1,115 @@
+"""Opening and reading a log's files: only regular ones, without waiting, and no more bytes than their format allows."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from commitlog.errors import IOFailureError
+
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def open_regular(
+    path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o666, *, dir_fd: int | None = None, follow: bool = False
+) -> int:
+    """Open a regular file and return its descriptor. A FIFO or a device never blocks the call.
+
+    Parameters
+    ----------
+    path : str or path
+        The file, relative to `dir_fd` where that is given.
+    flags, mode : int
+        As for `os.open`.
+    follow : bool
+        Follow a symbolic link. A log's own files are never links.
+
+    Raises
+    ------
+    IOFailureError
+        It is a directory, a FIFO, a device, a socket or, unless `follow`, a symbolic link.
+    OSError
+        The system refused.
+    """
+    safe = os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
+    try:
+        fd = os.open(path, flags | safe, mode, dir_fd=dir_fd)
+    except OSError as error:
+        # What is there says more than ELOOP, EISDIR or ENXIO.
+        status = _look(path, dir_fd, follow)
+        if status is not None:
+            _check(status, path, dir_fd)
+        raise error
+    try:
+        _check(os.fstat(fd), path, dir_fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def read_at_most(fd: int, limit: int) -> bytes:
+    """Read the first `limit` bytes of an open regular file, or all of it where it is shorter."""
+    size = min(limit, os.fstat(fd).st_size)
+    content = b""
+    while len(content) < size:
+        piece = os.pread(fd, size - len(content), len(content))
+        if not piece:
+            break
+        content += piece
+    return content
+
+
+def read_small_file(path: str | os.PathLike[str], limit: int, *, dir_fd: int | None = None, follow: bool = False) -> bytes:
+    """Read a regular file whole, if it is no larger than its format allows.
+
+    Raises
+    ------
+    IOFailureError
+        It is not a regular file, or has more than `limit` bytes.
+    OSError
+        The system refused.
+    """
+    fd = open_regular(path, dir_fd=dir_fd, follow=follow)
+    try:
+        size = os.fstat(fd).st_size
+        if size > limit:
+            raise IOFailureError(
+                f"this file has {size} bytes, and its format allows {limit}: move it away",
+                path=_full_path(path, dir_fd),
+                errno=errno.EFBIG,
+            )
+        return read_at_most(fd, limit)
+    finally:
+        os.close(fd)
+
+
+def _look(path: str | os.PathLike[str], dir_fd: int | None, follow: bool) -> os.stat_result | None:
+    try:
+        return os.stat(path, dir_fd=dir_fd, follow_symlinks=follow)
+    except OSError:
+        return None
+
+
+def _check(status: os.stat_result, path: str | os.PathLike[str], dir_fd: int | None) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
+        raise IOFailureError(f"this is {kind}, and not a regular file: move it away", path=_full_path(path, dir_fd), errno=errno.EINVAL)
+
+
+def _full_path(path: str | os.PathLike[str], dir_fd: int | None) -> str:
+    name = os.fspath(path)
+    if dir_fd is None:
+        return name
+    try:
+        return os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)
+    except OSError:
+        return name
