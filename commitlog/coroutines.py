@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -13,12 +12,11 @@ from commitlog._kernel.core import GATE_CLOSED
 from commitlog._kernel.record_list import RecordList
 from commitlog.errors import ClosedError
 from commitlog.handle import LogHandle
+from commitlog.service import start_lock
 from commitlog.tail.lag import Hold
 
 if TYPE_CHECKING:
     from commitlog._kernel.writer import ReadableBuffer
-
-_start_lock = threading.Lock()
 _NOWHERE = 1 << 63
 
 
@@ -127,7 +125,7 @@ class CoroutineHandle(LogHandle):
         if service is None:
             from commitlog.flush.acknowledge_service import AcknowledgeService  # asyncio is imported by those who use it
 
-            with _start_lock:
+            with start_lock:
                 if self.gate == GATE_CLOSED:
                     raise ClosedError("the log was closed meanwhile; the record stays in it", path=self.path, position=position)
                 if self._acknowledge_service is None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 
 from commitlog.errors import CommitLogError, LogFailedError
 
 _logger = logging.getLogger("commitlog")
+# Held while a service is started by the first who needs it, and by a fork, so that a child finds it free.
+start_lock = threading.Lock()
+os.register_at_fork(before=start_lock.acquire, after_in_parent=start_lock.release, after_in_child=start_lock.release)
 
 
 class Service:

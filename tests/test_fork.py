@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +19,7 @@ from commitlog.errors import (
     ForkedError,
     RolledBackError,
 )
+from commitlog.service import start_lock
 from tests.setups import BY_HAND, Logs, Setup
 from tests.steps import die
 
@@ -139,6 +142,25 @@ def test_a_child_is_not_held_up_by_locks_that_other_threads_of_the_parent_had(lo
         log.close()
         return found
 
-    with ThreadPoolExecutor(1) as pool, log.queue._lock, log._roll_lock, log._close_lock:
+    locks = [log.queue._lock, log._roll_lock, log._close_lock, log._named_lock, log.queue.get(0)._state]
+    with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as held:
+        for lock in locks:
+            held.enter_context(lock)
         # Reentrant locks would let this very thread's child in.
         assert pool.submit(in_child, use).result() == [b"there", b"child", b"on"]
+
+
+def test_a_fork_waits_for_a_service_that_is_being_started(in_child: Callable[..., Any]) -> None:
+    began, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with start_lock:
+            began.set()
+            assert not forked.wait(0.05)
+
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(hold)
+        began.wait()
+        assert in_child(lambda: start_lock.acquire(timeout=60))
+        forked.set()
+        held.result()

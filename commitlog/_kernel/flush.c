@@ -21,7 +21,8 @@
 static int copy_range(cl_log *log, cl_segment *segment, uint32_t from, uint32_t to) {
     uint64_t first = cl_load((const uint64_t *)(segment->bytes + from));
     uint32_t start = from + (uint32_t)sizeof first;
-    if (to - from <= log->copy_limit) {
+    /* Where no descriptor is free, the mapping does as well. */
+    if (to - from <= log->copy_limit || !cl_segment_reopen(log->table.dir_fd, segment)) {
         memcpy(segment->map + start, segment->bytes + start, to - start);
     } else {
         while (start < to) {
@@ -40,6 +41,7 @@ static int copy_range(cl_log *log, cl_segment *segment, uint32_t from, uint32_t 
 }
 
 static void segment_done(cl_log *log, cl_segment *segment) {
+    cl_segment_close_file(segment);
     if (segment->bytes != segment->map) {
         cl_store32(&segment->drained, 1);
         cl_futex_raise(&log->event);

@@ -27,9 +27,13 @@ int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log
 void cl_log_clear(cl_log *log) { cl_table_clear(&log->table); }
 
 void cl_log_after_fork(cl_log *log) {
-    /* Another thread of the parent may have held these when the child was made. */
+    /* Another thread of the parent may have held the mutex when the child was made, and have been in the middle of what it guards. */
     pthread_mutex_init(&log->commit_mutex, NULL);
     cl_table_after_fork(&log->table);
+    log->watch = (cl_watch){.position = UINT64_MAX};
+    log->held_at = UINT64_MAX;
+    log->lead_watch = (cl_lead_watch){0};
+    log->group = (cl_group){0}; /* those who wait are the parent's */
 }
 
 int cl_log_fail(cl_log *log, int cause) {

@@ -108,7 +108,7 @@ static cl_segment *map_file(int fd, uint64_t number, uint64_t size, uint64_t id,
                             .size = size,
                             .id = id,
                             .seed = cl_crc32c_seed(id),
-                            .fd = fd,
+                            .fd = -1,
                             .map = map,
                             .bytes = map,
                             .references = 1,
@@ -147,12 +147,35 @@ int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *l
         *out = map_file(fd, number, size, id, writable);
         code = *out == NULL ? CL_E_SYSTEM : CL_OK;
     }
-    if (code != CL_OK) {
-        int cause = errno;
-        close(fd);
-        errno = cause;
-    }
+    int cause = errno;
+    close(fd);
+    errno = cause;
     return code;
+}
+
+bool cl_segment_reopen(int dir_fd, cl_segment *segment) {
+    char name[CL_SEGMENT_NAME_SIZE];
+    uint64_t id = 0;
+    if (segment->fd >= 0) {
+        return true;
+    }
+    cl_segment_name(segment->base, name);
+    int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 && check_file(fd, segment->base, segment->size, NULL, &id) == CL_OK && id == segment->id) {
+        segment->fd = fd;
+        return true;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return false;
+}
+
+void cl_segment_close_file(cl_segment *segment) {
+    if (segment->fd >= 0) {
+        close(segment->fd);
+        segment->fd = -1;
+    }
 }
 
 void cl_segment_hold(cl_segment *segment) { cl_add32(&segment->references, 1); }
@@ -162,7 +185,7 @@ void cl_segment_release(cl_segment *segment) {
         return;
     }
     munmap(segment->map, segment->size);
-    close(segment->fd);
+    cl_segment_close_file(segment);
     free(segment->index.entries);
     free(segment);
 }
@@ -199,20 +222,54 @@ int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) {
     return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? CL_E_SYSTEM : CL_OK;
 }
 
+/* The tables of this process, for a fork: a child that inherited one in the middle of a change would follow pointers to freed memory. */
+static cl_table *tables;
+static pthread_mutex_t tables_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static void lock_tables(void) {
+    pthread_mutex_lock(&tables_mutex);
+    for (cl_table *table = tables; table != NULL; table = table->next_table) {
+        pthread_mutex_lock(&table->mutex);
+    }
+}
+
+static void unlock_tables(void) {
+    for (cl_table *table = tables; table != NULL; table = table->next_table) {
+        pthread_mutex_unlock(&table->mutex);
+    }
+    pthread_mutex_unlock(&tables_mutex);
+}
+
+__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(lock_tables, unlock_tables, unlock_tables); }
+
 int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable) {
     *table = (cl_table){.dir_fd = dir_fd, .writable = writable, .segment_size = segment_size};
     memcpy(table->log_uuid, log_uuid, sizeof table->log_uuid);
-    return pthread_mutex_init(&table->mutex, NULL) == 0 ? CL_OK : CL_E_MEMORY;
+    if (pthread_mutex_init(&table->mutex, NULL) != 0) {
+        return CL_E_MEMORY;
+    }
+    pthread_mutex_lock(&tables_mutex);
+    table->next_table = tables;
+    tables = table;
+    pthread_mutex_unlock(&tables_mutex);
+    return CL_OK;
 }
 
 void cl_table_after_fork(cl_table *table) {
-    pthread_mutex_init(&table->mutex, NULL);
     for (size_t index = 0; index < table->count; index++) {
         table->entries[index]->tallied = 0; /* a thread of the parent may have been in the middle of it: nobody's count */
     }
 }
 
 void cl_table_clear(cl_table *table) {
+    pthread_mutex_lock(&tables_mutex);
+    for (cl_table **at = &tables; *at != NULL; at = &(*at)->next_table) {
+        if (*at == table) {
+            *at = table->next_table;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&tables_mutex);
     for (size_t index = 0; index < table->count; index++) {
         cl_segment_release(table->entries[index]);
     }

@@ -12,7 +12,7 @@ typedef struct {
     uint64_t size;
     uint64_t id;
     uint32_t seed;  /* CRC register after the id: see cl_frame_crc */
-    int fd;
+    int fd; /* for large commits of a pool buffer: opened by the first, closed after the last; else -1 */
     uint8_t *map;   /* the file */
     uint8_t *bytes; /* where claims live: the pool buffer while one is attached, else the mapping */
     uint32_t references;
@@ -23,7 +23,7 @@ typedef struct {
     cl_index index;   /* of the same records; no room where nobody asked for one */
 } cl_segment;
 
-typedef struct {
+typedef struct cl_table {
     int dir_fd;
     bool writable;
     uint8_t log_uuid[16];
@@ -32,6 +32,7 @@ typedef struct {
     cl_segment **entries; /* sorted by number; the table holds one reference to each */
     size_t count;
     size_t room;
+    struct cl_table *next_table; /* of this process */
 } cl_table;
 
 #define CL_SEGMENT_NAME_SIZE 25 /* twenty digits, ".seg", zero byte */
@@ -43,10 +44,11 @@ int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, ui
 uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle);
 uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal);
 
-/* Opens and maps segment `number`, with one reference for the caller. */
+/* Opens and maps segment `number`, with one reference for the caller. The mapping outlives the descriptor, which is closed at once: a log
+ * may have more segments open than a process may have descriptors. */
 int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bool writable, cl_segment **out);
 void cl_segment_hold(cl_segment *segment);
-void cl_segment_release(cl_segment *segment); /* the last release unmaps and closes */
+void cl_segment_release(cl_segment *segment); /* the last release unmaps */
 
 /* Faults the file's pages in, so that no appender has to. */
 int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop);
@@ -57,6 +59,11 @@ void cl_segment_let_go(const cl_segment *segment, uint64_t start, uint64_t stop)
 /* Makes [start, stop) of the file durable. */
 int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop);
 
+/* Opens the file of a segment for `fd`, if it is not open; false where that is not possible at present. Under the commit mutex. */
+bool cl_segment_reopen(int dir_fd, cl_segment *segment);
+void cl_segment_close_file(cl_segment *segment);
+
+/* A fork waits until no thread is changing a table. */
 int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable);
 void cl_table_clear(cl_table *table);
 void cl_table_after_fork(cl_table *table);

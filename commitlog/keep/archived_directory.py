@@ -54,6 +54,9 @@ class ArchivedDirectory(LogDirectory):
             raise
         self.path = self.target.name
 
+    def forked(self) -> None:
+        self._lock = threading.Lock()
+
     def close(self) -> None:
         super().close()
         if self._pid == os.getpid():

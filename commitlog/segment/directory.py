@@ -131,6 +131,9 @@ class LogDirectory:
         """Whether the segments are apart from their log: nobody writes them, and nothing is kept beside them."""
         return self.kind != "log"
 
+    def forked(self) -> None:
+        """In the child of a fork: another thread of the parent may have held a lock."""
+
     def close(self) -> None:
         """Let go of the descriptor; idempotent. A call that another thread is in keeps it open until it returns."""
         self._fd = None

@@ -92,6 +92,12 @@ class MappedFile:
             if not self._has_brief():
                 self._state.notify_all()
 
+    def forked(self) -> None:
+        """In the child of a fork: another thread of the parent may have held the lock. Those who are here briefly are threads of the
+        parent; tailers and views are in the child, too."""
+        self._state = threading.Condition()
+        self._holders = {token: holder for token, holder in self._holders.items() if not holder.briefly}
+
     def shutdown(self, force_after: float) -> None:
         """Let nobody new in, wait for the holders to leave, and unmap. Raises what `drain` does."""
         self.drain(force_after)

@@ -190,6 +190,8 @@ class MappedFileQueue:
         """In the child of a fork: another thread of the parent may have held the lock."""
         self._lock = threading.Lock()
         self._events = NO_EVENTS
+        for file in self._files.values():
+            file.forked()
 
     def close(self) -> None:
         """Release every mapping that is held here. Views and tailers keep theirs."""

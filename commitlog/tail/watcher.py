@@ -8,12 +8,11 @@ import threading
 from commitlog._kernel.core import Core
 from commitlog._kernel.reader import Reader
 from commitlog.loops import resolve, resolve_here
-from commitlog.service import Service
+from commitlog.service import Service, start_lock
 
 _SLEEP_S = 0.05  # in the kernel, which an append ends
 _NAP_LEAST_S, _NAP_MOST_S = 0.0005, 0.01  # where no append can end it
 _JOIN_S = 10.0
-_start_lock = threading.Lock()
 
 
 class Watcher(Service):
@@ -103,7 +102,7 @@ def watcher_of(core: Core) -> Watcher:
     """The log's watcher, started by the first who asks."""
     watcher: Watcher | None = core.watcher
     if watcher is None:
-        with _start_lock:
+        with start_lock:
             watcher = core.watcher
             if watcher is None:
                 watcher = core.watcher = Watcher(core)

@@ -3,6 +3,9 @@
  * over small segments while readers follow, others flush, and some die with their claims open. Nothing is lost, doubled or out of order. */
 #include "kernel_test.h"
 
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
 #define WRITERS 4u
 #define RECORDS 6000u /* of each writer */
 #define DEATHS 5u
@@ -200,9 +203,45 @@ static void a_table_serves_many_threads(void) {
     drop_place(&place);
 }
 
+/* A child of a fork finds the table as it is between two changes, and its mutex free. */
+static void a_fork_finds_no_table_in_the_middle_of_a_change(void) {
+    enum { VISITORS = 2, FORKS = 60 };
+    test_place place;
+    cl_table table;
+    pthread_t threads[VISITORS];
+    test_visitor visitors[VISITORS];
+    make_place(&place, SMALL);
+    for (uint64_t number = 0; number < 8; number++) {
+        make_segment(&place, number, 0);
+    }
+    CHECK(cl_table_init(&table, place.dir_fd, place.uuid, place.size, true) == CL_OK);
+    for (int index = 0; index < VISITORS; index++) {
+        visitors[index] = (test_visitor){&table, 177 + (uint64_t)index};
+        CHECK(pthread_create(&threads[index], NULL, visit_segments, &visitors[index]) == 0);
+    }
+    for (int fork_number = 0; fork_number < FORKS; fork_number++) {
+        pid_t child = fork();
+        if (child == 0) {
+            int status = pthread_mutex_trylock(&table.mutex);
+            for (size_t index = 1; index < table.count; index++) {
+                status |= table.entries[index - 1]->number >= table.entries[index]->number;
+            }
+            syscall(SYS_exit_group, status != 0); /* a sanitizer's `_exit` looks for the parent's threads */
+        }
+        int status = 1;
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+    }
+    for (int index = 0; index < VISITORS; index++) {
+        pthread_join(threads[index], NULL);
+    }
+    cl_table_clear(&table);
+    drop_place(&place);
+}
+
 int main(void) {
     writers_lose_double_and_reorder_nothing(false);
     writers_lose_double_and_reorder_nothing(true);
     a_table_serves_many_threads();
+    a_fork_finds_no_table_in_the_middle_of_a_change();
     return 0;
 }
