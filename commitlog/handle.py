@@ -82,6 +82,7 @@ class LogHandle(Appender):
         self._allocation: AllocationService | None = None
         self._listener: ListenerService | None = None
         self._services: list[Service] = []
+        self._checkpoint_fd = -1
         self._flush_service: FlushService | None = None
         self._acknowledge_service: AcknowledgeService | None = None
         self._roll_lock = threading.RLock()
@@ -90,6 +91,7 @@ class LogHandle(Appender):
         self._lag_guard: LagGuard | None = None
         self._turns: Turns = {}
         self._named: weakref.WeakSet[TailerFile] = weakref.WeakSet()
+        self._named_lock = threading.Lock()
         self._pid = os.getpid()
         writable = mode != "r"
         self.setup(
@@ -239,6 +241,7 @@ class LogHandle(Appender):
             cast(PoolLender, self._lender).end()
         if getattr(self, "_checkpoint_fd", -1) >= 0:
             os.close(self._checkpoint_fd)
+            self._checkpoint_fd = -1
         if getattr(self, "queue", None) is not None:
             self._unmap()
         opened.close()
@@ -321,6 +324,8 @@ class LogHandle(Appender):
             self._close_lock = threading.RLock()
             self.queue.forked()
             self.index.forked()
+            self.directory.forked()
+            self._named_lock = threading.Lock()
             if self.mode != "r":
                 self.gate = GATE_FORKED
             if self._slot_lock is not None and (self.mode == "r" or not self.pooled):
@@ -389,7 +394,7 @@ class LogHandle(Appender):
             except CommitLogError as error:
                 failure = failure or error
             finally:
-                self._give_slot_back()
+                self.detach_slot()
                 if self._lender is not None:
                     self._lender.end()
                 self._let_go()
@@ -442,21 +447,30 @@ class LogHandle(Appender):
         self.gate = GATE_CLOSED
         if self.watcher is not None:
             self.watcher.stop()
-        for file in list(self._named):
+        with self._named_lock:
+            named = list(self._named)
+        for file in named:
             with contextlib.suppress(IOFailureError):  # a place was not made durable: its records come again
                 file.close()
+        if self._pid == os.getpid():
+            self._unmap()
+        registry.discard(self)
+        self.leave_kernel()
+
+    def release_files(self) -> None:
+        """Close what calls in the kernel use: at the end of `close`, or of the last call of another thread."""
         self.keep_checkpoint(-1, 0, 0)
-        if getattr(self, "_checkpoint_fd", -1) >= 0:
+        if self._checkpoint_fd >= 0:
             os.close(self._checkpoint_fd)
             self._checkpoint_fd = -1
         if self._slot_lock is not None:
             self._slot_lock.close()
+            self._slot_lock = None
         if self._pid == os.getpid():
-            self._unmap()
             self.directory.close()
         if self._lock_file is not None:
             self._lock_file.close()
-        registry.discard(self)
+        self.cursors.part()
 
     def _unmap(self) -> None:
         """Let go of every segment; views, tailers and open claims keep theirs."""

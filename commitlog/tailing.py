@@ -105,7 +105,11 @@ class TailingHandle(CoroutineHandle):
         except BaseException:
             file.close()
             raise
-        self._named.add(file)
+        with self._named_lock:
+            self._named.add(file)
+        if self._closed:  # meanwhile, and perhaps without this one
+            file.close()
+            self._check_open()
 
     def _check_told(self) -> None:
         """Whoever changes what is required must be able to tell the writers."""
@@ -119,6 +123,7 @@ class TailingHandle(CoroutineHandle):
     def _tell_writers(self) -> None:
         if not self.cursors.shared:
             self.find_cursors()  # a writer may have come since, and looked before there was anything to see
+        self._check_open()  # a log that is being closed tells nobody any more
         if self.cursors.shared and self.cursors.writable:
             self.cursors.raise_cell("required")
 

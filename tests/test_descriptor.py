@@ -1,8 +1,9 @@
-"""Descriptors that stay open until the last call that uses them returns."""
+"""What a log holds of its directory: for as long as a call uses it, and no longer than until `close`."""
 
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,41 @@ def test_a_closing_log_does_not_disturb_the_opening_of_another(logs: Logs, monke
     with monkeypatch.context() as patch:
         patch.setattr(closing.directory, "_fd", None)
         logs.open("opened").append(b"x")
+
+
+def held_in(folder: Path) -> list[str]:
+    """Mappings and descriptors of files in a folder."""
+    maps = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
+    links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    return [name for name in maps + links if name.startswith(str(folder))]
+
+
+@pytest.mark.parametrize("mode", ["a", "r"])
+def test_a_closed_log_holds_nothing_of_its_directory(logs: Logs, mode: str) -> None:
+    with logs.open() as writer:
+        writer.append(b"x")
+        log = logs.open(mode=mode)
+        tailer = log.tailer("name")
+        assert tailer.read().value == b"x"
+        position = log.tail_position
+        tailer.close()
+        log.close()
+    assert held_in(logs.path) == []
+    assert (log.tail_position, tailer.dropped_records) == (position, 0)
+
+
+@pytest.mark.usefixtures("no_other_holders")
+def test_a_closed_log_keeps_its_files_for_a_call_in_the_kernel(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = logs.open(flush="none")
+    stop = log.stop
+    monkeypatch.setattr(log, "stop", lambda: None)
+    thread = threading.Thread(target=log.run_flush_loop, args=(60 * 10**9, 60 * 10**9, 1 << 30))
+    thread.start()
+    log.append(b"x")
+    log.close()
+    assert not log.directory.closed
+    assert log.cursors.shared
+    stop()
+    thread.join()
+    assert log.directory.closed
+    assert held_in(logs.path) == []

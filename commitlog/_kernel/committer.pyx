@@ -4,6 +4,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+cimport cython
+
 from commitlog._kernel.core cimport Core, nanoseconds
 from commitlog._kernel.kernel cimport (
     CL_E_BUSY, CL_E_INTERRUPTED, CL_E_TIMEOUT, CL_HISTOGRAM_BUCKETS, CL_OK, cl_checkpoint_write, cl_clock_monotonic_ns, cl_commit,
@@ -14,6 +16,7 @@ from commitlog._kernel.kernel cimport (
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
 
 
+@cython.no_gc_clear
 cdef class Committer(Core):
     """A core with what makes its records durable, and with how long that and all else took."""
 
@@ -26,10 +29,11 @@ cdef class Committer(Core):
             The log has failed.
         """
         cdef int code, cause
-        self.check_ready()
+        self.enter()
         with nogil:
             code = cl_commit(&self.log, upto)
             cause = errno
+        self.leave()
         if code == CL_E_BUSY:
             return False
         if code != CL_OK:
@@ -54,9 +58,11 @@ cdef class Committer(Core):
         while True:
             now_ns = cl_clock_monotonic_ns()
             slice_ns = min(now_ns + SLICE_NS, deadline_ns)
+            self.enter()
             with nogil:
                 code = cl_flush(&self.log, upto, slice_ns)
                 cause = errno
+            self.leave()
             if code == CL_OK:
                 return
             if code != CL_E_TIMEOUT and code != CL_E_INTERRUPTED:
@@ -68,10 +74,11 @@ cdef class Committer(Core):
     cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1:
         cdef cl_pace pace = cl_pace(interval_ns, thorough_ns, least_bytes)
         cdef int code, cause
-        self.check_ready()
+        self.enter()
         with nogil:
             code = loop(&self.log, &pace)
             cause = errno
+        self.leave()
         if code != CL_OK:
             raise self.failed_with(code, cause, None)
         return 0
@@ -96,10 +103,11 @@ cdef class Committer(Core):
     def write_checkpoint(self, uint64_t position, bint clean):
         """Write the checkpoint now, durably."""
         cdef int code, cause
-        self.check_ready()
+        self.enter()
         with nogil:
             code = cl_checkpoint_write(&self.log, position, clean, True)
             cause = errno
+        self.leave()
         if code != CL_OK:
             raise self.failed_with(code, cause, position)
 

@@ -15,7 +15,12 @@ cdef class Core:
     cdef public object watcher  # wakes the coroutines that wait for records; made by the first of them
     cdef dict memories  # segment number -> (Memory, its lease), while a pool buffer is attached
 
+    cdef int users            # calls that are in the kernel without the interpreter's lock, and use the log's files
+    cdef bint leaving         # the log is closed: the last of them lets go of its files
+
     cdef int check_ready(self) except -1
+    cdef int enter(self) except -1
+    cdef int leave(self) except -1
     cdef uint32_t *append_signal(self)
     cdef int look(self) except -1
     cdef object failed_with(self, int code, int cause, position)

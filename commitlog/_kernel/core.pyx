@@ -5,6 +5,8 @@ import os
 from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+cimport cython
+
 from commitlog._kernel.cursors cimport Cursors
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
@@ -29,6 +31,7 @@ cdef int64_t nanoseconds(double seconds) noexcept:
     return 0 if seconds <= 0 else <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
 
 
+@cython.no_gc_clear  # what is still called while a cycle is taken apart finds all of it
 cdef class Core:
     """The kernel's state of one open log. `setup` makes it usable; before, and after `gate`, every append is refused."""
 
@@ -93,6 +96,29 @@ cdef class Core:
             raise failure(CL_E_CLOSED, 0, path=self.path)
         return 0
 
+    cdef int enter(self) except -1:
+        """Before the interpreter's lock is given up for work on the log's files: `close` leaves them open until the `leave` after it."""
+        if not self.ready or self.leaving:
+            raise failure(CL_E_CLOSED, 0, path=self.path)
+        self.users += 1
+        return 0
+
+    cdef int leave(self) except -1:
+        self.users -= 1
+        if self.leaving and self.users == 0:
+            self.release_files()
+        return 0
+
+    def leave_kernel(self):
+        """Let no call work on the log's files any more, and have the last that does call `release_files`."""
+        if not self.leaving:
+            self.users += 1
+            self.leaving = True
+            self.leave()
+
+    def release_files(self):
+        """Called once after `leave_kernel`: no call uses the descriptors, locks and cursors of the log any more."""
+
     cdef int look(self) except -1:
         """One who reads without live cursors looks for them, now and then."""
         cdef int64_t now_ns
@@ -152,6 +178,7 @@ cdef class Core:
             self.log.gate = GATE_FORKED
         self.log.owner = 0
         self.log.slot_fd = -1
+        self.users = 0  # the parent's threads
         cl_log_after_fork(&self.log)
 
     @property
@@ -221,16 +248,19 @@ cdef class Core:
     def appended_position(self):
         """The end of the prefix in which every claim is published or rolled back."""
         cdef uint64_t appended = 0
-        cdef int code
+        cdef int code, cause
         self.look()
         if cl_log_tail(&self.log) == NULL:
             return self.committed_position
         if self.log.gate == GATE_CLOSED or not self.cursors.writable:
             return cl_log_upward(&self.log, self.cursors.cells.appended.value)
+        self.enter()
         with nogil:
             code = cl_log_appended(&self.log, &appended)
+            cause = errno
+        self.leave()
         if code != CL_OK:
-            raise self.failed_with(code, errno, None)
+            raise self.failed_with(code, cause, None)
         return cl_log_upward(&self.log, appended)
 
     @property
@@ -263,10 +293,11 @@ cdef class Core:
         """
         cdef cl_segment *segment = NULL
         cdef int code, cause
-        self.check_ready()
+        self.enter()
         with nogil:
             code = cl_table_acquire(&self.log.table, number, &segment)
             cause = errno
+        self.leave()
         path = os.path.join(self.path, f"{number * self.log.segment_size:020d}.seg")
         if code != CL_OK:
             raise failure(code, cause, path=path, position=number * self.log.segment_size)

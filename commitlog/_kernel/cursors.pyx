@@ -1,9 +1,7 @@
 """The `cursors` file as an object: identity, state, watermarks and slots."""
 
-import mmap
 import os
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyObject_GetBuffer, PyBuffer_Release, Py_buffer
 from libc.errno cimport errno
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -13,6 +11,7 @@ from commitlog._kernel.kernel cimport (
     CL_STATE_READY, CL_STATE_RECOVERING, cl_add, cl_cursors, cl_line, cl_load, cl_owner_slot, cl_slot, cl_slot_alive,
     cl_store,
 )
+from commitlog._kernel.memory cimport CL_E_TRUNCATED, cl_memory_map, cl_memory_map_descriptor, cl_memory_part, cl_memory_unmap
 
 cdef extern from *:
     """
@@ -81,20 +80,27 @@ cdef class Cursors:
     """
 
     def __cinit__(self, int fd, bint writable):
-        cdef Py_buffer view
+        cdef int code
         self.shared = fd >= 0
         self.writable = writable or fd < 0
         if fd < 0:
-            self.mapping = mmap.mmap(-1, CL_CURSORS_SIZE)
+            code = cl_memory_map(&self.area, CL_CURSORS_SIZE)
         else:
-            if os.fstat(fd).st_size < CL_CURSORS_SIZE:
-                raise ValueError("the file is too short")
-            protection = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
-            self.mapping = mmap.mmap(fd, CL_CURSORS_SIZE, mmap.MAP_SHARED, protection)
-        PyObject_GetBuffer(self.mapping, &view, PyBUF_SIMPLE)
-        self.cells = <cl_cursors *>view.buf
-        # The mapping lives exactly as long as this object and is never closed before it, so no export is held.
-        PyBuffer_Release(&view)
+            code = cl_memory_map_descriptor(&self.area, fd, 0, CL_CURSORS_SIZE, writable)
+        if code == CL_E_TRUNCATED:
+            raise ValueError("the file is too short")
+        if code != 0:
+            raise OSError(errno, os.strerror(errno))
+        self.cells = <cl_cursors *>self.area.bytes
+
+    def __dealloc__(self):
+        cl_memory_unmap(&self.area)
+
+    def part(self):
+        """Let go of the file: what it said last stays to be read. Where memory is short, the file stays mapped."""
+        if self.shared and cl_memory_part(&self.area) == 0:
+            self.shared = False
+            self.writable = True
 
     def become(self, Cursors live not None):
         """Turn a stand-in into another view of the live file, at the address where the stand-in is: whoever reads its cells meanwhile

@@ -49,8 +49,10 @@ cdef class Finder:
         if hop.from_buffer:
             cl_index_extend(&grown, &hop, limit)  # buffers are taken back under the interpreter's lock
         else:
+            self.core.enter()
             with nogil:
                 cl_index_extend(&grown, &hop, limit)
+            self.core.leave()
         cl_segment_release(held)
         # Entries that are new to those who look for one meanwhile.
         index.index = grown

@@ -27,7 +27,7 @@ int cl_memory_map(cl_memory *memory, size_t size) {
     return CL_OK;
 }
 
-int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size) {
+int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size, bool writable) {
     struct stat status;
     if (fstat(descriptor, &status) != 0) {
         return CL_E_SYSTEM;
@@ -37,7 +37,8 @@ int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset,
         return CL_E_TRUNCATED;
     }
     size_t before = (size_t)(offset % page_size());
-    void *mapped = mmap(NULL, size + before, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, (off_t)(offset - before));
+    int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+    void *mapped = mmap(NULL, size + before, protection, MAP_SHARED, descriptor, (off_t)(offset - before));
     if (mapped == MAP_FAILED) {
         return CL_E_SYSTEM;
     }
@@ -75,5 +76,19 @@ int cl_memory_unmap(cl_memory *memory) {
         return CL_E_SYSTEM;
     }
     *memory = (cl_memory){0};
+    return CL_OK;
+}
+
+int cl_memory_part(const cl_memory *memory) {
+    size_t size = memory->mapped_size;
+    void *copy = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (copy == MAP_FAILED) {
+        return CL_E_SYSTEM;
+    }
+    memcpy(copy, memory->mapped, size);
+    if (mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, memory->mapped) != memory->mapped) {
+        munmap(copy, size);
+        return CL_E_SYSTEM;
+    }
     return CL_OK;
 }

@@ -17,7 +17,7 @@ typedef struct {
 int cl_memory_map(cl_memory *memory, size_t size);
 
 /* CL_E_TRUNCATED when the file ends before the range does: touching what lies beyond would be a SIGBUS. */
-int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size);
+int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size, bool writable);
 
 /* Makes every page present and writable; the bytes keep their values. */
 int cl_memory_populate(const cl_memory *memory);
@@ -29,5 +29,8 @@ void cl_memory_zero(const cl_memory *memory, size_t start, size_t stop);
 int cl_memory_lock(const cl_memory *memory);
 int cl_memory_unlock(const cl_memory *memory);
 int cl_memory_unmap(cl_memory *memory);
+
+/* Puts a private copy in the place of a file's mapping, which keeps its address: who looks there meanwhile sees the one or the other. */
+int cl_memory_part(const cl_memory *memory);
 
 #endif

@@ -12,13 +12,14 @@ cdef extern from "memory.h":
         size_t mapped_size
 
     int cl_memory_map(cl_memory *memory, size_t size) nogil
-    int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size) nogil
+    int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size, bint writable) nogil
     int cl_memory_populate(const cl_memory *memory) nogil
     void cl_memory_touch(const cl_memory *memory) nogil
     void cl_memory_zero(const cl_memory *memory, size_t start, size_t stop) nogil
     int cl_memory_lock(const cl_memory *memory) nogil
     int cl_memory_unlock(const cl_memory *memory) nogil
     int cl_memory_unmap(cl_memory *memory) nogil
+    int cl_memory_part(const cl_memory *memory) nogil
 
 
 cdef class Memory:

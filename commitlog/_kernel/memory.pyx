@@ -53,7 +53,7 @@ cdef class Memory:
             if fd < 0:
                 code = cl_memory_map(&self.area, <size_t>size)
             else:
-                code = cl_memory_map_descriptor(&self.area, fd, <uint64_t>offset, <size_t>size)
+                code = cl_memory_map_descriptor(&self.area, fd, <uint64_t>offset, <size_t>size, True)
             error = errno
         if code == CL_E_TRUNCATED:
             raise ValueError(f"the file behind descriptor {fd} ends before byte {offset + size}")

@@ -1,8 +1,8 @@
 """The page in which a named tailer's position is kept."""
 
-import mmap
+import os
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer, Py_buffer
+from libc.errno cimport errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -11,7 +11,12 @@ from commitlog._kernel.kernel cimport (
     cl_tailer_forks, cl_tailer_mark, cl_tailer_place, cl_tailer_read_place, cl_tailer_read_terms, cl_tailer_save, cl_tailer_terms,
     cl_tailer_write_terms,
 )
+from commitlog._kernel.memory cimport CL_E_TRUNCATED, cl_memory_map_descriptor, cl_memory_part, cl_memory_unmap
 from commitlog.errors import ForkedError, IOFailureError
+
+cdef extern from "<sys/mman.h>" nogil:
+    int MS_SYNC
+    int msync(void *address, size_t size, int flags)
 
 SIZE = CL_TAILER_SIZE
 cdef uint64_t POSITION_LIMIT = <uint64_t>1 << 63
@@ -88,13 +93,13 @@ cdef class TailerPage:
     """
 
     def __cinit__(self, int fd, bint writable):
-        cdef Py_buffer view
         cdef cl_tailer_place place
-        self.mapping = mmap.mmap(fd, CL_TAILER_SIZE, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ)
-        PyObject_GetBuffer(self.mapping, &view, PyBUF_SIMPLE)
-        self.mark.page = <uint8_t *>view.buf
-        # The mapping lives exactly as long as this object and is never closed before it, so no export is held.
-        PyBuffer_Release(&view)
+        cdef int code = cl_memory_map_descriptor(&self.area, fd, 0, CL_TAILER_SIZE, writable)
+        if code == CL_E_TRUNCATED:
+            raise DamagedPageError(f"it is shorter than {CL_TAILER_SIZE} bytes")
+        if code != CL_OK:
+            raise OSError(errno, os.strerror(errno))
+        self.mark.page = self.area.bytes
         self.mark.forks = cl_tailer_forks
         self.mark.with_care = True
         self.mark.saved = <uint64_t>-1
@@ -102,6 +107,13 @@ cdef class TailerPage:
         if cl_tailer_read_place(self.mark.page, &place) == CL_OK:
             self.mark.count = place.count
             self.mark.saved = place.position
+
+    def __dealloc__(self):
+        cl_memory_unmap(&self.area)
+
+    def content(self):
+        """A copy of the page."""
+        return (<char *>self.mark.page)[:CL_TAILER_SIZE]
 
     def keep_durable(self, int64_t every_ns):
         """Bring what is saved to the disk with each save, at most once in so many nanoseconds; -1: leave it to the system."""
@@ -153,17 +165,25 @@ cdef class TailerPage:
         IOFailureError
             The system could not.
         """
+        cdef int code, cause
         self.unsynced = False
-        try:
-            self.mapping.flush()
-        except OSError as error:
-            raise IOFailureError(f"a tailer's page could not be made durable: {error.strerror}", errno=error.errno) from error
+        with nogil:
+            code = msync(self.area.mapped, self.area.mapped_size, MS_SYNC)
+            cause = errno
+        if code != 0:
+            raise IOFailureError(f"a tailer's page could not be made durable: {os.strerror(cause)}", errno=cause)
 
     def close(self):
-        """Save nothing more, and bring to the disk what `keep_durable` has left for later. Idempotent."""
+        """Save nothing more, bring to the disk what `keep_durable` has left for later, and let go of the file: what the page said last
+        stays to be read. Idempotent."""
+        cdef bint first = not self.closed
         self.closed = self.mark.with_care = True
-        if self.unsynced and self.mark.forks == cl_tailer_forks:
-            self.sync()
+        try:
+            if self.unsynced and self.mark.forks == cl_tailer_forks:
+                self.sync()
+        finally:
+            if first:
+                cl_memory_part(&self.area)  # where memory is short, the file stays mapped
 
     def change_terms(self, bytes log_uuid, *, required=None, max_lag_bytes=None, evicted_ns=None, owner=None):
         """Write new terms; what is None stays. `owner` is (pid, pid namespace, since when in nanoseconds). One process at a time."""

@@ -105,7 +105,7 @@ class TailerFile:
     def _own(self, folder_fd: int) -> None:
         """Write down whose it is; the first owner makes its name durable, which its maker may not have lived to do."""
         log_uuid = self._directory.log_uuid
-        if read_page(self.page.mapping, log_uuid)["owned_ns"] == 0:
+        if read_page(self.page.content(), log_uuid)["owned_ns"] == 0:
             sync_names(self._directory, folder_fd)
             passed("names synced")
         with terms_locked(self._directory, self.name):
@@ -193,7 +193,7 @@ def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: LifeLo
         page = TailerPage(fd, True)
     finally:
         os.close(fd)
-    read_page(page.mapping, directory.log_uuid)
+    read_page(page.content(), directory.log_uuid)
     return page
 
 
@@ -284,7 +284,7 @@ def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
     page = open_page(directory, name)
     with telling_of_refusals(directory, name):
         with terms_locked(directory, name):
-            required = read_page(page.mapping, directory.log_uuid)["required"]
+            required = read_page(page.content(), directory.log_uuid)["required"]
             if required:
                 tell()
                 passed("writers told")

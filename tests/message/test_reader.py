@@ -26,6 +26,7 @@ from commitlog.errors import (
     RecordTypeError,
     TailerInUseError,
 )
+from commitlog.shared import cursors_file
 from tests.message.prices import PriceUpdate, Trade
 
 # --- what a message is read as -------------------------------------------------------------------------------------------
@@ -249,7 +250,7 @@ def test_a_reader_that_came_before_the_live_state_finds_it(place: Path) -> None:
     with bus.writer(place) as writer:
         writer.write(b"before")
     with commitlog.open(place) as log:
-        cursors = log.cursors
+        cursors = cursors_file.open_writable(log.directory.fd, log.identity).cells
     cursors["state"] = STATE_RECOVERING  # as a newcomer finds it while the first writer is still opening
     with bus.reader(place) as reader:
         assert not reader.log.cursors.shared
