@@ -8,6 +8,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
+cimport cython
+
 from commitlog._kernel.claim cimport Claim
 from commitlog._kernel.kernel cimport (
     CL_E_ROLLED_BACK, CL_FRAME_ADD_LIMIT, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_batch_claim, cl_batch_publish,
@@ -24,6 +26,7 @@ cdef enum:
     ROWS_AT_ONCE = 4096
 
 
+@cython.no_gc_clear
 cdef class Appender(Writer):
     """A writer with everything that appends more than one record at a time, or less than a whole one."""
 

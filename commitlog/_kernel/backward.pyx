@@ -7,8 +7,8 @@ from libc.string cimport memcmp, memset
 
 from commitlog._kernel.kernel cimport (
     CL_E_ABSENT, CL_E_BUSY, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_FRAME_ALIGN, CL_FRAME_HEADER, CL_OK, CL_SEGMENT_HEADER,
-    cl_index_below, cl_load, cl_reader_enter, cl_reader_previous, cl_record, cl_segment_resume, cl_stretch_batch,
-    cl_stretch_fill, cl_stretch_pass,
+    cl_index_below, cl_load, cl_reader_enter, cl_reader_previous, cl_record, cl_segment, cl_segment_release, cl_segment_resume,
+    cl_stretch_batch, cl_stretch_fill, cl_stretch_pass,
 )
 from commitlog._kernel.columns cimport Columns
 from commitlog._kernel.reader cimport Reader
@@ -87,7 +87,7 @@ cdef class BackwardReader(Reader):
         try:
             segment = self.open_before(number, position)
         finally:
-            self.busy = False
+            self.rest()
         if segment is None:
             return False
         segment.check()
@@ -118,12 +118,14 @@ cdef class BackwardReader(Reader):
             try:
                 self.index = self.index_of(self.segment, self.reader.offset)
             finally:
-                self.busy = False
+                self.rest()
         entry = cl_index_below(&self.index.index, self.reader.offset - CL_FRAME_ALIGN)
         if entry != <size_t>-1:
             start = self.index.index.entries[entry].offset
         self.make_room(self.index.index.spacing)
         for _ in range(PATIENCE):
+            if self.segment is None:
+                break  # closed by another thread meanwhile
             code = cl_stretch_fill(&self.reader, &self.stretch, start)
             if code != CL_E_BUSY:
                 return code
@@ -166,15 +168,19 @@ cdef class BackwardReader(Reader):
         return False
 
     cdef object damaged_before(self):
-        cdef uint64_t base = self.segment.segment.base
-        cdef uint64_t position = base + self.stretch.damage
+        cdef Segment segment = self.segment
+        cdef cl_segment *held = segment.held()
+        cdef uint64_t base = held.base
+        cdef uint64_t damage = self.stretch.damage
+        cdef uint64_t position = base + damage
         cdef uint64_t resume
         with nogil:
-            resume = cl_segment_resume(self.reader.segment, self.stretch.damage)
+            resume = cl_segment_resume(held, damage)
+        cl_segment_release(held)
         error = CorruptRecordError(
             f"damage: what stands here is not a whole frame, or its CRC does not match; what is whole ends at {position}. "
             "Run `commitlog verify` on the log, and `commitlog repair` to step over the damage for good",
-            path=self.segment.path, position=position, resume_position=base + resume)
+            path=segment.path, position=position, resume_position=base + resume)
         if self.pass_damage(error) is None:
             raise error
         cl_stretch_pass(&self.reader, &self.stretch)

@@ -52,6 +52,9 @@ cdef class MessageClaim:
     def __cinit__(self):
         memset(&self.view, 0, sizeof(self.view))
 
+    def __init__(self):
+        raise TypeError("a claim is made by BusWriter.claim")
+
     @property
     def position(self):
         """Where the message will be."""

@@ -3,6 +3,8 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+cimport cython
+
 from commitlog._kernel.kernel cimport CL_E_SYSTEM, cl_add, cl_crc32c_name, cl_futex_raise, cl_futex_wait, cl_load, cl_store
 
 cdef extern from "atomics.h":
@@ -15,6 +17,7 @@ def crc32c_implementation():
     return cl_crc32c_name().decode()
 
 
+@cython.no_gc_clear  # the buffer's owner is told when it ends
 cdef class Cells:
     """64-bit cells over a writable buffer. The buffer is held until `release`, so that no mapping goes away under a cell.
 

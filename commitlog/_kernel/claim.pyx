@@ -5,6 +5,8 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
+cimport cython
+
 from commitlog._kernel.kernel cimport (
     CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_KEYLEN_NONE, CL_OK, cl_frame_aligned, cl_frame_write, cl_futex_raise, cl_input_extended,
     cl_input_length, cl_segment, cl_segment_hold, cl_segment_release, cl_skip_cell, cl_writer_abandon, cl_writer_publish,
@@ -13,6 +15,8 @@ from commitlog._kernel.writer cimport Writer
 from commitlog.errors import ClaimError, ExportedBufferError
 
 
+@cython.final
+@cython.no_gc_clear  # its end uses the log, which may be part of the same garbage
 cdef class ClaimBuffer:
     """The exporter behind `Claim.buffer`. It keeps segment and pool buffer in place as long as anybody looks at them."""
 
@@ -46,6 +50,9 @@ cdef class Claim:
     position : int
         Where the record will be.
     """
+
+    def __init__(self):
+        raise TypeError("a claim is made by CommitLog.claim")
 
     @property
     def position(self):

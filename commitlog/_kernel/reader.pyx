@@ -9,10 +9,10 @@ cimport cython
 from commitlog._kernel.columns cimport Columns, Shelf
 from commitlog._kernel.core cimport Core, nanoseconds
 from commitlog._kernel.kernel cimport (
-    CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN, CL_IDLE_YIELD, CL_OK,
-    CL_FRAME_HEADER, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
-    cl_reader_next, cl_reader_news, cl_reader_spin, cl_reader_wait, cl_record, cl_segment_resume, cl_short_frame_next,
-    cl_tailer_save_plainly,
+    CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FULL, CL_E_ROLL, CL_FRAME_HEADER, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN,
+    CL_IDLE_YIELD, CL_OK, cl_batch, cl_clock_monotonic_ns, cl_idle, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init,
+    cl_reader_news, cl_reader_next, cl_reader_spin, cl_reader_wait, cl_record, cl_segment, cl_segment_release, cl_segment_resume,
+    cl_short_frame_next, cl_tailer_save_plainly,
 )
 from commitlog._kernel.record cimport make_record
 from commitlog._kernel.segment cimport Segment
@@ -93,8 +93,10 @@ cdef class Reader:
             self.move_to(self.page.mark.saved)
 
     def drop_place(self):
-        """Let go of the segment; the place is remembered."""
-        if self.segment is not None:
+        """Let go of the segment; the place is remembered. Where another thread reads in it, that thread does so when it is done."""
+        if self.busy:
+            self.dropping = True
+        elif self.segment is not None:
             self.pending = self.position
             self.segment = None
             self.reader.segment = NULL
@@ -102,6 +104,14 @@ cdef class Reader:
     def end(self):
         """Read no more: the name is given back."""
         self.ended = self.busy = True
+
+    cdef int rest(self) except -1:
+        """The end of being busy."""
+        self.busy = False
+        if self.dropping:
+            self.dropping = False
+            self.drop_place()
+        return 0
 
     cdef int guard(self) except -1:
         if self.ended:
@@ -122,7 +132,7 @@ cdef class Reader:
         try:
             segment = self.open_segment(position // self.core.log.segment_size)
         finally:
-            self.busy = False
+            self.rest()
         if segment is None:
             return CL_E_END
         segment.check()
@@ -169,15 +179,19 @@ cdef class Reader:
         raise NotImplementedError
 
     cdef object damaged(self):
-        cdef uint64_t position = self.segment.segment.base + self.reader.offset
+        cdef Segment segment = self.segment
+        cdef cl_segment *held = segment.held()
+        cdef uint64_t offset = self.reader.offset
+        cdef uint64_t position = held.base + offset
         cdef uint64_t resume
         with nogil:
-            resume = cl_segment_resume(self.reader.segment, self.reader.offset)
-        resume = cl_log_upward(&self.core.log, resume + self.segment.segment.base)
+            resume = cl_segment_resume(held, offset)
+        resume = cl_log_upward(&self.core.log, resume + held.base)
+        cl_segment_release(held)
         error = CorruptRecordError(
             f"damage: what stands here is not a whole frame, or its CRC does not match; the next whole frame is at {resume}. "
             "Run `commitlog verify` on the log, and `commitlog repair` to step over the damage for good",
-            path=self.segment.path, position=position, resume_position=resume)
+            path=segment.path, position=position, resume_position=resume)
         onward = self.pass_damage(error)
         if onward is None:
             raise error
@@ -294,7 +308,7 @@ cdef class Reader:
                 with nogil:
                     _nap(budget_ns)
             finally:
-                self.busy = False
+                self.rest()
             PyErr_CheckSignals()
             return True
         self.busy = True
@@ -302,7 +316,7 @@ cdef class Reader:
             with nogil:
                 news = cl_reader_wait(&self.reader, idle, budget_ns)
         finally:
-            self.busy = False
+            self.rest()
         PyErr_CheckSignals()
         return news
 
@@ -328,6 +342,7 @@ cdef class Reader:
         (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets, the segment of the first)."""
         cdef Columns columns
         cdef Segment first = None
+        cdef Segment segment
         cdef int code = CL_E_ROLL
         cdef bint to_buffer = self.reader.from_buffer
         self.guard()
@@ -340,17 +355,15 @@ cdef class Reader:
         max_records = min(max_records, max_bytes // CL_FRAME_HEADER)  # no more than can be there
         columns = Columns(self.shelf, max_records, max_bytes)
         while max_records and columns.native.count < columns.native.most:
-            self.busy = True
-            try:
-                if to_buffer:
-                    code = cl_reader_batch(&self.reader, &columns.native)
-                else:
-                    with nogil:
-                        code = cl_reader_batch(&self.reader, &columns.native)
-            finally:
-                self.busy = False
+            segment = self.segment
+            if to_buffer:
+                code = cl_reader_batch(&self.reader, &columns.native)
+            else:
+                code = self.batch_alone(&columns.native)
             if first is None and columns.native.count != 0:
-                first = self.segment
+                first = segment
+            if self.segment is None:
+                break  # closed by another thread meanwhile
             if code == CL_E_ROLL:
                 try:
                     code = self.enter()
@@ -372,6 +385,19 @@ cdef class Reader:
         if columns.native.count == 0:
             self.core.look()
         return *columns.cut(), first
+
+    cdef int batch_alone(self, cl_batch *batch) except? -100:
+        """Without the interpreter's lock."""
+        cdef int code
+        self.core.enter()
+        self.busy = True
+        try:
+            with nogil:
+                code = cl_reader_batch(&self.reader, batch)
+        finally:
+            self.core.leave()
+            self.rest()
+        return code
 
     cdef Py_ssize_t room(self, Py_ssize_t max_bytes):
         """Bytes of data to make room for: what there is to read, as far as is known, and no more than `max_bytes`."""

@@ -16,11 +16,14 @@ cdef class Loop:
     interpreter does at once: nothing else holds it."""
     cdef Reader reader
 
+    def __init__(self):
+        raise TypeError("a loop is made by a tailer")
+
     def __iter__(self):
         return self
 
     def __del__(self):
-        if self.reader.page is not None and not self.reader.busy and self.reader.core.log.gate != GATE_CLOSED:
+        if self.reader is not None and self.reader.page is not None and not self.reader.busy and self.reader.core.log.gate != GATE_CLOSED:
             try:
                 self.reader.return_to_place()
             except CommitLogError:

@@ -10,6 +10,8 @@ from cpython.number cimport PyNumber_Index
 from libc.errno cimport errno
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t, uint64_t
 
+cimport cython
+
 from commitlog._kernel.committer cimport Committer
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_CYCLE, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT,
@@ -81,6 +83,7 @@ cdef inline bint value_alone(object value, object key, object type, object times
     return sync is None and key is None and type is _NO_TYPE and timestamp_ns is None and PyBytes_CheckExact(value)
 
 
+@cython.no_gc_clear
 cdef class Writer(Committer):
     """Appends. One thread at a time is inside the kernel, as the interpreter's lock has it; any thread may call."""
 

@@ -1,0 +1,93 @@
+"""Kernel objects that end as garbage: what their ends use is still there."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import subprocess
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from commitlog import Claim, CommitLog
+from commitlog._kernel.record_loops import FollowIterator, RecordIterator, ValueIterator
+from commitlog.errors import ExportedBufferError
+from tests.setups import BY_HAND, Logs
+
+
+def offset_of_event(log: CommitLog) -> int:
+    """Where in a log's object the word is that `raise_event` adds to."""
+    size = type(log).__basicsize__
+    before = ctypes.string_at(id(log), size)
+    log.raise_event()
+    after = ctypes.string_at(id(log), size)
+    return next(at for at in range(size) if before[at] != after[at])
+
+
+def test_claim_view_in_a_garbage_cycle_leaves_none_alone(logs: Logs) -> None:
+    log = CommitLog.open(logs.path / "log", "a", logs.open("other", pool=logs.pool()).options)
+    offset = offset_of_event(log)
+    with contextlib.suppress(ExportedBufferError), log.claim(100) as claim:
+        view = claim.buffer[:10]
+    log.roll()
+    log.append(b"on")
+    log.close()
+    event = ctypes.c_uint32.from_address(id(None) + offset)
+    before = event.value
+    cycle = [log, view, claim]
+    cycle.append(cycle)
+    del log, view, claim, cycle
+    gc.collect()
+    assert event.value == before
+
+
+def test_closing_a_tailer_that_another_thread_reads_with_is_safe(logs: Logs) -> None:
+    log = logs.open(**BY_HAND)
+    log.append_many([b"x"] * 100)
+    for idle in ("spin", "yield", "backoff", "block"):
+        tailer = log.tailer(start="end")
+        thread = threading.Thread(target=tailer.read, args=(0.2, idle))
+        thread.start()
+        while thread.is_alive():
+            tailer.close()
+        thread.join()
+
+
+COLLECT_ALWAYS = """
+import gc, sys
+gc.set_threshold(1)
+import commitlog
+
+pool = commitlog.TransientStorePool(buffers=3, buffer_size="64KiB", lock_memory="off") if sys.argv[2] == "pooled" else None
+log = commitlog.open(sys.argv[1], **({"pool": pool} if pool else {"segment_size": "64KiB"}))
+values = [number.to_bytes(2, "little") * 2000 for number in range(100)]
+log.append_many(values[:50])
+for value in values[50:]:
+    with log.claim(len(value)) as claim:
+        claim.buffer[:] = value
+log.flush()
+tailer = log.tailer("name")
+records = list(tailer)
+cycle = [log, tailer, iter(tailer), [record.view() for record in records]]
+cycle.append(cycle)
+assert [record.value for record in records] == values
+assert records[-1].sequence == 99
+log.close()
+"""
+
+
+@pytest.mark.parametrize("backing", ["mapped", "pooled"])
+def test_a_collection_at_every_allocation_changes_nothing(
+    tmp_path: Path, backing: str, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = run_python(COLLECT_ALWAYS, tmp_path / "log", backing)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("kind", [Claim, RecordIterator, ValueIterator, FollowIterator])
+def test_what_only_a_log_can_give_cannot_be_made(kind: type) -> None:
+    with pytest.raises(TypeError):
+        kind()
