@@ -32,7 +32,6 @@ from commitlog.keep.pruner import LogState, Pruner
 from commitlog.keep.retention import Retention
 from commitlog.keep.retention_service import RetentionService
 from commitlog.lending import PoolLender
-from commitlog.life_lock import LifeLock
 from commitlog.opening import NEVER_DOUBTFUL, Opened
 from commitlog.options import Options
 from commitlog.pool.transient_store_pool import TransientStorePool
@@ -45,6 +44,7 @@ from commitlog.segment.events import NO_EVENTS, SegmentEvents
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.service import Service
 from commitlog.shared import cursors_file
+from commitlog.shared.cursors_file import SlotLock
 from commitlog.shared.lock_file import LockFile
 from commitlog.tail.index import LogIndex
 from commitlog.tail.lag import LagGuard
@@ -77,7 +77,7 @@ class LogHandle(Appender):
         self.directory: LogDirectory = opened.directory
         self.identity = opened.identity
         self._lock_file: LockFile | None = opened.lock_file
-        self._slot_lock: LifeLock | None = None
+        self._slot_lock: SlotLock | None = None
         self._lender: PoolLender | None = None
         self._allocation: AllocationService | None = None
         self._listener: ListenerService | None = None
@@ -158,9 +158,9 @@ class LogHandle(Appender):
             opened.lock_file.acquire("shared")
 
     def _take_slot(self) -> None:
-        slot_lock = cursors_file.open_slot_lock(self.directory.fd)
+        slot_lock = SlotLock(self.directory.fd, writable=True)
         try:
-            self.attach_slot(slot_lock.descriptor)
+            self.attach_slot(*slot_lock.descriptors)
         except BaseException:
             slot_lock.close()
             raise
@@ -209,8 +209,8 @@ class LogHandle(Appender):
 
     def _watch_slots(self) -> None:
         """Whoever has no slot wants to know, too, whose owner lives."""
-        self._slot_lock = cursors_file.open_slot_lock(self.directory.fd, writable=self.cursors.writable)
-        self.watch_slots(self._slot_lock.descriptor)
+        self._slot_lock = SlotLock(self.directory.fd, writable=False)
+        self.watch_slots(*self._slot_lock.descriptors)
 
     def find_cursors(self) -> None:
         """A reader that found no live cursors when it was opened goes on with those that the first writer since has made."""

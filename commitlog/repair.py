@@ -31,7 +31,8 @@ from commitlog.regular_file import open_regular, read_at_most
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name
 from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.shared import identity as identities
-from commitlog.shared.lock_file import LockFile, is_live
+from commitlog.shared.cursors_file import is_live
+from commitlog.shared.lock_file import LockFile
 from commitlog.stage.finishing import check as check_join
 from commitlog.stage.finishing import finish_pending, unreached
 from commitlog.stage.manifest import NAME as MANIFEST

@@ -26,8 +26,8 @@ from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory, holes, index_name, segment_name
 from commitlog.segment.seal_table import SealTable
 from commitlog.shared import identity as identities
+from commitlog.shared.cursors_file import is_live
 from commitlog.shared.identity import Identity
-from commitlog.shared.lock_file import is_live
 from commitlog.stage.finishing import unreached
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote

@@ -10,11 +10,12 @@ cimport cython
 from commitlog._kernel.cursors cimport Cursors
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
-    CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, CL_OK, CL_SEGMENT_HEADER,
+    CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, CL_NO_SLOT_FDS, CL_OK, CL_SEGMENT_HEADER,
     CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_clock_monotonic_ns, cl_creation_end, cl_creation_try, cl_futex_raise, cl_futex_wait,
     cl_load, cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled,
-    cl_log_position, cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_place, cl_place_number, cl_place_offset, cl_segment, cl_sleep_ns,
-    cl_sleeper_announce, cl_slot_attach, cl_slot_detach, cl_store, cl_table_acquire, cl_table_forget, cl_table_trim,
+    cl_log_position, cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_place, cl_place_number, cl_place_offset, cl_segment,
+    cl_sleep_ns, cl_sleeper_announce, cl_slot_attach, cl_slot_detach, cl_slot_fds, cl_store, cl_table_acquire, cl_table_forget,
+    cl_table_trim,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.segment cimport Segment
@@ -37,7 +38,7 @@ cdef class Core:
 
     def __cinit__(self, *args, **kwargs):
         self.log.gate = GATE_CLOSED
-        self.log.slot_fd = -1
+        self.log.slot_fds = CL_NO_SLOT_FDS
         self.log.checkpoint_fd = -1
         self.memories = {}
 
@@ -141,43 +142,45 @@ cdef class Core:
 
     # --- slots and state -------------------------------------------------------------------------------------------
 
-    def attach_slot(self, int fd):
-        """Take a writer slot; `fd` is an open description of `cursors` of its own and stays open until `detach_slot`."""
+    def attach_slot(self, int lock_fd, int fd):
+        """Take a writer slot through open descriptions of `lock` and of `cursors`, which stay open until `detach_slot`."""
         cdef uint32_t slot = 0
         cdef uint32_t generation = 0
+        cdef cl_slot_fds fds
+        fds.lock, fds.cursors = lock_fd, fd
         self.check_ready()
-        cdef int code = cl_slot_attach(self.cursors.cells, fd, &slot, &generation)
+        cdef int code = cl_slot_attach(self.cursors.cells, fds, &slot, &generation)
         if code != CL_OK:
             raise failure(code, errno, path=self.path)
-        self.log.slot_fd = fd
+        self.log.slot_fds = fds
         self.log.slot = slot
         self.log.owner = cl_owner(slot, generation)
 
-    def watch_slots(self, int fd):
-        """Use `fd` to ask which owners live, without a slot of one's own: for readers."""
-        self.log.slot_fd = fd
+    def watch_slots(self, int lock_fd, int fd):
+        """Ask through these which owners live, without a slot of one's own: for readers. `lock_fd` is -1 where `lock` cannot be opened."""
+        self.log.slot_fds.lock, self.log.slot_fds.cursors = lock_fd, fd
 
     def detach_slot(self):
         """Give the slot back."""
-        if self.log.slot_fd >= 0 and self.log.owner != 0:
-            cl_slot_detach(self.cursors.cells, self.log.slot_fd, self.log.slot)
+        if self.log.slot_fds.cursors >= 0 and self.log.owner != 0:
+            cl_slot_detach(self.cursors.cells, self.log.slot_fds, self.log.slot)
         self.log.owner = 0
-        self.log.slot_fd = -1
+        self.log.slot_fds = CL_NO_SLOT_FDS
 
     def try_creation(self):
         """Become the one handle that makes a segment at the time, until `end_creation`; False while another one is that."""
-        return bool(cl_creation_try(self.log.slot_fd))
+        return bool(cl_creation_try(self.log.slot_fds))
 
     def end_creation(self):
         """After `try_creation` gave True."""
-        cl_creation_end(self.log.slot_fd)
+        cl_creation_end(self.log.slot_fds)
 
     def after_fork(self):
         """In the child: locks start anew, the slot stays the parent's, and appends are refused until the gate is opened again."""
         if self.log.gate == 0 or self.log.gate == GATE_LAG:
             self.log.gate = GATE_FORKED
         self.log.owner = 0
-        self.log.slot_fd = -1
+        self.log.slot_fds = CL_NO_SLOT_FDS
         self.users = 0  # the parent's threads
         cl_log_after_fork(&self.log)
 

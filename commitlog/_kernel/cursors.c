@@ -21,24 +21,43 @@ static uint32_t pid_namespace(void) {
 
 static struct flock slot_range(uint32_t slot, short kind) { return byte_range(CL_SLOT_LOCK_AT + slot, kind); }
 
-bool cl_creation_try(int fd) {
+bool cl_creation_try(cl_slot_fds fds) {
     struct flock range = byte_range(CL_CREATION_LOCK_AT, F_WRLCK);
-    return fcntl(fd, F_OFD_SETLK, &range) == 0;
+    return fcntl(fds.lock, F_OFD_SETLK, &range) == 0;
 }
 
-void cl_creation_end(int fd) {
+void cl_creation_end(cl_slot_fds fds) {
     struct flock range = byte_range(CL_CREATION_LOCK_AT, F_UNLCK);
-    fcntl(fd, F_OFD_SETLK, &range);
+    fcntl(fds.lock, F_OFD_SETLK, &range);
 }
 
-int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation) {
+static void unlock_slot(cl_slot_fds fds, uint32_t slot) {
+    struct flock range = slot_range(slot, F_UNLCK);
+    fcntl(fds.cursors, F_OFD_SETLK, &range);
+    fcntl(fds.lock, F_OFD_SETLK, &range);
+}
+
+/* Returns CL_E_SLOTS if the slot is taken. */
+static int lock_slot(cl_slot_fds fds, uint32_t slot) {
+    struct flock exclusive = slot_range(slot, F_WRLCK);
+    struct flock shown = slot_range(slot, F_RDLCK);
+    if (fcntl(fds.lock, F_OFD_SETLK, &exclusive) == 0 && fcntl(fds.cursors, F_OFD_SETLK, &shown) == 0) {
+        return CL_OK;
+    }
+    int cause = errno;
+    unlock_slot(fds, slot);
+    errno = cause;
+    return cause == EAGAIN || cause == EACCES ? CL_E_SLOTS : CL_E_SYSTEM;
+}
+
+int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_t *generation) {
     for (uint32_t index = 0; index < CL_CURSORS_SLOTS; index++) {
-        struct flock range = slot_range(index, F_WRLCK);
-        if (fcntl(fd, F_OFD_SETLK, &range) != 0) {
-            if (errno == EAGAIN || errno == EACCES) {
-                continue;
-            }
-            return CL_E_SYSTEM;
+        int code = lock_slot(fds, index);
+        if (code == CL_E_SLOTS) {
+            continue;
+        }
+        if (code != CL_OK) {
+            return code;
         }
         cl_slot *mine = &cursors->slots[index];
         uint32_t next = (cl_load32(&mine->generation) + 1) & CL_OWNER_GENERATION_MASK;
@@ -57,16 +76,23 @@ int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *genera
     return CL_E_SLOTS;
 }
 
-void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot) {
+void cl_slot_detach(cl_cursors *cursors, cl_slot_fds fds, uint32_t slot) {
     __atomic_store_n(&cursors->slots[slot].pid, 0, __ATOMIC_RELAXED);
-    struct flock range = slot_range(slot, F_UNLCK);
-    fcntl(fd, F_OFD_SETLK, &range);
+    unlock_slot(fds, slot);
 }
 
-bool cl_slot_alive(int fd, uint32_t slot) {
-    struct flock range = slot_range(slot, F_WRLCK);
+/* Whether a lock of that kind would be refused. */
+static bool is_refused(int fd, struct flock range) {
     if (fcntl(fd, F_OFD_GETLK, &range) != 0) {
         return true; /* not known to be dead: the claim timeout decides */
     }
     return range.l_type != F_UNLCK;
+}
+
+bool cl_slot_alive(cl_slot_fds fds, uint32_t slot) {
+    if (fds.lock < 0) {
+        return is_refused(fds.cursors, slot_range(slot, F_WRLCK));
+    }
+    /* A shared lock in `cursors` may be a reader's. An exclusive one is that of an older release. */
+    return is_refused(fds.lock, slot_range(slot, F_WRLCK)) || is_refused(fds.cursors, slot_range(slot, F_RDLCK));
 }

@@ -71,21 +71,31 @@ _Static_assert(sizeof(cl_cursors) == CL_CURSORS_SIZE, "cursors is 64 KiB");
 _Static_assert(CL_CURSORS_SLOTS <= CL_OWNER_SLOT_MASK, "a slot's index fits the owner word");
 
 /* Slot locks are open-file-description locks on one byte each, past the file's end, so that the kernel says who is
- * dead: across containers, and after a pid was given to somebody else. */
+ * dead: across containers, and after a pid was given to somebody else. The owner holds that byte of `lock` exclusively.
+ * It shares that byte of `cursors`, for those who cannot open `lock` and for older releases, which lock it exclusively.
+ * A user who can only read can place shared locks in `cursors`, and cannot open `lock`. */
 #define CL_SLOT_LOCK_AT (1ll << 32)
 
-/* Takes a free slot through `fd`, an open description of its own. CL_E_SLOTS when all are taken. */
-int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation);
-void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot);
+/* Two open descriptions for slot locks, which are never mapped; -1: none. */
+typedef struct {
+    int lock; /* of `lock`; -1 for a reader that cannot open it */
+    int cursors;
+} cl_slot_fds;
 
-/* One handle at a time makes a segment, so that not all of them fill the disk with the same one. The lock is advice: who holds it may be
- * stopped, and after a moment anyone goes on without. It goes with its holder, as a slot does. */
+#define CL_NO_SLOT_FDS ((cl_slot_fds){.lock = -1, .cursors = -1})
+
+/* Takes a free slot. CL_E_SLOTS when all are taken. */
+int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_t *generation);
+void cl_slot_detach(cl_cursors *cursors, cl_slot_fds fds, uint32_t slot);
+
+/* One handle at a time makes a segment, so that not all of them fill the disk with the same one. The lock, a byte of `lock`, is advice:
+ * who holds it may be stopped, and after a moment anyone goes on without. It goes with its holder, as a slot does. */
 #define CL_CREATION_LOCK_AT (CL_SLOT_LOCK_AT + CL_CURSORS_SLOTS)
-bool cl_creation_try(int fd);
-void cl_creation_end(int fd);
+bool cl_creation_try(cl_slot_fds fds);
+void cl_creation_end(cl_slot_fds fds);
 
-/* Whether some other open description holds the slot's lock. Never ask about one's own slot. */
-bool cl_slot_alive(int fd, uint32_t slot);
+/* Whether other open descriptions hold the slot's locks. Never ask about one's own slot. */
+bool cl_slot_alive(cl_slot_fds fds, uint32_t slot);
 
 static inline uint32_t cl_owner(uint32_t slot, uint32_t generation) {
     return (generation & CL_OWNER_GENERATION_MASK) << CL_OWNER_SLOT_BITS | slot;

@@ -1,12 +1,13 @@
 SIZE: int
 SLOTS: int
+SLOT_LOCK_AT: int
 STATE_NONE: int
 STATE_RECOVERING: int
 STATE_READY: int
 MODE_MAPPED: int
 MODE_POOLED: int
 
-def slot_alive(fd: int, slot: int) -> bool: ...
+def slot_alive(lock_fd: int, fd: int, slot: int) -> bool: ...
 
 class Cursors:
     def __init__(self, fd: int, writable: bool) -> None: ...

@@ -7,9 +7,9 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from commitlog._kernel.kernel cimport (
-    CL_CURSORS_MAGIC, CL_CURSORS_SIZE, CL_CURSORS_SLOTS, CL_CURSORS_VERSION, CL_MODE_MAPPED, CL_MODE_POOLED, CL_STATE_NONE,
-    CL_STATE_READY, CL_STATE_RECOVERING, cl_add, cl_cursors, cl_line, cl_load, cl_owner_slot, cl_slot, cl_slot_alive,
-    cl_store,
+    CL_CURSORS_MAGIC, CL_CURSORS_SIZE, CL_CURSORS_SLOTS, CL_CURSORS_VERSION, CL_MODE_MAPPED, CL_MODE_POOLED, CL_SLOT_LOCK_AT,
+    CL_STATE_NONE, CL_STATE_READY, CL_STATE_RECOVERING, cl_add, cl_cursors, cl_line, cl_load, cl_owner_slot, cl_slot, cl_slot_alive,
+    cl_slot_fds, cl_store,
 )
 from commitlog._kernel.memory cimport CL_E_TRUNCATED, cl_memory_map, cl_memory_map_descriptor, cl_memory_part, cl_memory_unmap
 
@@ -22,6 +22,7 @@ cdef extern from *:
 
 SIZE = CL_CURSORS_SIZE
 SLOTS = CL_CURSORS_SLOTS
+SLOT_LOCK_AT = CL_SLOT_LOCK_AT
 STATE_NONE = CL_STATE_NONE
 STATE_RECOVERING = CL_STATE_RECOVERING
 STATE_READY = CL_STATE_READY
@@ -29,9 +30,11 @@ MODE_MAPPED = CL_MODE_MAPPED
 MODE_POOLED = CL_MODE_POOLED
 
 
-def slot_alive(int fd, uint32_t slot):
-    """Whether another open description than `fd` holds the slot's lock: its owner lives."""
-    return cl_slot_alive(fd, slot)
+def slot_alive(int lock_fd, int fd, uint32_t slot):
+    """Whether the owner of a slot lives: other open descriptions than `lock_fd` of `lock` (-1: none) and `fd` of `cursors` lock it."""
+    cdef cl_slot_fds fds
+    fds.lock, fds.cursors = lock_fd, fd
+    return cl_slot_alive(fds, slot)
 
 
 cdef cl_line *_cell(Cursors cursors, str name) except NULL:

@@ -150,7 +150,7 @@ static bool leader_dead(const cl_log *log, uint64_t leader) {
         return false;
     }
     bool current = cl_owner_generation((uint32_t)leader) == (cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK);
-    return !current || (log->slot_fd >= 0 && !cl_slot_alive(log->slot_fd, slot));
+    return !current || (log->slot_fds.cursors >= 0 && !cl_slot_alive(log->slot_fds, slot));
 }
 
 /* How long this handle has been awake and waiting for this one flush of this leader; -1 when it sees it for the first time. */

@@ -78,6 +78,7 @@ cdef extern from "cursors.h":
         CL_STATE_NONE, CL_STATE_RECOVERING, CL_STATE_READY
         CL_MODE_MAPPED, CL_MODE_POOLED
     uint64_t CL_CURSORS_MAGIC
+    int64_t CL_SLOT_LOCK_AT
     ctypedef struct cl_line:
         uint64_t value
     ctypedef struct cl_slot:
@@ -100,11 +101,16 @@ cdef extern from "cursors.h":
         cl_line state, tail, appended, committed, flushed, failed, flusher, flush_signal, waiters, append_signal, rolled_back
         cl_line required
         cl_slot slots[256]
-    int cl_slot_attach(cl_cursors *cursors, int fd, uint32_t *slot, uint32_t *generation) nogil
-    void cl_slot_detach(cl_cursors *cursors, int fd, uint32_t slot) nogil
-    bint cl_slot_alive(int fd, uint32_t slot) nogil
-    bint cl_creation_try(int fd) nogil
-    void cl_creation_end(int fd) nogil
+    ctypedef struct cl_slot_fds:
+        int lock
+        int cursors
+
+    cl_slot_fds CL_NO_SLOT_FDS
+    int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_t *generation) nogil
+    void cl_slot_detach(cl_cursors *cursors, cl_slot_fds fds, uint32_t slot) nogil
+    bint cl_slot_alive(cl_slot_fds fds, uint32_t slot) nogil
+    bint cl_creation_try(cl_slot_fds fds) nogil
+    void cl_creation_end(cl_slot_fds fds) nogil
     uint32_t cl_owner(uint32_t slot, uint32_t generation) nogil
     uint32_t cl_owner_slot(uint32_t owner) nogil
     uint32_t cl_owner_generation(uint32_t owner) nogil
@@ -165,7 +171,7 @@ cdef extern from "log.h":
         cl_cursors *cursors
         uint64_t *tail
         uint64_t private_tail
-        int slot_fd
+        cl_slot_fds slot_fds
         uint32_t slot
         uint32_t owner
         bint pooled

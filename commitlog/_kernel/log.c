@@ -10,7 +10,7 @@
 int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable) {
     memset(log, 0, sizeof *log);
     log->cursors = cursors;
-    log->slot_fd = -1;
+    log->slot_fds = CL_NO_SLOT_FDS;
     log->checkpoint_fd = -1;
     log->segment_size = segment_size;
     log->doubtful = UINT64_MAX;

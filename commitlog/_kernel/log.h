@@ -55,7 +55,7 @@ typedef struct {
     cl_cursors *cursors;
     uint64_t *tail;         /* the log's tail, or NULL where this handle cannot see one: then a zero cell is the end */
     uint64_t private_tail;  /* a pooled log's tail */
-    int slot_fd;            /* the open description that holds our slot's lock; -1: none */
+    cl_slot_fds slot_fds;   /* hold our slot's locks, and tell which other owners live */
     uint32_t slot;
     uint32_t owner;         /* slot and generation as they stand in a CLAIMED cell; 0: no slot */
     bool pooled;            /* claims live in this process's buffers */

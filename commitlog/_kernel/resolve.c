@@ -64,7 +64,7 @@ static bool owner_dead(const cl_log *log, uint32_t slot, uint32_t generation) {
         return true;
     }
     bool own = log->owner != 0 && slot == log->slot;
-    return !own && log->slot_fd >= 0 && !cl_slot_alive(log->slot_fd, slot);
+    return !own && log->slot_fds.cursors >= 0 && !cl_slot_alive(log->slot_fds, slot);
 }
 
 /* Drops the suspects that have moved on or died. */

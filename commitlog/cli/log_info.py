@@ -14,8 +14,8 @@ from commitlog.errors import CommitLogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.shared.cursors_file import is_live
 from commitlog.shared.identity import Identity
-from commitlog.shared.lock_file import is_live
 from commitlog.verification import open_directory, read_identity
 
 

@@ -181,8 +181,7 @@ class LocalTarget:
 
     def put(self, name: str, write: Write) -> None:
         os.makedirs(self.name, exist_ok=True)
-        with self._alone() as folder_fd:
-            self._sweep(folder_fd)
+        with self._opened() as folder_fd:
             temporary = f".{name}.{os.urandom(8).hex()}.tmp"
             try:
                 fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder_fd)
@@ -201,12 +200,18 @@ class LocalTarget:
             passed("archive folder synced")
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[int]:
-        """One at a time writes here, so that what a killed one has left can be told from what another is at."""
+    def _opened(self) -> Iterator[int]:
+        """The folder, shared with others that write to it. Who finds it unlocked is alone, and removes what killed ones have left.
+
+        Anybody who can read the folder can lock it, so that nothing waits for a lock on it.
+        """
         fd = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with contextlib.suppress(OSError):  # a file system without such locks
-                fcntl.flock(fd, fcntl.LOCK_EX)
+            with contextlib.suppress(OSError):  # others write, a reader has it locked, or the file system has no such locks
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._sweep(fd)
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
             yield fd
         finally:
             os.close(fd)

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 
 from commitlog._kernel import cursors as kernel
 from commitlog._kernel.cursors import Cursors
-from commitlog.life_lock import LifeLock
+from commitlog.life_lock import WHOLE, LifeLock, Span, is_held, open_gate
 from commitlog.regular_file import open_regular
+from commitlog.shared import lock_file
 from commitlog.shared.identity import Identity
 
 NAME = "cursors"
+_SLOT_LOCKS: Span = (kernel.SLOT_LOCK_AT, kernel.SLOTS)
 
 
 def boot_id() -> bytes:
@@ -128,13 +130,16 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
         fd = open_regular(NAME, dir_fd=dir_fd)
     except FileNotFoundError:
         return []  # somebody has removed it under those who have it mapped
+    lock_fd = lock_file.open_to_ask(dir_fd)
     try:
         return [
-            Writer(pid, namespace, slot, attached_ns, rolled_back, counter, kernel.slot_alive(fd, slot))
+            Writer(pid, namespace, slot, attached_ns, rolled_back, counter, kernel.slot_alive(lock_fd, fd, slot))
             for slot, pid, attached_ns, rolled_back, namespace, counter in cells.slots()
         ]
     finally:
         os.close(fd)
+        if lock_fd >= 0:
+            os.close(lock_fd)
 
 
 def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
@@ -143,7 +148,66 @@ def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
     return [writer for writer in writers(dir_fd, found.cells) if writer.alive]
 
 
-def open_slot_lock(dir_fd: int, *, writable: bool = True) -> LifeLock:
-    """A description of the file for slot locks alone. It is never mapped: a mapping would keep the lock in forked children."""
-    flags = os.O_RDWR if writable else os.O_RDONLY
-    return LifeLock(lambda: open_regular(NAME, flags, dir_fd=dir_fd), kind=None)
+def is_live(dir_fd: int) -> bool:
+    """Whether somebody has the log in a directory open for writing. A user who cannot open `lock` learns of slots alone."""
+    fd = lock_file.open_to_ask(dir_fd)
+    span = WHOLE
+    if fd < 0:
+        try:
+            fd = open_regular(NAME, dir_fd=dir_fd)
+        except (FileNotFoundError, PermissionError):
+            return False
+        span = _SLOT_LOCKS
+    try:
+        return is_held(fd, span=span)
+    finally:
+        os.close(fd)
+
+
+class SlotLock:
+    """Descriptions of `lock` and of `cursors` for slot locks alone. They are never mapped: forked children would keep the locks alive.
+
+    Parameters
+    ----------
+    dir_fd : int
+        The log's directory.
+    writable : bool
+        To take a slot. Otherwise to ask who lives, where `lock` may be out of reach.
+
+    Attributes
+    ----------
+    descriptors : tuple of int
+        Of `lock`, -1 where it is out of reach, and of `cursors`.
+    """
+
+    def __init__(self, dir_fd: int, *, writable: bool) -> None:
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        self._cursors = LifeLock(lambda: open_regular(NAME, flags, dir_fd=dir_fd), kind=None)
+        self._lock: LifeLock | None = None
+        try:
+            self._lock = LifeLock(lambda: self._open_lock(dir_fd, writable), kind=None)
+        except PermissionError:
+            if writable:
+                self._cursors.close()
+                raise
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            self._cursors.close()
+            raise
+
+    @staticmethod
+    def _open_lock(dir_fd: int, writable: bool) -> int:
+        if writable:
+            return open_gate(lock_file.NAME, dir_fd)
+        return open_regular(lock_file.NAME, dir_fd=dir_fd)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        return -1 if self._lock is None else self._lock.descriptor, self._cursors.descriptor
+
+    def close(self) -> None:
+        """Let go of both; idempotent."""
+        self._cursors.close()
+        if self._lock is not None:
+            self._lock.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from commitlog.errors import DiskFullError, IOFailureError
-from commitlog.life_lock import Kind, LifeLock, is_held
+from commitlog.life_lock import Kind, LifeLock, Span, byte, is_held, open_gate
 from commitlog.regular_file import open_regular, read_at_most
 
 NAME = "lock"
@@ -19,6 +19,14 @@ NAME = "lock"
 SIZE_LIMIT = 8 << 20
 _ROOM_STEP = 4096
 POLL_INTERVAL_S = 0.005
+# What else is locked in the file, besides its beginning and the slots. Only those who may write to the log can open it.
+TERMS: Span = byte(1 << 33)
+_TAILERS_AT = 1 << 62
+
+
+def tailer_span(inode: int) -> Span:
+    """The byte of the file that stands for the tailer whose file has that inode."""
+    return byte(_TAILERS_AT + inode % _TAILERS_AT)
 
 
 @dataclass(frozen=True)
@@ -71,16 +79,12 @@ def process_name(pid: int) -> str:
         return "unknown"
 
 
-def is_live(dir_fd: int) -> bool:
-    """Whether somebody has the log in a directory open for writing."""
+def open_to_ask(dir_fd: int) -> int:
+    """A descriptor by which to ask about locks on the file; -1 where it is missing, or not this user's to read."""
     try:
-        fd = open_regular(NAME, dir_fd=dir_fd)
-    except FileNotFoundError:
-        return False
-    try:
-        return is_held(fd)
-    finally:
-        os.close(fd)
+        return open_regular(NAME, dir_fd=dir_fd)
+    except (FileNotFoundError, PermissionError):
+        return -1
 
 
 class LockFile:
@@ -93,7 +97,7 @@ class LockFile:
     """
 
     def __init__(self, dir_fd: int) -> None:
-        self._lock = LifeLock(lambda: open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd), kind=None)
+        self._lock = LifeLock(lambda: open_gate(NAME, dir_fd), kind=None)
 
     def acquire(self, kind: Kind, timeout_s: float = 0.0) -> bool:
         """Take the lock or change its kind, polling for at most `timeout_s` seconds."""

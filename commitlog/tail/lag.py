@@ -83,6 +83,7 @@ class LagGuard:
         self._timeout_s = timeout_s if on_lag == "wait" else 0.0
         self._evict_after_s = evict_after_s
         self._seen = _NOT_SEEN
+        self._folder_locked_s: float | None = None  # since when the folder was found locked at every look
         self._required: dict[str, _Required] = {}
 
     def begin(self) -> None:
@@ -137,7 +138,7 @@ class LagGuard:
         if seen != self._seen:
             # First the number, then who it is. Who changes that raises the number first, and has the lock on terms all the while: where
             # it is taken, what is found here may be as of before the change, and is looked for again at the next look.
-            self._seen = seen if tailer_folder.terms_at_rest(self._directory) else _NOT_SEEN
+            self._seen = seen if self._are_terms_at_rest() else _NOT_SEEN
             self._find()
         slowest = None
         for tailer in list(self._required.values()):
@@ -145,6 +146,18 @@ class LagGuard:
             if tailer.name in self._required and (slowest is None or self._limit(tailer) < self._limit(slowest)):
                 slowest = tailer
         return slowest
+
+    def _are_terms_at_rest(self) -> bool:
+        if tailer_folder.are_terms_changing(self._directory):
+            return False
+        if not tailer_folder.is_folder_locked(self._directory):
+            self._folder_locked_s = None
+            return True
+        # A reader's lock on the folder may stay for ever; that of a change does not.
+        now_s = time.monotonic()
+        if self._folder_locked_s is None:
+            self._folder_locked_s = now_s
+        return now_s - self._folder_locked_s >= tailer_folder.FOLDER_WAIT_S
 
     def _find(self) -> None:
         before, self._required = self._required, {}

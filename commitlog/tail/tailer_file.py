@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from commitlog._kernel.segment_file import HEADER_SIZE, rename_noreplace
 from commitlog._kernel.tailer_page import SIZE, DamagedPageError, TailerPage, new_page, read_page
 from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
-from commitlog.life_lock import LifeLock
-from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared.lock_file import pid_namespace
 from commitlog.tail.tailer_folder import (
@@ -25,6 +23,7 @@ from commitlog.tail.tailer_folder import (
     telling_of_refusals,
     terms_locked,
 )
+from commitlog.tail.tailer_lock import NotToBeHadError, TailerLock
 from commitlog.tail.tailer_state import read_state, states
 
 # Has writers look who is required. It is called under the lock on terms, before anything is changed: a writer that looks meanwhile finds
@@ -83,7 +82,7 @@ class TailerFile:
                     self._lock.close()
                     raise
 
-    def _take(self, folder_fd: int, start: int) -> tuple[LifeLock, TailerPage]:
+    def _take(self, folder_fd: int, start: int) -> tuple[TailerLock, TailerPage]:
         for _ in range(_ATTEMPTS):
             try:
                 lock = _lock(self._directory, folder_fd, self.name)
@@ -167,24 +166,25 @@ def _create(folder_fd: int, name: str, content: bytes) -> bool:
     return bool(placed)
 
 
-def _lock(directory: LogDirectory, folder_fd: int, name: str) -> LifeLock:
+def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
     """The lock on a tailer's file, by a description of its own: what is mapped would keep the lock alive in forked children."""
-    lock = LifeLock(lambda: open_regular(name, os.O_RDWR, dir_fd=folder_fd), kind=None)
     try:
-        if not lock.acquire("exclusive"):
+        return TailerLock(directory.fd, folder_fd, name)
+    except NotToBeHadError as refusal:
+        path = tailer_path(directory, name)
+        if refusal.owned:
             holder = read_state(directory, name).owner or "another process"
-            raise TailerInUseError(
-                f"tailer {name!r} is read by {holder} already: close it there, or take another name",
-                path=tailer_path(directory, name),
-                holder=holder,
+            message = f"tailer {name!r} is read by {holder} already: close it there, or take another name"
+        else:
+            holder = "another process"
+            message = (
+                f"another process has a shared lock on the file of tailer {name!r}, and this user cannot tell whether it is a tailer: "
+                "close it there, take another name, or let only those read the file who may write to it"
             )
-    except BaseException:
-        lock.close()
-        raise
-    return lock
+        raise TailerInUseError(message, path=path, holder=holder) from None
 
 
-def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: LifeLock) -> TailerPage:
+def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: TailerLock) -> TailerPage:
     """The page of the file that is locked; FileNotFoundError when that is not the one of this name any more."""
     fd = open_file(folder_fd, name, os.O_RDWR)
     try:
@@ -214,7 +214,7 @@ def reset(directory: LogDirectory, name: str, position: int, tell: Tell) -> None
         _place_anew(directory, folder_fd, name, lock, position)
 
 
-def _place_anew(directory: LogDirectory, folder_fd: int, name: str, lock: LifeLock, position: int) -> None:
+def _place_anew(directory: LogDirectory, folder_fd: int, name: str, lock: TailerLock, position: int) -> None:
     try:
         page = _map_locked(directory, folder_fd, name, lock)
     except DamagedPageError:
@@ -246,7 +246,7 @@ def delete(directory: LogDirectory, name: str, tell: Tell) -> None:
 
 
 @contextlib.contextmanager
-def _held(directory: LogDirectory, name: str) -> Iterator[tuple[int, LifeLock]]:
+def _held(directory: LogDirectory, name: str) -> Iterator[tuple[int, TailerLock]]:
     with telling_of_refusals(directory, name), opened_folder(directory) as folder_fd:
         lock = _lock(directory, folder_fd, name)
         try:

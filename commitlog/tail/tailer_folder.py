@@ -8,7 +8,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from commitlog._kernel.tailer_page import SIZE, DamagedPageError
 from commitlog.errors import (
@@ -18,16 +18,19 @@ from commitlog.errors import (
     IOFailureError,
     TailerNotFoundError,
 )
+from commitlog.life_lock import LifeLock, is_held, open_gate
 from commitlog.path import telling
 from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory
-from commitlog.shared.lock_file import POLL_INTERVAL_S
+from commitlog.shared import lock_file
+from commitlog.shared.lock_file import POLL_INTERVAL_S, TERMS
 
 FOLDER = "tailers"
 NAME_LONGEST = 128  # bytes of UTF-8
 _NAME = re.compile(r"[\w@:+][\w@:+.\-]*")
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _TERMS_WAIT_S = 5.0
+FOLDER_WAIT_S = 0.5  # a change takes milliseconds: a lock on the folder that is held longer is not a tailer's change
 
 
 def check_name(name: object) -> str:
@@ -92,35 +95,71 @@ def _listed_folder(directory: LogDirectory) -> Iterator[int]:
 
 @contextlib.contextmanager
 def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
-    """Only one process at a time changes what writers look for: terms, and which tailers there are. The lock goes with its holder."""
-    deadline = time.monotonic() + _TERMS_WAIT_S
-    with opened_folder(directory) as folder_fd:
-        while True:
-            try:
-                fcntl.flock(folder_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise IOFailureError(
-                        f"another process has been changing a tailer of this log for {_TERMS_WAIT_S:g} s: look for a stopped one",
-                        path=tailer_path(directory, name),
-                        errno=errno.EAGAIN,
-                    ) from None
-                time.sleep(POLL_INTERVAL_S)
+    """Only one process at a time changes what writers look for: terms, and which tailers there are. The lock goes with its holder.
+
+    It is a byte of `lock`. Older releases, and users who cannot open `lock`, lock the folder instead, so it is locked as well. Any reader
+    can lock the folder: a lock there that stays is ignored.
+    """
+    with contextlib.ExitStack() as held:
+        try:
+            byte = LifeLock(lambda: open_gate(lock_file.NAME, directory.fd, create=False), kind=None, span=TERMS)
+        except (FileNotFoundError, PermissionError):
+            pass
+        else:
+            held.callback(byte.close)
+            if not _wait_for(lambda: byte.acquire("exclusive"), _TERMS_WAIT_S):
+                raise IOFailureError(
+                    f"another process has been changing a tailer of this log for {_TERMS_WAIT_S:g} s: look for a stopped one",
+                    path=tailer_path(directory, name),
+                    errno=errno.EAGAIN,
+                )
+        folder_fd = held.enter_context(opened_folder(directory))
+        _wait_for(lambda: _lock_folder(folder_fd, fcntl.LOCK_EX), FOLDER_WAIT_S)
         try:
             yield
         finally:
             fcntl.flock(folder_fd, fcntl.LOCK_UN)
 
 
-def terms_at_rest(directory: LogDirectory) -> bool:
-    """Whether nobody holds the lock on terms: what writers were told of before has been done since, or will never be."""
-    with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
-        try:
-            fcntl.flock(folder_fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
+def _wait_for(acquire: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not acquire():
+        if time.monotonic() >= deadline:
             return False
+        time.sleep(POLL_INTERVAL_S)
     return True
+
+
+def _lock_folder(folder_fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(folder_fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def are_terms_changing(directory: LogDirectory) -> bool:
+    """Whether a process holds the lock on terms. Otherwise what writers were told of before has been done, or never will be."""
+    fd = lock_file.open_to_ask(directory.fd)
+    if fd < 0:
+        return False
+    try:
+        return is_held(fd, span=TERMS)
+    finally:
+        os.close(fd)
+
+
+def is_folder_locked(directory: LogDirectory) -> bool:
+    """Whether a process has the folder locked: one that changes terms and cannot open `lock`, or any reader.
+
+    Raises
+    ------
+    IOFailureError
+        The folder cannot be read.
+    """
+    with contextlib.suppress(FileNotFoundError), _listed_folder(directory) as folder_fd:
+        return not _lock_folder(folder_fd, fcntl.LOCK_SH)
+    return False
 
 
 @contextlib.contextmanager

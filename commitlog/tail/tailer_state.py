@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from commitlog._kernel.tailer_page import SIZE, DamagedPageError, read_page
 from commitlog.errors import CorruptTailerError, IOFailureError, ReadOnlyError, TailerNotFoundError
-from commitlog.life_lock import is_held
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared.lock_file import describe_process
 from commitlog.tail.tailer_folder import names, open_file, opened_folder, telling_of_refusals
+from commitlog.tail.tailer_lock import is_owned
 
 _LOOKS = 3  # at a page that is being written
 _logger = logging.getLogger("commitlog")
@@ -83,7 +83,7 @@ def read_state(directory: LogDirectory, name: str, end: int | None = None) -> Ta
         with telling_of_refusals(directory, name), opened_folder(directory) as folder_fd:
             fd = open_file(folder_fd, name, os.O_RDONLY)
             try:
-                return _read(fd, name, directory.log_uuid, end)
+                return _read(directory, fd, name, end)
             finally:
                 os.close(fd)
     except (CorruptTailerError, ReadOnlyError, IOFailureError) as error:
@@ -91,16 +91,16 @@ def read_state(directory: LogDirectory, name: str, end: int | None = None) -> Ta
         return TailerState(name, damage=error.message if cause is None else str(cause))
 
 
-def _read(fd: int, name: str, log_uuid: bytes, end: int | None) -> TailerState:
+def _read(directory: LogDirectory, fd: int, name: str, end: int | None) -> TailerState:
     for look in range(_LOOKS):
         try:
-            found = read_page(os.pread(fd, SIZE, 0), log_uuid)
+            found = read_page(os.pread(fd, SIZE, 0), directory.log_uuid)
             break
         except DamagedPageError:
             if look == _LOOKS - 1:
                 raise
     position = found["position"]
-    owned = is_held(fd)
+    owned = is_owned(directory.fd, fd)
     return TailerState(
         name,
         position=position,

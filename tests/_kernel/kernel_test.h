@@ -47,7 +47,7 @@ typedef struct {
     test_place *place;
     cl_log log;
     cl_writer writer;
-    int slot_fd;
+    cl_slot_fds slot_fds;
 } test_handle;
 
 static UNUSED uint64_t next_random(uint64_t *state) {
@@ -120,24 +120,29 @@ static UNUSED void drop_place(test_place *place) {
     close(place->dir_fd);
 }
 
-static UNUSED int open_cursors(const test_place *place) {
-    int fd = openat(place->dir_fd, "cursors", O_RDWR);
-    CHECK(fd >= 0);
-    return fd;
+static UNUSED cl_slot_fds open_slot_fds(const test_place *place) {
+    cl_slot_fds fds = {.lock = openat(place->dir_fd, "lock", O_RDWR | O_CREAT, 0600), .cursors = openat(place->dir_fd, "cursors", O_RDWR)};
+    CHECK(fds.lock >= 0 && fds.cursors >= 0);
+    return fds;
+}
+
+static UNUSED void close_slot_fds(cl_slot_fds fds) {
+    close(fds.cursors);
+    close(fds.lock);
 }
 
 /* A handle on a mapped log, or on a pooled one with plain stores. */
 static UNUSED void open_handle(test_place *place, test_handle *handle, bool pooled) {
     handle->place = place;
-    handle->slot_fd = open_cursors(place);
+    handle->slot_fds = open_slot_fds(place);
     CHECK(cl_log_init(&handle->log, place->cursors, place->dir_fd, place->uuid, place->size, true) == CL_OK);
     handle->log.pooled = pooled;
     handle->log.resolves = true;
-    handle->log.slot_fd = handle->slot_fd;
+    handle->log.slot_fds = handle->slot_fds;
     handle->log.private_tail = cl_place(0, CL_SEGMENT_HEADER);
     handle->log.tail = pooled ? &handle->log.private_tail : &place->cursors->tail.value;
     uint32_t generation;
-    CHECK(cl_slot_attach(place->cursors, handle->slot_fd, &handle->log.slot, &generation) == CL_OK);
+    CHECK(cl_slot_attach(place->cursors, handle->slot_fds, &handle->log.slot, &generation) == CL_OK);
     handle->log.owner = cl_owner(handle->log.slot, generation);
     cl_writer_init(&handle->writer, &handle->log, pooled, false, 1u << 20);
 }
@@ -145,9 +150,9 @@ static UNUSED void open_handle(test_place *place, test_handle *handle, bool pool
 /* A handle that may only look: no slot, no writing. */
 static UNUSED void open_observer(test_place *place, test_handle *handle) {
     handle->place = place;
-    handle->slot_fd = open_cursors(place);
+    handle->slot_fds = open_slot_fds(place);
     CHECK(cl_log_init(&handle->log, place->cursors, place->dir_fd, place->uuid, place->size, false) == CL_OK);
-    handle->log.slot_fd = handle->slot_fd;
+    handle->log.slot_fds = handle->slot_fds;
     handle->log.tail = &place->cursors->tail.value;
     handle->log.gate = (uint32_t)-CL_E_READ_ONLY;
     memset(&handle->writer, 0, sizeof handle->writer);
@@ -157,15 +162,15 @@ static UNUSED void close_handle(test_handle *handle) {
     cl_writer_clear(&handle->writer);
     cl_log_clear(&handle->log);
     if (handle->log.owner != 0) {
-        cl_slot_detach(handle->place->cursors, handle->slot_fd, handle->log.slot);
+        cl_slot_detach(handle->place->cursors, handle->slot_fds, handle->log.slot);
     }
-    close(handle->slot_fd);
+    close_slot_fds(handle->slot_fds);
 }
 
 /* As if the process were killed: the lock goes with its descriptor, and nothing else is tidied up. */
 static UNUSED void kill_handle(test_handle *handle) {
-    close(handle->slot_fd);
-    handle->slot_fd = -1;
+    close_slot_fds(handle->slot_fds);
+    handle->slot_fds = CL_NO_SLOT_FDS;
 }
 
 static UNUSED void forget_killed(test_handle *handle) {

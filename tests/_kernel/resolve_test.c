@@ -22,7 +22,7 @@ static void start(test_scene *scene, int64_t claim_timeout_ns) {
 static void end(test_scene *scene) {
     close_reader(&scene->reader);
     close_handle(&scene->other);
-    if (scene->writer.slot_fd >= 0) {
+    if (scene->writer.slot_fds.cursors >= 0) {
         close_handle(&scene->writer);
     } else {
         forget_killed(&scene->writer);
@@ -399,18 +399,18 @@ static void the_appended_watermark_passes_the_dead_only(void) {
 
 static void slots_are_taken_in_order_and_run_out(void) {
     test_place place;
-    static int fds[CL_CURSORS_SLOTS + 1];
+    static cl_slot_fds fds[CL_CURSORS_SLOTS + 1];
     uint32_t slot, generation;
     make_place(&place, SMALL);
     for (uint32_t index = 0; index <= CL_CURSORS_SLOTS; index++) {
-        fds[index] = open_cursors(&place);
+        fds[index] = open_slot_fds(&place);
         int code = cl_slot_attach(place.cursors, fds[index], &slot, &generation);
         CHECK(code == (index < CL_CURSORS_SLOTS ? CL_OK : CL_E_SLOTS));
         CHECK(code != CL_OK || (slot == index && generation == 1));
     }
     for (uint32_t index = 0; index < CL_CURSORS_SLOTS; index++) {
         CHECK(cl_slot_alive(fds[CL_CURSORS_SLOTS], index));
-        close(fds[index]);
+        close_slot_fds(fds[index]);
         CHECK(!cl_slot_alive(fds[CL_CURSORS_SLOTS], index));
     }
     place.cursors->slots[0].counter = 7; /* its owner died in the odd window */
@@ -418,7 +418,7 @@ static void slots_are_taken_in_order_and_run_out(void) {
     CHECK(cl_slot_attach(place.cursors, fds[CL_CURSORS_SLOTS], &slot, &generation) == CL_OK && slot == 0 && generation == 1);
     CHECK(place.cursors->slots[0].counter == 8);
     cl_slot_detach(place.cursors, fds[CL_CURSORS_SLOTS], slot);
-    close(fds[CL_CURSORS_SLOTS]);
+    close_slot_fds(fds[CL_CURSORS_SLOTS]);
     drop_place(&place);
 }
 

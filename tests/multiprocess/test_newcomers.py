@@ -17,7 +17,7 @@ import pytest
 import commitlog
 from commitlog._kernel.cursors import SLOTS, STATE_READY, STATE_RECOVERING
 from commitlog.errors import OpenTimeoutError, SlotsExhaustedError
-from commitlog.shared.cursors_file import open_slot_lock
+from commitlog.life_lock import LifeLock
 from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link
@@ -200,12 +200,12 @@ def test_a_newcomer_killed_while_it_recovers_leaves_it_to_the_next_that_waits(pa
 
 
 def hold_slots(link: Link, path: str, count: int) -> None:
-    """Hold so many slots as live writers do."""
+    """Hold so many slots as live writers of older releases do: in `cursors` alone, exclusively."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     locks = []
     slot = 0
     while len(locks) < count and slot < SLOTS:
-        lock = open_slot_lock(fd)
+        lock = LifeLock(lambda: os.open("cursors", os.O_RDWR | os.O_CLOEXEC, dir_fd=fd), kind=None)
         try:
             fcntl.fcntl(lock.descriptor, fcntl.F_OFD_SETLK, struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SLOT_LOCK_AT + slot, 1, 0))
             locks.append(lock)

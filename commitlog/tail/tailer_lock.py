@@ -1,0 +1,95 @@
+"""TailerLock: the lock by which one tailer at a time reads under a name, whatever shared locks readers place on its file."""
+
+from __future__ import annotations
+
+import os
+
+from commitlog.life_lock import LifeLock, is_held, open_gate
+from commitlog.regular_file import open_regular
+from commitlog.shared import lock_file
+from commitlog.shared.lock_file import tailer_span
+
+
+class NotToBeHadError(Exception):
+    """The file is locked.
+
+    Parameters
+    ----------
+    owned : bool
+        By a tailer. Otherwise it may be, or a reader has a shared lock there and this user cannot open `lock`, which would tell.
+    """
+
+    def __init__(self, owned: bool) -> None:
+        super().__init__(owned)
+        self.owned = owned
+
+
+class TailerLock:
+    """A tailer's file, open and locked against other tailers until `close` or the process's death.
+
+    An exclusive lock on the file is all it takes, unless a reader has a shared lock there. Then the owner shares the file, which keeps
+    those out that ask for the exclusive lock, and locks the byte of `lock` that stands for the file.
+
+    Parameters
+    ----------
+    dir_fd : int
+        The log's directory.
+    folder_fd : int
+        The folder with the tailers' files.
+    name : str
+        The tailer's.
+
+    Raises
+    ------
+    NotToBeHadError
+        Another one has it.
+    OSError
+        The file cannot be opened.
+    """
+
+    def __init__(self, dir_fd: int, folder_fd: int, name: str) -> None:
+        self._file = LifeLock(lambda: open_regular(name, os.O_RDWR, dir_fd=folder_fd), kind=None)
+        self._byte: LifeLock | None = None
+        try:
+            if not self._file.acquire("exclusive"):
+                self._share(dir_fd)
+        except BaseException:
+            self.close()
+            raise
+
+    def _share(self, dir_fd: int) -> None:
+        if is_held(self.descriptor, against="shared"):
+            raise NotToBeHadError(owned=True)
+        span = tailer_span(os.fstat(self.descriptor).st_ino)
+        try:
+            self._byte = LifeLock(lambda: open_gate(lock_file.NAME, dir_fd, create=False), span=span)
+        except BlockingIOError:
+            raise NotToBeHadError(owned=True) from None
+        except OSError:
+            raise NotToBeHadError(owned=False) from None
+        if not self._file.acquire("shared"):
+            raise NotToBeHadError(owned=True)
+
+    @property
+    def descriptor(self) -> int:
+        """Of the tailer's file."""
+        return self._file.descriptor
+
+    def close(self) -> None:
+        """Let others read under the name. Idempotent."""
+        self._file.close()
+        if self._byte is not None:
+            self._byte.close()
+
+
+def is_owned(dir_fd: int, fd: int) -> bool:
+    """Whether a tailer reads with the file that is open there. A user who cannot open `lock` takes a reader's lock for a tailer's."""
+    if is_held(fd, against="shared") or not is_held(fd):
+        return is_held(fd)
+    lock_fd = lock_file.open_to_ask(dir_fd)
+    if lock_fd < 0:
+        return True
+    try:
+        return is_held(lock_fd, span=tailer_span(os.fstat(fd).st_ino))
+    finally:
+        os.close(lock_fd)

@@ -1,0 +1,199 @@
+"""Locks of a user who can only read: they keep no writer, no tailer and no archive out."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog.errors import TailerInUseError
+from commitlog.life_lock import LifeLock, open_gate
+from commitlog.shared.lock_file import TERMS
+from commitlog.tail import tailer_folder
+from commitlog.verification import verify
+from tests.faults.child import Child, Link
+from tests.faults.writers import OPENED
+from tests.multiprocess.test_dead_owners import AN_HOUR, claim_and_wait
+
+Start = Callable[..., Child]
+NOBODY = 65534
+EVERYTHING = struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    """Where a log will be that another user may read, with what this process creates for the group and others to read."""
+    made = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
+    made.chmod(0o755)
+    old = os.umask(0o022)
+    yield made / "log"
+    os.umask(old)
+    shutil.rmtree(made)
+
+
+@pytest.fixture(autouse=True)
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailer_folder, "FOLDER_WAIT_S", 0.02)
+
+
+def hold_all_locks(link: Link, path: str) -> None:
+    """Lock all that another user can open, shared where the file asks for it, until the parent says so.
+
+    Root becomes nobody. A child of another user keeps to what the modes let others read.
+    """
+    if os.geteuid() == 0:
+        os.setresgid(NOBODY, NOBODY, NOBODY)
+        os.setresuid(NOBODY, NOBODY, NOBODY)
+    held = []
+    for place in (Path(path), *Path(path).rglob("*")):
+        if not place.stat().st_mode & stat.S_IROTH:
+            if os.geteuid() == NOBODY:
+                with pytest.raises(PermissionError):
+                    os.open(place, os.O_RDONLY)
+            continue
+        fd = os.open(place, os.O_RDONLY)
+        held.append(fd)
+        with contextlib.suppress(BlockingIOError):  # a live writer has it
+            fcntl.fcntl(fd, fcntl.F_OFD_SETLK, EVERYTHING)
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    link.say(OPENED, 0, len(held))
+    link.wait()
+
+
+@pytest.fixture
+def locked(path: Path, start: Start) -> Callable[[], Child]:
+    """Have another user lock everything at the path."""
+
+    def lock() -> Child:
+        child = start(hold_all_locks, str(path))
+        assert child.hear(1)[0].index > 3
+        return child
+
+    return lock
+
+
+def make_log(path: Path) -> None:
+    with commitlog.open(path, segment_size="64KiB") as log:
+        log.append(b"one")
+        log.tailer("mail").close()
+
+
+def test_locks_of_a_reader_do_not_keep_writers_out(path: Path, locked: Callable[[], Child]) -> None:
+    make_log(path)
+    locked()
+    with commitlog.open(path) as log, commitlog.open(path) as other:
+        assert {log.slot, other.slot} == {0, 1}
+        other.append(b"two")
+    with commitlog.TransientStorePool(buffers=2, buffer_size="64KiB") as pool, commitlog.open(path, pool=pool) as log:
+        log.append(b"three")
+    assert verify(path).clean
+
+
+def test_locks_of_a_reader_do_not_keep_tailers_out(path: Path, locked: Callable[[], Child]) -> None:
+    make_log(path)
+    locked()
+    with commitlog.open(path) as log:
+        assert [state.owner for state in log.tailers()] == [None]
+        with log.tailer("mail", required=True) as tailer:
+            assert tailer.read() is not None
+            assert [state.pid for state in log.tailers()] == [os.getpid()]
+            with pytest.raises(TailerInUseError, match=f"this very process|{os.getpid()}"):
+                log.tailer("mail")
+            assert log.evict_tailer("mail")
+        log.reset_tailer("mail", position=log.first_position)
+        log.delete_tailer("mail")
+        assert log.tailers() == []
+
+
+def test_an_older_release_and_a_sharing_owner_exclude_each_other(path: Path, locked: Callable[[], Child]) -> None:
+    """Older releases ask for the exclusive lock on the tailer's file alone, and hold that one."""
+    make_log(path)
+    file = path / "tailers" / "mail"
+    child = locked()
+    with commitlog.open(path) as log:
+        tailer = log.tailer("mail")
+        child.kill()
+        with pytest.raises(BlockingIOError):
+            LifeLock(lambda: os.open(file, os.O_RDWR))
+        tailer.close()
+        older = LifeLock(lambda: os.open(file, os.O_RDWR))
+        with pytest.raises(TailerInUseError):
+            log.tailer("mail")
+        older.close()
+        log.tailer("mail").close()
+
+
+def test_locks_of_a_reader_do_not_hide_a_dead_owner(path: Path, locked: Callable[[], Child], start: Start) -> None:
+    with commitlog.open(path, flush="none", segment_size="64KiB", claim_timeout=AN_HOUR) as log:
+        child = start(claim_and_wait, str(path), 1, 100)
+        child.hear(1)
+        locked()
+        child.kill()
+        log.append(b"later")
+        record = log.tailer().read(timeout=20)
+        assert record is not None
+        assert record.value == b"later"
+
+
+def test_a_locked_folder_does_not_slow_appends(path: Path, locked: Callable[[], Child], until: Callable[..., None]) -> None:
+    with commitlog.open(path, segment_size="64KiB") as log, log.tailer("mail", required=True, max_lag="1MiB"):
+        locked()
+        guard = log._lag_guard
+        assert guard is not None
+
+        def settled() -> bool:
+            guard.begin()
+            return bool(guard._seen == log.cursors["required"])
+
+        until(settled)
+        changing = LifeLock(lambda: open_gate("lock", log.directory.fd), span=TERMS)
+        log.cursors.raise_cell("required")
+        assert not settled()
+        time.sleep(2 * tailer_folder.FOLDER_WAIT_S)
+        assert not settled()
+        changing.close()
+        until(settled)
+
+
+def test_a_locked_archive_takes_segments(path: Path, start: Start) -> None:
+    pytest.importorskip("zstandard")
+    make_log(path)
+    archive = path.parent / "archive"
+    archive.mkdir()
+    for name in "abc":  # for the child to open something
+        (archive / name).touch()
+    assert start(hold_all_locks, str(archive)).hear(1)[0].index == 4
+    with commitlog.open(path) as log:
+        log.roll()
+        log.flush()
+        archived = commitlog.Retention(max_bytes=0, archive=commitlog.Archive(archive))
+        log.append(b"two")
+        log.roll()
+        log.flush()
+        log.prune(archived)
+    assert list(archive.glob("*.seg.zst"))
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o600), (0o002, 0o660), (0o077, 0o600), (0, 0o666), (0o027, 0o600)])
+def test_those_who_may_read_the_lock_may_write_it(path: Path, umask: int, mode: int) -> None:
+    os.umask(umask)
+    make_log(path)
+    assert stat.S_IMODE((path / "lock").stat().st_mode) == mode
+
+
+def test_an_older_releases_lock_is_closed_to_readers(path: Path) -> None:
+    make_log(path)
+    (path / "lock").chmod(0o664)
+    make_log(path)
+    assert stat.S_IMODE((path / "lock").stat().st_mode) == 0o660
