@@ -13,9 +13,10 @@ from commitlog.segment.seal_table import Seal
 from commitlog.shared import identity as identities
 from commitlog.spark import places
 from commitlog.spark.columns import FIELDS
+from commitlog.spark.presence import identity_at
 from commitlog.spark.segment_bytes import open_bytes
 from commitlog.spark.slices import Slice, read_slices
-from commitlog.spark.topics import Topic, refuse_gap, segment_of
+from commitlog.spark.topics import Topic, refuse_gap
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class ArchiveTopic(Topic):
         self.name = name
         self.place = place
         self._pages: dict[str, bytes] = {}
-        only = segment_of(places.name_of(place))
+        only = places.segment_of(places.name_of(place))
         content: dict[str, bool] = {}
         if only is not None:
             self._files = [_File(place, only[0])]
@@ -61,17 +62,15 @@ class ArchiveTopic(Topic):
         """Of a segment that is there plain and compressed, the plain one: it can be read from anywhere in it."""
         found: dict[int, tuple[bool, str]] = {}
         for name in content:
-            segment = segment_of(name)
+            segment = places.segment_of(name)
             if segment is not None:
                 base, compressed = segment
                 found[base] = min(found.get(base, (compressed, name)), (compressed, name))
         return [_File(places.join(self.place, name), base) for base, (_, name) in sorted(found.items())]
 
     def _identity(self, content: dict[str, bool]) -> tuple[bytes, int]:
-        if identities.NAME in content:
-            place = places.join(self.place, identities.NAME)
-            with places.open_file(place) as file:
-                identity = identities.parse(bytes(file.read(identities.SIZE_LIMIT)), place)
+        identity = identity_at(self.place) if identities.NAME in content else None
+        if identity is not None:
             return identity.uuid, identity.segment_size
         first = self._files[0]
         page = self._page(first)

@@ -7,6 +7,7 @@ from typing import Literal
 
 import commitlog
 from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog.spark.presence import check_present
 from commitlog.spark.slices import Slice
 from commitlog.spark.topics import Topic, refuse_gap
 
@@ -75,6 +76,7 @@ class LogTopic(Topic):
         for number in range(start // size, -(-stop // size)):
             base = number * size
             if number not in there:
+                check_present(self.place, self.uuid)
                 refuse_gap(self, base, base + size, fail_on_data_loss)
                 continue
             seal = self._seals.get(number)

@@ -8,9 +8,11 @@ import re
 import urllib.parse
 from typing import Any
 
-from commitlog.errors import InvalidOptionError, IOFailureError
+from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 from commitlog.regular_file import open_regular
 
+_SEGMENT = re.compile(r"^([0-9]{20})\.seg(\.zst)?$")
+_HADOOP = ("hdfs://", "viewfs://")
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 _SECRET = re.compile(r"key|secret|token|password|passwd|credential|signature|^sig$|^sas", re.IGNORECASE)
 
@@ -74,13 +76,19 @@ def name_of(place: str) -> str:
     return urllib.parse.unquote(parts.path.rpartition("/")[2]) or parts.netloc
 
 
+def segment_of(name: str) -> tuple[int, bool] | None:
+    """The base position that a segment file is named by, and whether it is compressed; None for another file."""
+    found = _SEGMENT.match(name)
+    return None if found is None else (int(found[1]), found[2] is not None)
+
+
 def expanded(place: str) -> list[str]:
-    """What a pattern with ``*``, ``?`` or ``[`` stands for, or the place itself."""
-    if not glob.has_magic(place) or os.path.exists(place):
-        return [place]
+    """Return the paths that match a pattern with ``*``, ``?`` or ``[``, or the place itself. In a URI, ``?`` begins the query."""
     if is_uri(place):
-        raise InvalidOptionError(f"patterns are for local paths, not for {shown(place)}: name the folders, or use subscribePattern")
-    return sorted(glob.glob(place))
+        if glob.has_magic(urllib.parse.urlsplit(place).path):
+            raise InvalidOptionError(f"patterns are for local paths, not for {shown(place)}: name the folders, or use subscribePattern")
+        return [place]
+    return sorted(glob.glob(place)) if glob.has_magic(place) and not os.path.exists(place) else [place]
 
 
 def _file_system(uri: str) -> tuple[Any, str]:
@@ -91,11 +99,20 @@ def _file_system(uri: str) -> tuple[Any, str]:
         system, path = pyarrow.fs.FileSystem.from_uri(uri)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise InvalidOptionError(f"pyarrow does not reach {shown(uri)}: {error}") from None
+    except OSError as error:
+        raise _unreachable(uri, error) from error
     return system, path
 
 
-def open_file(place: str) -> Any:
-    """A file to read from any place in it.
+def _unreachable(uri: str, error: OSError) -> IOFailureError:
+    why = str(error).splitlines()[0]
+    if uri.startswith(_HADOOP):
+        why += "; pyarrow needs Hadoop's libhdfs for it: set JAVA_HOME, HADOOP_HOME and CLASSPATH on the driver and the executors"
+    return IOFailureError(f"the file system cannot be reached: {why}", path=shown(uri), errno=error.errno)
+
+
+def open_file(place: str, *, buffered: bool = True) -> Any:
+    """Open a file for reading at any offset. Only a local one can be opened without a buffer.
 
     Raises
     ------
@@ -106,10 +123,10 @@ def open_file(place: str) -> Any:
     """
     try:
         if not is_uri(place):
-            return open(open_regular(place, follow=True), "rb")
+            return open(open_regular(place, follow=True), "rb", buffering=-1 if buffered else 0)
         system, path = _file_system(place)
         return system.open_input_file(path)
-    except (FileNotFoundError, IOFailureError):
+    except (FileNotFoundError, CommitLogError):
         raise
     except OSError as error:
         raise IOFailureError(f"the file cannot be opened: {error}", path=place, errno=error.errno) from error

@@ -10,7 +10,6 @@ import numpy as np
 
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.keep.archived import zstandard
-from commitlog.regular_file import open_regular
 from commitlog.spark import places
 
 COMPRESSED = ".zst"
@@ -68,7 +67,7 @@ class LocalBytes(SegmentBytes):
     """A plain file of this machine."""
 
     def _open(self) -> Any:
-        return open(open_regular(self.location, follow=True), "rb", buffering=0)
+        return places.open_file(self.location, buffered=False)
 
     def _read_once(self, view: memoryview, offset: int) -> int:
         try:
@@ -121,7 +120,7 @@ def open_bytes(location: str) -> SegmentBytes:
     FileNotFoundError
         It is not there (any more).
     """
-    if location.endswith(COMPRESSED):
+    if places.name_of(location).endswith(COMPRESSED):
         return CompressedBytes(location)
     return SegmentBytes(location) if places.is_uri(location) else LocalBytes(location)
 

@@ -9,11 +9,12 @@ from typing import Literal
 
 import pyarrow as pa
 
-from commitlog._kernel.failure import ABSENT, FULL, ROLL, failure
+from commitlog._kernel.failure import ABSENT, FOREIGN, FULL, ROLL, failure
 from commitlog._kernel.piece import PieceDecoder
 from commitlog._kernel.segment_file import HEADER_SIZE, check_header, header_fields
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
 from commitlog.spark.columns import RowBuilder
+from commitlog.spark.presence import check_deleted, other_log
 from commitlog.spark.segment_bytes import SegmentBytes, Window, open_bytes
 
 OnDamage = Literal["fail", "skip"]
@@ -87,13 +88,16 @@ class SliceReader:
         Raises
         ------
         PositionError
-            The segment is gone.
+            The segment was deleted.
+        LogNotFoundError, NotALogError
+            This machine does not see the log, or sees another one in its place.
         CorruptRecordError, CorruptSegmentError
             It is damaged.
         """
         try:
             source = open_bytes(self._slice.location)
         except FileNotFoundError:
+            check_deleted(self._slice.location, self._slice.uuid, self._slice.base)
             raise PositionError("the segment is gone", path=self._slice.location, position=self._slice.base + self._slice.start) from None
         with source:
             try:
@@ -146,6 +150,8 @@ class SliceReader:
             raise self._short(window.stop)
         page = bytes(window.data[:HEADER_SIZE])
         code = check_header(page, wanted.uuid, wanted.base, wanted.size)
+        if code == FOREIGN and header_fields(page)[0] != wanted.uuid:
+            raise other_log(wanted.location)
         if code != 0:
             raise failure(code, path=wanted.location, position=wanted.base)
         return PieceDecoder(header_fields(page)[1], wanted.base, wanted.size)
@@ -204,7 +210,7 @@ def read_slices(
     on_damage : {"fail", "skip"}
         As for `SliceReader`; a segment whose very header is damaged is then passed over whole.
     fail_on_data_loss : bool
-        False passes over segments that are gone.
+        False passes over segments that were deleted. A machine that does not see the log fails in any case.
     """
     builder = RowBuilder(schema)
     for piece in slices:

@@ -17,7 +17,6 @@ from commitlog.spark.slices import Slice
 _LOG_JSON = "log.json"
 _WATERMARKS = ("cursors", "checkpoint")
 _logger = logging.getLogger("commitlog.spark")
-_SEGMENT = re.compile(r"^([0-9]{20})\.seg(\.zst)?$")
 
 
 class Topic(ABC):
@@ -80,12 +79,6 @@ class Topic(ABC):
 # --- finding them ----------------------------------------------------------------------------------------------------
 
 
-def segment_of(name: str) -> tuple[int, bool] | None:
-    """The base position that a segment file is named by, and whether it is compressed; None for another file."""
-    found = _SEGMENT.match(name)
-    return None if found is None else (int(found[1]), found[2] is not None)
-
-
 def locate(options: ReadOptions) -> dict[str, str]:
     """The places of the logs that a read is about, by topic. A place is a directory, or a segment file.
 
@@ -116,12 +109,12 @@ def locate(options: ReadOptions) -> dict[str, str]:
 
 def _topic_of(place: str) -> str:
     name = places.name_of(place)
-    return name if segment_of(name) is None else places.name_of(places.parent(place))
+    return name if places.segment_of(name) is None else places.name_of(places.parent(place))
 
 
 def _logs_at(place: str, options: ReadOptions, *, certain: bool) -> list[str]:
     """The logs at a place: itself, or those below it that are asked for."""
-    if segment_of(places.name_of(place)) is not None:
+    if places.segment_of(places.name_of(place)) is not None:
         if options.subscribe or options.subscribe_pattern is not None:
             raise InvalidOptionError("subscribe and subscribePattern choose among the logs below a directory, and the path is a segment")
         return [place]
@@ -139,7 +132,7 @@ def _logs_at(place: str, options: ReadOptions, *, certain: bool) -> list[str]:
         pattern = re.compile(options.subscribe_pattern)
         matching = [name for name, is_folder in sorted(content.items()) if is_folder and pattern.fullmatch(name)]
         return [one for name in matching if _LOG_JSON in (places.names(one := places.join(place, name)) or {})]
-    if _LOG_JSON in content or any(segment_of(name) for name in content):
+    if _LOG_JSON in content or any(places.segment_of(name) for name in content):
         return [place]
     if certain:
         raise NotALogError(
@@ -262,7 +255,7 @@ def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
     from commitlog.spark.log_topic import LogTopic
 
     if not places.is_uri(place):
-        only = segment_of(places.name_of(place))
+        only = places.segment_of(places.name_of(place))
         folder = place if only is None else os.path.dirname(place)
         content = places.names(folder)
         if content is None or (only is not None and places.name_of(place) not in content):

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
+from commitlog.errors import InvalidOptionError, IOFailureError, LogNotFoundError, NotALogError
 from commitlog.spark import places
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.topics import locate
-from tests.spark.logs_in_spark import fill
+from tests.spark.logs_in_spark import archive, fill, numbered, values
+from tests.spark.object_store import object_store
 
 
 @pytest.mark.parametrize(
@@ -107,6 +108,27 @@ def test_a_directory_that_is_no_log_is_refused_with_the_way_on(farm: Path) -> No
         _names(farm)
 
 
-def test_patterns_are_for_local_paths() -> None:
+def test_pattern_in_a_uri_is_refused() -> None:
     with pytest.raises(InvalidOptionError, match="patterns are for local paths"):
         _names("s3://bucket/logs/*")
+
+
+@pytest.mark.parametrize("place", ["s3://bucket/log?endpoint_override=http%3A%2F%2F[::1]:9&region=x", "s3://bucket/log?region=*"])
+def test_query_of_a_uri_is_no_pattern(place: str) -> None:
+    assert places.expanded(place) == [place]
+
+
+def test_uri_with_a_query_is_read(tmp_path: Path) -> None:
+    fill(tmp_path / "log", numbered(1500))
+    archive(tmp_path / "log", tmp_path / "store" / "bucket" / "logs" / "orders")
+    with object_store(tmp_path / "store") as query:
+        assert _names(f"s3://bucket/logs/orders{query}") == ["orders"]
+        assert _names(f"s3://bucket/logs{query}", subscribePattern="ord.*") == ["orders"]
+        assert values(path=f"s3://bucket/logs/orders{query}") == numbered(1500)[:1024]
+
+
+def test_unreachable_hadoop_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/nowhere")
+    for ask in (places.names, places.open_file):
+        with pytest.raises(IOFailureError, match="set JAVA_HOME, HADOOP_HOME and CLASSPATH .*hdfs://host:1/log"):
+            ask("hdfs://host:1/log")

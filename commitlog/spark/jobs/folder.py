@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from commitlog.errors import InvalidOptionError, IOFailureError
+from commitlog.errors import IOFailureError
+from commitlog.spark.jobs.classic import check_classic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,9 +25,9 @@ class Folder:
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        self._jvm: Any = getattr(spark, "_jvm", None)
-        if self._jvm is None:
-            raise InvalidOptionError("this job needs a session with a Spark of its own, not one of Spark Connect")
+        check_classic(spark, "an export")
+        session: Any = spark
+        self._jvm = session._jvm
         self.path = path.rstrip("/") or "/"
         with self._telling():
             self._root = self._jvm.org.apache.hadoop.fs.Path(self.path)

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from commitlog.errors import CorruptSegmentError, InvalidOptionError
+from commitlog.errors import CorruptSegmentError, InvalidOptionError, LogNotFoundError
+from commitlog.segment.directory import segment_name
 from commitlog.segment.seal_table import SealTable
+from commitlog.spark.jobs.classic import check_classic
 from commitlog.spark.places import normalized
-from commitlog.verification import surveying
+from commitlog.spark.presence import REMEDY, other_log
+from commitlog.verification import Survey, surveying
 from commitlog.verify_report import SegmentReport, VerifyReport
 
 if TYPE_CHECKING:
@@ -34,12 +37,18 @@ class LogCheck:
         The position that is known to be durable.
     live : bool
         Somebody has the log open for writing.
+    uuid : str
+        The log's, in hexadecimal: the task fails where it sees another log.
+    identified : bool
+        The driver found a sound `log.json`: the task fails where it finds none.
     """
 
     path: str
     number: int
     known: int
     live: bool
+    uuid: str
+    identified: bool
 
 
 @dataclass
@@ -94,16 +103,24 @@ def verify(
         The file is something else.
     LogNotFoundError, NotALogError, UnsupportedVersionError
         There is no log at a path, or one that this release cannot read.
+    pyspark.errors.PythonException
+        An executor does not see a log that the driver sees, or sees another one under its path.
     """
+    check_classic(spark, "a verification")
     done = Verification()
     places = [normalized(os.fspath(path)) for path in paths]
     with contextlib.ExitStack() as stack:
         surveys = {place: stack.enter_context(surveying(place)) for place in places}
+        identified = {place: _identified(survey) for place, survey in surveys.items()}
         numbers = {place: survey.begin() for place, survey in surveys.items()}
         seals = {place: SealTable(survey.directory) for place, survey in surveys.items()}
         notes = _Notes(None if state is None else os.fspath(state))
         found: dict[LogCheck, tuple[SegmentReport | None, int | None]] = {}
-        tasks = [LogCheck(place, number, surveys[place].known, surveys[place].live) for place in surveys for number in numbers[place]]
+        tasks = [
+            LogCheck(place, number, survey.known, survey.live, survey.report.uuid, identified[place])
+            for place, survey in surveys.items()
+            for number in numbers[place]
+        ]
         for task in tasks:
             known = notes.find(task, surveys[task.path].report.uuid, seals[task.path])
             if known is not None:
@@ -123,12 +140,37 @@ def verify(
 
 
 def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int | None]:
-    """Check one segment, on an executor: what it holds, and where a torn tail begins in it. None where it was deleted meanwhile."""
+    """Check one segment, on an executor: what it holds, and where a torn tail begins in it. None where it was deleted meanwhile.
+
+    Raises
+    ------
+    LogNotFoundError, NotALogError
+        This machine does not see the log, sees another one, or sees a copy without the segment.
+    """
     with surveying(task.path, live=task.live) as survey:
+        if survey.report.uuid != task.uuid:
+            raise other_log(task.path)
+        if task.identified and not _identified(survey):
+            raise LogNotFoundError(f"this machine sees no sound log.json, but the driver does: {REMEDY}", path=task.path)
         survey.known = task.known
         survey.look_at(task.number)
         report = survey.report.segments[0] if survey.report.segments else None
+        if report is None:
+            _check_deleted(task, survey)
         return task, report, survey.torn_at
+
+
+def _identified(survey: Survey) -> bool:
+    """Whether `log.json` said what the log is. Asked before anything else is found."""
+    return not survey.report.problems
+
+
+def _check_deleted(task: LogCheck, survey: Survey) -> None:
+    """Check that a missing segment was deleted by retention, which deletes the oldest and leaves younger ones."""
+    there = survey.directory.segment_numbers()
+    if not there or min(there) < task.number:
+        name = segment_name(task.number * survey.size)
+        raise LogNotFoundError(f"this machine does not see the segment {name}, but the driver does: {REMEDY}", path=task.path)
 
 
 def _check_all(

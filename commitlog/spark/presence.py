@@ -1,0 +1,71 @@
+"""Tell a segment that was deleted from a machine that does not have the log.
+
+A task that misses a segment file cannot know which of the two it is by the file alone. Retention deletes the oldest segments and
+leaves `log.json` and the younger segments. So a missing segment counts as deleted only if both are there, on the machine that looks.
+"""
+
+from __future__ import annotations
+
+from commitlog.errors import LogNotFoundError, NotALogError
+from commitlog.shared import identity as identities
+from commitlog.shared.identity import Identity
+from commitlog.spark import places
+
+REMEDY = "make the log visible under this path on the driver and on every executor"
+
+
+def identity_at(folder: str) -> Identity | None:
+    """Return what `log.json` in a folder says, or None if there is no such file.
+
+    Raises
+    ------
+    NotALogError, UnsupportedVersionError
+        It is damaged, or a newer release wrote it.
+    IOFailureError
+        It cannot be read.
+    """
+    place = places.join(folder, identities.NAME)
+    try:
+        with places.open_file(place) as file:
+            return identities.parse(bytes(file.read(identities.SIZE_LIMIT)), place)
+    except FileNotFoundError:
+        return None
+
+
+def check_present(folder: str, uuid: bytes) -> None:
+    """Check that this machine sees the log, or its archive, for which the read was planned.
+
+    Raises
+    ------
+    LogNotFoundError
+        The folder or its `log.json` is missing.
+    NotALogError
+        Another log is there.
+    """
+    found = identity_at(folder)
+    if found is None:
+        raise LogNotFoundError(f"this machine does not see the log for which the read was planned: {REMEDY}", path=folder)
+    if found.uuid != uuid:
+        raise other_log(folder)
+
+
+def other_log(place: str) -> NotALogError:
+    """Return the error for a place that has another log than the plan says."""
+    return NotALogError(f"this is another log than the one for which the read was planned: {REMEDY}", path=place)
+
+
+def check_deleted(location: str, uuid: bytes, base: int) -> None:
+    """Check that a segment file which is missing was deleted: the log is there, and has younger segments.
+
+    Raises
+    ------
+    LogNotFoundError, NotALogError
+        This machine does not see the log, sees another log, or a copy that ends before the segment.
+    """
+    folder = places.parent(location)
+    check_present(folder, uuid)
+    found = [places.segment_of(name) for name in places.names(folder) or {}]
+    if not any(segment is not None and segment[0] > base for segment in found):
+        raise LogNotFoundError(
+            f"this machine sees neither this segment of the log nor a younger one, but the driver does: {REMEDY}", path=location
+        )
