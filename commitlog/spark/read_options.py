@@ -19,9 +19,11 @@ _EDGES: dict[int, Edge] = {-2: "earliest", -1: "latest"}
 _DELAY_DEFAULT_S = 15 * 60.0
 
 _NO_BROKER = "there is no broker to ask: load(path) says where the log is"
+# Kafka's default, which code for Kafka spells out.
+NO_HEADERS = "includeheaders"
 _REFUSED = {
     "assign": "a log has one partition: name it with subscribe",
-    "includeheaders": "records have no headers",
+    NO_HEADERS: "records have no headers",
     "groupidprefix": "there are no groups of readers: a query keeps its place in its checkpoint",
     "kafka.group.id": "there are no groups of readers: a query keeps its place in its checkpoint",
     "fetchoffset.numretries": _NO_BROKER,
@@ -115,8 +117,8 @@ def _refuse_others(given: Mapping[str, str], *, stream: bool) -> None:
     known = (*_BOTH, *(_STREAM_ONLY if stream else _BATCH_ONLY))
     names = {name.lower() for name in known}
     elsewhere = {name.lower(): name for name in (_BATCH_ONLY if stream else _STREAM_ONLY)}
-    for name in given:
-        if name in names:
+    for name, value in given.items():
+        if name in names or (name == NO_HEADERS and value.lower() == "false"):
             continue
         if name in elsewhere:
             raise InvalidOptionError(f"{elsewhere[name]} is an option of {'batch reads' if stream else 'streams'} only: leave it out here")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from commitlog.errors import InvalidOptionError, RecordTypeError
 from commitlog.options import Options
 from commitlog.spark import places
+from commitlog.spark.read_options import NO_HEADERS
 from commitlog.units import parse_size
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _OPTIONS = ("path", "topic", "segmentSize", "txnAppId", "txnVersion")
 # Spark's own, which come along.
 _SPARKS = ("checkpointlocation", "queryname", "outputmode")
 _REFUSED = {
-    "includeheaders": "records have no headers",
+    NO_HEADERS: "records have no headers",
     "kafka.bootstrap.servers": "there is no broker: save(path) or start(path) says where the log is",
     "partitionby": "a log has one partition; the column 'topic' chooses among logs",
 }
@@ -69,7 +70,9 @@ class WriteOptions:
         """
         given = {name.lower(): value for name, value in options.items()}
         known = {name.lower(): name for name in _OPTIONS}
-        for name in given:
+        for name, value in given.items():
+            if name == NO_HEADERS and value.lower() == "false":
+                continue
             if name in _REFUSED or name.startswith("kafka."):
                 raise InvalidOptionError(f"option {name!r} cannot be had: {_REFUSED.get(name, 'there is no broker to configure')}")
             if name not in known and name not in _SPARKS:

@@ -64,6 +64,11 @@ def test_what_cannot_be_had_is_refused_by_name_with_the_reason(name: str, says: 
         ReadOptions.parse({"path": "/logs", name: "1"}, stream=False)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_include_headers_false_is_accepted(stream: bool) -> None:
+    _parse(stream=stream, includeHeaders="False")
+
+
 def test_an_end_is_for_batches_only() -> None:
     with pytest.raises(InvalidOptionError, match="endingOffsets is an option of batch reads only"):
         _parse(stream=True, endingOffsets="latest")

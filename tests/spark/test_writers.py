@@ -208,6 +208,10 @@ def test_wrong_options_are_refused_by_name(options: dict[str, str], words: str) 
         LogWriter(options, VALUE, False)
 
 
+def test_include_headers_false_is_accepted(tmp_path: Path) -> None:
+    LogWriter({"path": str(tmp_path / "log"), "includeHeaders": "false"}, VALUE, False)
+
+
 def test_overwriting_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="mode 'overwrite' cannot be had"):
         LogWriter({"path": str(tmp_path)}, VALUE, True)
