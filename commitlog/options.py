@@ -187,7 +187,8 @@ class Options:
     flush_least_pages : int
         A round flushes only when that many 4 KiB pages are waiting, 0 to 262144. More: a slow trickle waits for the thorough round.
     flush_thorough_interval : float or str
-        Seconds (at least 0.001) after which a round flushes whatever waits. It bounds what an OS crash loses from a slow trickle.
+        Seconds (at least 0.001) after which a round flushes whatever waits. It bounds what an OS crash loses from a slow trickle. If a
+        reader waits for durability (``visibility="flushed"``), the next round flushes.
     commit_interval : float or str
         Pooled logs: seconds (at least 0.001) between the commit service's rounds. Longer: more is lost when the process dies (anonymous
         buffers), and other processes see records later.

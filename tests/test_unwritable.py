@@ -58,9 +58,10 @@ def powerless(in_child: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any
 
 def test_a_read_only_directory_can_be_read_and_not_written(forbidden: Path, powerless: Callable[..., Any]) -> None:
     logs = Logs(forbidden)
-    log = logs.open(allocate_ahead=0)
+    log = logs.open(allocate_ahead=0, flush_interval="1h")
     log.append_many([b"one", b"two"])
     log.flush()
+    log.append(b"not durable")  # a reader who waits for it cannot ask for a flush
     for path in (forbidden / "log", forbidden):
         path.chmod(0o555)
     for file in (forbidden / "log").iterdir():

@@ -23,4 +23,5 @@ cdef class Core:
     cdef int leave(self) except -1
     cdef uint32_t *append_signal(self)
     cdef int look(self) except -1
+    cpdef ask_for_flush(self)
     cdef object failed_with(self, int code, int cause, position)

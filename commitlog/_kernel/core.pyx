@@ -12,10 +12,10 @@ from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, CL_NO_SLOT_FDS, CL_OK, CL_SEGMENT_HEADER,
     CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_clock_monotonic_ns, cl_creation_end, cl_creation_try, cl_futex_raise, cl_futex_wait,
-    cl_load, cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled,
-    cl_log_position, cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_place, cl_place_number, cl_place_offset, cl_segment,
-    cl_sleep_ns, cl_sleeper_announce, cl_slot_attach, cl_slot_detach, cl_slot_fds, cl_store, cl_table_acquire, cl_table_forget,
-    cl_table_trim,
+    cl_flush_ask, cl_load, cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits,
+    cl_log_pooled, cl_log_position, cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_place, cl_place_number, cl_place_offset,
+    cl_segment, cl_sleep_ns, cl_sleeper_announce, cl_slot_attach, cl_slot_detach, cl_slot_fds, cl_store, cl_table_acquire,
+    cl_table_forget, cl_table_trim,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.segment cimport Segment
@@ -281,6 +281,13 @@ cdef class Core:
         self.check_ready()
         self.look()
         return cl_log_upward(&self.log, self.cursors.cells.flushed.value)
+
+    cpdef ask_for_flush(self):
+        """Ask the writers to flush what is appended at present, at their flush services' next interval. Without permission to write
+        `cursors` nobody is asked."""
+        self.look()
+        if self.ready and self.cursors.shared and self.cursors.writable:
+            cl_flush_ask(&self.log)
 
     # --- segments --------------------------------------------------------------------------------------------------
 

@@ -57,7 +57,8 @@ typedef struct {
     cl_line append_signal; /* futex: raised after a publish while there are waiters */
     cl_line rolled_back;   /* claims turned into SKIP because their owners were dead or took too long */
     cl_line required;      /* raised when a tailer is required, or is no more: writers look who is */
-    uint8_t more_cells[4096 - 12 * CL_CURSORS_LINE];
+    cl_line flush_wanted;  /* a position: readers wait until what is below it is durable. Only rises. 0 from older releases */
+    uint8_t more_cells[4096 - 13 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];
     uint8_t readers[CL_CURSORS_SIZE - 8192 - CL_CURSORS_SLOTS * CL_CURSORS_LINE];

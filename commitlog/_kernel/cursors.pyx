@@ -61,6 +61,8 @@ cdef cl_line *_cell(Cursors cursors, str name) except NULL:
         return &cells.rolled_back
     if name == "required":
         return &cells.required
+    if name == "flush_wanted":
+        return &cells.flush_wanted
     raise KeyError(name)
 
 

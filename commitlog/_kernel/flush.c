@@ -359,6 +359,17 @@ int cl_commit_loop(cl_log *log, const cl_pace *pace) {
     return CL_OK;
 }
 
+void cl_flush_ask(cl_log *log) {
+    const uint64_t *tail = cl_log_tail(log);
+    uint64_t end = tail != NULL ? cl_log_position(log, cl_load(tail)) : cl_load(&log->cursors->committed.value);
+    end = cl_log_downward(log, end);
+    if (end > cl_load(&log->cursors->flushed.value)) {
+        cl_raise(&log->cursors->flush_wanted.value, end);
+    }
+}
+
+static bool flush_asked(const cl_log *log, uint64_t flushed) { return cl_load(&log->cursors->flush_wanted.value) > flushed; }
+
 int cl_flush_loop(cl_log *log, const cl_pace *pace) {
     int64_t last_ns = cl_clock_monotonic_ns();
     uint32_t seen = cl_load32(&log->flush_request);
@@ -371,7 +382,8 @@ int cl_flush_loop(cl_log *log, const cl_pace *pace) {
         int64_t now_ns = cl_clock_monotonic_ns();
         uint64_t flushed = cl_load(&log->cursors->flushed.value);
         uint64_t waiting = log->pooled ? cl_load(&log->cursors->committed.value) - flushed : waiting_bytes(log, flushed);
-        if (!loop_due(pace, code, waiting, now_ns - last_ns)) {
+        bool asked = waiting != 0 && flush_asked(log, flushed);
+        if (!asked && !loop_due(pace, code, waiting, now_ns - last_ns)) {
             continue;
         }
         last_ns = now_ns;

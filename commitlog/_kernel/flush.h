@@ -12,6 +12,9 @@ int cl_commit(cl_log *log, uint64_t upto);
  * CL_E_TIMEOUT after the deadline (monotonic ns), CL_E_INTERRUPTED when a signal handler wants to run. */
 int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns);
 
+/* Asks the writers' flush loops, through `cursors`, to make durable what is claimed at present. The cursors must be writable. */
+void cl_flush_ask(cl_log *log);
+
 /* When a loop acts: each interval if at least this much waits, and in any case after the thorough interval. */
 typedef struct {
     int64_t interval_ns;

@@ -99,7 +99,7 @@ cdef extern from "cursors.h":
         uint32_t mode
         uint32_t slot_count
         cl_line state, tail, appended, committed, flushed, failed, flusher, flush_signal, waiters, append_signal, rolled_back
-        cl_line required
+        cl_line required, flush_wanted
         cl_slot slots[256]
     ctypedef struct cl_slot_fds:
         int lock
@@ -259,6 +259,7 @@ cdef extern from "flush.h":
         uint64_t least_bytes
     int cl_commit(cl_log *log, uint64_t upto) nogil
     int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) nogil
+    void cl_flush_ask(cl_log *log) nogil
     int cl_commit_loop(cl_log *log, const cl_pace *pace) nogil
     int cl_flush_loop(cl_log *log, const cl_pace *pace) nogil
     void cl_log_stop(cl_log *log) nogil

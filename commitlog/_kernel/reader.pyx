@@ -298,6 +298,8 @@ cdef class Reader:
         budget_ns = min(budget_ns, SLICE_NS)
         self.guard()
         self.core.look()
+        if self.reader.flushed_only:
+            self.core.ask_for_flush()
         if idle == CL_IDLE_BLOCK and not (self.core.cursors.shared and self.core.cursors.writable):
             idle = CL_IDLE_BACKOFF  # nobody could be told of who sleeps
         if self.segment is None or self.reader.offset >= self.segment.segment.size:
@@ -328,6 +330,8 @@ cdef class Reader:
         if self.busy:
             return False
         self.core.look()
+        if self.reader.flushed_only:
+            self.core.ask_for_flush()
         if self.segment is None or self.reader.offset >= self.segment.segment.size:
             return <uint64_t>self.core.tail_position > <uint64_t>self.position
         return bool(cl_reader_news(&self.reader))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import commitlog
 from commitlog.errors import LogFailedError
 from commitlog.flush.flush_service import FlushService, GroupCommitService, NoFlushService
 from tests.setups import BY_HAND, HEADER, Logs, Setup
@@ -36,6 +37,19 @@ def test_little_waits_for_the_thorough_interval(logs: Logs, until: Callable[...,
     until(lambda: log.stats().flushes > 0)
     assert log.flushed_position == log.tail_position
     assert log.stats().flushes == 1
+
+
+@pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
+def test_waiting_reader_makes_the_service_flush_little(logs: Logs, backing: Any) -> None:
+    paces = {**BY_HAND, "flush_interval": 0.002, "commit_interval": 0.002, "commit_least_pages": 0}
+    log = logs.open_as(Setup("async", backing), **paces)
+    with commitlog.open(log.path, "r") as other:
+        tailer = other.tailer(visibility="flushed")
+        log.append(b"little")
+        assert tailer.read(timeout=30).value == b"little"
+        assert log.stats().flushes == 1
+        log.append(b"unwaited")
+    assert log.flushed_position < log.tail_position
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
