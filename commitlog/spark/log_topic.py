@@ -46,6 +46,11 @@ class LogTopic(Topic):
         """One look at a watermark in memory."""
         return self._bounded(self.log.flushed_position if self._visibility == "flushed" else self.log.committed_position)
 
+    def ask_for_flush(self) -> None:
+        """Ask the log's writers to make durable what is waited for here, soon."""
+        if self._visibility == "flushed":
+            self.log.ask_for_flush()
+
     def _bounded(self, position: int) -> int:
         if self._only is None:
             return position

@@ -64,8 +64,10 @@ class StreamTopics:
         return {name: _at_record(topic, start_of(topic, self._options)) for name, topic in self._topics.items()}
 
     def ends(self) -> dict[str, int]:
-        """Where each ends at present."""
+        """Where each ends at present. What is appended and not durable is going to be waited for: its writers are asked to flush it."""
         self._look()
+        for topic in self._topics.values():
+            topic.ask_for_flush()
         return {name: topic.end for name, topic in self._topics.items()}
 
     def _look(self) -> None:

@@ -91,6 +91,15 @@ def test_only_what_is_durable_is_offered(tmp_path: Path, stream: Streams) -> Non
         assert _batches(stream(tmp_path / "log", visibility="committed")) == [[b"durable", b"not yet"]]
 
 
+def test_waiting_stream_makes_an_async_writer_flush(tmp_path: Path, stream: Streams, until: Any) -> None:
+    with commitlog.open(tmp_path / "log", flush_interval=0.002, flush_thorough_interval="1h") as log:
+        reader = stream(tmp_path / "log", startingOffsets="latest")
+        place = reader.initialOffset()
+        log.append(b"little")
+        until(lambda: reader.latestOffset(place, ALL) != place)
+        assert _read(reader, place, reader.latestOffset(place, ALL)) == [b"little"]
+
+
 def test_offsets_stay_what_they_are_over_rolls(tmp_path: Path, stream: Streams) -> None:
     reader = stream(tmp_path / "log")
     place, found = None, []
