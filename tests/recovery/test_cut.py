@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from commitlog._kernel import cursors as kernel
-from commitlog.errors import CorruptSegmentError
+from commitlog.errors import CorruptSegmentError, DiskFullError, IOFailureError, ReadOnlyError
 from commitlog.recovery import Recovered
+from commitlog.recovery.place import make_solid
 from tests.log_files import HEADER, SIZE, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 
@@ -239,3 +241,17 @@ def test_irregular_file_at_copys_name_gives_copy_next_name(files: LogFiles, put:
     recovered = files.recover(checkpoint=files.checkpoint(HEADER))
     assert recovered.saved_as == f"{files.cut_file(0)}.1"
     assert files.values() == numbered(3)
+
+
+@pytest.mark.parametrize(("cause", "error"), [("ENOSPC", DiskFullError), ("EROFS", ReadOnlyError), ("EIO", IOFailureError)])
+def test_refused_blocks_name_their_cause(files: LogFiles, monkeypatch: pytest.MonkeyPatch, cause: str, error: type[Exception]) -> None:
+    """A file system that turns read-only under an open descriptor cannot be had here, so the refusal is played."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(getattr(errno, cause), os.strerror(getattr(errno, cause)))
+
+    files.create(0)
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(error, match="blocks of the segment in use") as caught:
+        make_solid(files.directory, 0)
+    assert type(caught.value) is error

@@ -14,8 +14,8 @@ import pytest
 
 import commitlog
 from commitlog import cli
-from commitlog.errors import InvalidOptionError, NotALogError
-from commitlog.spark.jobs import compact, compaction, export, exporting, verify
+from commitlog.errors import InvalidOptionError, IOFailureError, NotALogError
+from commitlog.spark.jobs import compact, compaction, export, exporting, verify, verifying
 from tests.cli import program
 from tests.conftest import ROOT
 from tests.spark.logs_in_spark import archive
@@ -277,3 +277,13 @@ def test_a_command_is_a_program_of_its_own(tmp_path: Path) -> None:
 def test_wrong_use_of_the_commands_is_refused_before_spark_starts(tmp_path: Path) -> None:
     for arguments in (["export", tmp_path], ["export", tmp_path, tmp_path / "out", "--step", "much"], ["verify"], ["compress", tmp_path]):
         assert program.run("spark", *arguments).returncode == 2
+
+
+def test_state_of_verification_that_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file"):
+        verifying._Notes(str(tmp_path / "fifo"))
+    with open(tmp_path / "endless", "wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(InvalidOptionError, match="no state of a verification"):
+        verifying._Notes(str(tmp_path / "endless"))

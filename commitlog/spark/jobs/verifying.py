@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, LogNotFoundError
+from commitlog.regular_file import open_regular
 from commitlog.segment.directory import segment_name
 from commitlog.segment.seal_table import SealTable
 from commitlog.spark.jobs.classic import check_classic
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WAVE = 8  # segments for each core, after which what is done is noted
+_LINE_LIMIT = 1 << 20  # characters of a note
 
 
 @dataclass(frozen=True)
@@ -194,15 +196,18 @@ class _Notes:
         self._known: dict[tuple[str, str, int], dict[str, Any]] = {}
         if path is None or not os.path.exists(path):
             return
-        with open(path, encoding="utf-8", errors="replace") as file:
-            lines = file.read().split("\n")
-        for line in lines[:-1]:  # behind the last line break stands what a run that was killed could not end
-            try:
-                note = json.loads(line)
-                SegmentReport(**note["report"])
-                self._known[note["path"], note["uuid"], note["number"]] = note
-            except (ValueError, KeyError, TypeError) as error:
-                raise InvalidOptionError(f"this is no state of a verification ({error}): name a new file", path=path) from None
+        with open(open_regular(path, follow=True), encoding="utf-8", errors="replace", newline="\n") as file:
+            while line := file.readline(_LINE_LIMIT):
+                if line.endswith("\n") or len(line) == _LINE_LIMIT:  # else a run that was killed could not end it
+                    self._take(line, path)
+
+    def _take(self, line: str, path: str) -> None:
+        try:
+            note = json.loads(line)
+            SegmentReport(**note["report"])
+            self._known[note["path"], note["uuid"], note["number"]] = note
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidOptionError(f"this is no state of a verification ({error}): name a new file", path=path) from None
 
     def find(self, task: LogCheck, uuid: str, seals: SealTable) -> SegmentReport | None:
         """What an earlier run said of a segment, if it is the same still. Of a copy elsewhere, or in an archive, it said nothing."""
