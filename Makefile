@@ -2,6 +2,7 @@
 #
 #   make demo        a real stream through the log, with the writer killed on the way
 #   make test        the tests                     make test-long   those that take minutes
+#   make asan        a part of the tests, and threads at random, on a kernel with the address sanitizer
 #   make lint        all checks of style and types
 #   make model       searches a model of the write protocol exhaustively (needs spin, and installs it where it may)
 #   make build       the virtual environment and the kernel
@@ -33,7 +34,7 @@ DEPENDENCIES := .venv/.dependencies-$(HERE)
 INSTALLED := .venv/.installed-$(HERE)
 BUILT := .venv/.built-$(HERE)
 
-.PHONY: help demo test test-long lint model build bench instructions clean distclean check FORCE
+.PHONY: help demo test test-long asan lint model build bench instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -47,6 +48,17 @@ test: build
 
 test-long: build
 	@$(BIN)/python -m pytest -m long --timeout 1800
+
+asan: build
+	@rm -rf build/asan && mkdir -p build/asan && cp -r commitlog tests examples bench demo setup.py pyproject.toml README.md LICENSE build/asan
+	@rm -f build/asan/commitlog/_kernel/*.so
+	@echo "Building the kernel with the address sanitizer ..."
+	@cd build/asan && CFLAGS="-fsanitize=address -g -O1 -fno-omit-frame-pointer" LDFLAGS="-fsanitize=address" \
+		$(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
+	@cd build/asan && export PYTHONPATH="$$PWD" PYTHONMALLOC=malloc LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
+		ASAN_OPTIONS=detect_leaks=0:handle_segv=0 && \
+		$(CURDIR)/$(BIN)/python -m pytest --timeout 1800 tests/_kernel/test_collection.py tests/tail/test_direction.py \
+		tests/tail/test_batch.py tests/tail/test_idle.py tests/message tests/test_fork.py tests/test_log.py && $(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60
 
 bench: build
 	@$(BIN)/python -m bench

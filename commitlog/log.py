@@ -285,6 +285,7 @@ class CommitLog(TailingHandle):
         wanted = self._position_of(position, "position") // self.segment_size
         seconds = parse_duration(force_after, "force_after")
         assert self._allocation is not None
+        self._allocation.give_back_drained()  # a segment is held for as long as it has a buffer
         durable = self.flushed_position // self.segment_size
         # The last sealed segment stays: its seal says with which sequence the next one begins.
         number = min(wanted, durable, self._allocation.sealed_below() - 1)
@@ -322,6 +323,7 @@ class CommitLog(TailingHandle):
                 f"retention must be a commitlog.Retention, given here or to open(), not {type(chosen).__name__}", path=self.path
             )
         assert self._allocation is not None
+        self._allocation.give_back_drained()
         self._allocation.sealed_below()
         return self._pruner.prune(chosen, dry_run=dry_run)
 

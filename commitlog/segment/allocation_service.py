@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import weakref
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from commitlog._kernel.core import GATE_LAG
 from commitlog._kernel.memory import Memory
@@ -60,6 +60,15 @@ class _Lease:
     """Lives as long as the log, or a claim's view that outlives it, needs a buffer."""
 
 
+class _Attached(NamedTuple):
+    """A segment with its buffer. It is held, so that nobody deletes it before the buffer is taken back."""
+
+    file: MappedFile
+    buffer: LentBuffer
+    lease: _Lease
+    token: int
+
+
 class AllocationService(Service):
     """Brings segments. The appender that rolls finds the next one in place; where it was faster, it does the same work itself.
 
@@ -89,7 +98,7 @@ class AllocationService(Service):
         self._attach_lock = threading.Lock()
         self._seal_lock = threading.Lock()
         self._synced_below = 0
-        self._attached: dict[int, tuple[MappedFile, LentBuffer, _Lease]] = {}
+        self._attached: dict[int, _Attached] = {}
         self._sealer = Sealer(directory, queue, options.index_spacing, events)
         self._pretoucher = Pretoucher(core, queue, options)
         # A pool's buffers take the faults in its place.
@@ -154,20 +163,21 @@ class AllocationService(Service):
         self.disk.admitted()
 
     def _attach(self, number: int) -> None:
-        # Held, so that the queue does not take it for idle before the buffer is there.
-        held = self._queue.hold(number, "a buffer to attach", briefly=True)
+        held = self._queue.hold(number, "its pool buffer", briefly=True)
         if held is None:
             raise PositionError("the segment is being deleted", path=self._directory.segment_path(number))
         file, token = held
+        attached = False
         try:
-            self._attach_to(file)
+            attached = self._attach_to(file, token)
         finally:
-            file.release(token)
+            if not attached:
+                file.release(token)
 
-    def _attach_to(self, file: MappedFile) -> None:
+    def _attach_to(self, file: MappedFile, token: int) -> bool:
         assert self._lender is not None
         if file.number in self._attached or file.segment.buffered:
-            return
+            return False
         # Drained buffers are zeroed when they go back, which is the thread's work as long as another buffer is free.
         buffer = self._lender.try_lend()
         if buffer is None:
@@ -176,11 +186,11 @@ class AllocationService(Service):
             self.give_back_drained()
             buffer = self._lender.lend()
         if buffer is None:
-            return
+            return False
         with self._attach_lock:
             if file.number in self._attached:
                 self._lender.give_back(buffer)
-                return
+                return False
             lease = _Lease()
             try:
                 self._lender.bind(buffer, file)
@@ -188,18 +198,23 @@ class AllocationService(Service):
             except BaseException:
                 self._lender.give_back(buffer)
                 raise
-            self._attached[file.number] = (file, buffer, lease)
+            self._attached[file.number] = _Attached(file, buffer, lease, token)
+            return True
 
     def give_back_drained(self) -> None:
         """Return the buffers whose segments are committed whole."""
         with self._attach_lock:
-            drained = [number for number, (file, _, _) in self._attached.items() if file.segment.drained]
+            drained = [number for number, attached in self._attached.items() if attached.file.segment.drained]
             taken = [self._attached.pop(number) for number in drained]
-            for file, _, _ in taken:
-                self._core.detach(file.segment)
-        for _, buffer, _ in taken:
+            self._detach(taken)
+        for attached in taken:
             assert self._lender is not None
-            self._lender.give_back(buffer)
+            self._lender.give_back(attached.buffer)
+
+    def _detach(self, taken: list[_Attached]) -> None:
+        for attached in taken:
+            self._core.detach(attached.file.segment)
+            attached.file.release(attached.token)
 
     # --- the thread ------------------------------------------------------------------------------------------------
 
@@ -283,10 +298,9 @@ class AllocationService(Service):
         """
         with self._attach_lock:
             taken, self._attached = list(self._attached.values()), {}
-            for file, _, _ in taken:
-                self._core.detach(file.segment)
+            self._detach(taken)
         while taken:
             assert self._lender is not None
-            _, buffer, lease = taken.pop()
+            _, buffer, lease, _ = taken.pop()
             weakref.finalize(lease, self._lender.give_back, buffer).atexit = False
             del lease  # the last reference to it, where no view is left

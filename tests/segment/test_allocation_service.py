@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from commitlog import CommitLog, TransientStorePool
-from commitlog.errors import DiskFullError, PoolExhaustedError
+from commitlog.errors import DiskFullError, PoolExhaustedError, SegmentHeldError
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
 
 BACKINGS = ["anonymous", "shm"]
@@ -211,3 +211,21 @@ def test_an_open_claim_keeps_its_buffer_until_it_ends(logs: Logs) -> None:
     claim.__exit__(ZeroDivisionError, None, None)
     log.append_array(np.zeros((6000, 16), dtype=np.uint8))
     assert len(list(log.tailer(visibility="appended"))) == 12000
+
+
+@pytest.mark.usefixtures("no_other_holders")
+def test_deleting_a_drained_segment_leaves_its_buffer_to_the_pool(logs: Logs) -> None:
+    pool = logs.pool(buffers=4)
+    log = logs.open(pool=pool, flush="none")
+    for _ in range(3):
+        log.append(bytes(5000))
+        log.roll()
+    log.append(b"on")
+    log.flush()
+    with pytest.raises(SegmentHeldError, match="its pool buffer"):
+        log.queue.delete(0, 0.0)
+    log.delete_before(log.tail_position, force_after=0.0)
+    assert log.queue.numbers()[0] > 0
+    assert pool.borrowed == 1
+    log.close()
+    assert pool.borrowed == 0
