@@ -1,0 +1,123 @@
+"""A segment's id, found again from its CRCs when its header is damaged.
+
+Every CRC of a segment begins with the eight bytes of its id, and a CRC is linear in them: the four bytes of a known CRC determine any four
+bytes of the id, where the other four are right. Where all eight are lost, the id that comes out has the same CRC as the lost one, and
+so all frames fit it as well.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from commitlog._kernel import segment_file as kernel
+from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT
+from commitlog._kernel.sparse_index import crc32c
+
+_ID_BYTES = 8
+_WINDOW_BITS = 32
+_CELL = struct.Struct("<II")
+_OPENED = struct.Struct("<16sI")
+_SEAL = struct.Struct("<48sI")
+_LENGTH = (1 << 28) - 1
+_SKIP, _EXTENDED = 1 << 29, 1 << 30
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """A CRC that the segment's id has a part in: how it is computed from an id, and what it is."""
+
+    compute: Callable[[int], int]
+    crc: int
+
+    def fits(self, segment_id: int) -> bool:
+        return self.compute(segment_id) == self.crc
+
+
+def find_segment_id(page: bytes, content: memoryview, log_uuid: bytes, base: int, size: int) -> int | None:
+    """The id of a segment whose header is damaged, or None where too little of it is left.
+
+    Parameters
+    ----------
+    page : bytes
+        The header page.
+    content : memoryview
+        The whole file.
+    log_uuid, base, size
+        What the header has to say besides.
+    """
+    _, found, _, _, created_ns = kernel.header_fields(page)
+
+    def identity_crc(segment_id: int) -> int:
+        return kernel.header_crc(kernel.header_page(log_uuid, segment_id, base, size, created_ns))
+
+    proofs = [*_parts(page), *_frames(content, size)]
+    if any(proof.fits(found) for proof in proofs) or kernel.frames_fit(content, found):
+        return found
+    identity = _Evidence(identity_crc, kernel.header_crc(page))
+    for evidence in (identity, *proofs):
+        segment_id = _solve(found, evidence)
+        if any(proof.fits(segment_id) for proof in proofs if proof is not evidence):
+            return segment_id
+    # The first frames are damaged, too: the identity's own CRC is the last to say, and any frame of the file may prove it.
+    segment_id = _solve(found, identity)
+    return segment_id if kernel.frames_fit(content, segment_id) else None
+
+
+def _parts(page: bytes) -> Iterator[_Evidence]:
+    """The CRCs of the other parts of the header, those that were written."""
+    for part, at in ((_OPENED, OPENED_AT), (_SEAL, SEAL_AT)):
+        content, crc = part.unpack_from(page, at)
+        if crc or content.strip(b"\0"):
+            yield _evidence(content, crc)
+
+
+def _frames(content: memoryview, size: int) -> Iterator[_Evidence]:
+    """The CRCs of the first two frames."""
+    offset = HEADER_SIZE
+    for _ in range(2):
+        if offset + _CELL.size > len(content):
+            return
+        word, crc = _CELL.unpack_from(content, offset)
+        length, skip = word & _LENGTH, word & ~_LENGTH == _SKIP
+        stop = offset + length
+        if skip:
+            yield _evidence(struct.pack("<QI", offset, word), crc)
+        elif word & ~_LENGTH in (0, _EXTENDED) and 2 * _CELL.size <= length <= size // 8 and stop <= len(content):
+            yield _evidence(struct.pack("<QI", offset, word) + bytes(content[offset + _CELL.size : stop]), crc)
+        else:
+            return
+        if not length:
+            return
+        offset += -(-length // 8) * 8
+
+
+def _evidence(behind_id: bytes, crc: int) -> _Evidence:
+    return _Evidence(lambda segment_id: crc32c(segment_id.to_bytes(_ID_BYTES, "little") + behind_id), crc)
+
+
+def _solve(segment_id: int, evidence: _Evidence) -> int:
+    """The id that fits the CRC and differs from a damaged one within four neighbouring bytes; of the five such ids, the one that differs
+    in the fewest bytes. A single damaged byte, or a single bit, is always found: no other change of four bytes has the same effect."""
+    missing = evidence.compute(segment_id) ^ evidence.crc
+    effects = [evidence.compute(segment_id ^ 1 << bit) ^ evidence.compute(segment_id) for bit in range(8 * _ID_BYTES)]
+    changes = [_combine(missing, effects, first) for first in range(0, 8 * _ID_BYTES - _WINDOW_BITS + 1, 8)]
+    best = min(changes, key=lambda change: sum(1 for byte in change.to_bytes(_ID_BYTES, "little") if byte))
+    return segment_id ^ best
+
+
+def _combine(wanted: int, effects: list[int], first: int) -> int:
+    """Which of the bits from `first` on have that effect together: Gauss's elimination, over bits."""
+    rows: dict[int, tuple[int, int]] = {}  # by the highest bit of an effect: the effect, and the bits that have it
+
+    def reduce(effect: int, bits: int) -> tuple[int, int]:
+        while effect and (row := rows.get(effect.bit_length())):
+            effect, bits = effect ^ row[0], bits ^ row[1]
+        return effect, bits
+
+    for bit in range(first, first + _WINDOW_BITS):
+        effect, bits = reduce(effects[bit], 1 << bit)
+        if effect:
+            rows[effect.bit_length()] = effect, bits
+    return reduce(wanted, 0)[1]
