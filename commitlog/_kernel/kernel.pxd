@@ -398,6 +398,7 @@ cdef extern from "scan.h":
     void cl_segment_scan(const cl_segment *segment, uint64_t start, uint64_t stop, cl_scan *scan) nogil
     uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) nogil
+    uint64_t cl_segment_landing(const cl_segment *segment, uint64_t offset) nogil
     uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *data, uint64_t offset) nogil
     uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset) nogil

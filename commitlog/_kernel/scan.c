@@ -87,6 +87,37 @@ uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
     return segment->size;
 }
 
+/* Where stepping over whole cells from the first frame on, without their CRCs, first comes to `to`, passes it, or can go no further. */
+static uint64_t step_towards(const cl_segment *segment, uint64_t to) {
+    uint64_t offset = CL_SEGMENT_HEADER;
+    uint64_t step;
+    while (offset < to) {
+        uint64_t cell = cl_load((const uint64_t *)(segment->map + offset));
+        enum cl_cell_kind kind = cl_cell_read(cell, segment->size - offset, &step);
+        if (kind != CL_CELL_RECORD && kind != CL_CELL_SKIP) {
+            break;
+        }
+        offset += step;
+    }
+    return offset;
+}
+
+uint64_t cl_segment_landing(const cl_segment *segment, uint64_t to) {
+    if (to <= CL_SEGMENT_HEADER || to >= segment->size || step_towards(segment, to) == to) {
+        return to;
+    }
+    uint64_t offset = CL_SEGMENT_HEADER;
+    while (offset < to) {
+        cl_scan scan;
+        cl_segment_scan(segment, offset, to, &scan);
+        if (scan.code == CL_OK) {
+            return scan.offset;
+        }
+        offset = cl_segment_resume(segment, scan.offset);
+    }
+    return to; /* what is written here is the next certain frame behind the damage */
+}
+
 uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset) {
     uint64_t end = offset;
     while (offset < segment->size) {

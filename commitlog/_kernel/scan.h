@@ -23,6 +23,10 @@ bool cl_segment_certain(const cl_segment *segment, const uint8_t *bytes, uint64_
 /* Where a certain frame (valid CRC) starts next after `offset`, or the segment's size. */
 uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset);
 
+/* Where a reader that comes from the segment's start goes on at or behind `offset`: the offset itself, unless it lies
+ * inside a frame. Damage is passed as readers pass it. */
+uint64_t cl_segment_landing(const cl_segment *segment, uint64_t offset);
+
 /* Where the last certain frame at or behind `offset` ends, or `offset` when there is none. `bytes` is what stands where the
  * file's bytes would: the mapping, or a buffer. */
 uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset);

@@ -12,8 +12,9 @@ from commitlog._kernel.kernel cimport (
     CL_E_ABSENT, CL_E_BUSY, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_HEADER_OPENED_AT, CL_KEYLEN_NONE, CL_OK, CL_SEGMENT_HEADER,
     CL_WORD_BATCH, CL_WORD_CLAIMED, CL_WORD_EXT, CL_WORD_LENGTH, CL_WORD_SKIP, cl_header_opened, cl_header_opened_crc, cl_header_seal,
     cl_index, cl_owner_generation, cl_owner_slot, cl_record, cl_record_read, cl_scan, cl_segment, cl_segment_certain_end,
-    cl_segment_flush, cl_segment_hold, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open, cl_segment_prefault, cl_segment_release,
-    cl_segment_resume, cl_segment_scan, cl_segment_seal, cl_segment_sealed, cl_segment_take_over, cl_skip_cell,
+    cl_segment_flush, cl_segment_hold, cl_segment_landing, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open,
+    cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal, cl_segment_sealed,
+    cl_segment_take_over, cl_skip_cell,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog._kernel.sparse_index cimport SparseIndex
@@ -188,6 +189,17 @@ cdef class Segment:
         cdef cl_segment *segment = self.held()
         with nogil:
             found = cl_segment_resume(segment, offset)
+            cl_segment_release(segment)
+        return found
+
+    def landing(self, uint64_t offset):
+        """Where a reader that comes from the segment's start goes on at or behind `offset`: there, unless it lies inside a frame."""
+        cdef uint64_t found
+        if offset % 8 != 0:
+            raise ValueError("not an offset of a frame")
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            found = cl_segment_landing(segment, offset)
             cl_segment_release(segment)
         return found
 

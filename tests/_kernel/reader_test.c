@@ -230,6 +230,24 @@ static void resume_finds_the_next_whole_frame(void) {
     end(&scene);
 }
 
+static void landing_lies_behind_the_frame_around_an_offset(void) {
+    test_scene scene;
+    start(&scene, false);
+    uint64_t first = append_value(&scene.handle, "a record of some length, in which an offset can lie", 51);
+    uint64_t second = append_value(&scene.handle, "whole", 5);
+    uint64_t end_at = second + 24;
+    CHECK(cl_segment_landing(scene.segment, first) == first && cl_segment_landing(scene.segment, second) == second);
+    CHECK(cl_segment_landing(scene.segment, first + 8) == second && cl_segment_landing(scene.segment, end_at) == end_at);
+    CHECK(cl_segment_landing(scene.segment, end_at + 8) == end_at + 8); /* nothing stands there to step over */
+    scene.segment->map[first] ^= 0x40;
+    CHECK(cl_segment_landing(scene.segment, end_at) == end_at); /* damage is passed as readers pass it */
+    uint64_t cell = cl_skip_cell(scene.segment, (uint32_t)end_at, 0);
+    memcpy(scene.segment->map + end_at, &cell, sizeof cell);
+    CHECK(cl_segment_landing(scene.segment, end_at) == end_at && cl_segment_landing(scene.segment, end_at + 8) == SMALL);
+    memset(scene.segment->map + end_at, 0, sizeof cell);
+    end(&scene);
+}
+
 static void a_seal_is_written_once_the_segment_is_whole(void) {
     test_scene scene;
     cl_header_seal seal;
@@ -435,6 +453,7 @@ int main(void) {
     what_a_pooled_log_has_not_committed_is_the_end();
     a_hole_below_the_appended_watermark_is_damage();
     resume_finds_the_next_whole_frame();
+    landing_lies_behind_the_frame_around_an_offset();
     a_seal_is_written_once_the_segment_is_whole();
     a_full_batch_resumes_where_it_stopped();
     a_batch_ends_where_single_reads_would();
