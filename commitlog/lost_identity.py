@@ -11,7 +11,7 @@ from commitlog._kernel import segment_file as kernel
 from commitlog.cycle.roll_cycle import NAMES, RollCycle
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.regular_file import open_regular
-from commitlog.segment.directory import names_in
+from commitlog.segment.directory import is_base, names_in
 from commitlog.shared.identity import Identity
 
 _logger = logging.getLogger("commitlog")
@@ -54,7 +54,7 @@ def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
         except IOFailureError:
             continue  # a directory, a FIFO or the like
         uuid, _, _, size, created = kernel.header_fields(page)
-        if not kernel.SMALLEST <= size <= kernel.LARGEST or base % size or kernel.check_header(page, uuid, base, size) != 0:
+        if not kernel.SMALLEST <= size <= kernel.LARGEST or not is_base(base, size) or kernel.check_header(page, uuid, base, size) != 0:
             continue
         votes[uuid, size] += 1
         if (found := kernel.read_opened(page)) is not None:

@@ -2,16 +2,18 @@
 
 Nothing is thrown away: before a file is changed, it is copied to `<name>.broken`. Damage is marked SKIP, so that readers pass over it, and
 what follows is kept. A torn tail is left to the next writable open.
+
+Before the first change of a segment the clean mark is taken away, and with it the cursors of a closed log: what was recorded of the end
+is then checked by the next open against the frames, wherever repair was stopped.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import mmap
 import os
 import stat
-import time
-from dataclasses import dataclass, field
 
 from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.failure import HEADER, VERSION
@@ -25,10 +27,14 @@ from commitlog.errors import (
     LogLockedError,
     UnsupportedVersionError,
 )
-from commitlog.lost_identity import read_page
+from commitlog.lost_identity import read_page, segment_files
+from commitlog.lost_segment_id import find_segment_id
+from commitlog.missing_segments import check_room, create_blank, find_missing, last_possible, within_reach
 from commitlog.path import path_of, telling, telling_of_refusals
-from commitlog.regular_file import open_regular, read_at_most
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name
+from commitlog.recorded_end import RecordedEnd
+from commitlog.regular_file import open_regular
+from commitlog.repair_report import Action, RepairReport
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, is_base, segment_name
 from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import is_live
@@ -38,8 +44,11 @@ from commitlog.stage.finishing import finish_pending, unreached
 from commitlog.stage.manifest import NAME as MANIFEST
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote
+from commitlog.tail import tailer_file
 from commitlog.verification import SEAL_BROKEN, SEAL_WRONG, open_directory, read_identity, surveying_log
 from commitlog.verify_report import Damage, VerifyReport
+
+__all__ = ["Action", "RepairReport", "mark_skipped", "repair"]
 
 _logger = logging.getLogger("commitlog.repair")
 _CHUNK = 1 << 20
@@ -49,56 +58,6 @@ _SKIP_LIMIT = (1 << 28) - 8
 
 def passed(step: str) -> None:
     """Told of each step by which repair changes a log. Tests replace it to stop or die there."""
-
-
-@dataclass(frozen=True)
-class Action:
-    """One thing that was mended, or would be.
-
-    Attributes
-    ----------
-    what : str
-        In words.
-    file : str
-        The file's name.
-    position, resume_position : int or None
-        Which part of the log, where it is one.
-    """
-
-    what: str
-    file: str
-    position: int | None = None
-    resume_position: int | None = None
-
-
-@dataclass
-class RepairReport:
-    """What `repair` did.
-
-    Attributes
-    ----------
-    path : str
-        The log.
-    dry_run : bool
-        Nothing was written; the actions are what would have been done.
-    actions : list of Action
-        In order. Empty: nothing was wrong.
-    copies : list of str
-        Files that hold what was there before.
-    remaining : list of str
-        What is still wrong.
-    """
-
-    path: str
-    dry_run: bool = False
-    actions: list[Action] = field(default_factory=list)
-    copies: list[str] = field(default_factory=list)
-    remaining: list[str] = field(default_factory=list)
-
-    @property
-    def sound(self) -> bool:
-        """The log is whole now."""
-        return not self.remaining and not (self.dry_run and self.actions)
 
 
 def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None) -> RepairReport:
@@ -181,16 +140,18 @@ class _Repair:
         try:
             self._mend_identity()
             self._settle_joins()
+            self.recorded = RecordedEnd(self.directory, self.identity)
             self._move_irregular_away()
-            for number in self.directory.segment_numbers():
-                if self._is_regular(number):
-                    self._mend_length(number)
-                    self._mend_header(number)
+            numbers = self._move_strays()
+            self._fill_holes(numbers)
+            for number in numbers:
+                self._mend_length(number)
+                self._mend_header(number)
             found = self._survey()
-            self._fill_holes(found)
             for segment in found.segments:
                 if segment.damage or SEAL_BROKEN in segment.problems or SEAL_WRONG in segment.problems:
                     self._mend_frames(segment.base // self.size, segment.damage, last=segment is found.segments[-1])
+            self._move_hidden_ends()
             self._say_what_remains(found)
         finally:
             self.directory.close()
@@ -217,7 +178,7 @@ class _Repair:
         raise IOFailureError(f"there are {_COPIES_LIMIT} copies of this file: move some of them away", path=os.path.join(self.path, name))
 
     def _copy(self, name: str) -> None:
-        """Copy a file beside itself, durably, the first time that it is about to be changed."""
+        """Copy a segment beside itself, durably, the first time that it is about to be changed."""
         if name in self.copied:
             return
         temporary = f".{name}.{os.urandom(8).hex()}.tmp"
@@ -233,6 +194,12 @@ class _Repair:
         self.copied.add(name)
         self.report.copies.append(os.path.join(self.path, copy))
         passed("copied")
+        self._distrust()
+
+    def _distrust(self) -> None:
+        """A segment is about to change: what was recorded of the log's end counts no longer."""
+        self.recorded.distrust()
+        passed("distrusted")
 
     def _copy_bytes(self, name: str, temporary: str) -> None:
         source = open_regular(name, dir_fd=self.dir_fd)
@@ -307,14 +274,46 @@ class _Repair:
         return stat.S_ISREG(os.stat(segment_name(number * self.size), dir_fd=self.dir_fd, follow_symlinks=False).st_mode)
 
     def _move_irregular_away(self) -> None:
-        """Put an empty segment in place of each link, directory, FIFO or device that has a segment's name."""
+        """Move each link, directory, FIFO or device away that has a segment's name. Its place is a gap from then on."""
         for number in self.directory.segment_numbers():
             name, base = segment_name(number * self.size), number * self.size
-            if not self._is_regular(number) and self._act(
-                "not a regular file: it was moved away, and an empty segment put in its place", name, base, base + self.size
-            ):
+            if not self._is_regular(number) and self._act("moved away: it is not a regular file", name, base, base + self.size):
+                self._distrust()
                 self._move_away(name)
-                self._create_blank(number)
+
+    def _move_strays(self) -> list[int]:
+        """Move files away that the log cannot have reached; the numbers of the others."""
+        for name, base in segment_files(self.dir_fd).items():
+            if base % self.size == 0 and not is_base(base, self.size) and self._act("moved away: no log is as long as its name says", name):
+                self._move_away(name)
+        hidden = set(unreached(self.directory))
+        numbers = [number for number in self.directory.segment_numbers() if number not in hidden and self._is_regular(number)]
+        last = last_possible(self.directory, self.recorded, numbers)
+        kept = within_reach(numbers, last)
+        for number in numbers[len(kept) :]:
+            name = segment_name(number * self.size)
+            what = f"moved away: the log ends before position {(last + 1) * self.size}, and nothing leads to this segment"
+            if self._act(what, name, number * self.size):
+                self._distrust()
+                self._move_away(name)
+        return kept
+
+    def _fill_holes(self, numbers: list[int]) -> None:
+        """Put a segment that holds nothing into each place where one is missing, so that readers come past it."""
+        missing = find_missing(numbers, self.size, self.recorded.known)
+        if missing and not self.dry_run:
+            check_room(self.directory, sum(count for _, count in missing))
+        for first, count in missing:
+            name, start = segment_name(first * self.size), first * self.size
+            what = "missing: a segment that holds nothing was put in its place"
+            if count > 1:
+                what = f"missing, as are the {count - 1} behind it: segments that hold nothing were put in their places"
+            if not self._act(what, name, start, start + count * self.size):
+                continue
+            self._distrust()
+            for number in range(first, first + count):
+                create_blank(self.directory, number, closed=bool(numbers) and number < numbers[-1])
+                passed("segment created")
 
     def _mend_length(self, number: int) -> None:
         """Bring a file that was cut short back to its size; what it lost is damage to be marked."""
@@ -336,52 +335,41 @@ class _Repair:
         name, base = segment_name(number * self.size), number * self.size
         page = read_page(self.dir_fd, name)
         code = kernel.check_header(page, self.identity.uuid, base, self.size)
-        sealed_by_crc = kernel.header_crc(self._sound_page(page, base)) == kernel.header_crc(page)
+        segment_id = kernel.header_fields(page)[1]
+        sealed_by_crc = kernel.header_crc(self._sound_page(page, segment_id, base)) == kernel.header_crc(page)
         if code not in (HEADER, VERSION) or (code == VERSION and not sealed_by_crc):
             return  # sound; or another log's or a newer release's, and not a damaged one of ours
-        if sealed_by_crc or self._is_proven(name, page):
+        proven = segment_id if sealed_by_crc else self._find_id(name, page, base)
+        if proven is not None:
             if self._act("header rebuilt", name, base):
                 self._copy(name)
-                self._write(name, 0, self._sound_page(page, base)[:OPENED_AT])
+                self._write(name, 0, self._sound_page(page, proven, base)[:OPENED_AT])
         elif self._act(
             "header and segment id are lost: the file was moved away, and an empty segment put in its place", name, base, base + self.size
         ):
+            self._distrust()
             self._move_away(name)
-            self._create_blank(number)
+            create_blank(self.directory, number, closed=number < max(self.directory.segment_numbers(), default=number))
+            passed("segment created")
 
-    def _sound_page(self, page: bytes, base: int) -> bytes:
-        _, segment_id, _, _, created_ns = kernel.header_fields(page)
-        return kernel.header_page(self.identity.uuid, segment_id, base, self.size, created_ns)
+    def _sound_page(self, page: bytes, segment_id: int, base: int) -> bytes:
+        return kernel.header_page(self.identity.uuid, segment_id, base, self.size, kernel.header_fields(page)[4])
 
-    def _is_proven(self, name: str, page: bytes) -> bool:
-        """Whether the id that the header has is the segment's: by the CRC of a frame, or because there is no frame."""
+    def _find_id(self, name: str, page: bytes, base: int) -> int | None:
+        """The id that the CRCs of the segment prove, or that of the header where nothing has one: then any will do."""
+        found = kernel.header_fields(page)[1]
         fd = open_regular(name, dir_fd=self.dir_fd)
         try:
-            content = read_at_most(fd, self.size)
+            size = min(os.fstat(fd).st_size, self.size)
+            if size <= HEADER_SIZE:
+                return None  # of a dry run, which has not extended it
+            with mmap.mmap(fd, size, prot=mmap.PROT_READ) as mapping, memoryview(mapping) as content:
+                blank = not any(content[at : at + _CHUNK].tobytes().strip(b"\0") for at in range(OPENED_AT, len(content), _CHUNK))
+                if blank:
+                    return found or None
+                return find_segment_id(page, content, self.identity.uuid, base, self.size)
         finally:
             os.close(fd)
-        segment_id = kernel.header_fields(page)[1]
-        return kernel.frames_fit(content, segment_id) or (segment_id != 0 and not content[OPENED_AT:].strip(b"\0"))
-
-    def _fill_holes(self, found: VerifyReport) -> None:
-        """Put a segment that holds nothing into each place where one is missing, so that readers come past it."""
-        for start, stop in found.holes:
-            for base in range(start, stop, self.size):
-                if self._act("missing: a segment that holds nothing was put in its place", segment_name(base), base, base + self.size):
-                    self._create_blank(base // self.size)
-
-    def _create_blank(self, number: int) -> None:
-        """A new segment; if others follow it, it is one SKIP from end to end."""
-        last = max(self.directory.segment_numbers(), default=number)
-        self.directory.create_segment(number, opened_ns=time.time_ns())
-        passed("segment created")
-        if number < last:
-            segment = self.directory.open_segment(number, writable=True)
-            try:
-                segment.skip(HEADER_SIZE, 0)
-                segment.flush(0, segment.size)
-            finally:
-                segment.release()
 
     def _mend_frames(self, number: int, damage: list[Damage], *, last: bool) -> None:
         """Mark damage SKIP, and set the seal right."""
@@ -414,6 +402,17 @@ class _Repair:
         if seal is not None:
             segment.seal(seal[1])
             segment.flush(0, HEADER_SIZE)
+
+    def _move_hidden_ends(self) -> None:
+        """Where an end, or the place of a named tailer, lies inside a SKIP, have it lie behind: no reader comes to what stands inside."""
+        for name, position, landing in self.recorded.hidden():
+            if self._act("the log's end lay inside a SKIP, and was moved behind it", name, position, landing):
+                self.recorded.distrust()
+                self.recorded.move(name, landing)
+                passed("end moved")
+        for state, landing in list(tailer_file.inside_skips(self.directory)):
+            if self._act("the tailer stood inside a SKIP, and goes on behind it", f"tailers/{state.name}", state.position, landing):
+                tailer_file.go_on_at(self.directory, state, landing)
 
     def _say_what_remains(self, found: VerifyReport) -> None:
         if not self.dry_run:

@@ -22,8 +22,9 @@ from commitlog.flush.checkpoint import Checkpoint
 from commitlog.keep.archived import refuse_archive
 from commitlog.lost_identity import deduce, segment_files
 from commitlog.path import path_of, telling_of_refusals
+from commitlog.recorded_end import RecordedEnd
 from commitlog.segment import index_file
-from commitlog.segment.directory import LogDirectory, holes, index_name, segment_name
+from commitlog.segment.directory import LogDirectory, holes, index_name, is_base, segment_name
 from commitlog.segment.seal_table import SealTable
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import is_live
@@ -31,7 +32,7 @@ from commitlog.shared.identity import Identity
 from commitlog.stage.finishing import unreached
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote
-from commitlog.tail import tailer_state
+from commitlog.tail import tailer_file, tailer_state
 from commitlog.verify_report import Damage, SegmentReport, TornTail, VerifyReport
 
 _CHUNK = 1 << 20
@@ -146,6 +147,7 @@ class Survey:
         self, directory: LogDirectory, identity: Identity, checkpoint: Checkpoint | None, *, live: bool, fault: str | None
     ) -> None:
         self.directory = directory
+        self.identity = identity
         self.live = live
         self.size = identity.segment_size
         self.known = 0 if checkpoint is None else checkpoint.position
@@ -175,13 +177,14 @@ class Survey:
             self._find_holes(numbers)  # whatever else lies beside them is not theirs
             return numbers
         for name, base in segment_files(self.directory.fd).items():
-            if base % self.size:
+            if not is_base(base, self.size):
                 self.report.problems.append(f"{name} is named by a position at which no segment of {self.size} bytes begins")
         numbers = self._look_at_joins(numbers)
         self._find_holes(numbers)
         if self.report.checkpoint is None:
             # Nothing says what was durable: all that frames can be found behind is taken for it.
             self.known = self._last_certain(numbers)
+        self._look_at_ends()
         return numbers
 
     def add(self, report: SegmentReport, torn_at: int | None) -> None:
@@ -202,6 +205,12 @@ class Survey:
                 for state in tailer_state.states(self.directory)
                 if state.damage is not None
             ]
+        if not self.directory.detached and not self.live:
+            self.report.notes += [
+                f"tailer {state.name!r} stands at position {state.position}, inside a SKIP that reaches to {landing}: "
+                "`commitlog repair` has it go on there"
+                for state, landing in tailer_file.inside_skips(self.directory)
+            ]
         return self.report
 
     def _look_at_joins(self, numbers: list[int]) -> list[int]:
@@ -221,6 +230,13 @@ class Survey:
         if self.known > reached + HEADER_SIZE:
             self.report.problems.append(
                 f"the log was durable up to position {self.known}, and its segments end at {reached}: the last are missing"
+            )
+
+    def _look_at_ends(self) -> None:
+        for name, position, landing in RecordedEnd(self.directory, self.identity).hidden():
+            self.report.problems.append(
+                f"by `{name}` the log ends at position {position}, inside a SKIP that reaches to {landing}: "
+                "no reader comes to what was appended there; `commitlog repair` moves the end behind it"
             )
 
     def _segments(self, numbers: list[int]) -> Iterator[Segment]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from commitlog._kernel.checkpoint import CHECKPOINT_SIZE, read_checkpoint
+from commitlog._kernel.checkpoint import CHECKPOINT_SIZE, read_checkpoint, write_checkpoint
 from commitlog.regular_file import open_regular
 
 NAME = "checkpoint"
@@ -52,3 +52,13 @@ def open_for_writing(dir_fd: int) -> int:
         os.fsync(fd)
         os.fsync(dir_fd)
     return fd
+
+
+def write(dir_fd: int, log_uuid: bytes, position: int, *, clean: bool) -> None:
+    """Write the next turn, durably, for a log that nobody has open and that is durable up to `position`."""
+    found = read(dir_fd, log_uuid)
+    fd = open_for_writing(dir_fd)
+    try:
+        write_checkpoint(fd, log_uuid, 0 if found is None else found.count, position, clean)
+    finally:
+        os.close(fd)

@@ -10,6 +10,9 @@ from commitlog.path import telling
 from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 
+# Segments ahead of the end that are taken for the log's own: the allocation service makes one or two, and at most as many as this.
+AHEAD_LIMIT = 8
+
 
 def passed(step: str) -> None:
     """Told of each step by which recovery changes a log. Tests replace it to stop or die there."""
@@ -35,6 +38,13 @@ def locate(directory: LogDirectory, numbers: set[int], position: int) -> Place |
     if offset <= HEADER_SIZE and number - 1 in numbers:
         return Place(number - 1, directory.segment_size)
     return None
+
+
+def land(directory: LogDirectory, place: Place) -> Place:
+    """Where a reader that comes from the segment's start goes on at or behind a place: behind the frame that it lies in."""
+    if place.offset >= directory.segment_size:
+        return place
+    return Place(*divmod(directory.landing(place.position(directory.segment_size)), directory.segment_size))
 
 
 def resting_place(directory: LogDirectory, numbers: set[int], end: Place) -> Place:

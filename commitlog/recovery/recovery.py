@@ -17,7 +17,7 @@ from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm import ShmSurvey, discard, find_buffers
-from commitlog.recovery.place import Place, locate, make_solid, passed, resting_place
+from commitlog.recovery.place import AHEAD_LIMIT, Place, land, locate, make_solid, passed, resting_place
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.unclean import UncleanLog
 from commitlog.segment.directory import LogDirectory
@@ -26,7 +26,6 @@ from commitlog.tail import tailer_file, tailer_folder
 __all__ = ["Recovered", "recover"]
 
 _logger = logging.getLogger("commitlog.recovery")
-_AHEAD_LIMIT = 8  # segments ahead of a clean end that are looked at; the allocation service makes one or two
 
 
 def recover(
@@ -123,9 +122,12 @@ def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
 def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -> Recovered | None:
     """The end of a log that was closed, or None when what is there contradicts the mark. Looks at the last segments only."""
     end = locate(directory, numbers, position)
-    above = [number for number in numbers if end is not None and number > end.number]
-    if end is None or len(above) > _AHEAD_LIMIT:
+    above = sorted(number for number in numbers if end is not None and number > end.number)
+    if end is None or len(above) > AHEAD_LIMIT or above != list(range(end.number + 1, end.number + 1 + len(above))):
         _logger.error("%s: the log was closed at position %d, and its segments do not fit that", directory.path, position)
+        return None
+    if land(directory, end) != end:
+        _logger.error("%s: the log was closed at position %d, and a SKIP reaches beyond it", directory.path, position)
         return None
     places = [Place(number, HEADER_SIZE) for number in above]
     if end.offset < directory.segment_size:

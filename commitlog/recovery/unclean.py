@@ -11,10 +11,11 @@ from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import CorruptSegmentError
 from commitlog.pool.shm import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out
-from commitlog.recovery.place import Place, locate, make_solid, passed, resting_place
+from commitlog.recovery.place import AHEAD_LIMIT, Place, land, locate, make_solid, passed, resting_place
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.walk import Walk, walk_buffers, walk_claimed, walk_valid
 from commitlog.segment.directory import LogDirectory
+from commitlog.tail import tailer_file
 
 _logger = logging.getLogger("commitlog.recovery")
 
@@ -56,6 +57,7 @@ class UncleanLog:
         floor = checkpoint
         if self.cursors is not None:
             floor = max(floor, self._durable("flushed mark", self.cursors["flushed"]) or floor)
+        floor = self._step_out(floor)
         walk, case = self._walk(floor)
         if walk.damaged:
             damaged = walk.end.position(self.directory.segment_size)
@@ -92,7 +94,8 @@ class UncleanLog:
         if tail is not None:
             self._check_contiguous(floor, tail)
             return walk_claimed(self.directory, floor, tail), "kept"
-        return walk_valid(self.directory, self.numbers, self._aligned(floor)), "cut"
+        self._tell_of_damage(floor)
+        return walk_valid(self.directory, self.numbers, floor), "cut"
 
     def _forget_tail(self) -> None:
         """From now on there is no tail, so that a run after a kill does not take this one's zeros for claims."""
@@ -118,22 +121,33 @@ class UncleanLog:
                     position=number * self.directory.segment_size,
                 )
 
-    def _aligned(self, floor: Place) -> Place:
-        """The floor, or the end of the frame that it lies in should it lie in one."""
+    def _step_out(self, floor: Place) -> Place:
+        """The floor, or the end of the SKIP that it lies in: what is appended inside a SKIP, no reader comes to."""
+        landing = land(self.directory, floor)
+        if landing != floor:
+            _logger.error(
+                "%s: position %d is known durable, and lies inside a SKIP: the log goes on behind that, at %d",
+                self.directory.path,
+                floor.position(self.directory.segment_size),
+                landing.position(self.directory.segment_size),
+            )
+            tailer_file.step_out(self.directory)
+            passed("tailers stepped out")
+        return landing
+
+    def _tell_of_damage(self, floor: Place) -> None:
+        """Damage below the floor, in its segment, stays as it is."""
         segment = self.directory.open_segment(floor.number, writable=False)
         try:
             offset, code = segment.scan(HEADER_SIZE, floor.offset)[:2]
         finally:
             segment.release()
-        if code == 0:
-            return Place(floor.number, max(offset, floor.offset))
-        position = Place(floor.number, offset).position(self.directory.segment_size)
-        _logger.error(
-            "%s: damage at position %d, below what is known durable; it is left as it is. Run `commitlog verify` on the log",
-            self.directory.path,
-            position,
-        )
-        return floor
+        if code != 0:
+            _logger.error(
+                "%s: damage at position %d, below what is known durable; it is left as it is. Run `commitlog verify` on the log",
+                self.directory.path,
+                Place(floor.number, offset).position(self.directory.segment_size),
+            )
 
     def _cut(self, end: Place) -> Taken:
         found = find_cut(self.directory, self.numbers, end)
@@ -164,7 +178,8 @@ class UncleanLog:
 
     def _keep_what_is_there(self, lost: tuple[str, ...]) -> Recovered:
         """The last segments are gone, and what is left was durable: none of it is touched."""
-        number = max(self.numbers)
+        reached = self.position // self.directory.segment_size + AHEAD_LIMIT
+        number = max(number for number in self.numbers if number <= reached)  # what lies farther ahead was put there by somebody else
         self._forget_tail()
         segment = self.directory.open_segment(number, writable=False)
         try:

@@ -21,6 +21,7 @@ from commitlog.regular_file import open_regular
 Kind = Literal["log", "archive", "segment"]
 
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
+_NUMBER_MOST = 2**32 - 1  # what a place in the log has room for
 _BLOCK = 512  # what `st_blocks` counts in
 _TEMPORARY = re.compile(r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|joining|joined)\.[0-9a-f]{16}\.tmp$")
 # Tells of staged segments that are about to become this log's: see commitlog/stage/note.py.
@@ -71,6 +72,11 @@ def names_in(dir_fd: int) -> list[str]:
 
 def passed(step: str) -> None:
     """Told of each step by which a segment file comes into being. Tests replace it to stop or die there."""
+
+
+def is_base(base: int, segment_size: int) -> bool:
+    """Whether a segment of that size can begin at a position."""
+    return base % segment_size == 0 and base // segment_size <= _NUMBER_MOST
 
 
 def holes(numbers: list[int], segment_size: int) -> list[tuple[int, int]]:
@@ -146,13 +152,9 @@ class LogDirectory:
         return names_in(self.fd)
 
     def segment_numbers(self) -> list[int]:
-        """The numbers of all segment files, ascending. Files whose base is no multiple of the segment size are not counted."""
-        numbers = []
-        for name in self.names():
-            match = _NAME.match(name)
-            if match and int(match[1]) % self.segment_size == 0:
-                numbers.append(int(match[1]) // self.segment_size)
-        return sorted(numbers)
+        """The numbers of all segment files, ascending. Files whose name is no position of a segment are not counted."""
+        bases = (int(match[1]) for name in self.names() if (match := _NAME.match(name)))
+        return sorted(base // self.segment_size for base in bases if is_base(base, self.segment_size))
 
     def cycle_at(self, opened_ns: int) -> int:
         """The cycle of a segment that the log rolled into at that time; 0 where it rolls by size alone."""
@@ -215,10 +217,11 @@ class LogDirectory:
         """Open and map a segment outside a kernel handle's table: for recovery and verification."""
         return Segment.open(self.fd, self.path, number, self.segment_size, self.log_uuid, writable)
 
-    def create_segment(self, number: int, *, opened_ns: int = 0, segment_id: int | None = None) -> bool:
+    def create_segment(self, number: int, *, opened_ns: int = 0, segment_id: int | None = None, frames: bytes = b"") -> bool:
         """Create a segment complete under a temporary name, then put it in place; False when another one got there first.
 
-        `segment_id` is for recovery, which has frames that carry it; a new segment gets a random one.
+        `segment_id` is for recovery and repair, which have frames that carry it; a new segment gets a random one. One that is created with
+        `frames` is closed: nothing is written behind them, and the rest of the file is a hole.
 
         Raises
         ------
@@ -231,7 +234,7 @@ class LogDirectory:
             segment_id = int.from_bytes(os.urandom(8), "little")
         page = self.header_page(number, segment_id, time.time_ns(), opened_ns)
         try:
-            self._write_whole(temporary, page)
+            self._write_whole(temporary, page + frames, solid=not frames)
             placed = kernel.rename_noreplace(self.fd, temporary, segment_name(base))
             passed("renamed")
         except OSError as error:
@@ -251,14 +254,17 @@ class LogDirectory:
         passed("directory synced")
         return placed
 
-    def _write_whole(self, name: str, page: bytes) -> None:
+    def _write_whole(self, name: str, content: bytes, *, solid: bool) -> None:
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=self.fd)
         try:
             passed("created")
-            # A sparse file would turn a full disk into SIGBUS in the middle of an append.
-            os.posix_fallocate(fd, 0, self.segment_size)
+            if solid:
+                # A sparse file would turn a full disk into SIGBUS in the middle of an append.
+                os.posix_fallocate(fd, 0, self.segment_size)
+            else:
+                os.ftruncate(fd, self.segment_size)
             passed("allocated")
-            os.pwrite(fd, page, 0)
+            os.pwrite(fd, content, 0)
             passed("written")
             os.fsync(fd)
             passed("synced")
@@ -279,10 +285,20 @@ class LogDirectory:
         with contextlib.suppress(IsADirectoryError):  # what has its name and is no index is never read as one
             self._unlink(index_name(number * self.segment_size))
 
+    def landing(self, position: int) -> int:
+        """Where a reader that comes from its segment's start goes on at or behind a position: behind the SKIP that it lies in."""
+        number, offset = divmod(position, self.segment_size)
+        if offset % 8 or not self.has(number):
+            return position
+        segment = self.open_segment(number, writable=False)
+        try:
+            return number * self.segment_size + segment.landing(offset)
+        finally:
+            segment.release()
+
     def scan_end(self, position: int) -> int:
         """Where whole frames end, looking from a position that is known to be good: the first frame that is not one."""
-        number = position // self.segment_size
-        offset = position % self.segment_size
+        number, offset = divmod(self.landing(position), self.segment_size)
         while self.has(number):
             segment = self.open_segment(number, writable=False)
             stopped, code = segment.scan(offset)[:2]

@@ -13,7 +13,6 @@ import os
 import time
 
 from commitlog._kernel import segment_file as kernel
-from commitlog._kernel.checkpoint import write_checkpoint
 from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
@@ -250,12 +249,7 @@ def _move_end(directory: LogDirectory, end: int) -> None:
 
 def mark_clean(directory: LogDirectory, end: int) -> None:
     """Write the next turn of the checkpoint, for a log that nobody has open and that is durable up to `end`."""
-    found = checkpoints.read(directory.fd, directory.log_uuid)
-    fd = checkpoints.open_for_writing(directory.fd)
-    try:
-        write_checkpoint(fd, directory.log_uuid, 0 if found is None else found.count, end, True)
-    finally:
-        os.close(fd)
+    checkpoints.write(directory.fd, directory.log_uuid, end, clean=True)
 
 
 def give_place(path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int) -> Move:

@@ -24,7 +24,7 @@ from commitlog.tail.tailer_folder import (
     terms_locked,
 )
 from commitlog.tail.tailer_lock import NotToBeHadError, TailerLock
-from commitlog.tail.tailer_state import read_state, states
+from commitlog.tail.tailer_state import TailerState, read_state, states
 
 # Has writers look who is required. It is called under the lock on terms, before anything is changed: a writer that looks meanwhile finds
 # the lock taken, and looks again; and whoever dies on the way has told the writers, or has changed nothing.
@@ -300,16 +300,34 @@ def cut_back(directory: LogDirectory, end: int) -> None:
     offset = end % directory.segment_size
     end += max(0, HEADER_SIZE - offset)  # where the next record goes
     for state in states(directory):
-        if state.position is None or state.position <= end:
-            continue
-        try:
-            with _held(directory, state.name) as (folder_fd, lock):
-                _place_anew(directory, folder_fd, state.name, lock, end)
-        except CommitLogError as error:
-            _logger.error(
-                "tailer %r of %s stands at %d, behind the log's end at %d: %s", state.name, directory.path, state.position, end, error
-            )
-        else:
-            _logger.warning(
-                "tailer %r of %s stood at %d: it goes on at %d, where the log ends", state.name, directory.path, state.position, end
-            )
+        if state.position is not None and state.position > end:
+            _move(directory, state, end, "where the log ends")
+
+
+def inside_skips(directory: LogDirectory) -> Iterator[tuple[TailerState, int]]:
+    """The tailers that stand inside a SKIP, at what is no frame to anybody, and the position behind it."""
+    for state in states(directory):
+        with contextlib.suppress(CommitLogError):  # its segment is damaged
+            if state.position is not None and (landing := directory.landing(state.position)) != state.position:
+                yield state, landing
+
+
+def step_out(directory: LogDirectory) -> None:
+    """Have tailers that stand inside a SKIP go on behind it. Only under the log's exclusive lock."""
+    for state, landing in inside_skips(directory):
+        go_on_at(directory, state, landing)
+
+
+def go_on_at(directory: LogDirectory, state: TailerState, landing: int) -> None:
+    """Have a tailer that stands inside a SKIP go on behind it."""
+    _move(directory, state, landing, "behind the SKIP there")
+
+
+def _move(directory: LogDirectory, state: TailerState, position: int, where: str) -> None:
+    try:
+        with _held(directory, state.name) as (folder_fd, lock):
+            _place_anew(directory, folder_fd, state.name, lock, position)
+    except CommitLogError as error:
+        _logger.error("tailer %r of %s stands at %s, and not %s: %s", state.name, directory.path, state.position, where, error)
+    else:
+        _logger.warning("tailer %r of %s stood at %s: it goes on at %d, %s", state.name, directory.path, state.position, position, where)
