@@ -12,16 +12,18 @@ __all__ = ["register", "session"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format "commitlog" known to a session. Spark finds it by itself where `pyspark_commitlog` is on the Python path.
+    """Make the format "commitlog" known to a session, and the session's `defaultParallelism` known to the format.
+
+    Spark finds the format by itself where `pyspark_commitlog` is on the Python path. Then reads are planned for the driver's cores.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
         The session.
     """
-    from commitlog.spark.source import CommitLogSource
+    from commitlog.spark.registration import register_source
 
-    spark.dataSource.register(CommitLogSource)
+    register_source(spark)
 
 
 def session(app_name: str = "commitlog", *, master: str | None = None, config: Mapping[str, str] | None = None) -> SparkSession:

@@ -30,14 +30,18 @@ class LogPartition(InputPartition):
         self.slices = slices
 
 
-def tasks_for(size_bytes: int, least: int) -> int:
-    """How many tasks so many bytes are read with."""
-    cores = os.cpu_count() or 1
-    return max(least, -(-size_bytes // LARGEST_BYTES), min(cores, -(-size_bytes // WORTHWHILE_BYTES)), 1)
+def cores() -> int:
+    """How many cores this machine has."""
+    return os.cpu_count() or 1
+
+
+def tasks_for(size_bytes: int, least: int, parallelism: int) -> int:
+    """How many tasks so many bytes are read with, where the session runs `parallelism` tasks at once."""
+    return max(least, -(-size_bytes // LARGEST_BYTES), min(parallelism, -(-size_bytes // WORTHWHILE_BYTES)), 1)
 
 
 def partitions_of(
-    ranges: Iterable[tuple[Topic, int, int]], *, least: int, with_sequence: bool, fail_on_data_loss: bool
+    ranges: Iterable[tuple[Topic, int, int]], *, least: int, parallelism: int, with_sequence: bool, fail_on_data_loss: bool
 ) -> list[LogPartition]:
     """Partitions of about the same number of bytes, for ranges of positions of some topics.
 
@@ -47,6 +51,8 @@ def partitions_of(
         Each [start, stop).
     least : int
         At least so many, if there are as many places to cut at.
+    parallelism : int
+        How many tasks run at once.
     """
     found = [
         (topic, piece)
@@ -55,29 +61,30 @@ def partitions_of(
         for piece in topic.slices(start, stop, with_sequence=with_sequence, fail_on_data_loss=fail_on_data_loss)
     ]
     total_bytes = sum(piece.read_bytes for _, piece in found)
-    target_bytes = -(-total_bytes // tasks_for(total_bytes, least))
-    return [LogPartition(slices) for slices in _dealt(found, target_bytes, with_sequence)]
+    return [LogPartition(slices) for slices in _dealt(found, total_bytes, tasks_for(total_bytes, least, parallelism), with_sequence)]
 
 
-def _dealt(found: list[tuple[Topic, Slice]], target_bytes: int, with_sequence: bool) -> Iterator[tuple[Slice, ...]]:
-    """Fill one partition after the other up to the target; a slice goes on in the next one from where it was cut."""
+def _dealt(found: list[tuple[Topic, Slice]], total_bytes: int, count: int, with_sequence: bool) -> Iterator[tuple[Slice, ...]]:
+    """Deal slices out to `count` partitions, each cut as near to its share of all bytes as an index allows.
+
+    A share is counted from the first byte of all. So a cut that falls short makes the next partition larger, and leaves no stub at the end.
+    """
     filling: list[Slice] = []
-    room_bytes = target_bytes
+    dealt_bytes = made = 0
     for topic, whole in found:
         rest: Slice | None = whole
-        while rest is not None and rest.read_bytes > room_bytes:
+        while rest is not None:
+            room_bytes = total_bytes * (made + 1) // count - dealt_bytes
             head, tail = _cut(topic, rest, room_bytes, with_sequence)
-            if tail is None and filling:  # it cannot be cut: it is better in a partition of its own
+            too_large = bool(filling) and head.read_bytes > 2 * room_bytes
+            if not too_large:
+                filling.append(head)
+                dealt_bytes += head.read_bytes
+                rest = tail
+            if too_large or tail is not None or head.read_bytes >= room_bytes:
                 yield tuple(filling)
-                filling, room_bytes = [], target_bytes
-                continue
-            filling.append(head)
-            rest = tail
-            yield tuple(filling)
-            filling, room_bytes = [], target_bytes
-        if rest is not None:
-            filling.append(rest)
-            room_bytes -= rest.read_bytes
+                filling = []
+                made = max(made + 1, dealt_bytes * count // total_bytes)
     if filling:
         yield tuple(filling)
 
@@ -85,10 +92,11 @@ def _dealt(found: list[tuple[Topic, Slice]], target_bytes: int, with_sequence: b
 def _cut(topic: Topic, piece: Slice, room_bytes: int, with_sequence: bool) -> tuple[Slice, Slice | None]:
     """A slice in two, the first of them of so many bytes or as few more as can be; the second is None where it cannot be cut."""
     room_bytes = max(room_bytes, 1)
-    while room_bytes < piece.read_bytes:
+    most_bytes = piece.read_bytes - 1
+    while room_bytes <= most_bytes:
         at = topic.boundary(piece.base + piece.scan + room_bytes) - piece.base
         if at > max(piece.start, piece.scan):
             sequence = topic.sequence_of(piece.base + at) if with_sequence else None
             return replace(piece, stop=at), replace(piece, scan=at, start=at, sequence=sequence)
-        room_bytes *= 2
+        room_bytes = most_bytes + 1 if room_bytes == most_bytes else min(room_bytes * 2, most_bytes)
     return piece, None

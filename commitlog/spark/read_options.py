@@ -141,7 +141,11 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if "path" in given:
         found.append(given["path"])
     if not found:
-        raise InvalidOptionError("there is no path: say which log in load(path), or with the option path")
+        raise InvalidOptionError(
+            "there is no path: say which log in load(path), or with the option path. Spark does not pass on the path of a table of its "
+            "catalog: SELECT ... FROM table WITH (path = '/logs/orders'), or CREATE TEMPORARY VIEW orders USING commitlog OPTIONS "
+            "(path '/logs/orders')"
+        )
     return tuple(places.normalized(path) for path in found)
 
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from commitlog.spark.columns import arrow_schema
 from commitlog.spark.filters import RowFilter, is_taken
-from commitlog.spark.plan import LogPartition, partitions_of
+from commitlog.spark.plan import LogPartition, cores, partitions_of
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import read_slices
 from commitlog.spark.topics import Topic, check_names, end_of, locate, open_topic, start_of
@@ -36,9 +36,12 @@ class LogReader(DataSourceReader):
         Spark's.
     schema : pyspark.sql.types.StructType
         The columns that are wanted.
+    parallelism : int, optional
+        How many tasks the session runs at once: by default, the cores of this machine.
     """
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+    def __init__(self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None) -> None:
+        self._parallelism = parallelism or cores()
         self._schema = schema_of(schema)
         self._options = ReadOptions.parse(options, stream=False)
         self._filter = RowFilter()
@@ -55,6 +58,7 @@ class LogReader(DataSourceReader):
                 *partitions_of(
                     self._ranges(topics),
                     least=self._options.min_partitions,
+                    parallelism=self._parallelism,
                     with_sequence=wants_sequence(self._schema),
                     fail_on_data_loss=self._options.fail_on_data_loss,
                 )
@@ -80,7 +84,7 @@ class FilteringReader(LogReader):
         return [one for one in filters if not is_taken(one)]
 
 
-def batch_reader(options: Mapping[str, str], schema: StructType) -> LogReader:
+def batch_reader(options: Mapping[str, str], schema: StructType, parallelism: int | None = None) -> LogReader:
     """The reader for a query, with push-down of filters where it was asked for."""
     pushes = ReadOptions.parse(options, stream=False).filter_pushdown
-    return FilteringReader(options, schema) if pushes else LogReader(options, schema)
+    return (FilteringReader if pushes else LogReader)(options, schema, parallelism)

@@ -17,6 +17,9 @@ class CommitLogSource(DataSource):
     Each part is imported when it is asked for: Spark makes one of these in short-lived processes that need one of them only.
     """
 
+    # How many tasks the session runs at once, where `register` could ask it; None: nobody said.
+    parallelism: int | None = None
+
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
@@ -32,13 +35,13 @@ class CommitLogSource(DataSource):
         """A batch read."""
         from commitlog.spark.reader import batch_reader
 
-        return batch_reader(self.options, schema)
+        return batch_reader(self.options, schema, self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A stream read."""
         from commitlog.spark.stream import LogStreamReader
 
-        return LogStreamReader(self.options, schema)
+        return LogStreamReader(self.options, schema, self.parallelism)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """A batch write."""

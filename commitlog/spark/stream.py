@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from commitlog.spark.log_topic import LogTopic
-from commitlog.spark.plan import LogPartition, partitions_of
+from commitlog.spark.plan import LogPartition, cores, partitions_of
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.reader import schema_of, wants_sequence
 from commitlog.spark.slices import read_slices
@@ -46,9 +46,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark's.
     schema : pyspark.sql.types.StructType
         The columns that are wanted.
+    parallelism : int, optional
+        As for `LogReader`.
     """
 
-    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+    def __init__(self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None) -> None:
+        self._parallelism = parallelism or cores()
         self._schema = schema_of(schema)
         self._options = ReadOptions.parse(options, stream=True)
         self._topics = StreamTopics(self._options)
@@ -154,6 +157,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             *partitions_of(
                 ranges,
                 least=self._options.min_partitions,
+                parallelism=self._parallelism,
                 with_sequence=wants_sequence(self._schema),
                 fail_on_data_loss=self._options.fail_on_data_loss,
             )

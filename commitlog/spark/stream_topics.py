@@ -15,7 +15,7 @@ from commitlog.spark.columns import FIELDS, RowBuilder
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import SliceReader
-from commitlog.spark.topics import check_names, locate, open_topic, start_of
+from commitlog.spark.topics import check_names, locate, open_topic, present, start_of
 
 _logger = logging.getLogger("commitlog.spark")
 
@@ -72,12 +72,13 @@ class StreamTopics:
 
     def _look(self) -> None:
         """Find the logs, once; with a pattern, again when a directory above has changed."""
-        if self._topics and self._options.subscribe_pattern is None:
+        follows = self._options.subscribe_pattern is not None
+        if self._topics and not follows:
             return
         seen_ns = self._changes()
-        if self._topics and seen_ns == self._seen_ns:
+        if seen_ns == self._seen_ns:
             return
-        for name, place in locate(self._options).items():
+        for name, place in (present if follows else locate)(self._options).items():
             if name not in self._topics:
                 self._topics[name] = self._open(name, place)
         # A directory may have been there before its log: then the next look is to be another one.

@@ -89,6 +89,17 @@ def locate(options: ReadOptions) -> dict[str, str]:
     InvalidOptionError
         Two have one name.
     """
+    found = present(options)
+    if not found:
+        wanted = options.subscribe_pattern
+        raise LogNotFoundError(
+            "there is no log here" + (f" whose name matches subscribePattern={wanted}" if wanted else ""), path=", ".join(options.paths)
+        )
+    return found
+
+
+def present(options: ReadOptions) -> dict[str, str]:
+    """Return what `locate` does, but nothing where no log matches a pattern yet."""
     found: dict[str, str] = {}
     for path in options.paths:
         matches = places.expanded(path)
@@ -99,11 +110,6 @@ def locate(options: ReadOptions) -> dict[str, str]:
                     raise InvalidOptionError(
                         f"two logs are called {name!r}, {found[name]} and {one}, and rows would not say of which they are: read them apart"
                     )
-    if not found:
-        wanted = options.subscribe_pattern
-        raise LogNotFoundError(
-            "there is no log here" + (f" whose name matches subscribePattern={wanted}" if wanted else ""), path=", ".join(options.paths)
-        )
     return found
 
 

@@ -19,7 +19,7 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "768m",
     "spark.sql.shuffle.partitions": "1",
-    "spark.default.parallelism": "2",
+    "spark.default.parallelism": "3",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.metricsEnabled": "false",

@@ -9,7 +9,7 @@ import pytest
 
 import commitlog
 from commitlog.spark.log_topic import LogTopic
-from commitlog.spark.plan import LogPartition, partitions_of
+from commitlog.spark.plan import LogPartition, partitions_of, tasks_for
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import read_slices
 from commitlog.spark.topics import Topic, open_topic
@@ -18,7 +18,8 @@ from tests.spark.logs_in_spark import archive, fill, numbered, schema
 
 def _plan(topic: Topic, least: int) -> list[LogPartition]:
     with topic:
-        return partitions_of([(topic, topic.first, topic.end)], least=least, with_sequence=True, fail_on_data_loss=True)
+        ranges = [(topic, topic.first, topic.end)]
+        return partitions_of(ranges, least=least, parallelism=1, with_sequence=True, fail_on_data_loss=True)
 
 
 def _found(plan: list[LogPartition]) -> list[Any]:
@@ -29,16 +30,23 @@ def _found(plan: list[LogPartition]) -> list[Any]:
 def test_partitions_have_every_record_once_and_in_order(tmp_path: Path, least: int) -> None:
     fill(tmp_path / "log", numbered(5000))
     plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), least)
-    # 5000 records with an index entry at each 256th of a segment can be cut at 20 places, which are not where one would like them.
-    assert len(plan) >= min(least, 15)
+    # 5000 records, with an index entry at each 256th of a segment's 512, can be cut into 20 pieces.
+    assert len(plan) == min(least, 20)
     assert _found(plan) == [{"sequence": at, "value": value} for at, value in enumerate(numbered(5000))]
 
 
 def test_partitions_are_of_about_the_same_size(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(20_000))
-    plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), 4)
-    sizes = [sum(piece.read_bytes for piece in part.slices) for part in plan]
-    assert max(sizes[:-1]) < 1.15 * min(sizes[:-1])
+    for count in (2, 3, 4, 7, 16):
+        plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), count)
+        sizes = [sum(piece.read_bytes for piece in part.slices) for part in plan]
+        assert len(sizes) == count
+        assert max(sizes) <= min(sizes) + 2 * 256 * 120  # an index has an entry for each 256 records
+
+
+@pytest.mark.parametrize(("size_mib", "parallelism", "count"), [(1, 8, 1), (30, 8, 8), (30, 100, 8), (300, 2, 3), (1000, 100, 100)])
+def test_tasks_are_as_many_as_run_at_once(size_mib: int, parallelism: int, count: int) -> None:
+    assert tasks_for(size_mib << 20, 0, parallelism) == count
 
 
 def test_small_segments_share_a_partition(tmp_path: Path) -> None:

@@ -74,6 +74,20 @@ def test_sql_reads_a_log(spark: Any, tmp_path: Path) -> None:
     assert spark.sql("SELECT count(*), max(sequence) FROM records").collect() == [(10, 9)]
 
 
+def test_table_of_the_catalog_names_the_ways_that_work(spark: Any, tmp_path: Path) -> None:
+    fill(tmp_path / "log", numbered(10))
+    options = f"OPTIONS (path '{tmp_path}/log')"
+    spark.sql(f"CREATE TABLE log_table USING commitlog {options}")
+    try:
+        with pytest.raises(AnalysisException, match=r"SELECT ... FROM table WITH \(path = .*CREATE TEMPORARY VIEW"):
+            spark.sql("SELECT * FROM log_table").collect()
+        found = spark.sql(f"SELECT count(*), max(sequence) FROM log_table WITH (path = '{tmp_path}/log')").collect()
+    finally:
+        spark.sql("DROP TABLE log_table")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log_view USING commitlog {options}")
+    assert found == spark.sql("SELECT count(*), max(sequence) FROM log_view").collect() == [(10, 9)]
+
+
 def test_offsets_and_times_bound_a_read(spark: Any, tmp_path: Path) -> None:
     positions = fill(tmp_path / "log", numbered(1500), first_ns=0)
     between = {"startingOffsets": f'{{"log": {{"0": {positions[700]}}}}}', "endingOffsets": f'{{"log": {{"0": {positions[900]}}}}}'}

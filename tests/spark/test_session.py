@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
-from commitlog.spark import session
+import numpy as np
+import pytest
+
+import commitlog
+from commitlog.spark import register, session
 
 
 def test_workers_run_with_this_interpreter(spark: Any) -> None:
@@ -21,6 +26,19 @@ def test_the_function_stays_where_it_was(spark: Any) -> None:
     from commitlog.spark import session as again
 
     assert again is session
+
+
+def test_registration_takes_the_parallelism_silently(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with commitlog.open(tmp_path / "log", segment_size="1MiB") as log:
+        log.append_array(np.zeros((120_000, 100), dtype=np.uint8))
+    spark.sparkContext.setLogLevel("WARN")
+    try:
+        register(spark)
+    finally:
+        spark.sparkContext.setLogLevel("ERROR")
+    assert "replaced" not in capfd.readouterr().err
+    counted = spark.read.format("commitlog").load(str(tmp_path / "log")).rdd.getNumPartitions()
+    assert counted == spark.sparkContext.defaultParallelism == 3
 
 
 def test_where_a_session_is_active_it_is_taken(spark: Any) -> None:

@@ -82,6 +82,18 @@ def test_a_stream_reads_while_another_process_appends_and_rolls(spark: Any, tmp_
     assert reading.values == numbered(20_000)
 
 
+def test_pattern_without_a_log_follows_those_that_come(spark: Any, tmp_path: Path, until: Any) -> None:
+    (tmp_path / "logs").mkdir()
+    reading = Query(spark, tmp_path / "logs", tmp_path / "checkpoint", subscribePattern=".*", startingOffsets="latest")
+    reading.run()
+    query = reading.start()
+    try:
+        fill(tmp_path / "logs" / "orders", numbered(10))
+        until(lambda: reading.values == numbered(10), limit_s=60)
+    finally:
+        query.stop()
+
+
 def test_a_query_that_retention_overtook_fails_or_goes_on(spark: Any, tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SIZE) as log:
         log.append(b"0")

@@ -288,6 +288,19 @@ def test_a_new_log_that_matches_joins_the_query(tmp_path: Path, stream: Streams)
     assert _read(reader, start, end) == [b"a2"]
 
 
+def test_pattern_without_a_log_waits_for_one(tmp_path: Path, stream: Streams) -> None:
+    reader = stream(tmp_path, subscribePattern="a.*", startingOffsets="latest")
+    start = reader.initialOffset()
+    assert start == reader.latestOffset(start, ALL) == {}
+    assert reader.partitions(start, start) == []
+    fill(tmp_path / "a1", [b"a1"])
+    end = reader.latestOffset(start, ALL)
+    assert list(end) == ["a1"]
+    assert _read(reader, start, end) == [b"a1"]
+    with pytest.raises(LogNotFoundError, match="nor any directory"):
+        stream(tmp_path / "missing", subscribePattern="a.*").initialOffset()
+
+
 def test_a_directory_that_becomes_a_log_later_joins_the_query(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "a1", [b"a1"])
     (tmp_path / "a2").mkdir()
