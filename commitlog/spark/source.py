@@ -6,9 +6,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
+from commitlog.spark.quiet_worker import quiet_planner
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader
     from pyspark.sql.types import StructType
+
+quiet_planner()  # Spark's planning workers import this module first
 
 
 class CommitLogSource(DataSource):

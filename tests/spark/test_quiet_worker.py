@@ -1,0 +1,33 @@
+"""Workers that Spark has let go of."""
+
+from __future__ import annotations
+
+import socket
+import sys
+
+import pytest
+from pyspark import daemon
+
+from commitlog.spark import quiet_worker
+
+
+def test_planning_worker_that_is_let_go_ends_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+
+    def work(sock: socket.socket, authenticated: bool) -> int:
+        sock.sendall(b"an answer that nobody wants")
+        return 0
+
+    monkeypatch.setattr(daemon, "worker", work)
+    monkeypatch.setitem(sys.modules, "__main__", daemon)
+    quiet_worker.quiet_planner()
+    with ours:
+        assert vars(daemon)["worker"](ours, True) == 0
+        theirs.close()
+        assert vars(daemon)["worker"](ours, True) == 1
+
+
+def test_other_programs_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dict(vars(sys.modules["__main__"]))
+    quiet_worker.quiet_planner()
+    assert vars(sys.modules["__main__"]) == before
