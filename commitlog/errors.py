@@ -369,7 +369,7 @@ class CorruptSegmentError(CommitLogError, ValueError):
 class CorruptTailerError(CommitLogError, ValueError):
     """The file of a named tailer is damaged, or another log's, so that nobody knows where the tailer stands.
 
-    The log itself is whole. Say from where to go on, with `log.reset_tailer(name, ...)` or `commitlog tailers LOG reset NAME`.
+    The log itself is whole. Say from where to go on, with `log.reset_tailer(name, ...)` or `commitlog tailers LOG reset NAME POSITION`.
     """
 
 

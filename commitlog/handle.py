@@ -205,6 +205,7 @@ class LogHandle(Appender):
             holders=self.queue.holders,
             remove=lambda number: self.queue.delete(number, 0.0),
             settle=self.directory.sync,
+            check=lambda: None,  # this handle has written here, and holds the lock
         )
 
     def _watch_slots(self) -> None:

@@ -10,6 +10,7 @@ is then checked by the next open against the frames, wherever repair was stopped
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import mmap
 import os
@@ -105,6 +106,8 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: R
 def _repair_opened(fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | None) -> RepairReport:
     read_identity(fd, path)
     if dry_run:
+        if not os.access(path, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         if is_live(fd):
             raise _locked("another process", path)
         return _Repair(fd, path, dry_run, roll_cycle).run()

@@ -174,7 +174,7 @@ class TailingHandle(CoroutineHandle):
         self._check_open()
         return tailer_state.states(self.directory, self.tail_position)
 
-    def reset_tailer(self, name: str, position: Start = "first") -> None:
+    def reset_tailer(self, name: str, position: Start) -> None:
         """Have a named tailer go on somewhere else. Nobody may be reading with it. A damaged file is made anew, and required no more.
 
         Parameters

@@ -201,7 +201,8 @@ class Survey:
             self._measure_torn_tail(self.torn_at, numbers)
         if not self.directory.detached:
             self.report.notes += [
-                f"the file of tailer {state.name!r} is damaged: {state.damage}; `commitlog tailers LOG reset {state.name}` makes it anew"
+                f"the file of tailer {state.name!r} is damaged: {state.damage}; "
+                f"`commitlog tailers LOG reset {state.name} POSITION` makes it anew"
                 for state in tailer_state.states(self.directory)
                 if state.damage is not None
             ]

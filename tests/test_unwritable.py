@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from commitlog import CommitLog, Options
+from commitlog import CommitLog, Options, Retention
 from commitlog.errors import (
     CommitLogError,
     DiskFullError,
@@ -23,6 +23,8 @@ from commitlog.errors import (
     ReadOnlyError,
     UnsupportedFileSystemError,
 )
+from commitlog.keep import prune
+from commitlog.repair import repair
 from commitlog.segment import directory
 from tests.setups import Logs
 
@@ -126,6 +128,28 @@ def test_tailers_that_cannot_be_listed_are_told_to_writers_and_to_who_asks(forbi
             return list(log.tailer().values())
 
     assert powerless(use) == [b"x"]
+
+
+def test_a_dry_run_needs_the_permission_of_the_run(forbidden: Path, powerless: Callable[..., Any]) -> None:
+    log = Logs(forbidden).open()
+    log.append(b"x")
+    log.roll()
+    log.append(b"y")
+    log.roll()
+    log.close()
+    path = forbidden / "log"
+    (path / f"{0:020d}.seg").chmod(0o644)
+    for folder in (forbidden, path):
+        folder.chmod(0o555)
+
+    def use() -> None:
+        for dry_run in (True, False):
+            with pytest.raises(ReadOnlyError):
+                prune(path, Retention(max_bytes=0), dry_run=dry_run)
+            with pytest.raises(ReadOnlyError):
+                repair(path, dry_run=dry_run)
+
+    powerless(use)
 
 
 @pytest.mark.parametrize(("kind", "name"), [(0x6969, "NFS"), (0x65735546, "FUSE"), (0xFF534D42, "CIFS"), (0x01021997, "9P")])

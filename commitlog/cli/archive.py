@@ -16,7 +16,7 @@ from commitlog.keep.archive import LEVEL_DEFAULT
 @click.command()
 @click.argument("log", type=click.Path())
 @click.argument("target")
-@click.option("--older-than", metavar="AGE", default="0", help="Only segments that the log rolled on from so long ago: 36h, 7d, 4w.")
+@click.option("--older-than", metavar="AGE", default="0s", help="Only segments that the log rolled on from so long ago: 36h, 7d, 4w.")
 @click.option("--keep", is_flag=True, help="Delete nothing: archive all that is sealed and durable.")
 @click.option("--level", type=parameters.whole(1, 22), default=LEVEL_DEFAULT, show_default=True, help="Of zstd.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go, and why no more.")

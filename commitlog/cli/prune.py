@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import json
 from dataclasses import asdict
 
@@ -55,8 +56,8 @@ def retention_of(older_than: str | None, max_bytes: int | None, min_free: str | 
         raise click.UsageError(f"--min-free {error.message.partition(' ')[2]}") from None
 
 
-def age_of(text: str) -> float:
-    """Seconds of an age; one without a unit is in seconds."""
+def age_of(text: str) -> dt.timedelta:
+    """An age, whose unit has to be there."""
     try:
         return parse_age(text, "--older-than")
     except InvalidOptionError as error:

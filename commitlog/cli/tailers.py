@@ -17,9 +17,12 @@ from commitlog.cli import parameters
 from commitlog.cli.completion import tailer_names
 from commitlog.tail.seek import Start
 
+_start = parameters.start("first", "end")
+
 
 def _reset(log: CommitLog, name: str, position: str | None) -> str:
-    log.reset_tailer(name, cast(Start, parameters.start("first", "end")(position or "first")))
+    assert position is not None  # `command` has seen to it
+    log.reset_tailer(name, cast(Start, _start(position)))
     state = next(state for state in log.tailers() if state.name == name)
     return f"{name} goes on at position {state.position}"
 
@@ -46,9 +49,9 @@ def command(*, log: str, action: str | None, name: str | None, position: str | N
     """List the named tailers of LOG: where each stands, how far behind, who reads with it, whether it is required.
 
     \b
-    reset NAME [POSITION]  Go on at "first" (the default), "end", or a record's position. Makes a damaged file anew.
-    delete NAME            Forget the tailer.
-    evict NAME             Require it no more: neither retention nor appends wait for it.
+    reset NAME POSITION  Go on at "first", "end", or a record's position. Makes a damaged file anew.
+    delete NAME          Forget the tailer.
+    evict NAME           Require it no more: neither retention nor appends wait for it.
 
     Nobody may be reading under a name that is reset or deleted.
 
@@ -63,8 +66,10 @@ def command(*, log: str, action: str | None, name: str | None, position: str | N
         raise click.UsageError(f"say which tailer: commitlog tailers LOG {action} NAME")
     if position is not None and action != "reset":
         raise click.UsageError(f"a position is for reset, not for {action}: leave {position!r} out")
+    if action == "reset" and position is None:
+        raise click.UsageError(f"say where {name} is to go on: commitlog tailers LOG reset {name} first, end, or a record's position")
     if position is not None:
-        parameters.start("first", "end")(position)
+        _start(position)
     with commitlog.open(log, "r") as opened:
         if action is not None and name is not None:
             done = ACTIONS[action](opened, name, position)
@@ -80,7 +85,7 @@ def command(*, log: str, action: str | None, name: str | None, position: str | N
 def line_of(state: TailerState) -> str:
     """One tailer, for people."""
     if state.damage is not None:
-        return f"  {state.name}: damaged: {state.damage}; `commitlog tailers LOG reset {state.name}` makes it anew"
+        return f"  {state.name}: damaged: {state.damage}; `commitlog tailers LOG reset {state.name} POSITION` makes it anew"
     said = [f"position {state.position}", f"{state.lag_bytes} bytes behind", f"moved {_age(state.saved_ns)} ago"]
     if state.required:
         said.append("required" + (f" within {state.max_lag_bytes} bytes" if state.max_lag_bytes else ""))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -70,6 +72,7 @@ class Archiver:
         self._archive = archive
         self._target = target_of(archive.target, archive.filesystem)
         self._identity: Identity | None = None
+        self._named = False
 
     def put(self, number: int) -> bool:
         """Have a sealed segment in the archive, whole and durable; False where it was there already, byte for byte.
@@ -85,8 +88,9 @@ class Archiver:
         IOFailureError
             The target refuses.
         """
-        try:
+        with self._telling(number):
             identity = self._checked_target()
+            self._name_log()
             content = self._open(number)
             with content:
                 self._check(number)
@@ -94,6 +98,20 @@ class Archiver:
                     return False
                 content.seek(0)
                 self._target.put(archived_name(number * self._directory.segment_size), lambda file: self._compress(content, file))
+        return True
+
+    def check(self, number: int) -> None:
+        """Raise what `put` would, as far as that can be known without writing."""
+        with self._telling(number):
+            self._checked_target()
+            self._target.check()
+            self._open(number).close()
+            self._check(number)
+
+    @contextlib.contextmanager
+    def _telling(self, number: int) -> Iterator[None]:
+        try:
+            yield
         except FileNotFoundError as error:
             raise PositionError("the segment was deleted while it was to be archived", path=self._directory.segment_path(number)) from error
         except OSError as error:
@@ -102,18 +120,24 @@ class Archiver:
             raise IOFailureError(
                 f"the archive cannot be written: {error.strerror or error}", path=self._target.name, errno=error.errno
             ) from error
-        return True
 
     def _checked_target(self) -> Identity:
-        """What log this is, once the target is known to hold its archive, or made to."""
+        """What log this is, once the target is known to hold its archive, or nothing."""
         if self._identity is None:
-            text = read_small_file(identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd)
-            identity = identities.parse(text, os.path.join(self._directory.path, identities.NAME))
+            identity = identities.parse(self._identity_text(), os.path.join(self._directory.path, identities.NAME))
             self._refuse_others(identity)
-            if identities.NAME not in self._target.names():
-                self._target.put(identities.NAME, lambda file: _write(file, text))
             self._identity = identity
         return self._identity
+
+    def _name_log(self) -> None:
+        """Say in the target which log's archive it is, before anything else is put there."""
+        if not self._named and identities.NAME not in self._target.names():
+            text = self._identity_text()
+            self._target.put(identities.NAME, lambda file: _write(file, text))
+        self._named = True
+
+    def _identity_text(self) -> bytes:
+        return read_small_file(identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd)
 
     def _refuse_others(self, identity: Identity) -> None:
         names = self._target.names()

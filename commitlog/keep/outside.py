@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from commitlog.flush import checkpoint as checkpoints
 from commitlog.keep.archive import Archive
 from commitlog.keep.archived import refuse_archive
 from commitlog.keep.pruner import LogState, Pruned, Pruner
-from commitlog.keep.retention import Retention
+from commitlog.keep.retention import Age, Retention
 from commitlog.path import path_of, telling_of_refusals
 from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
@@ -22,7 +22,6 @@ from commitlog.shared import identity as identities
 from commitlog.shared.identity import Identity
 from commitlog.shared.lock_file import POLL_INTERVAL_S, LockFile
 from commitlog.tail.tailer_state import lowest_required
-from commitlog.units import Duration
 
 _PATIENCE_S = 10.0
 
@@ -68,7 +67,7 @@ def _prune(given: str | os.PathLike[str], retention: Retention, *, dry_run: bool
 
 
 def archive_segments(
-    path: str | os.PathLike[str], archive: Archive, *, older_than: Duration | dt.timedelta = 0, keep: bool = False, dry_run: bool = False
+    path: str | os.PathLike[str], archive: Archive, *, older_than: Age = "0s", keep: bool = False, dry_run: bool = False
 ) -> Pruned:
     """Archive the segments of a log that may go, oldest first, and delete each when it is whole and durable there.
 
@@ -80,8 +79,8 @@ def archive_segments(
         The log's directory.
     archive : Archive
         Where to.
-    older_than : float, str or datetime.timedelta
-        Only those that the log rolled on from so long ago.
+    older_than : str or datetime.timedelta
+        Only those that the log rolled on from so long ago; text has a unit, such as ``"7d"``.
     keep : bool
         Delete nothing: archive every sealed and durable segment, also those that would have to stay.
     dry_run : bool
@@ -128,12 +127,19 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
             _sync_segment(directory, number + 1)
             directory.remove_segment(number)
 
+    def check() -> None:
+        if not os.access(directory.path, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), directory.path)
+        with _no_recovery(directory, identity):
+            pass
+
     return LogState(
         flushed_position=flushed_position,
         lowest_required=lambda: lowest_required(directory),
         holders=lambda number: [],
         remove=remove,
         settle=directory.sync,
+        check=check,
     )
 
 

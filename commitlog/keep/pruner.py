@@ -86,6 +86,8 @@ class LogState:
         Delete the oldest segment, by its number, never under a holder.
     settle : callable
         Make the deletions so far durable.
+    check : callable
+        Raise what `remove` would, and change nothing.
     """
 
     flushed_position: Callable[[], int]
@@ -93,6 +95,7 @@ class LogState:
     holders: Callable[[int], list[str]]
     remove: Callable[[int], object]
     settle: Callable[[], object]
+    check: Callable[[], object]
 
 
 class Pruner:
@@ -123,12 +126,12 @@ class Pruner:
         """
         with self._lock:
             look = _Look(self._directory, self._state, retention, keep=keep)
-            archiver = None if retention.archive is None or dry_run else Archiver(self._directory, retention.archive)
+            archiver = None if retention.archive is None else Archiver(self._directory, retention.archive)
             gone: list[Removal] = []
             try:
                 for removal in look.removals():
-                    if not dry_run:
-                        self._let_go(removal, archiver, keep=keep)
+                    let_go = self._check if dry_run else self._let_go
+                    let_go(removal, archiver, keep=keep)
                     gone.append(removal)
             except SegmentHeldError as error:
                 # Somebody came since it was looked at.
@@ -137,6 +140,13 @@ class Pruner:
                 if gone and not dry_run and not keep:
                     self._state.settle()
             return Pruned(tuple(gone), look.first * self._size, look.stopped_by, look.complete, dry_run, keep)
+
+    def _check(self, removal: Removal, archiver: Archiver | None, *, keep: bool) -> None:
+        """Raise what `_let_go` would, and change nothing."""
+        if archiver is not None:
+            archiver.check(removal.position // self._size)
+        if not keep:
+            self._state.check()
 
     def _let_go(self, removal: Removal, archiver: Archiver | None, *, keep: bool) -> None:
         number = removal.position // self._size

@@ -9,7 +9,6 @@ import time
 import zoneinfo
 from dataclasses import dataclass, field
 from fractions import Fraction
-from numbers import Real
 
 from commitlog.cycle.roll_cycle import zone_of
 from commitlog.errors import InvalidOptionError
@@ -18,19 +17,22 @@ from commitlog.units import DURATION_UNITS, Duration, Size, parse_duration, pars
 
 # Longer than a duration may be elsewhere: records may have to be kept for decades.
 _AGE_UNITS = DURATION_UNITS | {"d": Fraction(86400), "w": Fraction(7 * 86400)}
-_AGE_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z\u00b5\u03bc]*)\s*")
+_AGE_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z\u00b5\u03bc]+)\s*")
 _AGE_LARGEST_S = 100 * 366 * 86400.0
 _WINDOW_FORM = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])")
 _INTERVAL_LEAST_S = 0.001
 
 
-def parse_age(value: object, name: str) -> float:
-    """Read an age in seconds: a number, text such as ``"7d"`` (`w`, `d`, `h`, `min`, `s`, `ms`), or a `datetime.timedelta`.
+Age = str | dt.timedelta
+
+
+def parse_age(value: object, name: str) -> dt.timedelta:
+    """Read an age: text such as ``"7d"`` (`w`, `d`, `h`, `min`, `s`, `ms`), or a `datetime.timedelta`.
 
     Raises
     ------
     InvalidOptionError
-        For anything else, and for more than a hundred years.
+        For anything else, and for more than a hundred years. A number without a unit may be meant as days: records would be lost.
     """
     age_s = math.nan
     if isinstance(value, dt.timedelta):
@@ -39,11 +41,9 @@ def parse_age(value: object, name: str) -> float:
         match = _AGE_FORM.fullmatch(value)
         unit = _AGE_UNITS.get(match[2].casefold()) if match else None
         age_s = float(Fraction(match[1]) * unit) if match and unit else math.nan
-    elif not isinstance(value, bool) and isinstance(value, Real):
-        age_s = seconds_of(value)
     if not 0 <= age_s <= _AGE_LARGEST_S:
-        raise InvalidOptionError(f"{name} must be an age, in seconds or with a unit, such as 3600, '36h' or '7d', not {value!r}")
-    return age_s
+        raise InvalidOptionError(f"{name} must be an age with its unit, such as '90s', '36h' or '7d', not {value!r}")
+    return dt.timedelta(seconds=age_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,8 @@ class Retention:
 
     Parameters
     ----------
-    max_age : float, str or datetime.timedelta, optional
-        Seconds, or text such as ``"7d"`` (also `w`, `h`, `min`, `s`): how long after the log rolled on from it a segment goes. The time is
+    max_age : str or datetime.timedelta, optional
+        Text with a unit, such as ``"7d"`` (also `w`, `h`, `min`, `s`): how long after the log rolled on from it a segment goes. The time is
         the clock's at that roll, not that of the records, which their appenders may choose.
     max_bytes : int or str, optional
         Bytes, or text such as ``"10GiB"``, that the log's segments may take on the disk, the one that is written and those allocated ahead
@@ -81,7 +81,7 @@ class Retention:
         A value is not one of these, or nothing says when a segment may go.
     """
 
-    max_age: Duration | dt.timedelta | None = None
+    max_age: Age | None = None
     max_bytes: Size | None = None
     min_free_bytes: Size | None = None
     min_free_percent: float | None = None
@@ -132,7 +132,7 @@ class Retention:
     @property
     def max_age_s(self) -> float:
         """Seconds after which a segment goes; without end where none was given."""
-        return math.inf if self.max_age is None else float(self.max_age)  # type: ignore[arg-type]
+        return math.inf if self.max_age is None else parse_age(self.max_age, "max_age").total_seconds()
 
     def acts_at(self, now_ns: int) -> bool:
         """Whether the time of day allows `max_age` and `max_bytes` to act."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -54,6 +55,9 @@ class Target(Protocol):
 
     def path_of(self, name: str) -> str:
         """A file's path or address, for people."""
+
+    def check(self) -> None:
+        """Raise what `put` would, as far as that can be known without writing."""
 
 
 def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Target:
@@ -179,6 +183,15 @@ class LocalTarget:
     def path_of(self, name: str) -> str:
         return os.path.join(self.name, name)
 
+    def check(self) -> None:
+        place = os.path.abspath(self.name)
+        while not os.path.lexists(place):
+            place = os.path.dirname(place)
+        if not os.path.isdir(place):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
+        if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
+
     def put(self, name: str, write: Write) -> None:
         os.makedirs(self.name, exist_ok=True)
         with self._opened() as folder_fd:
@@ -246,6 +259,9 @@ class ArrowTarget:
 
     def path_of(self, name: str) -> str:
         return f"{self.name}/{name}"
+
+    def check(self) -> None:
+        self.names()
 
     def _inside(self, name: str) -> str:
         return f"{self._path}/{name}"

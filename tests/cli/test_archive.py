@@ -93,3 +93,24 @@ def test_wrong_usage_is_refused_with_what_was_expected(log: Path, arguments: tup
     assert done.returncode == 2
     assert expected in done.stderr.decode()
     assert len(list(log.glob("*.seg"))) >= 6
+
+
+def test_an_age_without_a_unit_is_refused(log: Path, tmp_path: Path) -> None:
+    done = run("archive", "--older-than", "7", log, tmp_path / "place")
+    assert done.returncode == 2
+    assert b"--older-than must be an age with its unit" in done.stderr
+    assert not (tmp_path / "place").exists()
+
+
+@pytest.mark.parametrize("target", ["log/sub", "log", "file/below", "other"])
+def test_a_dry_run_refuses_what_the_run_refuses(log: Path, tmp_path: Path, target: str) -> None:
+    place = tmp_path / target if not target.startswith("log") else log / target[4:]
+    (tmp_path / "file").touch()
+    if target == "other":
+        place.mkdir()
+        (place / "0.seg.zst").touch()
+    before = sorted(tmp_path.rglob("*"))
+    dry, wet = run("archive", "--dry-run", log, place), run("archive", log, place)
+    assert dry.returncode == wet.returncode == 1
+    assert dry.stderr == wet.stderr
+    assert sorted(tmp_path.rglob("*")) == before

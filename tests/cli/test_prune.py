@@ -34,7 +34,7 @@ def test_it_says_what_went_and_why_the_next_one_stays(log: Path) -> None:
 
 def test_a_dry_run_changes_nothing(log: Path) -> None:
     before = segments(log)
-    done = run("prune", "--older-than", "0", "--dry-run", "--json", log)
+    done = run("prune", "--older-than", "0s", "--dry-run", "--json", log)
     said = json.loads(done.stdout)
     assert (done.returncode, said["dry_run"], len(said["segments"])) == (0, True, 5)
     assert said["bytes"] == sum(segment["bytes"] for segment in said["segments"])
@@ -64,7 +64,8 @@ def test_young_segments_and_free_disks_stay_as_they_are(log: Path) -> None:
     [
         ((), "--older-than, --max-bytes or --min-free"),
         (("--older-than", "soon"), "--older-than must be an age"),
-        (("--older-than", "-1"), "--older-than must be an age"),
+        (("--older-than", "-1s"), "--older-than must be an age"),
+        (("--older-than", "7"), "--older-than must be an age with its unit"),
         (("--max-bytes", "much"), "expected a size"),
         (("--min-free", "110%"), "--min-free must be a number from 0 to 100"),
         (("--min-free", "x%"), "--min-free must be a size or a part of the disk"),

@@ -52,7 +52,7 @@ def test_a_log_without_any(tmp_path: Path) -> None:
 
 
 def test_reset_delete_and_evict(log: Path) -> None:
-    assert said(log, "reset", "billing") == ["billing goes on at position 4096"]
+    assert said(log, "reset", "billing", "first") == ["billing goes on at position 4096"]
     assert positions(log)["billing"] == 4096
     said(log, "reset", "billing", "end")
     assert positions(log)["billing"] == 4096 + 240
@@ -71,7 +71,7 @@ def test_a_damaged_file_is_named_and_made_anew(log: Path) -> None:
     verified = run("verify", log)
     assert verified.returncode == 0
     assert b"  note: the file of tailer 'billing' is damaged: it has 7 bytes and not 4096; " in verified.stdout
-    said(log, "reset", "billing")
+    said(log, "reset", "billing", "first")
     assert positions(log)["billing"] == 4096
 
 
@@ -97,12 +97,20 @@ def test_a_wrong_use_is_told(log: Path, arguments: tuple[str, ...], message: str
 def test_what_cannot_be_done_is_told(log: Path) -> None:
     with commitlog.open(log, "r") as opened, opened.tailer("billing"):
         for action in ("reset", "delete"):
-            done = run("tailers", log, action, "billing")
+            done = run("tailers", log, action, "billing", *["first"] * (action == "reset"))
             assert done.returncode == 1
             assert b"'billing' is read by process " in done.stderr
-    done = run("tailers", log, "reset", "nobody")
+    done = run("tailers", log, "reset", "nobody", "first")
     assert done.returncode == 1
     assert b"there is no tailer 'nobody'" in done.stderr
     done = run("tailers", log, "reset", "billing", "5000")
     assert done.returncode == 1
     assert b"no record starts here" in done.stderr
+
+
+def test_a_reset_without_a_position_is_refused(log: Path) -> None:
+    before = positions(log)
+    done = run("tailers", log, "reset", "billing")
+    assert done.returncode == 2
+    assert b"say where billing is to go on" in done.stderr
+    assert positions(log) == before

@@ -114,7 +114,7 @@ def test_unpacked_by_hand_an_archive_is_a_log_again(logs: Logs, tmp_path: Path) 
 def test_archived_segments_are_deleted_and_the_log_goes_on(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs)
     everything = rows(log)
-    pruned = log.prune(Retention(max_age=0, archive=Archive(tmp_path / "archive")))
+    pruned = log.prune(Retention(max_age="0s", archive=Archive(tmp_path / "archive")))
     assert len(pruned.segments) == COUNT - 1
     with commitlog.open(tmp_path / "archive", "r") as copy:
         assert [*rows(copy), *rows(log)] == everything
@@ -510,7 +510,7 @@ def test_a_target_that_refuses_keeps_the_segments(logs: Logs, tmp_path: Path) ->
     log = filled(logs)
     (tmp_path / "file").write_bytes(b"mine")
     with pytest.raises(IOFailureError):
-        log.prune(Retention(max_age=0, archive=Archive(tmp_path / "file" / "below")))
+        log.prune(Retention(max_age="0s", archive=Archive(tmp_path / "file" / "below")))
     assert log.first_position < SEGMENT
 
 
@@ -523,7 +523,7 @@ def test_what_cannot_be_a_target_is_refused(given: tuple[object, ...]) -> None:
     with pytest.raises(InvalidOptionError, match=re.compile("^(target|level|filesystem) must be")):
         Archive(*given)  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="archive must be a commitlog.Archive"):
-        Retention(max_age=0, archive="place")  # type: ignore[arg-type]
+        Retention(max_age="0s", archive="place")  # type: ignore[arg-type]
 
 
 def test_an_archive_is_neither_pruned_nor_archived(logs: Logs, tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_the_timestamps_that_appenders_choose_do_not_make_a_segment_old_or_young
     log.roll()
     log.flush()
     assert log.prune(Retention(max_age="1h")).segments == ()
-    assert bases(log.prune(Retention(max_age=0))) == [0, 1]
+    assert bases(log.prune(Retention(max_age="0s"))) == [0, 1]
 
 
 def test_by_free_disk_as_many_go_as_are_missing(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_by_free_disk_as_many_go_as_are_missing(logs: Logs, monkeypatch: pytest.
 def test_outside_its_time_of_day_only_a_full_disk_acts(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = filled(logs)
     monkeypatch.setattr(retention, "now_ns", lambda: 12 * 3600 * 10**9)
-    night = {"max_bytes": 0, "max_age": 0, "between": "02:00-05:00"}
+    night = {"max_bytes": 0, "max_age": "0s", "between": "02:00-05:00"}
     pruned = log.prune(Retention(**night))  # type: ignore[arg-type]
     assert (pruned.segments, pruned.complete) == ((), True)
     assert "02:00-05:00" in pruned.stopped_by

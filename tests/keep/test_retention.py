@@ -24,13 +24,13 @@ def at(text: str, zone: str = "UTC") -> int:
         ("7d", 7 * DAY_S),
         ("2 w", 14 * DAY_S),
         ("36h", 1.5 * DAY_S),
-        (90, 90),
+        ("90s", 90),
         ("0s", 0),
         (dt.timedelta(days=3650), 3650 * DAY_S),
         ("1.5D", 1.5 * DAY_S),
     ],
 )
-def test_an_age_is_seconds_a_text_or_a_timedelta(age: Any, seconds: float) -> None:
+def test_an_age_is_a_text_with_a_unit_or_a_timedelta(age: Any, seconds: float) -> None:
     assert Retention(max_age=age).max_age_s == seconds
 
 
@@ -40,6 +40,9 @@ def test_an_age_is_seconds_a_text_or_a_timedelta(age: Any, seconds: float) -> No
         {},
         {"between": "02:00-03:00"},
         {"max_age": "7 fortnights"},
+        {"max_age": 7},
+        {"max_age": "7"},
+        {"max_age": 0},
         {"max_age": -1},
         {"max_age": float("nan")},
         {"max_age": True},

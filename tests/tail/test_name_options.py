@@ -15,7 +15,7 @@ from tests.setups import Logs
 @pytest.mark.parametrize("name", ["", "a/b", "..", 7])
 def test_a_wrong_name_is_refused_everywhere(logs: Logs, name: Any) -> None:
     log = logs.open()
-    for call in (log.tailer, log.reset_tailer, log.delete_tailer, log.evict_tailer):
+    for call in (log.tailer, lambda name: log.reset_tailer(name, "first"), log.delete_tailer, log.evict_tailer):
         with pytest.raises(InvalidOptionError, match="name must be"):
             call(name)
 

@@ -154,7 +154,7 @@ def test_a_kill_at_any_step_leaves_a_whole_file_or_none(logs: Logs, act: str) ->
         child = commitlog.open(log.path, "r")
         if act == "make":
             return lambda: child.tailer("a")
-        return lambda: child.reset_tailer("a")
+        return lambda: child.reset_tailer("a", "first")
 
     step = 1
     while True:
@@ -167,7 +167,7 @@ def test_a_kill_at_any_step_leaves_a_whole_file_or_none(logs: Logs, act: str) ->
             break
         assert [state.damage for state in log.tailers()] in ([], [None]) or act == "mend"
         if act == "mend" and log.tailers():
-            log.reset_tailer("a")
+            log.reset_tailer("a", "first")
         assert read(log.tailer("a"), 1) == [b"0"]
         step += 1
     assert step > 4

@@ -44,7 +44,7 @@ def test_reset_and_delete(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
     read(tailer, 4)
-    for call in (lambda: log.reset_tailer("a"), lambda: log.delete_tailer("a")):
+    for call in (lambda: log.reset_tailer("a", "first"), lambda: log.delete_tailer("a")):
         with pytest.raises(TailerInUseError):
             call()
     tailer.close()
@@ -57,7 +57,7 @@ def test_reset_and_delete(logs: Logs) -> None:
         log.reset_tailer("a", 12345)
     log.delete_tailer("a")
     assert log.tailers() == []
-    for refused in (lambda: log.reset_tailer("a"), lambda: log.delete_tailer("a"), lambda: log.evict_tailer("a")):
+    for refused in (lambda: log.reset_tailer("a", "first"), lambda: log.delete_tailer("a"), lambda: log.evict_tailer("a")):
         with pytest.raises(TailerNotFoundError, match="'a'"):
             refused()
     with log.tailer("a") as tailer:
