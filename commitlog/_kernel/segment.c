@@ -18,6 +18,7 @@
 #endif
 #define LET_GO_LEAST (64ull << 10) /* below, the call costs more than it saves */
 #define PREFAULT_PIECE (1ull << 20) /* the address space is locked against other changes for so long */
+#define TRIM_ONCE 16u               /* segments that a trim takes out of the table at once */
 
 /* 4 KiB on x86-64, up to 64 KiB on aarch64: msync and madvise refuse what does not start on one. */
 static uint64_t page_start(uint64_t offset) {
@@ -314,22 +315,39 @@ static void table_remove(cl_table *table, size_t at) {
     memmove(&table->entries[at], &table->entries[at + 1], (table->count - at) * sizeof *table->entries);
 }
 
-int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out) {
-    int code = CL_OK;
+/* The segment that the table has under that number, with one more reference: `opened`, inserted, where it had none. NULL: it has none. */
+static cl_segment *table_hold(cl_table *table, uint64_t number, cl_segment *opened, int *code) {
+    cl_segment *held = NULL;
     pthread_mutex_lock(&table->mutex);
     size_t at = table_find(table, number);
     if (at < table->count && table->entries[at]->number == number) {
-        *out = table->entries[at];
-    } else {
-        code = cl_segment_open(table->dir_fd, number, table->segment_size, table->log_uuid, table->writable, out);
-        if (code == CL_OK && (code = table_insert(table, at, *out)) != CL_OK) {
-            cl_segment_release(*out);
-        }
+        held = table->entries[at];
+    } else if (opened != NULL && (*code = table_insert(table, at, opened)) == CL_OK) {
+        held = opened;
     }
-    if (code == CL_OK) {
-        cl_segment_hold(*out);
+    if (held != NULL) {
+        cl_segment_hold(held);
     }
     pthread_mutex_unlock(&table->mutex);
+    return held;
+}
+
+int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out) {
+    int code = CL_OK;
+    *out = table_hold(table, number, NULL, &code);
+    if (*out != NULL) {
+        return CL_OK;
+    }
+    /* Opening reads from the disk, so it is done without the mutex. Of two threads that open the same segment one keeps its own. */
+    cl_segment *opened;
+    code = cl_segment_open(table->dir_fd, number, table->segment_size, table->log_uuid, table->writable, &opened);
+    if (code != CL_OK) {
+        return code;
+    }
+    *out = table_hold(table, number, opened, &code);
+    if (*out != opened) {
+        cl_segment_release(opened);
+    }
     return code;
 }
 
@@ -347,16 +365,31 @@ uint32_t cl_table_forget(cl_table *table, uint64_t number) {
     return others;
 }
 
-void cl_table_trim(cl_table *table, uint64_t number, size_t keep) {
+/* Takes up to TRIM_ONCE segments that cl_table_trim may forget out of the table; how many. */
+static size_t take_idle(cl_table *table, uint64_t number, size_t keep, cl_segment *taken[TRIM_ONCE]) {
+    size_t count = 0;
     pthread_mutex_lock(&table->mutex);
-    for (size_t at = 0; at < table->count && table->count > keep && table->entries[at]->number < number;) {
+    for (size_t at = 0; at < table->count && table->count > keep && table->entries[at]->number < number && count < TRIM_ONCE;) {
         cl_segment *segment = table->entries[at];
         if (cl_load32(&segment->references) > 1) {
             at++;
             continue;
         }
         table_remove(table, at);
-        cl_segment_release(segment);
+        taken[count++] = segment;
     }
     pthread_mutex_unlock(&table->mutex);
+    return count;
+}
+
+void cl_table_trim(cl_table *table, uint64_t number, size_t keep) {
+    cl_segment *taken[TRIM_ONCE];
+    size_t count;
+    do {
+        count = take_idle(table, number, keep, taken);
+        /* Unmapping takes milliseconds, and an append that rolls takes the mutex. */
+        for (size_t index = 0; index < count; index++) {
+            cl_segment_release(taken[index]);
+        }
+    } while (count == TRIM_ONCE);
 }

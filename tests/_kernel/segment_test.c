@@ -1,6 +1,8 @@
 /* Opening a segment file and everything that can be wrong with it; the table and its references. */
 #include "kernel_test.h"
 
+#include <sys/syscall.h>
+
 static const uint8_t OTHER_LOG[16] = "another log's id";
 
 static int try_open(const test_place *place, uint64_t number) {
@@ -150,6 +152,36 @@ static void trimming_keeps_what_is_held_and_what_is_young(test_place *place) {
     cl_table_clear(&table);
 }
 
+static cl_table *trimmed;
+static int unmapped;
+
+int munmap(void *address, size_t length) {
+    if (trimmed != NULL) {
+        CHECK(pthread_mutex_trylock(&trimmed->mutex) == 0); /* an append that rolls would get it */
+        pthread_mutex_unlock(&trimmed->mutex);
+        unmapped++;
+    }
+    return (int)syscall(SYS_munmap, address, length);
+}
+
+static void nothing_is_unmapped_under_the_mutex(test_place *place) {
+    enum { COUNT = 40 };
+    cl_table table;
+    cl_segment *segment;
+    CHECK(cl_table_init(&table, place->dir_fd, place->uuid, place->size, true) == CL_OK);
+    for (uint64_t number = 0; number < COUNT; number++) {
+        CHECK(cl_table_acquire(&table, number, &segment) == CL_OK);
+        cl_segment_release(segment);
+    }
+    trimmed = &table;
+    cl_table_trim(&table, UINT64_MAX, 1);
+    CHECK(unmapped == COUNT - 1 && table.count == 1);
+    cl_table_forget(&table, COUNT - 1);
+    CHECK(unmapped == COUNT);
+    trimmed = NULL;
+    cl_table_clear(&table);
+}
+
 static void any_range_can_be_prefaulted_and_flushed(test_place *place) {
     cl_segment *segment;
     CHECK(cl_segment_open(place->dir_fd, 0, place->size, place->uuid, true, &segment) == CL_OK);
@@ -205,6 +237,7 @@ int main(void) {
     what_is_not_a_file_is_refused_and_never_waited_for(&place);
     the_table_counts_references(&place);
     trimming_keeps_what_is_held_and_what_is_young(&place);
+    nothing_is_unmapped_under_the_mutex(&place);
     any_range_can_be_prefaulted_and_flushed(&place);
     drop_place(&place);
     a_long_flush_lets_go_of_whole_pages_and_keeps_what_they_hold();
