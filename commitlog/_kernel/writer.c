@@ -8,8 +8,8 @@
 #include "short_frames.h"
 
 #define NO_SEGMENT UINT64_MAX
+#define CLAIM_ATTEMPTS 1000u /* others roll this handle's claims back each time: it is not going to get better */
 #define AHEAD_OF_NEXT 128u /* bytes: where the second swap from here on would wait for memory that nobody has in a cache yet */
-#define CLAIM_ATTEMPTS 1000 /* somebody rolls this handle's claims back each time: it is not going to get better */
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes) {
     memset(writer, 0, sizeof *writer);
@@ -242,18 +242,33 @@ static inline int check_tail(cl_writer *writer) {
     return CL_OK;
 }
 
+/* Another try was in vain. Whether it is to be the last: they are counted from the last append that succeeded, also over rolls. */
+static __attribute__((noinline)) bool gives_up(cl_writer *writer) {
+    if (writer->vain_since != writer->counters.appends) {
+        writer->vain_since = writer->counters.appends;
+        writer->in_vain = 0;
+    }
+    if (++writer->in_vain < CLAIM_ATTEMPTS) {
+        return false;
+    }
+    writer->in_vain = 0;
+    return true;
+}
+
 static int swap_claim(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *claim) {
-    for (int attempt = 0; attempt < CLAIM_ATTEMPTS; attempt++) {
+    for (;;) {
         int code = check_tail(writer);
         if (code == CL_OK) {
             code = reserve(writer, need, length, claim);
         }
-        if (code != CL_E_ROLLED_BACK) {
+        if (CL_LIKELY(code != CL_E_ROLLED_BACK)) {
             return code;
         }
         writer->counters.refused++;
+        if (gives_up(writer)) {
+            return CL_E_BUSY;
+        }
     }
-    return CL_E_BUSY;
 }
 
 int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
@@ -312,7 +327,7 @@ static inline __attribute__((always_inline)) int append_one(cl_writer *writer, c
         }
         return code;
     }
-    for (int attempt = 0; attempt < CLAIM_ATTEMPTS; attempt++) {
+    for (;;) {
         code = swap_claim(writer, need, (uint32_t)length, &claim);
         if (CL_UNLIKELY(code != CL_OK)) {
             return code;
@@ -322,8 +337,10 @@ static inline __attribute__((always_inline)) int append_one(cl_writer *writer, c
             *position = claim.segment->base + claim.offset;
             return CL_OK;
         }
+        if (gives_up(writer)) {
+            return CL_E_BUSY;
+        }
     }
-    return CL_E_BUSY;
 }
 
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) { return append_one(writer, input, position); }
@@ -348,7 +365,8 @@ int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
 
 int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell, uint32_t records) {
     if (!writer->plain) {
-        return cl_writer_publish(writer, claim, first_cell, records);
+        int code = cl_writer_publish(writer, claim, first_cell, records);
+        return code == CL_E_ROLLED_BACK && gives_up(writer) ? CL_E_BUSY : code;
     }
     plain_publish(writer, claim->offset, claim->length, first_cell);
     writer_tell(writer, cl_place(claim->segment->number, claim->offset + claim->length), records, claim->length);

@@ -30,6 +30,8 @@ typedef struct {
     bool blind;          /* the segment of the last claim could not be opened: it is opened before the next add */
     bool roll_due;       /* the last claim met the segment's end exactly: roll now, nobody else will notice so soon */
     cl_writer_counters counters;
+    uint64_t vain_since; /* `appends` when the claims in a row began that others rolled back */
+    uint32_t in_vain;    /* how many those are */
 } cl_writer;
 
 typedef struct {
