@@ -228,6 +228,7 @@ class CommitLog(TailingHandle):
         end = self.tail_position
         self.check_claims(end)
         self.flush_to(end, seconds)
+        self.check_failed()
         return self.flushed_position
 
     def pretouch(self) -> int:

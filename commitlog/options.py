@@ -182,6 +182,7 @@ class Options:
         that the kernel had not written of its own accord.
     sync_timeout : float or str
         Seconds (at least 0.001) that a sync append waits before `SyncTimeoutError`. Shorter loses nothing: the record stays in the log.
+        The append that leads a flush may take as long as one `msync` more, which nothing can end.
     flush_interval : float or str
         Seconds (at least 0.001) between the flush service's rounds. Longer: fewer flushes, and more is lost in an OS crash.
     flush_least_pages : int

@@ -6,6 +6,9 @@
 
 static inline uint64_t cl_load(const uint64_t *cell) { return __atomic_load_n(cell, __ATOMIC_ACQUIRE); }
 static inline uint64_t cl_load_relaxed(const uint64_t *cell) { return __atomic_load_n(cell, __ATOMIC_RELAXED); }
+/* In one order with all sequentially consistent swaps and adds: for who publishes, then looks whether somebody sleeps. */
+static inline uint64_t cl_load_ordered(const uint64_t *cell) { return __atomic_load_n(cell, __ATOMIC_SEQ_CST); }
+static inline uint32_t cl_load32_ordered(const uint32_t *cell) { return __atomic_load_n(cell, __ATOMIC_SEQ_CST); }
 static inline void cl_store(uint64_t *cell, uint64_t value) { __atomic_store_n(cell, value, __ATOMIC_RELEASE); }
 static inline uint64_t cl_add(uint64_t *cell, uint64_t amount) { return __atomic_fetch_add(cell, amount, __ATOMIC_SEQ_CST); }
 

@@ -41,7 +41,8 @@ cdef class Committer(Core):
         return True
 
     def flush_to(self, uint64_t upto, double timeout):
-        """Wait, at most `timeout` seconds, until everything below `upto` is durable, leading a flush where nobody else does.
+        """Wait, at most `timeout` seconds, until everything below `upto` is durable, leading a flush where nobody else does. A leader may
+        take as long as one `msync` more.
 
         Raises
         ------

@@ -315,13 +315,17 @@ cdef class Core:
 
     def forget(self, uint64_t number):
         """Drop the handle's own reference to a segment; the next acquire opens the file anew. Returns how many others hold it."""
+        cdef uint32_t others
         self.check_ready()
-        return cl_table_forget(&self.log.table, number)
+        with nogil:
+            others = cl_table_forget(&self.log.table, number)
+        return others
 
     def trim(self, uint64_t number, size_t keep):
         """Unmap segments below `number` that nobody else holds, until `keep` are left."""
         self.check_ready()
-        cl_table_trim(&self.log.table, number, keep)
+        with nogil:
+            cl_table_trim(&self.log.table, number, keep)
 
     def attach(self, Segment segment not None, Memory memory not None, lease=None):
         """Let claims of a segment live in a buffer, which is all zero, as large as the segment, and kept until `detach`. The views of
@@ -400,6 +404,11 @@ cdef class Core:
         if not self.cursors.writable:
             raise failure(CL_E_READ_ONLY, 0, path=self.path)
         cl_log_fail(&self.log, cause)
+
+    def check_failed(self):
+        """Raise `LogFailedError` if the log has failed."""
+        if self.failed:
+            raise self.failed_with(CL_E_FAILED, 0, None)
 
     @property
     def failed(self):

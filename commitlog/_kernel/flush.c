@@ -130,16 +130,26 @@ int cl_commit(cl_log *log, uint64_t upto) {
     return code;
 }
 
-/* Leadership: one flush at a time for all processes. */
+/* Leadership: one flush at a time for all processes. A process that took this handle's leader for stuck does not end that leader's flush,
+ * so the handle has a flag of its own. Two flushes through one mapping could share one failure: the system reports it to one of them. */
 static bool lead_try(cl_log *log) {
+    uint32_t idle = 0;
+    if (!__atomic_compare_exchange_n(&log->leading, &idle, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+        return false;
+    }
     uint64_t nobody = 0;
-    return cl_swap(&log->cursors->flusher.value, &nobody, log->owner);
+    if (cl_swap(&log->cursors->flusher.value, &nobody, log->owner)) {
+        return true;
+    }
+    cl_store32(&log->leading, 0);
+    return false;
 }
 
 static void lead_end(cl_log *log) {
     int cause = errno; /* of what the leader reports */
     uint64_t mine = log->owner;
-    cl_swap(&log->cursors->flusher.value, &mine, 0); /* unless somebody else leads by now, who took this one for stuck */
+    cl_swap(&log->cursors->flusher.value, &mine, 0); /* unless another process leads by now, which took this one for stuck */
+    cl_store32(&log->leading, 0);
     cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
     errno = cause;
 }
@@ -183,8 +193,18 @@ static bool replace_stuck_leader(cl_log *log) {
     return waited_ns >= 0;
 }
 
-static int flush_range(cl_log *log, uint64_t from, uint64_t to) {
+/* Flushes [*reached, to), segment by segment. CL_E_TIMEOUT: the deadline passed, and it stopped behind a segment, since the system's call
+ * itself cannot be ended. */
+static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t deadline_ns) {
+    uint64_t from = *reached;
     while (from < to) {
+        if (from != *reached && cl_clock_monotonic_ns() >= deadline_ns) {
+            break;
+        }
+        /* After a failure the system may take lost pages for clean: a flush that succeeds then says nothing. */
+        if (cl_log_failed(log)) {
+            return CL_E_FAILED;
+        }
         cl_segment *segment;
         int code = cl_table_acquire(&log->table, from / log->segment_size, &segment);
         if (code != CL_OK) {
@@ -200,43 +220,42 @@ static int flush_range(cl_log *log, uint64_t from, uint64_t to) {
         cl_raise(&log->cursors->flushed.value, end);
         from = end;
     }
-    return CL_OK;
+    *reached = from;
+    return from < to ? CL_E_TIMEOUT : CL_OK;
 }
 
 /* The leader's work: makes durable what was committed before it began. */
-static int flush_committed(cl_log *log) {
-    /* After a failure the system may take lost pages for clean: a flush that succeeds then says nothing. */
-    if (cl_log_failed(log)) {
-        return CL_E_FAILED;
-    }
+static int flush_committed(cl_log *log, int64_t deadline_ns) {
     int64_t began_ns = cl_clock_monotonic_ns();
     uint64_t from = cl_load(&log->cursors->flushed.value);
     uint64_t to = cl_load(&log->cursors->committed.value);
     if (from >= to) {
         return CL_OK;
     }
-    int code = flush_range(log, from, to);
-    if (code != CL_OK) {
+    uint64_t reached = from;
+    int code = flush_range(log, &reached, to, deadline_ns);
+    if (code != CL_OK && code != CL_E_TIMEOUT) {
         return code;
     }
     int64_t now_ns = cl_clock_monotonic_ns();
     cl_histogram_add(&log->latencies.flush, now_ns - began_ns);
-    log->counters.flushed_bytes += to - from;
-    cl_table_trim(&log->table, to / log->segment_size, KEEP_MAPPED);
+    log->counters.flushed_bytes += reached - from;
+    cl_table_trim(&log->table, reached / log->segment_size, KEEP_MAPPED);
     if (log->checkpoint_fd >= 0 && now_ns - log->checkpoint_written_ns >= log->checkpoint_interval_ns) {
         log->checkpoint_written_ns = now_ns;
-        code = cl_checkpoint_write(log, to, false, false);
-        return code == CL_E_SYSTEM ? cl_log_fail(log, errno) : code;
+        if (cl_checkpoint_write(log, reached, false, false) == CL_E_SYSTEM) {
+            return cl_log_fail(log, errno);
+        }
     }
-    return CL_OK;
+    return code;
 }
 
-static int lead_once(cl_log *log, uint64_t upto) {
+static int lead_once(cl_log *log, uint64_t upto, int64_t deadline_ns) {
     int commit_code = cl_load(&log->cursors->committed.value) < upto ? cl_commit(log, upto) : CL_OK;
     if (commit_code == CL_E_FAILED) {
         return commit_code;
     }
-    int code = flush_committed(log);
+    int code = flush_committed(log, deadline_ns);
     return code == CL_OK ? commit_code : code;
 }
 
@@ -247,7 +266,7 @@ static int lead_group(cl_log *log, uint64_t upto, int64_t deadline_ns) {
     }
     cl_group_gather(&log->group, deadline_ns);
     cl_group_begin(&log->group);
-    int code = lead_once(log, upto);
+    int code = lead_once(log, upto, deadline_ns);
     cl_group_end(&log->group);
     return code;
 }
@@ -280,6 +299,7 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
         if (lead_try(log)) {
             code = lead_group(log, upto, deadline_ns);
             lead_end(log);
+            code = code == CL_E_TIMEOUT ? CL_OK : code; /* the loop says whether it is one */
             if (code == CL_E_BUSY || (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto)) {
                 cl_sleep_ns(CLAIM_POLL_NS);
                 code = CL_OK;
@@ -288,11 +308,11 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
             code = follow_once(log, seen, remaining_ns);
         }
         if (code != CL_OK) {
-            return code;
+            break;
         }
     }
-    /* What was flushed before the log failed stays acknowledged; nothing later is. */
-    return cl_log_failed(log) ? CL_E_FAILED : CL_OK;
+    /* What was flushed before the log failed stays acknowledged: no flush begins after that. */
+    return cl_load(&log->cursors->flushed.value) >= upto ? CL_OK : code;
 }
 
 /* Sleeps one interval, or less when told to look. False when the loop is to end. */
@@ -391,7 +411,7 @@ int cl_flush_loop(cl_log *log, const cl_pace *pace) {
             code = replace_stuck_leader(log) ? CL_E_BUSY : CL_OK; /* somebody is at it, and if at the same as before, look again soon */
             continue;
         }
-        code = lead_once(log, log->pooled ? 0 : UINT64_MAX);
+        code = lead_once(log, log->pooled ? 0 : UINT64_MAX, INT64_MAX);
         lead_end(log);
         if (ends_loop(code)) {
             return code;

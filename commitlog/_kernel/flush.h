@@ -9,7 +9,7 @@
 int cl_commit(cl_log *log, uint64_t upto);
 
 /* Returns once everything below `upto` is durable: leads a flush, or waits for whoever leads one.
- * CL_E_TIMEOUT after the deadline (monotonic ns), CL_E_INTERRUPTED when a signal handler wants to run. */
+ * CL_E_TIMEOUT after the deadline (monotonic ns), by one msync at most, CL_E_INTERRUPTED when a signal handler wants to run. */
 int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns);
 
 /* Asks the writers' flush loops, through `cursors`, to make durable what is claimed at present. The cursors must be writable. */

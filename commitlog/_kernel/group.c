@@ -20,7 +20,7 @@
 
 void cl_group_arrive(cl_group *group) {
     uint32_t number = cl_add32(&group->arrived, 1) + 1;
-    if (number == cl_load32(&group->awaited)) {
+    if (number == cl_load32_ordered(&group->awaited)) {
         syscall(SYS_futex, &group->arrived, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
 }

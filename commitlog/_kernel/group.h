@@ -8,7 +8,7 @@ typedef struct {
     uint32_t arrived; /* futex: how many have come to wait for a flush, through this handle */
     uint32_t awaited; /* the arrival that a gathering leader sleeps until */
 
-    /* The leader's alone: */
+    /* The leader's alone, of which a handle has one at a time: */
     uint32_t begun;    /* arrivals when the last flush began, which served all of those */
     uint32_t complete; /* arrivals when everybody whom it served is back */
     int64_t began_ns;  /* when it began */

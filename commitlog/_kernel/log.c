@@ -29,6 +29,7 @@ void cl_log_clear(cl_log *log) { cl_table_clear(&log->table); }
 void cl_log_after_fork(cl_log *log) {
     /* Another thread of the parent may have held the mutex when the child was made, and have been in the middle of what it guards. */
     pthread_mutex_init(&log->commit_mutex, NULL);
+    log->leading = 0;
     cl_table_after_fork(&log->table);
     log->watch = (cl_watch){.position = UINT64_MAX};
     log->held_at = UINT64_MAX;

@@ -73,6 +73,7 @@ typedef struct {
     uint32_t commit_rests;  /* 1: the commit loop sleeps its long interval, and wants to be woken for much to do */
     uint32_t flush_request; /* futex: raised when the flush loop should look, or at stop */
     cl_group group;         /* those who wait for a flush */
+    uint32_t leading;       /* 1: a thread of this handle leads a flush */
     uint32_t event;         /* futex: raised when the allocation service has something to do */
     uint32_t index_spacing; /* records from one entry to the next of the indexes that commits make in passing; 0: they make none */
     uint32_t copy_limit;    /* largest commit that is copied through the mapping; larger ones use pwrite */
@@ -117,10 +118,11 @@ static inline uint64_t cl_log_position(const cl_log *log, uint64_t place) {
 }
 
 /* Wakes those who sleep until something is published, if anybody does. Whoever wakes them takes their announcement away first, so that
- * a sleep costs one wake-up, however many append before the sleepers run. */
+ * a sleep costs one wake-up, however many append before the sleepers run. The load must not pass the publish before it, which ends with a
+ * sequentially consistent swap: an acquiring load may, on aarch64 with LDAPR, and a sleeper would miss its wake-up. */
 void cl_log_wake_sleepers(cl_log *log);
 static inline void cl_log_wake_readers(cl_log *log) {
-    if (CL_UNLIKELY(cl_load(&log->cursors->waiters.value) != 0)) {
+    if (CL_UNLIKELY(cl_load_ordered(&log->cursors->waiters.value) != 0)) {
         cl_log_wake_sleepers(log);
     }
 }
