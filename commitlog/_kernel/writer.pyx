@@ -19,7 +19,7 @@ from commitlog._kernel.kernel cimport (
     cl_record_input, cl_writer_append, cl_writer_append_value, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_limit,
     cl_writer_now, cl_writer_open_segment, cl_writer_roll, cl_writer_rolls_from,
 )
-from commitlog.errors import ClaimError, RecordTooLargeError, RecordTypeError
+from commitlog.errors import ClaimError, CommitLogError, RecordTooLargeError, RecordTypeError
 
 _get_ident = threading.get_ident
 cdef object _NO_TYPE = 0
@@ -224,7 +224,7 @@ cdef class Writer(Committer):
         """Roll on after an append that met the end exactly. A failure is the next append's to report: this one is done."""
         try:
             self.roll_at_once()
-        except Exception:
+        except CommitLogError:
             pass
 
     cdef int check_own_claims(self, uint64_t below) except -1:
@@ -289,7 +289,9 @@ cdef class Writer(Committer):
             A required tailer is too far behind. Nothing was appended.
         SyncTimeoutError
             The record stays in the log and may be durable.
-        DiskFullError, PoolExhaustedError, LogFailedError, ReadOnlyError, ClosedError, ForkedError
+        LogFailedError
+            Nothing is acknowledged. With `sync` the record may be in the log: the next open says.
+        DiskFullError, IOFailureError, PoolExhaustedError, ReadOnlyError, ClosedError, ForkedError
             Nothing was appended.
         """
         cdef uint64_t position
