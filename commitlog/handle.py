@@ -19,7 +19,6 @@ from commitlog.errors import (
     CommitLogError,
     ForkedError,
     IOFailureError,
-    LogFailedError,
     ReadOnlyError,
     SyncTimeoutError,
 )
@@ -119,6 +118,7 @@ class LogHandle(Appender):
 
     def _wire_writer(self, opened: Opened) -> None:
         assert opened.lock_file is not None
+        self.directory.fail_log = self.fail
         if opened.pooled:
             self.tail = opened.tail
             pool = cast(TransientStorePool, self.options.pool)
@@ -280,6 +280,10 @@ class LogHandle(Appender):
         """
         if self.pooled or self._pid == os.getpid():
             raise ForkedError("a pooled log belongs to the process that opened it: open the log again in this one", path=self.path)
+        with self.directory.telling("take the log over in the child of a fork"):
+            self._adopt()
+
+    def _adopt(self) -> None:
         lock_file = LockFile(self.directory.fd)
         try:
             if not self._rejoin(lock_file):
@@ -366,7 +370,7 @@ class LogHandle(Appender):
         CloseTimeoutError
             `close_timeout` passed. Nothing is dropped: the log goes on draining, and `close` can be called again.
         LogFailedError, IOFailureError
-            The log had failed, or its clean mark could not be written; it is closed all the same, and the next open recovers it.
+            The log had failed, or the system refused what closing needs; it is closed all the same, and the next open recovers it.
         """
         with self._close_lock:
             if self._closed:
@@ -375,17 +379,7 @@ class LogHandle(Appender):
                 self._let_go()
                 return
             self.gate = GATE_CLOSED
-            failure: CommitLogError | None = None
-            try:
-                self.flush_to(self.tail_position, self.options.close_timeout)
-            except SyncTimeoutError as error:
-                raise CloseTimeoutError(
-                    f"not everything was durable within {self.options.close_timeout:g} s: nothing is dropped, call close() again",
-                    path=self.path,
-                    position=error.position,
-                ) from error
-            except LogFailedError as error:
-                failure = error
+            failure = self._drain()
             try:
                 if failure is None:
                     self._seal()
@@ -403,11 +397,27 @@ class LogHandle(Appender):
                 raise failure
             _logger.info("%s: closed", self.path)
 
+    def _drain(self) -> CommitLogError | None:
+        """Commit and flush what is left; the error for which the log is closed without a clean mark."""
+        try:
+            self.flush_to(self.tail_position, self.options.close_timeout)
+            self.check_failed()
+        except SyncTimeoutError as error:
+            raise CloseTimeoutError(
+                f"not everything was durable within {self.options.close_timeout:g} s: nothing is dropped, call close() again",
+                path=self.path,
+                position=error.position,
+            ) from error
+        except CommitLogError as error:
+            return error
+        return None
+
     def _seal(self) -> None:
         """Whoever prunes, archives or searches a closed log finds each segment sealed that was rolled past."""
         assert self._allocation is not None
         try:
-            self._allocation.sealed_below()
+            with self.directory.telling("seal the log's segments"):
+                self._allocation.sealed_below()
         except CommitLogError as error:
             _logger.warning("%s: not every segment could be sealed, the next open goes on with it: %s", self.path, error)
 
@@ -424,15 +434,17 @@ class LogHandle(Appender):
     def _mark_clean(self) -> None:
         """The last handle to leave notes that nothing is in doubt; the lock is the last one's when nobody else shares it."""
         assert self._lock_file is not None
-        if self._lock_file.acquire("exclusive"):
-            # Others may have appended since this handle's own flush, and died.
-            self.flush_to(self.tail_position, self.options.close_timeout)
-            self._count_on()
-            self.write_checkpoint(self.tail_position, True)
+        with self.directory.telling("mark the log as closed cleanly"):
+            if self._lock_file.acquire("exclusive"):
+                # Others may have appended since this handle's own flush, and died, or the log has failed under them.
+                self.flush_to(self.tail_position, self.options.close_timeout)
+                self.check_failed()
+                self._count_on()
+                self.write_checkpoint(self.tail_position, True)
 
     def _count_on(self) -> Checkpoint | None:
         """Go on counting checkpoints where the file is, which another handle may have written last; what it says."""
-        found = checkpoints.read(self.directory.fd, self.identity.uuid)
+        found = checkpoints.read_open(self._checkpoint_fd, self.identity.uuid)
         count = found.count if found is not None else 0
         self.keep_checkpoint(self._checkpoint_fd, count, int(self.options.checkpoint_interval * 1e9))
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -24,6 +25,7 @@ from commitlog.errors import (
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.keep.archived import is_archive
 from commitlog.options import Options
+from commitlog.path import make_directory, sync_directory
 from commitlog.pool import shm
 from commitlog.recovery import Recovered, recover
 from commitlog.segment.directory import STAGED, LogDirectory, check_file_system, names_in
@@ -171,15 +173,13 @@ def _open_directory(path: str, mode: str) -> int:
     except NotADirectoryError:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
     try:
-        os.makedirs(path, exist_ok=True)
+        make_directory(path)
     except (FileExistsError, FileNotFoundError, NotADirectoryError) as error:
         _refuse_dangling_link(path)
         if isinstance(error, FileNotFoundError):
             raise
         raise NotALogError("a part of this path is a file: a log is a directory", path=path) from None
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    _sync_parent(path)
-    return fd
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _refuse_dangling_link(path: str) -> None:
@@ -190,14 +190,6 @@ def _refuse_dangling_link(path: str) -> None:
                 f"{part} is a symbolic link to {os.readlink(part)}, which is not there: make that directory, or remove the link", path=path
             )
         part = os.path.dirname(part) if part != os.path.dirname(part) else ""
-
-
-def _sync_parent(path: str) -> None:
-    fd = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def _refuse_foreign(fd: int, path: str) -> None:
@@ -327,6 +319,9 @@ def _open_exclusively(fd: int, path: str, mode: str, options: Options, lock_file
         raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
     if identity is None:
         identity = Identity.new(options.new_segment_size, options.new_timestamps, options.new_roll_cycle)
+        # First: where it fails, the next try finds no log yet, and does it again. A parent that is not readable is its owner's affair.
+        with contextlib.suppress(PermissionError):
+            sync_directory(os.path.dirname(os.path.realpath(path)))
         identities.write(fd, identity)
     _check_options(identity, options, path)
     directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)

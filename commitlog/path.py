@@ -25,6 +25,42 @@ def path_of(path: object) -> str:
     return text
 
 
+def make_directory(path: str) -> None:
+    """Create a directory and its missing parents, and make the names of all that were missing durable.
+
+    Raises
+    ------
+    FileExistsError
+        There is a file of that name, or of a parent's.
+    """
+    where = os.path.abspath(path)
+    parent = os.path.dirname(where)
+    if os.path.isdir(where):
+        return
+    make_directory(parent)
+    try:
+        os.mkdir(where)
+    except FileExistsError:
+        if not os.path.isdir(where):
+            raise
+    try:
+        sync_directory(parent)
+    except OSError:
+        # The next try makes it anew: another fsync could succeed without having written this name.
+        with contextlib.suppress(OSError):
+            os.rmdir(where)
+        raise
+
+
+def sync_directory(path: str) -> None:
+    """Make the names in a directory durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 @contextlib.contextmanager
 def telling(path: str, *, permission: str, room: str, other: str) -> Iterator[None]:
     """Whatever the system refuses in the block is told as one of commitlog's own errors.

@@ -35,7 +35,7 @@ from commitlog.path import path_of, telling, telling_of_refusals
 from commitlog.recorded_end import RecordedEnd
 from commitlog.regular_file import open_regular
 from commitlog.repair_report import Action, RepairReport
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, is_base, segment_name
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, is_base, segment_name, write_whole
 from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.shared import identity as identities
 from commitlog.shared.cursors_file import is_live
@@ -231,7 +231,7 @@ class _Repair:
     def _write(self, name: str, offset: int, content: bytes) -> None:
         fd = open_regular(name, os.O_RDWR, dir_fd=self.dir_fd)
         try:
-            os.pwrite(fd, content, offset)
+            write_whole(fd, content, offset)
             os.fsync(fd)
         finally:
             os.close(fd)

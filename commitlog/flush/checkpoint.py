@@ -37,20 +37,28 @@ def read(dir_fd: int, log_uuid: bytes) -> Checkpoint | None:
     except FileNotFoundError:
         return None
     try:
-        content = os.pread(fd, CHECKPOINT_SIZE, 0)
+        return read_open(fd, log_uuid)
     finally:
         os.close(fd)
-    found = read_checkpoint(content, log_uuid)
+
+
+def read_open(fd: int, log_uuid: bytes) -> Checkpoint | None:
+    """The same of a file that is open: closing a log needs no descriptor more."""
+    found = read_checkpoint(os.pread(fd, CHECKPOINT_SIZE, 0), log_uuid)
     return None if found is None else Checkpoint(position=found[0], clean=found[1], count=found[2])
 
 
 def open_for_writing(dir_fd: int) -> int:
     """A descriptor of the file, created at its full size where there is none."""
     fd = open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
-    if os.fstat(fd).st_size < CHECKPOINT_SIZE:
-        os.posix_fallocate(fd, 0, CHECKPOINT_SIZE)
-        os.fsync(fd)
-        os.fsync(dir_fd)
+    try:
+        if os.fstat(fd).st_size < CHECKPOINT_SIZE:
+            os.posix_fallocate(fd, 0, CHECKPOINT_SIZE)
+            os.fsync(fd)
+            os.fsync(dir_fd)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 

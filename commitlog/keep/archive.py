@@ -95,6 +95,7 @@ class Archiver:
             with content:
                 self._check(number)
                 if self._has(number, content, identity):
+                    self._target.settle()
                     return False
                 content.seek(0)
                 self._target.put(archived_name(number * self._directory.segment_size), lambda file: self._compress(content, file))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Protocol, cast
 
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
+from commitlog.path import make_directory
 from commitlog.regular_file import open_regular
 
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
@@ -52,6 +53,9 @@ class Target(Protocol):
 
     def put(self, name: str, write: Write) -> None:
         """Have a file written whole, in place of one of that name, and durable when this returns."""
+
+    def settle(self) -> None:
+        """Have the names of all files durable: whoever put the last one may have been killed before."""
 
     def path_of(self, name: str) -> str:
         """A file's path or address, for people."""
@@ -193,9 +197,9 @@ class LocalTarget:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
 
     def put(self, name: str, write: Write) -> None:
-        os.makedirs(self.name, exist_ok=True)
+        make_directory(self.name)
         with self._opened() as folder_fd:
-            temporary = f".{name}.{os.urandom(8).hex()}.tmp"
+            temporary = left = f".{name}.{os.urandom(8).hex()}.tmp"
             try:
                 fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder_fd)
                 with open(fd, "wb") as file:
@@ -204,13 +208,18 @@ class LocalTarget:
                     passed("archive file written")
                     os.fsync(fd)
                 os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+                left = name  # the next run would take it for durable, and the system reports a failed fsync once
                 passed("archive file renamed")
+                os.fsync(folder_fd)
             except BaseException:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(temporary, dir_fd=folder_fd)
+                with contextlib.suppress(OSError):
+                    os.unlink(left, dir_fd=folder_fd)
                 raise
-            os.fsync(folder_fd)
             passed("archive folder synced")
+
+    def settle(self) -> None:
+        with self._opened() as folder_fd:
+            os.fsync(folder_fd)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
@@ -265,6 +274,9 @@ class ArrowTarget:
 
     def _inside(self, name: str) -> str:
         return f"{self._path}/{name}"
+
+    def settle(self) -> None:
+        """What the store has, it has."""
 
     def put(self, name: str, write: Write) -> None:
         self._filesystem.create_dir(self._path, recursive=True)

@@ -21,7 +21,7 @@ from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.recovery.place import Place, passed
 from commitlog.regular_file import open_regular
-from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.directory import LogDirectory, segment_name, write_whole
 
 _logger = logging.getLogger("commitlog.recovery")
 _CHUNK = 1 << 20
@@ -198,7 +198,7 @@ def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int)
     temporary = f".{name}.{os.urandom(8).hex()}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory.fd)
     try:
-        os.pwrite(fd, segment.read(0, HEADER_SIZE), 0)
+        write_whole(fd, segment.read(0, HEADER_SIZE), 0)
         for at in range(start, end, _CHUNK):
             write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
         os.fsync(fd)
@@ -217,14 +217,6 @@ def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int)
             directory.sync()
             return os.path.join(directory.path, copy)
     raise _too_many(directory, name)
-
-
-def write_whole(fd: int, data: bytes, offset: int) -> None:
-    """Write all of `data`, however many calls it takes."""
-    view = memoryview(data)
-    while view:
-        wrote = os.pwrite(fd, view, offset)
-        view, offset = view[wrote:], offset + wrote
 
 
 def _zero(directory: LogDirectory, start: Place) -> int:

@@ -73,14 +73,14 @@ def make_solid(directory: LogDirectory, number: int) -> None:
         There is no room for them, or the system refused otherwise.
     """
     name = segment_name(number * directory.segment_size)
-    fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
-    try:
-        with telling(
-            directory.segment_path(number),
-            permission="the blocks of the segment in use cannot be allocated ({why}): open with mode 'r', or mount the disk for writing",
-            room="no room for all blocks of the segment in use ({why}): free space and open the log again",
-            other="the blocks of the segment in use cannot be allocated: {why}",
-        ):
+    with telling(
+        directory.segment_path(number),
+        permission="the blocks of the segment in use cannot be allocated ({why}): open with mode 'r', or mount the disk for writing",
+        room="no room for all blocks of the segment in use ({why}): free space and open the log again",
+        other="the blocks of the segment in use cannot be allocated: {why}",
+    ):
+        fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
+        try:
             os.posix_fallocate(fd, 0, directory.segment_size)
-    finally:
-        os.close(fd)
+        finally:
+            os.close(fd)

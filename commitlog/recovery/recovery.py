@@ -59,6 +59,7 @@ def recover(
         The system refused. Nothing is lost by it: the next open starts over.
     """
     usable = cursors_usable and cursors["state"] != STATE_NONE
+    interrupted = cursors_usable and cursors["state"] == STATE_RECOVERING
     cursors["state"] = STATE_RECOVERING
     directory.sweep()
     tailer_folder.sweep(directory)
@@ -77,7 +78,7 @@ def recover(
         found = _find_clean_end(directory, numbers, checkpoint.position)
     if found is None:
         position = 0 if checkpoint is None else checkpoint.position
-        log = UncleanLog(directory, numbers, cursors=cursors if usable else None, position=position, survey=survey)
+        log = UncleanLog(directory, numbers, cursors=cursors if usable else None, position=position, survey=survey, interrupted=interrupted)
         found = log.recover(lost)
     _finish(directory, cursors, found)
     for name in (*found.from_shm, *survey.free):

@@ -33,13 +33,25 @@ class UncleanLog:
         The checkpoint's.
     survey : ShmSurvey
         The buffers of its last pool.
+    interrupted : bool
+        An earlier recovery in this boot did not end. It may have zeroed what the disk has not taken.
     """
 
-    def __init__(self, directory: LogDirectory, numbers: set[int], *, cursors: Cursors | None, position: int, survey: ShmSurvey) -> None:
+    def __init__(
+        self,
+        directory: LogDirectory,
+        numbers: set[int],
+        *,
+        cursors: Cursors | None,
+        position: int,
+        survey: ShmSurvey,
+        interrupted: bool = False,
+    ) -> None:
         self.directory = directory
         self.cursors = cursors
         self.position = position
         self.survey = survey
+        self.interrupted = interrupted
         self.numbers = numbers
         if not numbers:
             # Only buffers are left. The one that comes first says where the log goes on.
@@ -162,12 +174,14 @@ class UncleanLog:
         """Write what is kept above the checkpoint again, and flush it: the system may have taken pages for clean whose writing failed."""
         for number in sorted(number for number in self.numbers if number >= start.number):
             make_solid(self.directory, number)
-            if number > end.number:
+            if number > end.number and not self.interrupted:
                 continue
             segment = self.directory.open_segment(number, writable=True)
             try:
-                offset = start.offset if number == start.number else 0
-                stop = end.offset if number == end.number else segment.size
+                offset, stop = 0, segment.size
+                if not self.interrupted:
+                    offset = start.offset if number == start.number else offset
+                    stop = end.offset if number == end.number else stop
                 segment.rewrite(offset, stop)
                 segment.flush(offset, stop)
             finally:

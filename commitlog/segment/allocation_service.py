@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from commitlog._kernel.core import GATE_LAG
 from commitlog._kernel.memory import Memory
 from commitlog._kernel.writer import Writer
-from commitlog.errors import CommitLogError, DiskFullError, PositionError
+from commitlog.errors import CommitLogError, DiskFullError, LogFailedError, PositionError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
@@ -116,12 +116,13 @@ class AllocationService(Service):
 
         Raises
         ------
-        DiskFullError, PoolExhaustedError, IOFailureError
+        DiskFullError, PoolExhaustedError, IOFailureError, LogFailedError
             It could not be; the tail stays where it is.
         """
-        self._place(number, needed=True)
-        if self._lender is not None:
-            self._attach(number)
+        with self._directory.telling("bring the next segment"):
+            self._place(number, needed=True)
+            if self._lender is not None:
+                self._attach(number)
 
     def _place(self, number: int, *, needed: bool) -> None:
         """Have a segment file in place, durably. One that is not needed yet is left to whoever makes it at the time."""
@@ -225,30 +226,37 @@ class AllocationService(Service):
 
     def _round(self) -> float:
         """What is due now; after how many seconds to look again, where no event asks for it sooner."""
-        rest_s = _ROUND_S
         try:
-            if self._lender is not None:
-                self.give_back_drained()
-            tail = self._core.tail
-            assert tail is not None
-            number = tail[0]
-            self._end_cycle()
-            if time.monotonic() >= self._retry_at and not self._core.failed:
-                self._allocate_ahead(number)
-            if self._pretouches:
-                rest_s = 0.0 if self._pretoucher.step(self.allocated_position) else self._pretoucher.rest_s
-            if self._core.tail_position // self._core.segment_size > self._sealer.reached:
-                self.sealed_below()
-            self._unused.give_back_below(min(self._sealer.reached, self._core.flushed_position // self._core.segment_size))
-            if time.monotonic() >= self._look_at:
-                self._look_at = time.monotonic() + _LOOK_S
-                self._queue.drop_deleted()
-                self.disk.look()
+            with self._directory.telling("allocate ahead of need"):
+                return self._work()
+        except LogFailedError:
+            pass  # the log itself tells of that, once
         except DiskFullError:
             self._retry_at = time.monotonic() + _RETRY_S  # the monitor has said it
         except CommitLogError as error:
             self._retry_at = time.monotonic() + _RETRY_S
             _logger.warning("allocating ahead of need failed, the next append that needs it will say: %s", error)
+        return _ROUND_S
+
+    def _work(self) -> float:
+        rest_s = _ROUND_S
+        if self._lender is not None:
+            self.give_back_drained()
+        tail = self._core.tail
+        assert tail is not None
+        number = tail[0]
+        self._end_cycle()
+        if time.monotonic() >= self._retry_at and not self._core.failed:
+            self._allocate_ahead(number)
+        if self._pretouches:
+            rest_s = 0.0 if self._pretoucher.step(self.allocated_position) else self._pretoucher.rest_s
+        if self._core.tail_position // self._core.segment_size > self._sealer.reached:
+            self.sealed_below()
+        self._unused.give_back_below(min(self._sealer.reached, self._core.flushed_position // self._core.segment_size))
+        if time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + _LOOK_S
+            self._queue.drop_deleted()
+            self.disk.look()
         return rest_s
 
     def _end_cycle(self) -> None:
@@ -276,9 +284,10 @@ class AllocationService(Service):
         """
         tail = self._core.tail
         assert tail is not None
-        self._allocate_ahead(tail[0], needed=True)
-        while self._pretoucher.step(self.allocated_position):
-            pass
+        with self._directory.telling("bring the next segments"):
+            self._allocate_ahead(tail[0], needed=True)
+            while self._pretoucher.step(self.allocated_position):
+                pass
         return self._pretoucher.touched_position
 
     def sealed_below(self) -> int:

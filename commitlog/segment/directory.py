@@ -8,14 +8,17 @@ import errno
 import os
 import re
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Literal
 
 from commitlog._kernel import segment_file as kernel
+from commitlog._kernel.failure import FAILED, failure
 from commitlog._kernel.segment import Segment
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.descriptor import Descriptor
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedFileSystemError
+from commitlog.path import telling
 from commitlog.regular_file import open_regular
 
 Kind = Literal["log", "archive", "segment"]
@@ -103,6 +106,8 @@ class LogDirectory:
     idle_kept = 16
     # Whose segments they are: a log's, an archive's, or a file of one that was copied elsewhere.
     kind: Kind = "log"
+    # Fails the log, where a writable handle has it open; takes the errno.
+    fail_log: Callable[[int], None] | None = None
 
     def __init__(self, path: str, segment_size: int, log_uuid: bytes, roll_cycle: RollCycle | None = None) -> None:
         self.path = path
@@ -147,9 +152,19 @@ class LogDirectory:
     def segment_path(self, number: int) -> str:
         return os.path.join(self.path, segment_name(number * self.segment_size))
 
+    def telling(self, doing: str) -> contextlib.AbstractContextManager[None]:
+        """Raise what the system refuses in the block as one of commitlog's own errors."""
+        return telling(
+            self.path,
+            permission=f"no permission to {doing} ({{why}}): fix the permissions of the log's directory, then try again",
+            room=f"no room to {doing} ({{why}}): free space, then try again",
+            other=f"cannot {doing}: {{why}}",
+        )
+
     def names(self) -> list[str]:
         """The names of all that is in the directory; none once it is removed."""
-        return names_in(self.fd)
+        with self.telling("list the log's directory"):
+            return names_in(self.fd)
 
     def segment_numbers(self) -> list[int]:
         """The numbers of all segment files, ascending. Files whose name is no position of a segment are not counted."""
@@ -167,10 +182,14 @@ class LogDirectory:
         return kernel.header_page(self.log_uuid, segment_id, base, self.segment_size, created_ns, opened_ns, cycle)
 
     def has(self, number: int) -> bool:
-        try:
-            os.stat(segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
+        return self._exists(segment_name(number * self.segment_size))
+
+    def _exists(self, name: str) -> bool:
+        with self.telling(f"look for {name}"):
+            try:
+                os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return False
         return True
 
     def fetch(self, number: int) -> None:
@@ -207,11 +226,7 @@ class LogDirectory:
     @property
     def joining(self) -> bool:
         """Whether segments are being joined to the log at this moment, or were when their joiner died."""
-        try:
-            os.stat(JOIN_NOTE, dir_fd=self.fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return False
-        return True
+        return self._exists(JOIN_NOTE)
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
         """Open and map a segment outside a kernel handle's table: for recovery and verification."""
@@ -225,8 +240,10 @@ class LogDirectory:
 
         Raises
         ------
-        DiskFullError
-            There is no room. Nothing is left behind.
+        DiskFullError, IOFailureError
+            There is no room, or the system refused. Nothing was put in place, and the next try starts over.
+        LogFailedError
+            The segment is in place, and its name could not be made durable.
         """
         base = number * self.segment_size
         temporary = f".{segment_name(base)}.{os.urandom(8).hex()}.tmp"
@@ -238,7 +255,7 @@ class LogDirectory:
             placed = kernel.rename_noreplace(self.fd, temporary, segment_name(base))
             passed("renamed")
         except OSError as error:
-            self._unlink(temporary)
+            self._discard(temporary)
             path = self.segment_path(number)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 if self.has(number):
@@ -249,7 +266,7 @@ class LogDirectory:
                 ) from error
             raise IOFailureError(f"cannot create a segment: {error.strerror}", path=path, errno=error.errno) from error
         if not placed:
-            self._unlink(temporary)
+            self._discard(temporary)
         self.sync()
         passed("directory synced")
         return placed
@@ -264,7 +281,7 @@ class LogDirectory:
             else:
                 os.ftruncate(fd, self.segment_size)
             passed("allocated")
-            os.pwrite(fd, content, 0)
+            write_whole(fd, content, 0)
             passed("written")
             os.fsync(fd)
             passed("synced")
@@ -272,8 +289,13 @@ class LogDirectory:
             os.close(fd)
 
     def _unlink(self, name: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
+        with self.telling(f"remove {name}"), contextlib.suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self.fd)
+
+    def _discard(self, temporary: str) -> None:
+        """Remove a temporary file. One that cannot be removed is swept by a later open."""
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=self.fd)
 
     def remove_segment(self, number: int) -> None:
         """Remove a segment file and its index; that they are gone already is success."""
@@ -316,8 +338,38 @@ class LogDirectory:
                     self._unlink(name)
 
     def sync(self) -> None:
-        """Make the directory's entries durable."""
-        os.fsync(self.fd)
+        """Make the directory's entries durable.
+
+        The system reports a failed fsync once; the next one may succeed without having written anything. So a failure here fails a log
+        that is open for writing.
+
+        Raises
+        ------
+        LogFailedError
+            The entries are in doubt.
+        IOFailureError
+            The same, where no writable handle of this directory is open.
+        """
+        try:
+            os.fsync(self.fd)
+        except OSError as error:
+            if self.fail_log is not None:
+                cause = error.errno or errno.EIO
+                self.fail_log(cause)
+                raise failure(FAILED, cause, path=self.path) from error
+            raise IOFailureError(
+                f"the log's directory could not be made durable: {error.strerror}; mend that, then open the log again",
+                path=self.path,
+                errno=error.errno,
+            ) from error
+
+
+def write_whole(fd: int, data: bytes | memoryview, offset: int) -> None:
+    """Write all of `data`, however many calls it takes."""
+    view = memoryview(data)
+    while view:
+        wrote = os.pwrite(fd, view, offset)
+        view, offset = view[wrote:], offset + wrote
 
 
 def check_file_system(path: str, fd: int | None = None) -> None:

@@ -6,7 +6,7 @@ import threading
 
 from commitlog._kernel.core import Core
 from commitlog._kernel.segment_file import HEADER_SIZE
-from commitlog.errors import ClosedError, PositionError
+from commitlog.errors import ClosedError, IOFailureError, PositionError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.events import NO_EVENTS, SegmentEvents
 from commitlog.segment.mapped_file import MappedFile
@@ -168,9 +168,17 @@ class MappedFileQueue:
         if held is not None:
             file, token = held
             try:
-                file.segment.flush(0, HEADER_SIZE)
+                self._flush_page(file)
             finally:
                 file.release(token)
+
+    def _flush_page(self, file: MappedFile) -> None:
+        try:
+            file.segment.flush(0, HEADER_SIZE)
+        except IOFailureError as error:
+            # The system reports a failed write of a page once, and may have reported one of the records that a flush waits for.
+            self._core.fail(error.errno or 0)
+            self._core.check_failed()
 
     def delete_before(self, number: int, force_after: float) -> list[int]:
         """Remove the segments below `number`, oldest first, and stop at the first that is held: holes never arise."""

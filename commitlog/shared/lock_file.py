@@ -152,7 +152,8 @@ class LockFile:
                 # Room comes first: a write that a full disk cut short would leave neither text.
                 size = -(-len(text) // _ROOM_STEP) * _ROOM_STEP
                 os.posix_fallocate(descriptor, 0, size)
-            os.pwrite(descriptor, text.ljust(size), 0)
+            if os.pwrite(descriptor, text.ljust(size), 0) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else IOFailureError
             path = os.readlink(f"/proc/self/fd/{descriptor}")

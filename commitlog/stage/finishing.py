@@ -17,7 +17,7 @@ from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.regular_file import open_regular
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name, write_whole
 from commitlog.stage.manifest import Manifest
 from commitlog.stage.note import JoinNote, Move
 
@@ -161,6 +161,9 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
         if segment.nonzero(offset, offset + 8) == offset + 8:
             segment.skip(offset, 0)
             passed("gate opened")
+        # An earlier try may have written these pages in vain, and the system takes them for clean.
+        segment.rewrite(0, HEADER_SIZE)
+        segment.rewrite(offset, offset + 8)
         segment.flush(0, segment.size)
         # Nothing is written there any more. The pages of the header and of the SKIP itself stay.
         start = -(-(offset + 8) // HEADER_SIZE) * HEADER_SIZE
@@ -189,7 +192,7 @@ def roll_into(directory: LogDirectory, number: int) -> int:
     page = directory.header_page(number, segment_id, 0, opened_ns)
     fd = open_regular(segment_name(number * directory.segment_size), os.O_RDWR, dir_fd=directory.fd)
     try:
-        os.pwrite(fd, page[OPENED_AT:SEAL_AT], OPENED_AT)
+        write_whole(fd, page[OPENED_AT:SEAL_AT], OPENED_AT)
         os.fsync(fd)
     finally:
         os.close(fd)
@@ -286,7 +289,7 @@ def give_place(path: str, directory: LogDirectory, number: int, first_sequence: 
         placed = bytearray(directory.header_page(number, segment_id, created_ns, opened_ns))
         seal = kernel.seal_part(segment_id, end, first_sequence, *counts)
         placed[SEAL_AT : SEAL_AT + len(seal)] = seal
-        os.pwrite(fd, placed, 0)
+        write_whole(fd, bytes(placed), 0)
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from commitlog._kernel import segment_file as kernel
 from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT
 from commitlog._kernel.stage import Frames
-from commitlog.path import telling
+from commitlog.path import make_directory, sync_directory, telling
+from commitlog.segment.directory import write_whole
 from commitlog.stage.columns import Columns
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class StagingWriter:
         self._name = ""
         self._id = 0
         with telling_of_refusals(directory, _DOING):
-            os.makedirs(directory, exist_ok=True)
+            make_directory(directory)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add the records of a batch: see `Columns` for what it has to hold.
@@ -108,7 +109,7 @@ class StagingWriter:
         self._close()
         if self.staged:
             with telling_of_refusals(self.directory, _DOING):
-                _sync_directory(self.directory)
+                sync_directory(self.directory)
         return self.staged
 
     def discard(self) -> None:
@@ -139,7 +140,7 @@ class StagingWriter:
     def _spill(self, frames: Frames) -> None:
         """Write the piece that is in memory."""
         with telling_of_refusals(self._temporary, _DOING), frames.piece() as piece:
-            _write_all(self._fd, piece, frames.start)
+            write_whole(self._fd, piece, frames.start)
         frames.advance()
 
     def _close(self) -> None:
@@ -158,28 +159,14 @@ class StagingWriter:
         path = os.path.join(self.directory, self._name)
         with telling_of_refusals(path, _DOING):
             os.ftruncate(self._fd, self.segment_size)
-            _write_all(self._fd, memoryview(frames.closing()), frames.offset)
-            _write_all(self._fd, memoryview(page), 0)
+            write_whole(self._fd, memoryview(frames.closing()), frames.offset)
+            write_whole(self._fd, memoryview(page), 0)
             os.fsync(self._fd)
             os.rename(self._temporary, path)
         os.close(self._fd)
         self._fd = -1
         self._frames = None
         self.staged.append(StagedSegment(path, records, end - HEADER_SIZE))
-
-
-def _write_all(fd: int, data: memoryview, offset: int) -> None:
-    while data:
-        wrote = os.pwrite(fd, data, offset)
-        data, offset = data[wrote:], offset + wrote
-
-
-def _sync_directory(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def telling_of_refusals(path: str, doing: str) -> contextlib.AbstractContextManager[None]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from commitlog._kernel.segment_file import HEADER_SIZE, rename_noreplace
 from commitlog._kernel.tailer_page import SIZE, DamagedPageError, TailerPage, new_page, read_page
 from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
-from commitlog.segment.directory import LogDirectory
+from commitlog.segment.directory import LogDirectory, write_whole
 from commitlog.shared.lock_file import pid_namespace
 from commitlog.tail.tailer_folder import (
     make_folder,
@@ -148,7 +148,7 @@ def _create(folder_fd: int, name: str, content: bytes) -> bool:
             passed("created")
             os.posix_fallocate(fd, 0, SIZE)
             passed("allocated")
-            os.pwrite(fd, content, 0)
+            write_whole(fd, content, 0)
             passed("written")
             os.fsync(fd)
             passed("synced")
@@ -288,8 +288,9 @@ def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
             if required:
                 tell()
                 passed("writers told")
-                page.change_terms(directory.log_uuid, required=False, evicted_ns=time.time_ns())
-                passed("terms written")
+            # Also where it is evicted already: an earlier try may not have reached the disk.
+            page.change_terms(directory.log_uuid, required=False, evicted_ns=time.time_ns() if required else None)
+            passed("terms written")
         page.sync()
     return required
 

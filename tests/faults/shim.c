@@ -1,6 +1,6 @@
 /* Stands between a process and the C library (LD_PRELOAD) and does four things to the calls that make bytes durable:
  *
- *   it fails them on demand;
+ *   it fails them on demand: all of a kind, those on files whose name has a given part, or those from the n-th one on;
  *   it delays them on demand;
  *   it counts them;
  *   it keeps a shadow: the bytes of each file as they were last made durable, which is all that a power cut has to leave.
@@ -23,13 +23,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MSYNC, PWRITE, FDATASYNC, FSYNC, FALLOCATE, CALLS };
+enum { MSYNC, PWRITE, FDATASYNC, FSYNC, FALLOCATE, RENAME, LINK, UNLINK, FTRUNCATE, FSYNC_DIRECTORY, FSYNC_FILE, PUNCH, CALLS };
+#define KINDS 16
 
 typedef struct {
-    int64_t fail[8];   /* errno values; 0 lets the call through */
-    uint64_t count[8]; /* calls that were let through */
-    uint64_t flushed;  /* bytes in the ranges of msync */
-    int64_t delay[8];  /* microseconds before each call, in slices: set to 0, those under way go on */
+    int64_t fail[KINDS];   /* errno values; 0 lets the call through */
+    uint64_t count[KINDS]; /* calls that were let through */
+    uint64_t flushed;      /* bytes in the ranges of msync */
+    int64_t delay[KINDS];  /* microseconds before each call, in slices: set to 0, those under way go on */
+    int64_t first[KINDS];  /* so many that would fail are let through before */
+    uint64_t failed[KINDS];
+    char name[KINDS][64];  /* only files with this in their path fail; of a rename, the old name's counts too */
 } state;
 
 typedef struct {
@@ -63,10 +67,25 @@ __attribute__((constructor)) static void begin(void) {
     shadow = getenv("COMMITLOG_SHIM_SHADOW");
 }
 
-/* Whether the call has to fail: with errno set. */
-static int refused(int call) {
+static int concerned(int call, int fd, const char *name) {
+    char link[64], path[PATH_MAX] = "";
+    const char *part = shared->name[call];
+    if (part[0] == 0 || (name != NULL && strstr(name, part) != NULL)) {
+        return 1;
+    }
+    if (name == NULL && fd >= 0) {
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        ssize_t length = readlink(link, path, sizeof path - 1);
+        path[length < 0 ? 0 : length] = 0;
+    }
+    return strstr(path, part) != NULL;
+}
+
+/* Whether the call on a file, by its descriptor or its name, has to fail: with errno set. */
+static int refused_on(int call, int fd, const char *name) {
     int64_t cause = __atomic_load_n(&shared->fail[call], __ATOMIC_ACQUIRE);
-    if (cause != 0) {
+    if (cause != 0 && concerned(call, fd, name) && __atomic_fetch_sub(&shared->first[call], 1, __ATOMIC_RELAXED) <= 0) {
+        __atomic_fetch_add(&shared->failed[call], 1, __ATOMIC_RELAXED);
         errno = (int)cause;
         return 1;
     }
@@ -77,6 +96,8 @@ static int refused(int call) {
     return 0;
 }
 
+static int refused(int call) { return refused_on(call, -1, NULL); }
+
 /* --- the shadow --- */
 
 /* `whole`: all of the file, whose inode may have been another file's before. */
@@ -85,7 +106,7 @@ static void keep(ino_t inode, const char *bytes, size_t length, off_t offset, of
     snprintf(path, sizeof path, "%s/%llu", shadow, (unsigned long long)inode);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct stat status;
-    if (fd < 0 || fstat(fd, &status) != 0 || ((whole || status.st_size < size) && ftruncate(fd, size) != 0) ||
+    if (fd < 0 || fstat(fd, &status) != 0 || ((whole || status.st_size < size) && REAL(ftruncate)(fd, size) != 0) ||
         REAL(pwrite)(fd, bytes, length, offset) != (ssize_t)length) {
         abort();
     }
@@ -108,7 +129,7 @@ static void keep_directory(int fd, ino_t inode) {
     }
     closedir(directory);
     fclose(out);
-    if (rename(temporary, path) != 0) {
+    if (REAL(rename)(temporary, path) != 0) {
         abort();
     }
 }
@@ -204,7 +225,9 @@ int msync(void *address, size_t length, int flags) {
 }
 
 int fsync(int fd) {
-    if (refused(FSYNC)) {
+    struct stat status;
+    int kind = fstat(fd, &status) == 0 && S_ISDIR(status.st_mode) ? FSYNC_DIRECTORY : FSYNC_FILE;
+    if (refused_on(kind, fd, NULL) || refused_on(FSYNC, fd, NULL)) {
         return -1;
     }
     keep_file(fd);
@@ -212,7 +235,7 @@ int fsync(int fd) {
 }
 
 int fdatasync(int fd) {
-    if (refused(FDATASYNC)) {
+    if (refused_on(FDATASYNC, fd, NULL)) {
         return -1;
     }
     keep_file(fd);
@@ -220,11 +243,49 @@ int fdatasync(int fd) {
 }
 
 ssize_t pwrite(int fd, const void *bytes, size_t length, off_t offset) {
-    return refused(PWRITE) ? -1 : REAL(pwrite)(fd, bytes, length, offset);
+    return refused_on(PWRITE, fd, NULL) ? -1 : REAL(pwrite)(fd, bytes, length, offset);
 }
 
 ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset) { return pwrite(fd, bytes, length, offset); }
 
-int posix_fallocate(int fd, off_t offset, off_t length) { return refused(FALLOCATE) ? errno : REAL(posix_fallocate)(fd, offset, length); }
+int posix_fallocate(int fd, off_t offset, off_t length) {
+    return refused_on(FALLOCATE, fd, NULL) ? errno : REAL(posix_fallocate)(fd, offset, length);
+}
 
 int posix_fallocate64(int fd, off_t offset, off_t length) { return posix_fallocate(fd, offset, length); }
+
+int fallocate(int fd, int mode, off_t offset, off_t length) {
+    return refused_on(PUNCH, fd, NULL) ? -1 : REAL(fallocate)(fd, mode, offset, length);
+}
+
+int fallocate64(int fd, int mode, off_t offset, off_t length) { return fallocate(fd, mode, offset, length); }
+
+int ftruncate(int fd, off_t length) { return refused_on(FTRUNCATE, fd, NULL) ? -1 : REAL(ftruncate)(fd, length); }
+
+int ftruncate64(int fd, off_t length) { return ftruncate(fd, length); }
+
+/* --- names --- */
+
+static int refused_rename(const char *old, const char *new) {
+    return refused_on(RENAME, -1, strstr(old, shared->name[RENAME]) != NULL ? old : new);
+}
+
+int rename(const char *old, const char *new) { return refused_rename(old, new) ? -1 : REAL(rename)(old, new); }
+
+int renameat(int old_fd, const char *old, int new_fd, const char *new) {
+    return refused_rename(old, new) ? -1 : REAL(renameat)(old_fd, old, new_fd, new);
+}
+
+int renameat2(int old_fd, const char *old, int new_fd, const char *new, unsigned flags) {
+    return refused_rename(old, new) ? -1 : REAL(renameat2)(old_fd, old, new_fd, new, flags);
+}
+
+int link(const char *old, const char *new) { return refused_on(LINK, -1, new) ? -1 : REAL(link)(old, new); }
+
+int linkat(int old_fd, const char *old, int new_fd, const char *new, int flags) {
+    return refused_on(LINK, -1, new) ? -1 : REAL(linkat)(old_fd, old, new_fd, new, flags);
+}
+
+int unlink(const char *name) { return refused_on(UNLINK, -1, name) ? -1 : REAL(unlink)(name); }
+
+int unlinkat(int fd, const char *name, int flags) { return refused_on(UNLINK, -1, name) ? -1 : REAL(unlinkat)(fd, name, flags); }

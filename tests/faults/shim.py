@@ -11,10 +11,25 @@ from pathlib import Path
 
 from tests.faults import image
 
-CALLS = ("msync", "pwrite", "fdatasync", "fsync", "fallocate")
+# "fsync" is that of files and of directories, "punch" an fallocate that makes a hole.
+CALLS = (
+    "msync",
+    "pwrite",
+    "fdatasync",
+    "fsync",
+    "fallocate",
+    "rename",
+    "link",
+    "unlink",
+    "ftruncate",
+    "fsync directory",
+    "fsync file",
+    "punch",
+)
 _PAGE = 4096
 _SECTOR = 512  # which a disk writes whole or not at all
-_COUNTS_AT, _FLUSHED_AT, _DELAYS_AT = 64, 128, 136
+_COUNTS_AT, _FLUSHED_AT, _DELAYS_AT, _FIRST_AT, _FAILED_AT, _NAMES_AT = 128, 256, 264, 392, 520, 648
+_NAME_SIZE = 64
 
 
 def build(directory: Path) -> Path:
@@ -23,6 +38,26 @@ def build(directory: Path) -> Path:
     source = Path(__file__).with_name("shim.c")
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", library, source, "-ldl", "-pthread"], check=True)
     return library
+
+
+def fail(state: mmap.mmap, call: str, cause: int, *, name: str = "", after: int = 0) -> None:
+    """See `Shim.fail`, also for a child that does it itself."""
+    index = CALLS.index(call)
+    struct.pack_into("<q", state, index * 8, 0)
+    state[_NAMES_AT + index * _NAME_SIZE : _NAMES_AT + (index + 1) * _NAME_SIZE] = name.encode().ljust(_NAME_SIZE, b"\0")
+    struct.pack_into("<q", state, _FIRST_AT + index * 8, after)
+    struct.pack_into("<q", state, index * 8, cause)
+
+
+def failures(state: mmap.mmap, call: str) -> int:
+    """See `Shim.failures`."""
+    return int(struct.unpack_from("<Q", state, _FAILED_AT + CALLS.index(call) * 8)[0])
+
+
+def own_state() -> mmap.mmap:
+    """The state of the shim of this very process."""
+    with open(os.environ["COMMITLOG_SHIM_STATE"], "r+b") as file:
+        return mmap.mmap(file.fileno(), _PAGE)
 
 
 class Shim:
@@ -51,9 +86,21 @@ class Shim:
         variables = {"LD_PRELOAD": str(self._library), "COMMITLOG_SHIM_STATE": str(self._state_path)}
         return variables | ({"COMMITLOG_SHIM_SHADOW": str(self.shadow)} if shadow else {})
 
-    def fail(self, call: str, cause: int) -> None:
-        """Let every call of that name fail with an errno; 0 lets them through again."""
-        struct.pack_into("<q", self._state, CALLS.index(call) * 8, cause)
+    def fail(self, call: str, cause: int, *, name: str = "", after: int = 0) -> None:
+        """Let every call of that name fail with an errno; 0 lets them through again.
+
+        Parameters
+        ----------
+        name : str
+            Only on files with this in their path.
+        after : int
+            So many of them succeed before.
+        """
+        fail(self._state, call, cause, name=name, after=after)
+
+    def failures(self, call: str) -> int:
+        """How many calls of that name have failed."""
+        return failures(self._state, call)
 
     def delay(self, call: str, microseconds: int) -> None:
         """Let every call of that name wait before it begins; 0 also lets those go on that wait."""

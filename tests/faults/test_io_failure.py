@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
+import resource
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogFailedError
+from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogFailedError, SyncTimeoutError
 from commitlog.segment.directory import file_system_type
 from tests.faults import image
 from tests.faults.account import Account, read_all
@@ -284,6 +286,91 @@ def roll_on_failing_disk(link: Link, path: str) -> None:
     link.wait()
     append_all(link, log, range(refused, refused + 200))
     close_log(log, made)
+
+
+def run_out_of_descriptors() -> list[int]:
+    """Take every descriptor that this process may have."""
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+    with contextlib.suppress(OSError):
+        while True:
+            taken.append(os.open("/dev/null", os.O_RDONLY))
+    return taken
+
+
+def go_on_without_descriptors(link: Link, path: str, flush: str, pool: dict[str, Any] | None) -> None:
+    """Roll and close with none left: an error of ours that passes, and a close that is complete."""
+    log, made = open_log(path, pool, {"flush": flush, "allocate_ahead": 0, "prefault": False})
+    link.say(APPENDED, 0, 0, log.append(value_of(0, 0), sync=True))
+    taken = run_out_of_descriptors()
+    indexes = itertools.count(1)
+    with pytest.raises(IOFailureError) as caught:
+        append_all(link, log, indexes)
+    assert caught.value.errno == errno.EMFILE
+    refused = next(indexes) - 1
+    for call in (log.prune, log.tailers, lambda: log.tailer(name="reader")):
+        with contextlib.suppress(CommitLogError):
+            call()
+    os.close(taken.pop())
+    os.close(taken.pop())
+    append_all(link, log, range(refused, refused + 3))
+    run_out_of_descriptors()
+    close_log(log, made)
+    assert log.closed
+
+
+@pytest.mark.parametrize(("flush", "pool"), [("async", None), ("none", None), ("none", {})])
+def test_close_without_descriptors_closes_everything(path: Path, flush: str, pool: dict[str, Any] | None, start: Start) -> None:
+    child = start(go_on_without_descriptors, str(path), flush, pool)
+    account = Account()
+    account.note(child.join())
+    with commitlog.open(path) as log:
+        account.check(log)
+
+
+def wait_for_slow_disk(link: Link, path: str, timeout_s: float) -> None:
+    """Sync one record behind several segments that are not flushed yet."""
+    log, _ = open_log(path, None, QUIET | {"sync_timeout": timeout_s})
+    log.append_many([bytes(1000)] * 300, sync=False)
+    link.say("O")
+    link.wait()
+    with pytest.raises(SyncTimeoutError):
+        log.append(b"late", sync=True)
+    link.say("T")
+    link.wait()
+    log.flush()
+    log.close()
+
+
+def test_leader_stops_at_its_sync_timeout(path: Path, start: Start, shim: Shim) -> None:
+    """The one system call that it is in cannot be ended; it begins no other one after that."""
+    child = start(wait_for_slow_disk, str(path), 0.05, environment=shim.environment())
+    child.hear(1)
+    before = shim.count("msync")
+    shim.delay("msync", 100_000)
+    child.go_on()
+    child.hear(1)
+    shim.delay("msync", 0)
+    assert shim.count("msync") - before <= 1
+    child.go_on()
+    child.join()
+
+
+def test_unexpected_error_of_a_roll_is_raised(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A roll that falls due behind an append: what the system refuses is the next append's to tell; anything else is a bug, and is told."""
+    log, _ = open_log(str(path), None, QUIET | {"allocate_ahead": 0})
+    frame = (SEGMENT_SIZE - HEADER_SIZE) // 8
+
+    def broken(number: int) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(log, "roll_from", broken)
+    for _ in range(7):
+        log.append(bytes(frame - 16))
+    with pytest.raises(ZeroDivisionError):
+        log.append(bytes(frame - 16))  # meets the segment's end
+    monkeypatch.undo()
+    log.close()
 
 
 def test_a_lock_file_that_cannot_be_written_refuses_the_roll_and_loses_no_buffer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
