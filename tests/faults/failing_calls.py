@@ -241,10 +241,11 @@ def append_durably(scene: Scene, log: CommitLog) -> None:
     log.append(VALUE, sync=True)
 
 
-def append_durably_twice(scene: Scene, log: CommitLog) -> None:
-    """The first record is durable before the checkpoint is written."""
-    scene.append(log)
-    append_durably(scene, log)
+def append_durably_until_refused(scene: Scene, log: CommitLog) -> None:
+    """A record is durable before the checkpoint is written: the next one is refused."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        scene.append(log)
 
 
 def commit(scene: Scene, log: CommitLog) -> None:
@@ -388,7 +389,7 @@ CASES = [
         "the checkpoint, in a flush",
         FAILS,
         (Fault("pwrite", "checkpoint"),),
-        append_durably_twice,
+        append_durably_until_refused,
         options={"checkpoint_interval": 0.001},
     ),
     # Sealing.
