@@ -53,16 +53,15 @@ def find_segment_id(page: bytes, content: memoryview, log_uuid: bytes, base: int
         return kernel.header_crc(kernel.header_page(log_uuid, segment_id, base, size, created_ns))
 
     proofs = [*_parts(page), *_frames(content, size)]
-    if any(proof.fits(found) for proof in proofs) or kernel.frames_fit(content, found):
+    if any(proof.fits(found) for proof in proofs):
         return found
     identity = _Evidence(identity_crc, kernel.header_crc(page))
     for evidence in (identity, *proofs):
         segment_id = _solve(found, evidence)
         if any(proof.fits(segment_id) for proof in proofs if proof is not evidence):
             return segment_id
-    # The first frames are damaged, too: the identity's own CRC is the last to say, and any frame of the file may prove it.
-    segment_id = _solve(found, identity)
-    return segment_id if kernel.frames_fit(content, segment_id) else None
+    # The first frames are damaged, too: any frame of the file may prove an id, which takes a look at each of its cells.
+    return next((segment_id for segment_id in (found, _solve(found, identity)) if kernel.frames_fit(content, segment_id)), None)
 
 
 def _parts(page: bytes) -> Iterator[_Evidence]:

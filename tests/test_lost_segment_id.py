@@ -82,6 +82,12 @@ def test_one_damaged_frame_more_is_no_hindrance(whole: bytearray) -> None:
     assert found_in(content) == SEGMENT_ID
 
 
+def test_a_frame_far_behind_proves_an_id(whole: bytearray) -> None:
+    for at in (ID_AT + 3, 128, HEADER + 20, HEADER + 52):
+        whole[at] ^= 1
+    assert found_in(whole) == SEGMENT_ID
+
+
 def test_what_nothing_proves_is_not_believed(whole: bytearray) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -10,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import commitlog
+from commitlog.errors import PositionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.repair import repair
 from commitlog.verification import verify
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
+from tests.steps import killed_at
 from tests.test_repair import STEP
 
 OLD = [b"old %06d %s" % (number, b"x" * 40) for number in range(1400)]
@@ -197,3 +201,26 @@ def test_a_checkpoint_no_log_can_have_is_not_followed(files: LogFiles) -> None:
     with commitlog.open(files.path) as log:
         log.append(b"new")
     assert values_of(files.path) == [*numbered(10), b"new"]
+
+
+def closed_without_its_last(path: Path) -> Callable[[], object]:
+    """What repairs a closed log whose last segment is gone."""
+    files = LogFiles(path)
+    hide_end(files)
+    files.file(1).unlink()
+    return functools.partial(repair, path)
+
+
+def test_appends_after_a_killed_repair_are_not_hidden(tmp_path: Path) -> None:
+    step, done = 1, False
+    while not done:
+        path = tmp_path / str(step)
+        done = not killed_at(step, functools.partial(closed_without_its_last, path))
+        with commitlog.open(path) as log:
+            log.append(b"new")
+        with contextlib.suppress(PositionError):  # a reader that cannot come past the gap is told so
+            assert values_of(path) == [*numbered(100), b"new"], step
+        assert repair(path).sound, step
+        assert values_of(path) == [*numbered(100), b"new"], step
+        step += 1
+    assert step > 4
