@@ -32,6 +32,7 @@ DIRECTIVES = {
     "wraparound": False,
     "cdivision": True,
     "embedsignature": True,
+    "embedsignature.format": "clinic",
 }
 
 

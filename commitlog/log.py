@@ -19,6 +19,7 @@ from commitlog.keep.retention import Retention
 from commitlog.opening import check_mode, open_for_reading, open_for_writing
 from commitlog.options import OptionOverrides, Options
 from commitlog.path import path_of, telling_of_refusals
+from commitlog.process_bound import ProcessBound
 from commitlog.segment.disk_monitor import free_bytes
 from commitlog.stats import Latency, LogStats
 from commitlog.tail.tailer import Tailer
@@ -48,13 +49,16 @@ _INHERITED = (
 )
 
 
-class CommitLog(TailingHandle):
+class CommitLog(ProcessBound, TailingHandle):
     """An open log, from `commitlog.open`. A context manager; any thread may use it.
 
     `append`, `append_many`, `append_array` and `claim` come from the compiled base class, so that an append is one C call;
     `append_async` and `append_many_async` from `CoroutineHandle`; `tailer` and what can be done
     with named tailers from `TailingHandle`.
     """
+
+    def __init__(self) -> None:
+        """Made by `open`."""
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], mode: str, options: Options) -> CommitLog:

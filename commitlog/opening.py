@@ -119,7 +119,8 @@ def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return LogNotFoundError("there is no log here, and mode 'r' does not create one: wait_for_log= waits for its writer", path=path)
+        why = "there is no log here, and a reader does not create one: check the path, or wait until its writer has"
+        return LogNotFoundError(why, path=path)
     except NotADirectoryError:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
     try:
@@ -150,7 +151,7 @@ def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) ->
 def open_for_writing(path: str, mode: str, options: Options) -> Opened:
     """Lock, create or recover."""
     if is_archive(path):
-        raise ReadOnlyError("this is an archive, which is only read: open it with mode 'r'", path=path)
+        raise ReadOnlyError("this is an archive, which can only be read", path=path)
     fd = _open_directory(path, mode)
     try:
         check_file_system(path)
@@ -231,7 +232,7 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
         holder = lock_file.read()
         if _is_there(fd, path, holder):
             raise LogLockedError(
-                f"a pooled log has one writer, and this one is held by {holder.describe()}: close it there, or read with mode 'r'",
+                f"a pooled log has one writer, and this one is held by {holder.describe()}: close it there, or only read",
                 path=path,
                 holder=holder.describe(),
             )

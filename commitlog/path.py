@@ -91,7 +91,7 @@ def telling_of_refusals(path: str) -> contextlib.AbstractContextManager[None]:
     """The same while a log is opened."""
     return telling(
         path,
-        permission="no permission here ({why}): open with mode 'r', as another user, or fix the permissions",
+        permission="no permission here ({why}): only read, be another user, or fix the permissions",
         room="no room to open the log ({why}): free space and open it again",
         other="the log cannot be opened: {why}",
     )

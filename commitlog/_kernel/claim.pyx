@@ -1,5 +1,7 @@
 """Reserved room for one record, to be written in place."""
 
+from inspect import Signature
+
 from cpython.buffer cimport PyBuffer_FillInfo, Py_buffer
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport uint32_t, uint64_t
@@ -51,8 +53,13 @@ cdef class Claim:
         Where the record will be.
     """
 
+    __signature__ = Signature()
+
     def __init__(self):
         raise TypeError("a claim is made by CommitLog.claim")
+
+    def __reduce__(self):
+        raise TypeError("a Claim cannot be pickled or copied: append in the process that claims")
 
     @property
     def position(self):

@@ -23,7 +23,6 @@ IDLE = {"spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF
 cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
 cdef int64_t NO_END_NS = 3_600_000_000_000
 cdef double PLAIN_LIMIT_S = 86_400.0  # longer timeouts than a day are checked at leisure
-cdef Py_ssize_t BATCH_BYTES = 16 << 20
 cdef uint32_t GATE_CLOSED = -CL_E_CLOSED
 
 
@@ -341,7 +340,7 @@ cdef class Reader:
         """Whether appends end `Core.wait_append` for this reader. Else it has to look now and then."""
         return self.core.append_signal() != NULL and not self.reader.flushed_only and not (self.reader.from_buffer and self.core.log.pooled)
 
-    def batch(self, Py_ssize_t max_records, Py_ssize_t max_bytes=BATCH_BYTES):
+    def batch(self, Py_ssize_t max_records, Py_ssize_t max_bytes=16777216):
         """The next records as columns, up to the present end:
         (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets, the segment of the first)."""
         cdef Columns columns

@@ -1,5 +1,7 @@
 """Records, as reading gives them."""
 
+from inspect import Signature
+
 cimport cython
 
 from commitlog._kernel.finder cimport sequence_of
@@ -23,6 +25,11 @@ cdef class Record:
     value : bytes
         What was appended.
     """
+
+    __signature__ = Signature()
+
+    def __init__(self):
+        raise TypeError("records are read with a tailer")
 
     @property
     def sequence(self):

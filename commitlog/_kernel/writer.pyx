@@ -168,9 +168,10 @@ cdef class Writer(Committer):
         if code != CL_OK:
             raise self.failed_with(code, errno, (number + 1) * self.log.segment_size)
 
-    def close_segment(self, uint64_t number=CL_SEGMENT_CURRENT):
+    def close_segment(self, number=None):
         """Close a segment early, if the tail is in it, or else the current one: the next append goes to the next one."""
-        cdef int code = cl_writer_close_segment(&self.writer, number)
+        cdef uint64_t which = CL_SEGMENT_CURRENT if number is None else <uint64_t>number
+        cdef int code = cl_writer_close_segment(&self.writer, which)
         if code != CL_OK:
             raise self.failed_with(code, errno, None)
 

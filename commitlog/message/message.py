@@ -98,6 +98,9 @@ class Message(MessageBytes, metaclass=MessageClass):
     layout: ClassVar[Layout]
     type: ClassVar[int]
 
+    def __init__(self) -> None:
+        """Take the fields, in their order: each subclass has its own."""
+
     @classmethod
     def blank(cls) -> Self:
         """A message with every field zero, to be refilled by a reader or filled field by field."""

@@ -10,12 +10,13 @@ from commitlog._kernel.bus import MessageReader
 from commitlog._kernel.reader import IDLE
 from commitlog.errors import InvalidOptionError
 from commitlog.log import CommitLog, open_log
+from commitlog.process_bound import ProcessBound
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import Idle, OnDamage
 from commitlog.units import DURATION_LARGEST_S, Duration, parse_duration
 
 
-class BusReader(MessageReader):
+class BusReader(ProcessBound, MessageReader):
     """Reads messages, one thread at a time; got from `commitlog.bus.reader`. `next` and `read` are one compiled call each.
 
     Attributes

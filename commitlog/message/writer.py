@@ -10,9 +10,10 @@ from commitlog._kernel.bus import MessageWriter
 from commitlog.errors import InvalidOptionError
 from commitlog.log import CommitLog, open_log
 from commitlog.options import OptionOverrides, Options
+from commitlog.process_bound import ProcessBound
 
 
-class BusWriter(MessageWriter):
+class BusWriter(ProcessBound, MessageWriter):
     """Writes messages, from any thread; got from `commitlog.bus.writer`. `write` and `claim` are one compiled call each.
 
     Attributes

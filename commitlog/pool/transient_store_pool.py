@@ -18,12 +18,13 @@ from commitlog.pool.low_water import LowWaterMark
 from commitlog.pool.pool_options import Backing, LockMemory, OnExhausted, check_pool_options
 from commitlog.pool.pool_stats import PoolCounters, PoolStats
 from commitlog.pool.waiting import WaitingLine
+from commitlog.process_bound import ProcessBound
 from commitlog.units import parse_duration
 
 _logger = logging.getLogger("commitlog.pool")
 
 
-class TransientStorePool:
+class TransientStorePool(ProcessBound):
     """Off-heap buffers, each as large as a segment, that appends land in before they are committed to the segment's file.
 
     All buffers are allocated and pre-faulted here, so that no append waits for a page. One pool may serve several logs; no log closes it.

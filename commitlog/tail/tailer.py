@@ -14,6 +14,7 @@ from commitlog._kernel.record import Record
 from commitlog._kernel.segment import Segment
 from commitlog._kernel.sparse_index import SparseIndex
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
+from commitlog.process_bound import ProcessBound
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.batch import Batch
@@ -57,7 +58,7 @@ _SHOWN = (
 )
 
 
-class Tailer(Seeker):
+class Tailer(ProcessBound, Seeker):
     """Reads records in their order, forward or backward; got from `CommitLog.tailer`. One thread at a time.
 
     It stands between two records. Iterating gives `Record` objects from there to the present end, or back to the oldest one; iterating

@@ -1,0 +1,81 @@
+"""What tools see of the public names: signatures, help, autospecs, and what cannot be pickled."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+import pydoc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+import commitlog
+from commitlog import bus
+
+PUBLIC = {**{name: getattr(commitlog, name) for name in commitlog.__all__}, **{f"bus.{name}": getattr(bus, name) for name in bus.__all__}}
+# Aliases of NumPy's number types, which stand in annotations alone.
+NAMED = {name: value for name, value in PUBLIC.items() if inspect.isclass(value) or inspect.isfunction(value)}
+
+
+def callables(name: str) -> Iterator[tuple[str, Any]]:
+    value = PUBLIC[name]
+    yield name, value
+    if inspect.isclass(value):
+        foreign = set(dir(Exception)) if issubclass(value, Exception) else set(dir(object))
+        for member in dir(value):
+            if not member.startswith("_") and member not in foreign and callable(getattr(value, member)):
+                yield f"{name}.{member}", getattr(value, member)
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_each_public_callable_has_a_signature_and_help(name: str) -> None:
+    for path, value in callables(name):
+        assert inspect.signature(value) is not None, path
+        assert pydoc.render_doc(value), path
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_each_public_name_has_an_autospec(name: str) -> None:
+    mock.create_autospec(PUBLIC[name])
+
+
+def test_help_shows_the_parameters_of_a_compiled_method() -> None:
+    signature = inspect.signature(commitlog.CommitLog.append)
+    assert list(signature.parameters) == ["self", "value", "key", "type", "timestamp_ns", "sync"]
+    assert "append(self" in pydoc.plain(pydoc.render_doc(commitlog.CommitLog.append))
+
+
+@pytest.mark.parametrize("act", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda act: act.__name__)
+def test_what_lives_in_one_process_cannot_be_pickled(tmp_path: Path, act: Callable[[Any], Any]) -> None:
+    with (
+        commitlog.open(tmp_path / "log") as log,
+        log.tailer() as tailer,
+        log.tailer("name") as named,
+        log.claim(10) as claim,
+        bus.writer(tmp_path / "bus") as writer,
+        bus.reader(tmp_path / "bus") as reader,
+        commitlog.TransientStorePool(buffers=1, buffer_size="64KiB") as pool,
+    ):
+        for value in (log, tailer, named, claim, writer, reader, pool):
+            with pytest.raises(TypeError, match=f"a {type(value).__name__} cannot be pickled or copied: .* in (each|the) process"):
+                act(value)
+
+
+def test_what_was_read_can_be_pickled(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        log.append(b"value")
+        record = log.tailer().read()
+        batch = log.tailer().read_batch(10)
+        assert pickle.loads(pickle.dumps(record)) == record
+        assert pickle.loads(pickle.dumps(batch)).values() == [b"value"]
+        assert pickle.loads(pickle.dumps(log.stats())) == log.stats()
+
+
+@pytest.mark.parametrize("kind", [commitlog.Record, commitlog.Claim])
+def test_what_only_a_log_makes_cannot_be_made(kind: type) -> None:
+    with pytest.raises(TypeError, match="tailer|CommitLog.claim"):
+        kind()
