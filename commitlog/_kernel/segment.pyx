@@ -88,7 +88,8 @@ cdef class Segment:
         cdef cl_segment *segment = self.segment
         self.segment = NULL
         if segment != NULL:
-            cl_segment_release(segment)
+            with nogil:
+                cl_segment_release(segment)
 
     def __dealloc__(self):
         if self.segment != NULL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 
 from commitlog._kernel.core import Core
@@ -30,6 +31,7 @@ class MappedFileQueue:
         self._directory = directory
         self._lock = threading.Lock()
         self._files: dict[int, MappedFile] = {}
+        self._dropped: list[MappedFile] = []
         self._closed = False
         self._first: int | None = None
         self._events: SegmentEvents = NO_EVENTS
@@ -51,7 +53,9 @@ class MappedFileQueue:
             The file is not what it should be.
         """
         with self._lock:
-            return self._get(number)
+            file = self._get(number)
+        self._unmap_dropped()
+        return file
 
     def _get(self, number: int) -> MappedFile:
         self._check_open()
@@ -79,8 +83,14 @@ class MappedFileQueue:
         del self._files[file.number]
         if file.base + file.size <= self._core.flushed_position:
             self._core.forget(file.number)
-        file.segment.release()
+        self._dropped.append(file)
         self._events.released(file.number)
+
+    def _unmap_dropped(self) -> None:
+        """Unmap outside of the lock: it takes milliseconds, and an append that rolls takes the lock."""
+        while self._dropped:
+            with contextlib.suppress(IndexError):  # another thread took the last one
+                self._dropped.pop().segment.release()
 
     def find(self, position: int) -> MappedFile:
         """The segment that a position lies in."""
@@ -95,6 +105,7 @@ class MappedFileQueue:
             except PositionError:
                 return None
             token = file.hold(who, briefly=briefly)
+        self._unmap_dropped()
         return None if token is None else (file, token)
 
     def numbers(self) -> list[int]:
@@ -153,6 +164,7 @@ class MappedFileQueue:
             for file in list(self._files.values()):
                 if file.number < first and not file.holders and not file.segment.buffered:
                     self._drop(file)
+        self._unmap_dropped()
         self._core.trim(first, 0)
         self._tell_deleted(first)
 
