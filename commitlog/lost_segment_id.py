@@ -17,6 +17,7 @@ from commitlog._kernel.sparse_index import crc32c
 
 _ID_BYTES = 8
 _WINDOW_BITS = 32
+_FRAMES = 8  # that are asked
 _CELL = struct.Struct("<II")
 _OPENED = struct.Struct("<16sI")
 _SEAL = struct.Struct("<48sI")
@@ -52,16 +53,16 @@ def find_segment_id(page: bytes, content: memoryview, log_uuid: bytes, base: int
     def identity_crc(segment_id: int) -> int:
         return kernel.header_crc(kernel.header_page(log_uuid, segment_id, base, size, created_ns))
 
-    proofs = [*_parts(page), *_frames(content, size)]
-    if any(proof.fits(found) for proof in proofs):
-        return found
     identity = _Evidence(identity_crc, kernel.header_crc(page))
-    for evidence in (identity, *proofs):
-        segment_id = _solve(found, evidence)
-        if any(proof.fits(segment_id) for proof in proofs if proof is not evidence):
-            return segment_id
+    evidence = [identity, *_parts(page), *_frames(content, size)]
+    candidates = [found, *(_solve(found, part) for part in evidence)]
+    # An id can be made for any one CRC: it takes two to prove one, and where CRCs are damaged, too, most of them agree on the right id.
+    fits = {candidate: sum(part.fits(candidate) for part in evidence) for candidate in candidates}
+    best = max(candidates, key=lambda candidate: fits[candidate])
+    if fits[best] > 1:
+        return best
     # The first frames are damaged, too: any frame of the file may prove an id, which takes a look at each of its cells.
-    return next((segment_id for segment_id in (found, _solve(found, identity)) if kernel.frames_fit(content, segment_id)), None)
+    return next((segment_id for segment_id in candidates[:2] if kernel.frames_fit(content, segment_id)), None)
 
 
 def _parts(page: bytes) -> Iterator[_Evidence]:
@@ -73,9 +74,9 @@ def _parts(page: bytes) -> Iterator[_Evidence]:
 
 
 def _frames(content: memoryview, size: int) -> Iterator[_Evidence]:
-    """The CRCs of the first two frames."""
+    """The CRCs of the first frames."""
     offset = HEADER_SIZE
-    for _ in range(2):
+    for _ in range(_FRAMES):
         if offset + _CELL.size > len(content):
             return
         word, crc = _CELL.unpack_from(content, offset)
@@ -99,9 +100,9 @@ def _evidence(behind_id: bytes, crc: int) -> _Evidence:
 def _solve(segment_id: int, evidence: _Evidence) -> int:
     """The id that fits the CRC and differs from a damaged one within four neighbouring bytes; of the five such ids, the one that differs
     in the fewest bytes. A single damaged byte, or a single bit, is always found: no other change of four bytes has the same effect."""
-    missing = evidence.compute(segment_id) ^ evidence.crc
-    effects = [evidence.compute(segment_id ^ 1 << bit) ^ evidence.compute(segment_id) for bit in range(8 * _ID_BYTES)]
-    changes = [_combine(missing, effects, first) for first in range(0, 8 * _ID_BYTES - _WINDOW_BITS + 1, 8)]
+    present = evidence.compute(segment_id)
+    effects = [evidence.compute(segment_id ^ 1 << bit) ^ present for bit in range(8 * _ID_BYTES)]
+    changes = [_combine(present ^ evidence.crc, effects, first) for first in range(0, 8 * _ID_BYTES - _WINDOW_BITS + 1, 8)]
     best = min(changes, key=lambda change: sum(1 for byte in change.to_bytes(_ID_BYTES, "little") if byte))
     return segment_id ^ best
 
