@@ -1,6 +1,7 @@
 """A program whose threads open, append to, read, prune, fork and close several logs at random, since what it looks for ends a process.
 
-`python tests/stress.py FOLDER SEED SECONDS` exits with 0, or prints which call failed, and how.
+`python -m tests.stress FOLDER SEED SECONDS` exits with 0, or prints which call failed, and how. With `--no-fork` it makes no children: the
+address sanitizer takes the stacks of the parent's threads for poisoned memory there, when they are used again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from commitlog import CommitLog, Options, TransientStorePool
+from commitlog import CommitLog, Options, Tailer, TransientStorePool
 from commitlog.errors import (
     ClosedError,
     ExportedBufferError,
@@ -71,7 +72,7 @@ def check(name: str, value: bytes) -> None:
 class Stress:
     """The logs that are open, for all threads, and what each thread does with them."""
 
-    def __init__(self, folder: Path, seed: int, seconds: float) -> None:
+    def __init__(self, folder: Path, seed: int, seconds: float, *, forks: bool) -> None:
         self.folder = folder
         self.seed = seed
         self.end = time.monotonic() + seconds
@@ -79,6 +80,7 @@ class Stress:
         self.calls = 0
         self._lock = threading.Lock()
         self._open: list[tuple[str, CommitLog]] = []
+        self._tailers: list[tuple[str, Tailer]] = []
         self._pool = TransientStorePool(buffers=3, buffer_size=SEGMENT, lock_memory="off", low_water=0, wait_timeout=0.05)
         self.steps: list[tuple[int, Callable[[random.Random, list[Any]], None]]] = [
             (6, self.open),
@@ -89,13 +91,15 @@ class Stress:
             (10, self.read),
             (4, self.read_by_name),
             (3, self.read_batches),
+            (8, self.read_shared),
+            (8, self.close_tailer),
             (3, self.follow),
             (4, self.delete),
             (3, self.flush),
             (2, self.roll),
             (3, self.look),
             (4, self.let_go),
-            (1, self.fork),
+            (int(forks), self.fork),
             (1, self.collect),
         ]
 
@@ -111,6 +115,7 @@ class Stress:
         for _, log in self._open:
             log.close()
         self._open.clear()
+        self._tailers.clear()
         gc.collect()
         if not self.failures:
             self._pool.close()
@@ -211,7 +216,24 @@ class Stress:
         for _, record in zip(range(numbers.randrange(1, 500)), tailer, strict=False):
             check(name, record.value)
         if numbers.random() < 0.3:
-            kept.append(tailer)
+            self._tailers.append((name, tailer))
+
+    def read_shared(self, numbers: random.Random, kept: list[Any]) -> None:
+        """With a tailer that other threads read with and close at the same time."""
+        with self._lock:
+            name, tailer = numbers.choice(self._tailers or [("", None)])
+        if tailer is not None:
+            for value in tailer.values(timeout=0.02, idle=numbers.choice(("spin", "yield", "backoff", "block"))):
+                check(name, value)
+                if numbers.random() < 0.02:
+                    return
+
+    def close_tailer(self, numbers: random.Random, kept: list[Any]) -> None:
+        with self._lock:
+            _, tailer = numbers.choice(self._tailers or [("", None)])
+            del self._tailers[: max(0, len(self._tailers) - 4)]
+        if tailer is not None:
+            tailer.close()
 
     def read_by_name(self, numbers: random.Random, kept: list[Any]) -> None:
         name, log = self.any_log(numbers)
@@ -292,4 +314,4 @@ class Stress:
 if __name__ == "__main__":
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    sys.exit(Stress(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])).run())
+    sys.exit(Stress(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), forks="--no-fork" not in sys.argv).run())
