@@ -29,7 +29,8 @@ def register(spark: SparkSession) -> None:
 def session(app_name: str = "commitlog", *, master: str | None = None, config: Mapping[str, str] | None = None) -> SparkSession:
     """A Spark session with sensible settings and the format "commitlog" registered; the active session where there is one.
 
-    Java is found as `commitlog.spark.java.home` says, and Python workers run with this interpreter.
+    Java is found as `commitlog.spark.java.home` says. Python workers run with the interpreter that PYSPARK_PYTHON, or the setting
+    `spark.pyspark.python`, names; else with this one.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def session(app_name: str = "commitlog", *, master: str | None = None, config: M
     ModuleNotFoundError
         PySpark, or a Java that it could run on, is not there: ``pip install 'commitlog-engine[spark]'``.
     InvalidOptionError
-        JAVA_HOME names no Java, or one that is too old.
+        JAVA_HOME names no Java, or one that is too old. Or archives are shipped to the executors, and no interpreter is named for them.
     """
     from commitlog.spark.local_session import open_session
 

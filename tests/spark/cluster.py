@@ -40,7 +40,7 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._processes: list[subprocess.Popen[bytes]] = []
-        prepare_environment()
+        prepare_environment({})
         spark_home = Path(pyspark.__file__).parent
         path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self.environment = {

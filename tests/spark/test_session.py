@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 import commitlog
+from commitlog.errors import InvalidOptionError
 from commitlog.spark import register, session
+from commitlog.spark.local_session import prepare_environment
 
 
 def test_workers_run_with_this_interpreter(spark: Any) -> None:
@@ -39,6 +42,32 @@ def test_registration_takes_the_parallelism_silently(spark: Any, tmp_path: Path,
     assert "replaced" not in capfd.readouterr().err
     counted = spark.read.format("commitlog").load(str(tmp_path / "log")).rdd.getNumPartitions()
     assert counted == spark.sparkContext.defaultParallelism == 3
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment in which nothing is said of interpreters."""
+    for name in ("PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"):
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("bare")
+def test_setting_names_the_interpreter_of_workers() -> None:
+    prepare_environment({"spark.archives": "env.tar.gz#env", "spark.pyspark.python": "./env/bin/python"})
+    assert os.environ["PYSPARK_PYTHON"] == "./env/bin/python"
+
+
+@pytest.mark.usefixtures("bare")
+def test_archives_without_an_interpreter_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidOptionError, match="ships env.tar.gz#env .*PYSPARK_PYTHON"):
+        prepare_environment({"spark.archives": "env.tar.gz#env"})
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--archives other.zip#env pyspark-shell")
+    with pytest.raises(InvalidOptionError, match="ships other.zip#env"):
+        prepare_environment({})
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    prepare_environment({})
+    assert os.environ["PYSPARK_PYTHON"] == "python3"
 
 
 def test_where_a_session_is_active_it_is_taken(spark: Any) -> None:
