@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,10 @@ def test_an_export_goes_to_a_place_of_its_own(spark: Any, tmp_path: Path) -> Non
     export(spark, str(tmp_path / "log"), str(tmp_path / "out"))
     with pytest.raises(InvalidOptionError, match="has the export of"):
         export(spark, str(tmp_path / "other"), str(tmp_path / "out"))
+    shutil.rmtree(tmp_path / "log")
+    fill(tmp_path / "log", 1)
+    with pytest.raises(InvalidOptionError, match="of another log that was at"):
+        export(spark, str(tmp_path / "log"), str(tmp_path / "out"))
     note = next((tmp_path / "out" / "_commitlog").glob("*.json"))
     note.write_text('{"position": "x"}')
     with pytest.raises(InvalidOptionError, match="does not say how far"):

@@ -44,6 +44,8 @@ class Export:
         In the destination.
     pending : list of int, or None
         A step that is written and not yet in place: from, to, records.
+    uuid : str
+        The log's, in hexadecimal; empty where an older release wrote the note.
     """
 
     log: str
@@ -52,6 +54,7 @@ class Export:
     records: int = 0
     files: int = 0
     pending: list[int] | None = None
+    uuid: str = ""
 
 
 def export(
@@ -93,9 +96,9 @@ def export(
     """
     topic, place = open_only(log, "an export")
     with topic:
-        name, start, end, segment_size = topic.name, topic.first, topic.end, topic.segment_size
+        name, start, end, segment_size, uuid = topic.name, topic.first, topic.end, topic.segment_size, topic.uuid.hex()
     folder = Folder(spark, destination)
-    notes = _Notes(folder, Export(place, destination, start))
+    notes = _Notes(folder, Export(place, destination, start, uuid=uuid))
     step_bytes = parse_size(step, "step")
     total, begun = end - notes.state.position, notes.state.position
     while True:
@@ -159,6 +162,11 @@ class _Notes:
         self.state = self._read()
         if self.state.log != fresh.log:
             raise InvalidOptionError(f"the destination has the export of {self.state.log}: give {fresh.log} another one", path=folder.path)
+        if self.state.uuid not in ("", fresh.uuid):
+            raise InvalidOptionError(
+                f"the destination has the export of another log that was at {fresh.log}: give this one a new destination", path=folder.path
+            )
+        self.state.uuid = fresh.uuid
 
     def _read(self) -> Export:
         try:
