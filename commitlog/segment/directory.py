@@ -288,8 +288,8 @@ class LogDirectory:
         finally:
             os.close(fd)
 
-    def _unlink(self, name: str) -> None:
-        with self.telling(f"remove {name}"), contextlib.suppress(FileNotFoundError):
+    def _unlink(self, name: str, *harmless: type[OSError]) -> None:
+        with self.telling(f"remove {name}"), contextlib.suppress(FileNotFoundError, *harmless):
             os.unlink(name, dir_fd=self.fd)
 
     def _discard(self, temporary: str) -> None:
@@ -304,8 +304,7 @@ class LogDirectory:
 
     def remove_index(self, number: int) -> None:
         """Remove the index of a segment that is gone, or no longer what it was made from."""
-        with contextlib.suppress(IsADirectoryError):  # what has its name and is no index is never read as one
-            self._unlink(index_name(number * self.segment_size))
+        self._unlink(index_name(number * self.segment_size), IsADirectoryError)  # a directory is never read as an index
 
     def landing(self, position: int) -> int:
         """Where a reader that comes from its segment's start goes on at or behind a position: behind the SKIP that it lies in."""
@@ -334,8 +333,7 @@ class LogDirectory:
         """Remove what creations that died half-way have left. Only under the exclusive lock."""
         for name in self.names():
             if _TEMPORARY.match(name):
-                with contextlib.suppress(IsADirectoryError):  # somebody else's
-                    self._unlink(name)
+                self._unlink(name, IsADirectoryError)  # commitlog creates no directory of such a name
 
     def sync(self) -> None:
         """Make the directory's entries durable.

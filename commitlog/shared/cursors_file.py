@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from commitlog._kernel import cursors as kernel
 from commitlog._kernel.cursors import Cursors
+from commitlog.errors import IOFailureError
 from commitlog.life_lock import WHOLE, LifeLock, Span, is_held, open_gate
 from commitlog.regular_file import open_regular
 from commitlog.shared import lock_file
@@ -186,7 +187,7 @@ class SlotLock:
         self._lock: LifeLock | None = None
         try:
             self._lock = LifeLock(lambda: self._open_lock(dir_fd, writable), kind=None)
-        except PermissionError:
+        except (PermissionError, IOFailureError):
             if writable:
                 self._cursors.close()
                 raise

@@ -137,7 +137,7 @@ def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(path: Path, m
         directory = log.directory
         write_whole = LogDirectory._write_whole
 
-        def outdone(self: LogDirectory, name: str, page: bytes) -> None:
+        def outdone(self: LogDirectory, name: str, content: bytes, *, solid: bool) -> None:
             monkeypatch.setattr(LogDirectory, "_write_whole", write_whole)
             assert directory.create_segment(1)
             raise OSError(errno.ENOSPC, "No space left on device")

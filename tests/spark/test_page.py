@@ -20,7 +20,8 @@ def test_the_code_of_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pyte
     assert code.count("spark.read.") >= 4
     # The driver's Java has a working directory of its own, which is not the test's.
     for path in ("shop/orders", "shop", "checkpoint", "shop/sold", "shop/copied", "copying", "shop-parquet", "shop-latest"):
-        code = code.replace(f'"{path}"', repr(str(tmp_path / path)))
+        absolute = repr(str(tmp_path / path))
+        code = code.replace(f'"{path}"', absolute).replace(f"'{path}'", absolute)
     exec(compile(code, "docs/spark.md", "exec"), {})
 
 
