@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.words import say_bytes, say_rate, say_seconds
@@ -167,10 +166,6 @@ def _facts(result: CaseResult | None, name: str) -> list[float]:
     return [fact for fact in facts if isinstance(fact, float)]
 
 
-def _against_grep(form: str, results: Results) -> Ratio:
-    return _quotient(results.find("filter", "mapped", form=form), results.find("filter", f"grep-{form}"), _rates, say_bytes)
-
-
 def _named_ns(results: Results) -> Ratio:
     """What keeping the place adds to a record, in nanoseconds: each turn has the median of its pairs."""
     added = _facts(_read(results, "values-named"), "added_s")
@@ -217,14 +212,6 @@ GOALS = (
     Goal("values(), 40 B, backward: takes as long as forward, times", 3.0, _backward("values"), least=False),
     Goal("read_batch, 40 B, backward: takes as long as forward, times", 3.0, _backward("read_batch"), least=False),
     Goal("values() of a named tailer, 40 B: nanoseconds a record more than without a name", 10.0, _named_ns, least=False),
-    *(
-        Goal(
-            f"a pattern {what} in lines of text: times the rate of grep",
-            1 / 3,
-            partial(_against_grep, form),
-        )
-        for form, what in (("text", "with a word in it"), ("kinds", "of kinds of bytes alone"))
-    ),
     Goal("constant rate, p99.9: pooled against mapped, not pre-faulted", 1 / 20, _tail_against("mapped-cold"), least=False),
     Goal("constant rate, p99.9: pooled against mapped, pre-faulted", 1 / 5, _tail_against("mapped"), least=False),
     Goal(

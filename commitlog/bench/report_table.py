@@ -74,8 +74,6 @@ def _of_baseline(results: Results, result: CaseResult) -> str:
         for other in results.cases.values()
         if other.case.baseline and (other.case.workload, other.case.value_size) == (case.workload, case.value_size) and other.median
     ]
-    # One of the same form, where each form has its own.
-    beside.sort(key=lambda other: not other.case.setup.endswith(f"-{case.form}"))
     return f"{median / (beside[0].median or 1):.2f}x" if beside else ""
 
 

@@ -6,9 +6,8 @@ import difflib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from commitlog.bench import appends, baseline, filters, keeping, paced, reads, restarts, slow_flush, sustained, sync_threads
+from commitlog.bench import appends, baseline, keeping, paced, reads, restarts, slow_flush, sustained, sync_threads
 from commitlog.bench.case import SETUPS, Case
 from commitlog.bench.ground import Ground
 from commitlog.bench.sample import Sample
@@ -151,20 +150,6 @@ WORKLOADS = (
         sizes=(40, 1024),
         forms=tuple(reads.FORMS),
         setups=("mapped", "pooled"),
-    ),
-    Workload(
-        name="filter",
-        title="Looking for a pattern in lines of text",
-        measure=filters.measure,
-        turn_s=lambda settings: 0.5 + 2 * settings.read_s + settings.read_bytes / 150e6,
-        unit="bytes",
-        sizes=(100,),
-        forms=tuple(filters.PATTERNS),
-        setups=("mapped",),
-        baselines=tuple(
-            Baseline(name=f"grep-{form}", title=f"grep -E '{pattern}'", measure=partial(filters.measure_grep, form), sizes=(100,))
-            for form, pattern in filters.PATTERNS.items()
-        ),
     ),
     Workload(
         name="recovery",

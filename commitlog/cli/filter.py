@@ -1,41 +1,83 @@
-"""Which records are shown."""
+"""Regular expressions over the values of records."""
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
-from commitlog.cli.pattern import Pattern, Rows, values_of
 from commitlog.tail.batch import Batch
+
+Pattern = re.Pattern[bytes]
+Rows = npt.NDArray[np.int64]
+
+# A character class, a character beyond ASCII with the backslash before it, or any other escaped or single character.
+_TOKEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]?|\\?[^\x00-\x7f]|\\.|.", re.DOTALL)
+
+
+def compiled(text: str) -> Pattern:
+    """Compile an expression over bytes.
+
+    Parameters
+    ----------
+    text : str
+        As Python's `re` reads it. A character beyond ASCII stands for its bytes in UTF-8.
+
+    Raises
+    ------
+    ValueError
+        The text is not a regular expression; the message says why.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `re` warns of syntax that later versions of Python may read differently
+        try:
+            return re.compile(_TOKEN.sub(_grouped, text).encode("utf-8", "surrogateescape"))
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        except (re.error, OverflowError) as error:
+            raise ValueError(str(error)) from None
+
+
+def _grouped(token: re.Match[str]) -> str:
+    """Put the bytes of one character in a group, so that ``é+`` repeats all of them."""
+    text = token[0]
+    wide = next((character for character in text if character > "\x7f" and not "\udc80" <= character <= "\udcff"), None)
+    if wide is None:
+        return text
+    if text.startswith("["):
+        raise ValueError(f"{wide!r} is several bytes and cannot stand in [...]: write (?:a|{wide}) and the like")
+    return f"(?:{wide})"
 
 
 class Filter:
-    """Lets pass what every pattern of `include` finds something in, and no pattern of `exclude` does.
+    """Accept a value if every pattern of `include` matches in it and no pattern of `exclude` does.
 
     Parameters
     ----------
     include, exclude : sequence of Pattern
-        Each is a condition of its own.
+        Each value is searched by itself: ``^`` and ``$`` are its start and its end.
     """
 
     def __init__(self, include: Sequence[Pattern] = (), exclude: Sequence[Pattern] = ()) -> None:
-        self._include = include
-        self._exclude = exclude
+        self._include = [pattern.search for pattern in include]
+        self._exclude = [pattern.search for pattern in exclude]
 
     def __bool__(self) -> bool:
         return bool(self._include or self._exclude)
 
     def rows(self, batch: Batch) -> Rows:
-        """The rows of a batch that pass, ascending."""
-        if self._include:
-            kept, further = self._include[0].rows(batch), self._include[1:]
-        else:
-            kept, further = np.arange(len(batch)), ()
-        if len(kept) and (further or self._exclude):
-            passing = [
-                all(pattern.search(value) for pattern in further) and not any(pattern.search(value) for pattern in self._exclude)
-                for value in values_of(batch, kept)
-            ]
-            kept = kept[np.array(passing, dtype=bool)]
-        return kept
+        """Return the accepted rows of a batch, ascending."""
+        if not self:
+            return np.arange(len(batch))
+        return np.flatnonzero([self._accepts(value) for value in batch.values()])
+
+    def _accepts(self, value: bytes) -> bool:
+        return all(search(value) for search in self._include) and not any(search(value) for search in self._exclude)
+
+
+def first_match(pattern: Pattern, batch: Batch) -> int | None:
+    """Return the first row of a batch in whose value the pattern matches; None if there is none."""
+    return next((row for row, value in enumerate(batch.values()) if pattern.search(value)), None)

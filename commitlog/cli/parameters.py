@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import click
 
+from commitlog.cli.filter import Pattern, compiled
 from commitlog.cli.moment import FORMS, Moment, read_moment
-from commitlog.cli.pattern import Pattern
 from commitlog.cli.printed import FIELDS
 from commitlog.cycle.roll_cycle import zone_of
 from commitlog.errors import InvalidOptionError
@@ -132,7 +132,7 @@ def zone_name(text: str) -> str:
 def pattern(text: str) -> Pattern:
     """A regular expression."""
     try:
-        return Pattern(text)
+        return compiled(text)
     except ValueError as error:
         raise click.BadParameter(f"expected a regular expression as Python's re has them, not {text!r}: {error}") from None
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Protocol
 
+from commitlog.cli.filter import Rows
 from commitlog.cli.moment import Clock
-from commitlog.cli.pattern import Rows, values_of
 from commitlog.tail.batch import Batch
 
 FIELDS = ("position", "sequence", "timestamp", "type", "key", "value")
@@ -40,7 +40,7 @@ class Shown:
             timestamps_ns=batch.timestamps_ns[rows].tolist(),
             types=batch.types[rows].tolist(),
             keys=[batch.key(row) for row in rows.tolist()] if batch.keyed.any() else [None] * len(rows),
-            values=values_of(batch, rows),
+            values=batch.values() if len(rows) == len(batch) else [batch.value(row) for row in rows.tolist()],
             sequences=batch.sequences[rows].tolist() if sequences else [],
         )
 

@@ -14,10 +14,9 @@ import commitlog
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.beginning import Beginning
 from commitlog.cli.completion import tailer_names
-from commitlog.cli.filter import Filter
+from commitlog.cli.filter import Filter, Pattern
 from commitlog.cli.moment import Clock, Moment
 from commitlog.cli.output import Output
-from commitlog.cli.pattern import Pattern
 from commitlog.cli.printed import FIELDS, FIELDS_DEFAULT, Form, JsonForm, TextForm
 from commitlog.cli.reading import reading_options
 from commitlog.cli.view import Manner, View

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commitlog.cli.filter import Filter
+from commitlog.cli.filter import Filter, Pattern, first_match
 from commitlog.cli.output import Output
-from commitlog.cli.pattern import Pattern
 from commitlog.cli.printed import Form, Shown
 from commitlog.cli.reading import present_end, say_damage
 from commitlog.errors import LogNotFoundError
@@ -117,8 +116,9 @@ class View:
         manner = self._manner
         count = len(batch) if end is None else int(np.searchsorted(batch.positions, end))
         more = count == len(batch)
-        if manner.until is not None and len(found := manner.until.rows(batch)) and found[0] < count:
-            count, more = int(found[0]) + 1, False
+        last = None if manner.until is None else first_match(manner.until, batch)
+        if last is not None and last < count:
+            count, more = last + 1, False
         rows = manner.chosen.rows(batch)
         rows = rows[rows < count]
         if self._left is not None and len(rows) >= self._left:
