@@ -1,12 +1,11 @@
 """Commit copy: through the mapping or by `pwrite`? Times both, and the flush after each, over sizes of the committed range.
 
-Run as ``python -m bench.commit_copy [DIR] [--json FILE]``. The two ways take turns in one run; figures are medians of all turns.
+Run as ``python -m bench.commit_copy [DIR]``. The two ways take turns in one run; figures are medians of all turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import tempfile
@@ -42,7 +41,6 @@ def measure(directory: Path, size: int, count: int, pool: commitlog.TransientSto
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("directory", nargs="?", default=".", type=Path)
-    parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="commit-copy-", dir=arguments.directory))
     raw: dict[str, dict[str, list[int]]] = {}
@@ -66,8 +64,6 @@ def main() -> None:
             ordered = sorted(figures)
             row += [statistics.median(ordered) / 1e3, ordered[len(ordered) * 99 // 100] / 1e3]
         print(f"{size:>10} {way:>8} {row[0]:10.1f} {row[1]:10.1f} {row[2]:10.1f} {row[3]:10.1f}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(raw))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 from bench.marked import Marked
 from commitlog.bench import chart
 from commitlog.bench.report_page import percentile_curves
+from commitlog.bench.results import json_text
 from commitlog.bench.words import say_seconds
 from commitlog.bench.workloads import titles
 
@@ -38,6 +39,29 @@ _STYLE = """
 .c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); } .c3 { stroke: var(--c3); stroke-dasharray: 3 3; }
 .d0 { fill: var(--c0); } .d1 { fill: var(--c1); } .d2 { fill: var(--c2); } .d3 { fill: var(--c3); }
 """
+
+
+def reduced(results: dict[str, Any]) -> dict[str, Any]:
+    """Return what the table and the picture use of a full run: its goals, and the curves of the constant rate."""
+    cases = [
+        {
+            "workload": case["workload"],
+            "setup": case["setup"],
+            "samples": [{"facts": {"rate": sample["facts"].get("rate")}} for sample in case["samples"][:1]],
+            "latency_ns": {name: case["latency_ns"][name] for name in ("p99.9", "curve")},
+        }
+        for case in results["cases"]
+        if case["workload"] == "paced" and case["setup"] in SETUPS and case["latency_ns"]
+    ]
+    about = {name: results[name] for name in ("format", "started", "seconds", "machine", "options", "goals")}
+    return {**about, "cases": cases}
+
+
+def keep(source: Path, kept: Path = RESULTS) -> None:
+    """Reduce the results of a full run, and write them where the repository keeps them."""
+    results = json.loads(source.read_text(encoding="utf-8"))
+    kept.parent.mkdir(exist_ok=True)
+    kept.write_text(json_text(reduced(results)), encoding="utf-8")
 
 
 def draw(results: dict[str, Any]) -> str | None:

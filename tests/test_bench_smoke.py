@@ -119,6 +119,15 @@ def test_the_readme_has_the_table_of_the_kept_run() -> None:
     assert headline.PLACE.read(headline.PAGE) == headline.table(kept).strip(), "python -m bench.headline brings them together"
 
 
+def test_kept_results_draw_the_same_headline_and_table(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "full.json").write_text(json.dumps(run.json))
+    headline.keep(tmp_path / "full.json", tmp_path / "results" / "kept.json")
+    text = (tmp_path / "results" / "kept.json").read_text()
+    kept = json.loads(text)
+    assert (headline.draw(kept), headline.table(kept)) == (headline.draw(run.json), headline.table(run.json))
+    assert len(text.splitlines()) < 100
+
+
 def test_nothing_is_left_on_the_disk(run: Run) -> None:
     assert run.left == []
 

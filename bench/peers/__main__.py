@@ -1,7 +1,7 @@
 """``python -m bench.peers``: commitlog beside Mappedbus 0.5.1, in turns, on a disk and in memory.
 
-Fetches Mappedbus and a Java 11 on its first run. Prints a table, which is put into `docs/bus.md`, too, and keeps the figures of every turn
-in `bench/results/mappedbus.json`. With ``--row`` only some rows are measured; their figures take the place of the earlier ones.
+Fetches Mappedbus and a Java 11 on its first run. Prints a table, which is put into `docs/bus.md`, too, and keeps its figures in
+`bench/results/mappedbus.json`. With ``--row`` only some rows are measured; their figures take the place of the earlier ones.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from bench.peers import java, table, turns
 from bench.peers.rows import BY_NAME, PEER, ROWS, Row
 from commitlog.bench import machine
+from commitlog.bench.results import json_text
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "bench" / "results" / "mappedbus.json"
@@ -85,8 +86,9 @@ def keep(file: Path, measured: dict[str, table.Turns], about: dict[str, object])
     """Write the figures, each row with what it was measured on, beside those of other rows that are there. All that is kept now."""
     kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for name, turns_of_row in measured.items():
-        kept[name] = {"title": BY_NAME[name.partition("/")[0]].title, **about, "sides": turns_of_row}
-    file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        sides = {side: table.reduced(taken) for side, taken in turns_of_row.items()}
+        kept[name] = {"title": BY_NAME[name.partition("/")[0]].title, **about, "sides": sides}
+    file.write_text(json_text(kept), encoding="utf-8")
     return kept
 
 

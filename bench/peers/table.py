@@ -76,6 +76,16 @@ def _floats(value: object) -> list[float]:
     return value
 
 
+def reduced(taken: list[Result]) -> list[Result]:
+    """Return the turns of a side as they are kept: of the sizes only the medians, in one turn."""
+    if "by_size" not in taken[0]:
+        return taken
+    medians = [statistics.median(times) for times in zip(*(_floats(turn["by_size"]) for turn in taken), strict=True)]
+    lines = [turn["split_lock_lines"] for turn in taken]
+    total = None if None in lines else sum(map(_number, lines))
+    return [{"by_size": [round(nanoseconds, 2) for nanoseconds in medians], "split_lock_lines": total}]
+
+
 _HEADINGS = ("row", "place", "side", "figure", "median", "least to most", "ratio", "goal")
 
 

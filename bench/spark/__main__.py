@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import datetime as dt
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from bench.spark import rows, table
 from commitlog.bench.machine import check_disk, describe
+from commitlog.bench.results import json_text
 from commitlog.errors import CommitLogError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "rows": measured,
     }
     if given.json or given.scale == 1.0:
-        (given.json or RESULTS).write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        (given.json or RESULTS).write_text(json_text(results), encoding="utf-8")
     if given.json is None and given.scale == 1.0:
         table.PLACE.write(PAGE, table.render(results))
     print(table.render(results), end="")

@@ -15,6 +15,7 @@ from pathlib import Path
 from bench.tuning import run, table
 from bench.tuning.knobs import KNOBS
 from commitlog.bench.machine import check_disk
+from commitlog.bench.results import json_text
 from commitlog.errors import CommitLogError
 
 HERE = Path(__file__).resolve().parents[1]
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"tuning: {error}", file=sys.stderr)
             return 1
         if given.json or not given.quick:
-            kept.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            kept.write_text(json_text(results), encoding="utf-8")
     if given.write_docs:
         table.PLACE.write(PAGE, table.render(results))
     print(table.render(results), end="")

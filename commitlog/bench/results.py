@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import statistics
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,21 @@ from commitlog.bench.histogram import Histogram
 from commitlog.bench.sample import Sample
 
 FORMAT = "commitlog-bench/1"
+_LEVELS = 2
+
+
+def json_text(found: object, level: int = 0) -> str:
+    """Return JSON in which each entry of the two upper levels has a line of its own: a case, a setting."""
+    if level == _LEVELS or not isinstance(found, dict | list) or not found:
+        return json.dumps(found)
+    if isinstance(found, dict):
+        first, last = "{", "}"
+        entries = [f"{json.dumps(name)}: {json_text(entry, level + 1)}" for name, entry in found.items()]
+    else:
+        first, last = "[", "]"
+        entries = [json_text(entry, level + 1) for entry in found]
+    inner = ",\n".join(" " * (level + 1) + entry for entry in entries)
+    return f"{first}\n{inner}\n{' ' * level}{last}" + ("" if level else "\n")
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import os
 import shutil
 import sys
@@ -16,7 +15,7 @@ import click
 
 from commitlog.bench import goals, harness, machine, report_page, report_table, workloads
 from commitlog.bench.harness import Step
-from commitlog.bench.results import Results
+from commitlog.bench.results import Results, json_text
 from commitlog.bench.settings import QUICK, Settings
 from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, choose
 from commitlog.cli import INTERRUPTED, parameters
@@ -171,7 +170,7 @@ def _say_time(seconds: float) -> str:
 def _keep(results: Results, json_file: Path) -> None:
     """Write the JSON, whole, in place of what was there."""
     judged = {**results.as_object(), "goals": [dataclasses.asdict(verdict) for verdict in goals.judge(results)]}
-    text = json.dumps(judged, indent=1) + "\n"
+    text = json_text(judged)
     if not json_file.is_file():  # a pipe
         json_file.write_text(text, encoding="utf-8")
         return

@@ -77,6 +77,15 @@ def test_a_goal_compares_medians_with_the_peer() -> None:
     assert table.verdict(Goal("values", 1.0), {"values": ours}) == ""
 
 
+def test_kept_sizes_are_the_medians_of_all_turns() -> None:
+    turns_of_side: list[turns.Result] = [
+        {"by_size": [took, 2.0], "split_lock_lines": lines} for took, lines in ((1.0, 0), (9.0, 2), (5.0, 1))
+    ]
+    kept = table.reduced(turns_of_side)
+    assert kept == [{"by_size": [5.0, 2.0], "split_lock_lines": 3}]
+    assert list(table.lines_of(BY_NAME["sizes"], {"single": kept})) == list(table.lines_of(BY_NAME["sizes"], {"single": turns_of_side}))
+
+
 def test_a_failing_process_is_named_with_its_last_words(tmp_path: Path) -> None:
     row = Row("none", "none", (Side("values", (Role("no-such-role"),)),), messages=1, warm=0)
     with pytest.raises(turns.TurnError, match=r"no-such-role .* failed: KeyError: 'no-such-role'"):
