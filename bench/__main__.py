@@ -1,35 +1,61 @@
-"""``python -m bench [OPTIONS]``: the full benchmark, beside the checkout's own disk.
+"""``python -m bench [DIR]``: the full benchmark, by default beside the checkout's own disk, and the project's goals.
 
-Takes the options of `commitlog bench`. The full results go to `build/bench.json` and `build/bench.html`. What the README uses of them is
-kept in `bench/results/bench.json`: the goals, and the curves from which the picture in `docs/images/` is drawn. A quick run is only shown.
-Other measurements have modules of their own: `python -m bench.commit_copy`, `python -m bench.tuning`, `python -m bench.instructions`,
-`python -m bench.peers`, `python -m bench.spark`.
+Runs `commitlog bench`, then the workloads of `bench/workloads.py`. The full results go to `build/bench.json` and `build/bench.html`. What
+the README uses of them is kept in `bench/results/bench.json`: the goals, and the curves from which the picture in `docs/images/` is drawn.
+A quick run is only shown. Other measurements have modules of their own: `python -m bench.commit_copy`, `python -m bench.tuning`,
+`python -m bench.instructions`, `python -m bench.peers`, `python -m bench.spark`.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench import headline
+from bench.workloads import OWN
 from commitlog import cli
+from commitlog.bench import harness
+from commitlog.bench.harness import Step
+from commitlog.bench.results import json_text
+from commitlog.bench.settings import QUICK, Settings
 
 FULL = headline.HERE.parent / "build" / "bench.json"
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit status."""
-    if "--quick" in arguments:
-        return cli.run(["bench", str(headline.HERE), *arguments])
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="?", default=headline.HERE, type=Path, metavar="DIR", help="where to measure [this checkout]")
+    parser.add_argument("--quick", action="store_true", help="measure at sizes that take seconds, and keep nothing")
+    parser.add_argument("--memory", action="store_true", help="measure on a file system in memory too")
+    given = parser.parse_args(arguments)
     FULL.parent.mkdir(exist_ok=True)
     FULL.unlink(missing_ok=True)
-    status = cli.run(["bench", str(headline.HERE), "--json", str(FULL), "--html", str(FULL.with_suffix(".html")), *arguments])
-    if status in (0, cli.FAILURE) and FULL.exists() and not json.loads(FULL.read_text(encoding="utf-8"))["interrupted"]:
+    flags = [flag for flag, chosen in (("--quick", given.quick), ("--memory", given.memory)) if chosen]
+    status = cli.run(["bench", str(given.directory), *flags, "--json", str(FULL), "--html", str(FULL.with_suffix(".html"))])
+    if status not in (0, cli.FAILURE) or not FULL.exists() or not FULL.stat().st_size:
+        return status
+    own = harness.run(given.directory, [(workload, workload.cases()) for workload in OWN], QUICK if given.quick else Settings(), tell)
+    results = json.loads(FULL.read_text(encoding="utf-8"))
+    results["cases"] += own.as_object()["cases"]
+    results["seconds"] += own.seconds
+    FULL.write_text(json_text(results), encoding="utf-8")
+    print(headline.table(headline.reduced(results)), end="")
+    if own.interrupted:
+        return cli.INTERRUPTED
+    if not given.quick:
         headline.keep(FULL)
         headline.main([])
-    return status
+    return cli.FAILURE if own.failures else status
+
+
+def tell(step: Step) -> None:
+    """Print a line a turn."""
+    print(f"{step.done + 1}/{step.total} {step.case}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

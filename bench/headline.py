@@ -6,6 +6,7 @@ Run as ``python -m bench.headline [RESULTS] [IMAGE] [PAGE]``; ``python -m bench`
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
@@ -13,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from bench.goals import judge
 from bench.marked import Marked
 from commitlog.bench import chart
 from commitlog.bench.report_page import percentile_curves
@@ -42,7 +44,7 @@ _STYLE = """
 
 
 def reduced(results: dict[str, Any]) -> dict[str, Any]:
-    """Return what the table and the picture use of a full run: its goals, and the curves of the constant rate."""
+    """Reduce a full run to what the table and the picture use: the goals, and the curves of the constant rate."""
     cases = [
         {
             "workload": case["workload"],
@@ -53,8 +55,8 @@ def reduced(results: dict[str, Any]) -> dict[str, Any]:
         for case in results["cases"]
         if case["workload"] == "paced" and case["setup"] in SETUPS and case["latency_ns"]
     ]
-    about = {name: results[name] for name in ("format", "started", "seconds", "machine", "options", "goals")}
-    return {**about, "cases": cases}
+    about = {name: results[name] for name in ("started", "seconds", "machine", "options")}
+    return {**about, "goals": [dataclasses.asdict(verdict) for verdict in judge(results)], "cases": cases}
 
 
 def keep(source: Path, kept: Path = RESULTS) -> None:
@@ -104,7 +106,7 @@ def draw(results: dict[str, Any]) -> str | None:
 
 
 def table(results: dict[str, Any]) -> str:
-    """Where it ran, and each goal that was measured, as Markdown."""
+    """Where it ran, and each goal that was measured, as Markdown, from reduced results."""
     machine, turns = results["machine"], results["options"]["turns"]
     day = results["started"].partition("T")[0]
     lines = [

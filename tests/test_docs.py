@@ -175,7 +175,10 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 
 def test_every_source_file_that_is_named_exists() -> None:
     files = [
-        path for folder in ("commitlog", "tests", "docs", "examples", "model") for path in (ROOT / folder).rglob("*") if path.is_file()
+        path
+        for folder in ("commitlog", "bench", "tests", "docs", "examples", "model")
+        for path in (ROOT / folder).rglob("*")
+        if path.is_file()
     ]
     known = {path.name for path in files} | {name_of(path) for path in files} | {path.name for path in ROOT.iterdir()} | {"Python.h"}
     for page in PAGES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -62,7 +61,6 @@ def arrow(tailer: Tailer) -> None:
 
 FORMS: dict[str, Callable[[Tailer], None]] = {
     "values": values,
-    "values-named": values,
     "values-backward": values,
     "read_batch-backward": batches,
     "records": records,
@@ -76,42 +74,25 @@ if find_spec("pyarrow") is not None:
 
 
 def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
-    """Read a whole log over and over; the first time, which brings its pages into this process, is not counted.
-
-    With a name, its place is kept in the log at each step. What that adds to a record is the median distance to a reading without a name
-    right before: the next case comes half a second later, in which a shared machine may have become another one.
-    """
+    """Read a whole log over and over. The first pass, which brings its pages into this process, is not counted."""
     settings = ground.settings
     read_all = FORMS[case.form]
     direction: Direction = "backward" if case.form.endswith("-backward") else "forward"
     clock = time.perf_counter_ns
-    added_s = []
     with ground.log(case, settings.read_bytes) as log:
         count = fill(log, case.value_size, settings.read_bytes)
-        named = log.tailer("bench") if case.form.endswith("-named") else None
         with log.tailer(direction=direction) as tailer, Meter(case.value_size) as meter:
             read_all(tailer)
-            if named is not None:
-                read_all(named)
             deadline = clock() + int(settings.read_s * 1e9)
             while not meter.sample.records or clock() < deadline:
-                began = clock()
-                took_ns = _timed(read_all, tailer)
-                if named is not None:
-                    plain_ns, began = took_ns, clock()
-                    took_ns = _timed(read_all, named)
-                    added_s.append((took_ns - plain_ns) / count / 1e9)
-                meter.note(began, took_ns, count)
-        if named is not None:
-            named.close()
-            meter.sample.facts = {"added_s": statistics.median(added_s)}
+                meter.note(clock(), timed(read_all, tailer), count)
         if hashed:
             meter.sample.written = what_is_written(log, case.value_size)
     return meter.sample
 
 
-def _timed(read_all: Callable[[Tailer], None], tailer: Tailer) -> int:
-    """Nanoseconds of reading the whole log in the tailer's direction."""
+def timed(read_all: Callable[[Tailer], None], tailer: Tailer) -> int:
+    """Read the whole log in the tailer's direction; return the nanoseconds it took."""
     tailer.seek("end" if tailer.backward else "first")
     began = time.perf_counter_ns()
     read_all(tailer)

@@ -9,15 +9,15 @@ from html import escape
 
 from commitlog.bench import chart
 from commitlog.bench.chart import Line
-from commitlog.bench.report_table import GOAL_HEADINGS, Table, notes, tables
+from commitlog.bench.report_table import Table, notes, tables
 from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.words import say_bytes, say_seconds
 from commitlog.bench.workloads import BY_NAME, titles
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2330; --faint: #667084; --rule: #d9dee7; --paper: #fff; --good: #1a7f4b; --bad: #c0362c; }
+:root { color-scheme: light dark; --ink: #1c2330; --faint: #667084; --rule: #d9dee7; --paper: #fff; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e5e9f0; --faint: #98a2b3; --rule: #343b49; --paper: #161a22; --good: #4cc38a; --bad: #ff7b72; }
+  :root { --ink: #e5e9f0; --faint: #98a2b3; --rule: #343b49; --paper: #161a22; }
 }
 body { margin: 2rem auto; max-width: 70rem; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink);
   background: var(--paper); }
@@ -26,8 +26,8 @@ h3 { font-size: .95rem; margin: 1.2rem 0 .2rem; font-weight: 600; }
 p, li { color: var(--faint); } .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap; }
-th:nth-child(-n+3), td:nth-child(-n+3), .goals th:first-child, .goals td:first-child { text-align: left; }
-th { color: var(--faint); font-weight: 600; } .yes { color: var(--good); } .no { color: var(--bad); font-weight: 700; }
+th:nth-child(-n+3), td:nth-child(-n+3) { text-align: left; }
+th { color: var(--faint); font-weight: 600; }
 svg { width: 100%; height: auto; display: block; } .grid { stroke: var(--rule); stroke-width: 1; }
 .tick { fill: var(--faint); font-size: 12px; } .curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .legend { list-style: none; padding: 0; margin: .2rem 0 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: 13px; }
@@ -43,16 +43,12 @@ def page(results: Results) -> str:
     colours = "".join(
         f".curve.c{index} {{ stroke: {tone}; }} i.c{index} {{ background: {tone}; }}\n" for index, tone in enumerate(_COLOURS)
     )
-    made = tables(results)
-    goals = [table for table in made if table.headings == GOAL_HEADINGS]
-    others = [table for table in made if table.headings != GOAL_HEADINGS]
     options = json.dumps({"started": results.started, "machine": results.machine, "options": results.options}, indent=2)
     said = "".join(f"<p>{escape(note)}</p>" for note in notes(results))
     body = [
         f"<h1>commitlog on this disk</h1><p>{escape(results.started)}</p>{said}",
-        *(_table(table) for table in goals),
         *_charts(results),
-        *(_table(table) for table in others),
+        *map(_table, tables(results)),
         f"<details><summary>Machine and options</summary><pre>{escape(options)}</pre></details>",
     ]
     return (
@@ -63,15 +59,9 @@ def page(results: Results) -> str:
 
 
 def _table(table: Table) -> str:
-    kind = ' class="goals"' if table.headings == GOAL_HEADINGS else ""
     head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
-    rows = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
-    return f'<h2>{escape(table.title)}</h2><div class="wide"><table{kind}><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-
-
-def _cell(text: str) -> str:
-    kind = {"yes": ' class="yes"', "NO": ' class="no"'}.get(text, "")
-    return f"<td{kind}>{escape(text)}</td>"
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    return f'<h2>{escape(table.title)}</h2><div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 # --- charts ----------------------------------------------------------------------------------------------------------

@@ -6,14 +6,12 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commitlog.bench.goals import Verdict, judge
 from commitlog.bench.histogram import PERCENTILES
 from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.words import say, say_seconds
 from commitlog.bench.workloads import BY_NAME, titles
 
 HEADINGS = ("what", "flush", "setup", "median", "spread", "of baseline", *PERCENTILES, "max", "cpu", "rss")
-GOAL_HEADINGS = ("goal", "measured", "ratio", "wanted", "met")
 _STOLEN_SHARE = 1 / 1000  # what a p99.9 does not see
 _MIB = 1 << 20
 
@@ -28,7 +26,7 @@ class Table:
 
 
 def tables(results: Results) -> list[Table]:
-    """One table a workload, and at the end the goals."""
+    """One table a workload."""
     made = []
     for name in dict.fromkeys(result.case.workload for result in results.cases.values()):
         cases = [result for result in results.cases.values() if result.case.workload == name and result.samples]
@@ -36,9 +34,6 @@ def tables(results: Results) -> list[Table]:
             workload = BY_NAME[name]
             about = f"; latencies: {workload.latencies}" if workload.latencies else ""
             made.append(Table(f"{workload.title} ({name}{about})", HEADINGS, tuple(_row(results, result) for result in cases)))
-    verdicts = tuple(_verdict_row(verdict) for verdict in judge(results) if verdict.met is not None)
-    if verdicts:
-        made.append(Table("Goals: ratios inside this run", GOAL_HEADINGS, verdicts))
     return made
 
 
@@ -77,12 +72,6 @@ def _of_baseline(results: Results, result: CaseResult) -> str:
     return f"{median / (beside[0].median or 1):.2f}x" if beside else ""
 
 
-def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
-    assert verdict.value is not None
-    bound = f"{'at least' if verdict.least else 'at most'} {verdict.limit:.3g}"
-    return verdict.goal, verdict.figure, f"{verdict.value:.3g}", bound, "yes" if verdict.met else "NO"
-
-
 def notes(results: Results) -> list[str]:
     """What else must be said: where it ran, what is missing and why."""
     machine = results.machine
@@ -91,7 +80,7 @@ def notes(results: Results) -> list[str]:
     where = f"{machine['processor']}, {machine['usable_cores']} cores; {machine['kernel']}; {system['type']} on {system['device']}"
     said = [f"{where}; {machine['python']}; commitlog {machine['commitlog']}; {results.seconds:.0f} s"]
     if results.options.get("quick"):
-        said.append("QUICK: it shows that everything works; sizes are too small for the figures and goals to mean much")
+        said.append("QUICK: it shows that everything works; sizes are too small for the figures to mean much")
     if results.interrupted:
         said.append("INTERRUPTED: what is above had been measured until then")
     said += [note for result in results.cases.values() if (note := _stolen(result))]
@@ -139,7 +128,7 @@ def _render_richly(made: Sequence[Table], width: int | None, colour: bool) -> st
         for index, heading in enumerate(table.headings):
             shown.add_column(heading, justify="left" if index < 3 else "right", overflow="fold")
         for row in table.rows:
-            shown.add_row(*(Text(cell, style={"NO": "bold red", "yes": "green"}.get(cell, "")) for cell in row))
+            shown.add_row(*map(Text, row))
         console.print(shown)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())

@@ -6,13 +6,12 @@ import dataclasses
 import json
 import statistics
 from dataclasses import dataclass, field
-from typing import Any
 
 from commitlog.bench.case import Case
 from commitlog.bench.histogram import Histogram
 from commitlog.bench.sample import Sample
 
-FORMAT = "commitlog-bench/1"
+FORMAT = "commitlog-bench/2"
 _LEVELS = 2
 
 
@@ -103,6 +102,7 @@ class CaseResult:
             **dataclasses.asdict(self.case),
             "baseline": self.case.baseline,
             "unit": self.unit,
+            "figures": self.figures,
             "median": self.median,
             "lowest": min(self.figures, default=None),
             "highest": max(self.figures, default=None),
@@ -148,20 +148,12 @@ class Results:
     seconds: float = 0.0
     interrupted: bool = False
 
-    def find(self, workload: str, setup: str, **chosen: Any) -> CaseResult | None:
-        """The first case like this that has samples."""
-        wanted = {"workload": workload, "setup": setup, **chosen}
-        for result in self.cases.values():
-            if result.samples and all(getattr(result.case, name) == value for name, value in wanted.items()):
-                return result
-        return None
-
     @property
     def failures(self) -> list[CaseResult]:
         return [result for result in self.cases.values() if result.failed]
 
     def as_object(self) -> dict[str, object]:
-        """For JSON, as measured: `goals` judges it."""
+        """For JSON."""
         return {
             "format": FORMAT,
             "started": self.started,

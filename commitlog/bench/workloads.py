@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from commitlog.bench import appends, baseline, keeping, paced, reads, restarts, slow_flush, sustained, sync_threads
+from commitlog.bench import appends, baseline, paced, reads, restarts, sustained, sync_threads
 from commitlog.bench.case import SETUPS, Case
 from commitlog.bench.ground import Ground
 from commitlog.bench.sample import Sample
@@ -129,19 +129,6 @@ WORKLOADS = (
         latencies="an append until it is durable",
     ),
     Workload(
-        name="sync-threads-slow",
-        title="Sync appends by several threads, each flush half a millisecond longer",
-        measure=slow_flush.measure,
-        settles=True,
-        turn_s=lambda settings: 0.7 + settings.sync_s,
-        setups=("mapped", "pooled"),
-        flushes=("sync",),
-        sizes=(40,),
-        threads=(1, 4, 16),
-        baselines=(Baseline(name="page-msync", title="msync of one page", measure=slow_flush.measure, sizes=(40,)),),
-        latencies="an append until it is durable",
-    ),
-    Workload(
         name="read",
         title="Reading",
         measure=reads.measure,
@@ -173,14 +160,6 @@ WORKLOADS = (
         setups=("mapped", "pooled"),
         forms=("append", "read-only"),
         latencies="an open",
-    ),
-    Workload(
-        name="keeping",
-        title="Appending with and without index, listener and retention",
-        measure=keeping.measure,
-        turn_s=lambda settings: 1 + settings.append_bytes / 20e6,
-        flushes=("async",),
-        setups=("mapped", "pooled"),
     ),
     Workload(
         name="sustained",

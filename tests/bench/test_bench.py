@@ -19,7 +19,6 @@ import pytest
 from commitlog import cli
 from commitlog.bench import ground, harness, machine, report_page, report_table, workloads
 from commitlog.bench.case import Case
-from commitlog.bench.goals import GOALS, judge
 from commitlog.bench.ground import Ground, NoRoomError
 from commitlog.bench.histogram import Histogram
 from commitlog.bench.results import CaseResult, Results
@@ -216,15 +215,6 @@ def result_of(workload: str, setup: str, rates: list[float], **chosen: Any) -> C
     for rate in rates:
         result.add(Sample(records=1000, seconds=1000 / rate))
     return result
-
-
-def test_a_ratio_is_the_median_of_the_ratios_of_the_same_turn() -> None:
-    pooled = result_of("append", "pooled", [8.0, 40.0, 6.0], flush="async", value_size=40, form="single")
-    python = result_of("append", "python-mmap", [2.0, 10.0, 2.0], value_size=40)
-    made = Results("", {}, {}, {result.case.name: result for result in (pooled, python)})
-    verdict = judge(made)[0]
-    assert (verdict.value, verdict.met) == (pytest.approx(4.0), True)
-    assert [later.met for later in judge(made)[1:]] == [None] * (len(GOALS) - 1)
 
 
 def test_medians_and_spread_are_those_of_the_turns() -> None:

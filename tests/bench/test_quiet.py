@@ -41,7 +41,7 @@ def test_what_the_system_has_yet_to_write_is_read_from_it() -> None:
 def test_turns_that_wait_for_the_disk_begin_at_rest_and_the_others_do_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settled: list[float] = []
     monkeypatch.setattr("commitlog.bench.harness.settle", lambda _directory, limit_s: settled.append(limit_s))
-    assert [workload.name for workload in WORKLOADS if workload.settles] == ["paced", "sync-threads", "sync-threads-slow", "sustained"]
+    assert [workload.name for workload in WORKLOADS if workload.settles] == ["paced", "sync-threads", "sustained"]
     results = run(tmp_path, choose(["open", "sustained"], ["mapped"]), dataclasses.replace(QUICK, settle_s=3.0))
     assert settled == [3.0] * sum(len(result.samples) for name, result in results.cases.items() if name.startswith("sustained"))
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
-from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.words import say_bytes, say_rate, say_seconds
 
 _SLOW_FLUSH_S = 500e-6
+
+# A full run and one of its cases, as their JSON has them.
+Results = dict[str, Any]
+Case = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,16 @@ def judge(results: Results) -> list[Verdict]:
     return [goal.judge(results) for goal in GOALS]
 
 
+def _find(results: Results, workload: str, setup: str, **chosen: object) -> Case | None:
+    """The first case like this that has samples."""
+    wanted = {"workload": workload, "setup": setup, **chosen}
+    return next((case for case in results["cases"] if case["samples"] and wanted.items() <= case.items()), None)
+
+
 # --- ratios ----------------------------------------------------------------------------------------------------------
 
 
-def _quotient(
-    over: CaseResult | None, under: CaseResult | None, figures: Callable[[CaseResult], list[float]], say: Callable[[float], str]
-) -> Ratio:
+def _quotient(over: Case | None, under: Case | None, figures: Callable[[Case], list[float]], say: Callable[[float], str]) -> Ratio:
     """The median of the quotients of the same turn: what slows one turn of the machine down slows both."""
     if over is None or under is None:
         return None
@@ -80,31 +88,32 @@ def _quotient(
     return value, f"{say(statistics.median(first for first, _ in pairs))} : {say(statistics.median(second for _, second in pairs))}"
 
 
-def _rates(result: CaseResult) -> list[float]:
-    return result.figures
+def _rates(result: Case) -> list[float]:
+    figures: list[float] = result["figures"]
+    return figures
 
 
-def _times(result: CaseResult) -> list[float]:
+def _times(result: Case) -> list[float]:
     """Seconds a record."""
-    return [1 / figure for figure in result.figures if figure]
+    return [1 / figure for figure in result["figures"] if figure]
 
 
-def _tails(result: CaseResult) -> list[float]:
-    return [nanoseconds / 1e9 for nanoseconds in result.tails_ns]
+def _tails(result: Case) -> list[float]:
+    return [nanoseconds / 1e9 for nanoseconds in result["tails_ns"]]
 
 
-def _append(results: Results, setup: str, form: str = "single") -> CaseResult | None:
+def _append(results: Results, setup: str, form: str = "single") -> Case | None:
     if setup == "python-mmap":
-        return results.find("append", setup, value_size=40)
-    return results.find("append", setup, value_size=40, form=form, flush="async")
+        return _find(results, "append", setup, value_size=40)
+    return _find(results, "append", setup, value_size=40, form=form, flush="async")
 
 
 def _forms(form: str) -> Callable[[Results], Ratio]:
     return lambda results: _quotient(_append(results, "pooled", form), _append(results, "pooled"), _rates, say_rate)
 
 
-def _read(results: Results, form: str) -> CaseResult | None:
-    return results.find("read", "pooled", value_size=40, form=form)
+def _read(results: Results, form: str) -> Case | None:
+    return _find(results, "read", "pooled", value_size=40, form=form)
 
 
 def _backward(form: str) -> Callable[[Results], Ratio]:
@@ -112,22 +121,22 @@ def _backward(form: str) -> Callable[[Results], Ratio]:
 
 
 def _tail_against(setup: str) -> Callable[[Results], Ratio]:
-    return lambda results: _quotient(results.find("paced", "pooled"), results.find("paced", setup), _tails, say_seconds)
+    return lambda results: _quotient(_find(results, "paced", "pooled"), _find(results, "paced", setup), _tails, say_seconds)
 
 
-def _sync(results: Results, threads: int, setup: str = "mapped") -> CaseResult | None:
-    return results.find("sync-threads", setup, threads=threads)
+def _sync(results: Results, threads: int, setup: str = "mapped") -> Case | None:
+    return _find(results, "sync-threads", setup, threads=threads)
 
 
 def _sixteen_limit(results: Results) -> float:
     """The faster the flush, the more of the time goes to the interpreter, which hands its lock round in between."""
-    flush = results.find("sync-threads", "page-msync")
+    flush = _find(results, "sync-threads", "page-msync")
     return 8.0 if flush is not None and min(_times(flush), default=0.0) >= _SLOW_FLUSH_S else 4.0
 
 
 def _slow_sixteen(results: Results) -> Ratio:
     """Where each flush is delayed; how long one took then stands beside it."""
-    sixteen, one = (results.find("sync-threads-slow", "mapped", threads=threads) for threads in (16, 1))
+    sixteen, one = (_find(results, "sync-threads-slow", "mapped", threads=threads) for threads in (16, 1))
     ratio = _quotient(sixteen, one, _rates, say_rate)
     flushes = _facts(one, "mean_flush_s")
     if ratio is None or not flushes:
@@ -149,7 +158,7 @@ def _keeping(results: Results) -> Ratio:
     """What is left of the rate, mapped or pooled: the smaller share. Each turn has the median of its pairs."""
     found: list[tuple[float, str]] = []
     for setup in ("mapped", "pooled"):
-        kept = results.find("keeping", setup)
+        kept = _find(results, "keeping", setup)
         shares = _facts(kept, "share")
         if kept is not None and shares:
             found.append((statistics.median(shares), f"{say_rate(statistics.median(_rates(kept)))}, {setup}"))
@@ -157,27 +166,27 @@ def _keeping(results: Results) -> Ratio:
 
 
 def _scan_rate(results: Results) -> Ratio:
-    rates = _facts(results.find("recovery", "mapped", form="scan"), "log_bytes_s")
+    rates = _facts(_find(results, "recovery", "mapped", form="scan"), "log_bytes_s")
     return (statistics.median(rates) / 1e9, say_bytes(statistics.median(rates))) if rates else None
 
 
-def _facts(result: CaseResult | None, name: str) -> list[float]:
-    facts: Iterable[object] = () if result is None else (sample.facts.get(name) for sample in result.samples)
+def _facts(result: Case | None, name: str) -> list[float]:
+    facts = [] if result is None else [sample["facts"].get(name) for sample in result["samples"]]
     return [fact for fact in facts if isinstance(fact, float)]
 
 
 def _named_ns(results: Results) -> Ratio:
     """What keeping the place adds to a record, in nanoseconds: each turn has the median of its pairs."""
-    added = _facts(_read(results, "values-named"), "added_s")
+    added = _facts(_find(results, "read-named", "pooled"), "added_s")
     return (statistics.median(added) * 1e9, f"{say_seconds(statistics.median(added))} more") if added else None
 
 
 def _open_ms(results: Results) -> Ratio:
-    found = results.find("open", "mapped", form="append")
-    if found is None or found.median is None:
+    found = _find(results, "open", "mapped", form="append")
+    if found is None or found["median"] is None:
         return None
-    segments = found.samples[0].facts["segments"]
-    return found.median * 1e3, f"{say_seconds(found.median)}, {segments} segments"
+    segments = found["samples"][0]["facts"]["segments"]
+    return found["median"] * 1e3, f"{say_seconds(found['median'])}, {segments} segments"
 
 
 GOALS = (
@@ -217,12 +226,12 @@ GOALS = (
     Goal(
         "sustained, pooled: share of what pwrite and fdatasync reach",
         0.85,
-        lambda results: _quotient(results.find("sustained", "pooled"), results.find("sustained", "plain-write"), _rates, say_bytes),
+        lambda results: _quotient(_find(results, "sustained", "pooled"), _find(results, "sustained", "plain-write"), _rates, say_bytes),
     ),
     Goal(
         "sync append, one thread, mapped: times a bare one-page msync",
         1.3,
-        lambda results: _quotient(_sync(results, 1), results.find("sync-threads", "page-msync"), _times, say_seconds),
+        lambda results: _quotient(_sync(results, 1), _find(results, "sync-threads", "page-msync"), _times, say_seconds),
         least=False,
     ),
     Goal(

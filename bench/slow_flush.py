@@ -3,7 +3,7 @@
 On a fast disk the threads spend most of a flush's time on handing the interpreter's lock round; what group commit is worth shows where a
 flush is slow. The engine is as it is: a library of some lines stands between it and the C library (``LD_PRELOAD``), makes each real flush,
 and then sleeps. It can only be put before a process when that starts, so each turn is a process of its own, run as
-``python -m commitlog.bench.slow_flush DIRECTORY SETTINGS CASE HASHED``.
+``python -m bench.slow_flush DIRECTORY SETTINGS CASE HASHED``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from commitlog.bench.settings import Settings
 
 DELAY_NS = 500_000
 _LIMIT_S = 120
-_PACKAGES = str(Path(__file__).resolve().parents[2])
+_PACKAGES = str(Path(__file__).resolve().parents[1])
 _SYMBOL = "commitlog_bench_delayed"
 _C_SOURCE = r"""
 #define _GNU_SOURCE
@@ -74,7 +74,7 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
         "LD_PRELOAD": " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD")))),
         "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH")))),
     }
-    command = [sys.executable, "-m", "commitlog.bench.slow_flush", *arguments]
+    command = [sys.executable, "-m", "bench.slow_flush", *arguments]
     done = subprocess.run(command, env=os.environ | variables, stdout=subprocess.PIPE, check=True, timeout=_LIMIT_S)
     given: dict[str, Any] = json.loads(done.stdout)
     latencies = np.array(given.pop("latencies_ns"), np.int64)
