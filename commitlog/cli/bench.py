@@ -23,7 +23,6 @@ from commitlog.cli.bus_pair import PairedCommand
 from commitlog.cli.ending import Ending
 from commitlog.cli.progress import is_terminal
 from commitlog.errors import InvalidOptionError
-from commitlog.units import parse_duration, parse_size
 
 _SMALLEST_S = 0.05
 
@@ -35,9 +34,9 @@ _SMALLEST_S = 0.05
 @click.option("--flush", "flushes", multiple=True, metavar="NAME", help=f"Only this flush option: {', '.join(ALL_FLUSHES)}.")
 @click.option("--list", "as_list", is_flag=True, help="Print the names of all workloads and cases, and measure nothing.")
 @click.option("--quick", is_flag=True, help="Everything at a size that takes seconds: to see that it works, not for the figures.")
-@click.option("--seconds", metavar="TIME", help="How long a constant-rate turn takes (15 s).")
-@click.option("--rate", metavar="SIZE", help="Bytes a second of the constant rate (200MB).")
-@click.option("--size", metavar="SIZE", help="How much the sustained workload appends (8GiB).")
+@click.option("--seconds", type=parameters.duration_from(_SMALLEST_S), metavar="TIME", help="How long a constant-rate turn takes (15 s).")
+@click.option("--rate", type=parameters.size_from(1024), metavar="SIZE", help="Bytes a second of the constant rate (200MB).")
+@click.option("--size", type=parameters.size_from(1 << 20), metavar="SIZE", help="How much the sustained workload appends (8GiB).")
 @click.option("--turns", type=parameters.whole(1, 100), help="How often each case is measured (5, and 2 or 3 for the long ones).")
 @click.option("--memory", is_flag=True, help="Measure on a file system in memory too.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to this file as JSON.")
@@ -52,9 +51,9 @@ def command(
     flushes: tuple[str, ...],
     as_list: bool,
     quick: bool,
-    seconds: str | None,
-    rate: str | None,
-    size: str | None,
+    seconds: float | None,
+    rate: int | None,
+    size: int | None,
     turns: int | None,
     memory: bool,
     json_file: Path | None,
@@ -73,9 +72,9 @@ def command(
     """
     try:
         chosen = choose(names, setups, flushes)
-        settings = _settings(quick, seconds, rate, size, turns)
     except InvalidOptionError as error:
         raise click.UsageError(error.message, context) from error
+    settings = _settings(quick, seconds, rate, size, turns)
     if as_list:
         click.echo("\n".join(_listing(names)))
         return
@@ -101,34 +100,18 @@ def command(
     context.exit(INTERRUPTED if results.interrupted else int(bool(results.failures)))
 
 
-def _settings(quick: bool, seconds: str | None, rate: str | None, size: str | None, turns: int | None) -> Settings:
-    """The usual settings, or the quick ones, with what was asked for.
-
-    Raises
-    ------
-    InvalidOptionError
-        A size or a time is none.
-    """
+def _settings(quick: bool, seconds: float | None, rate: int | None, size: int | None, turns: int | None) -> Settings:
+    """The usual settings, or the quick ones, with what was asked for."""
     settings = QUICK if quick else Settings()
     if seconds is not None:
-        paced_s = parse_duration(seconds, "--seconds")
-        if paced_s < _SMALLEST_S:
-            raise InvalidOptionError(f"--seconds must be at least {_SMALLEST_S:g}, not {seconds!r}")
-        settings = dataclasses.replace(settings, paced_s=paced_s)
+        settings = dataclasses.replace(settings, paced_s=seconds)
     if rate is not None:
-        settings = dataclasses.replace(settings, rate=_at_least(1024, rate, "--rate"))
+        settings = dataclasses.replace(settings, rate=rate)
     if size is not None:
-        settings = dataclasses.replace(settings, sustained_bytes=_at_least(1 << 20, size, "--size"))
+        settings = dataclasses.replace(settings, sustained_bytes=size)
     if turns is not None:
         settings = dataclasses.replace(settings, turns=turns, paced_turns=turns, sustained_turns=turns)
     return settings
-
-
-def _at_least(smallest: int, value: str, name: str) -> int:
-    size = parse_size(value, name)
-    if size < smallest:
-        raise InvalidOptionError(f"{name} must be at least {smallest}, not {value!r}")
-    return size
 
 
 def _check_histograms(context: click.Context) -> None:

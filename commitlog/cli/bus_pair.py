@@ -10,9 +10,8 @@ import click
 
 import commitlog
 from commitlog.cli import FAILURE, parameters
-from commitlog.errors import InvalidOptionError, LogNotFoundError
+from commitlog.errors import LogNotFoundError
 from commitlog.tail.tailer import Idle
-from commitlog.units import parse_duration
 
 _MESSAGES = 10_000_000
 _SEGMENT_SIZE = 64 << 20
@@ -60,23 +59,26 @@ def writer(*, path: str, messages: int, size: int) -> None:
 @_PATH
 @_COUNT
 @click.option("--idle", type=click.Choice(["spin", "yield", "backoff", "block"]), default="spin", show_default=True, help="How it waits.")
-@click.option("--timeout", default="60s", show_default=True, metavar="TIME", help="How long to wait for the log, and for a next message.")
+@click.option(
+    "--timeout",
+    type=parameters.duration,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="How long to wait for the log, and for a next message.",
+)
 @click.pass_context
-def reader(context: click.Context, *, path: str, messages: int, idle: Idle, timeout: str) -> None:
+def reader(context: click.Context, *, path: str, messages: int, idle: Idle, timeout: float) -> None:
     """Read the messages of `commitlog bench bus-writer` as they come, and say how long it took from the first to the last.
 
     Waits for the log at PATH. Exit status 1 when no message came in time.
     """
     try:
-        seconds = parse_duration(timeout, "--timeout")
-    except InvalidOptionError as error:
-        raise click.UsageError(error.message, context) from error
-    try:
-        log = commitlog.open(path, "r", wait_for_log=seconds)
+        log = commitlog.open(path, "r", wait_for_log=timeout)
     except LogNotFoundError as error:
-        raise LogNotFoundError(f"no log came in {seconds:g} s: start commitlog bench bus-writer with this path", path=path) from error
+        raise LogNotFoundError(f"no log came in {timeout:g} s: start commitlog bench bus-writer with this path", path=path) from error
     with log, log.tailer() as tailer:
-        values = tailer.values(timeout=seconds, idle=idle)
+        values = tailer.values(timeout=timeout, idle=idle)
         first = next(values, None)
         began_ns = time.monotonic_ns()
         count, total = (1, len(first)) if first is not None else (0, 0)
@@ -86,7 +88,7 @@ def reader(context: click.Context, *, path: str, messages: int, idle: Idle, time
         elapsed_ns = time.monotonic_ns() - began_ns
     _report("read", count, total // max(1, count), elapsed_ns)
     if count < messages:
-        click.echo(f"commitlog: {messages - count:,} of {messages:,} messages did not come within {seconds:g} s of the last", err=True)
+        click.echo(f"commitlog: {messages - count:,} of {messages:,} messages did not come within {timeout:g} s of the last", err=True)
         context.exit(FAILURE)
 
 

@@ -69,28 +69,39 @@ def whole(least: int, most: int = _LARGEST) -> Callable[[str], int]:
     return number
 
 
-def size(text: str) -> int:
-    """Bytes, or a number with a unit."""
-    try:
-        return parse_size(int(text) if _WHOLE.fullmatch(text) else text, "size")
-    except InvalidOptionError:
-        raise click.BadParameter(f"expected a size such as 65536 or 64MiB, not {text!r}") from None
+def size_from(least: int) -> Callable[[str], int]:
+    """Reads sizes with a lower bound, in bytes."""
+
+    def read(text: str) -> int:
+        try:
+            value = parse_size(text, "size")
+        except InvalidOptionError:
+            raise click.BadParameter(f"expected a size such as 65536 or 64MiB, not {text!r}") from None
+        if value < least:
+            raise click.BadParameter(f"expected at least {least} bytes, not {text!r}")
+        return value
+
+    return read
 
 
-def duration(text: str) -> float:
-    """Seconds, or a number with a unit."""
-    try:
-        return parse_duration(float(text) if _DECIMAL.fullmatch(text) else text, "duration")
-    except InvalidOptionError:
-        raise click.BadParameter(f"expected a time such as 15 or 500ms, not {text!r}") from None
+def duration_from(least_s: float) -> Callable[[str], float]:
+    """Reads durations with a lower bound, in seconds."""
+
+    def read(text: str) -> float:
+        try:
+            seconds = parse_duration(text, "duration")
+        except InvalidOptionError:
+            raise click.BadParameter(f"expected a time such as 15 or 500ms, not {text!r}") from None
+        if seconds < least_s:
+            raise click.BadParameter(f"expected at least {least_s:g} seconds, not {text!r}")
+        return seconds
+
+    return read
 
 
-def interval(text: str) -> float:
-    """How often to look again, in seconds."""
-    seconds = duration(text)
-    if seconds < INTERVAL_LEAST_S:
-        raise click.BadParameter(f"expected at least {INTERVAL_LEAST_S:g} seconds, not {text!r}")
-    return seconds
+size = size_from(0)
+duration = duration_from(0)
+interval = duration_from(INTERVAL_LEAST_S)
 
 
 def moment(text: str) -> Moment:

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from commitlog.cli import FAILURE
+from commitlog.cli import FAILURE, parameters
 from commitlog.cli import verify as verify_command
 from commitlog.cli.progress import is_terminal
-from commitlog.errors import InvalidOptionError
-from commitlog.units import parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,19 +35,25 @@ def command() -> None:
 @click.argument("log", type=click.Path())
 @click.argument("destination", type=click.Path())
 @click.option("--text", is_flag=True, help="Write values as text, and not as bytes.")
-@click.option("--step", metavar="SIZE", default="1GiB", show_default=True, help="How much of the log is done before it is noted.")
+@click.option(
+    "--step",
+    type=parameters.size,
+    metavar="SIZE",
+    default="1GiB",
+    show_default=True,
+    help="How much of the log is done before it is noted.",
+)
 @_master
 @_as_json
-def export(log: str, destination: str, *, text: bool, step: str, master: str | None, as_json: bool) -> None:
+def export(log: str, destination: str, *, text: bool, step: int, master: str | None, as_json: bool) -> None:
     """Write LOG to Parquet files below DESTINATION, a directory a date (UTC).
 
     Only what is durable. Run again, it adds what has come since; one that was ended goes on where it was.
     """
-    step_bytes = _size(step, "--step")
     with _session(master) as spark, _Shown("export") as shown:
         from commitlog.spark.jobs import export as run
 
-        done = run(spark, log, destination, text=text, step=step_bytes, progress=shown)
+        done = run(spark, log, destination, text=text, step=step, progress=shown)
     _say(
         dataclasses.asdict(done),
         f"{done.log}: exported up to position {done.position}: {done.records} records in {done.files} files of {done.destination}",
@@ -60,19 +64,18 @@ def export(log: str, destination: str, *, text: bool, step: str, master: str | N
 @command.command()
 @click.argument("log", type=click.Path())
 @click.argument("new_log", type=click.Path())
-@click.option("--segment-size", metavar="SIZE", help="Of the new log: 64MiB by default.")
+@click.option("--segment-size", type=parameters.size, metavar="SIZE", help="Of the new log: 64MiB by default.")
 @_master
 @_as_json
-def compact(log: str, new_log: str, *, segment_size: str | None, master: str | None, as_json: bool) -> None:
+def compact(log: str, new_log: str, *, segment_size: int | None, master: str | None, as_json: bool) -> None:
     """Write the latest record of each key in LOG to NEW_LOG, without keys that were deleted.
 
     A key is deleted where its latest record has an empty value. Records without a key are kept. NEW_LOG gets all of it at once.
     """
-    size_bytes = None if segment_size is None else _size(segment_size, "--segment-size")
     with _session(master) as spark, _Shown("compact") as shown:
         from commitlog.spark.jobs import compact as run
 
-        done = run(spark, log, new_log, segment_size=size_bytes, progress=shown)
+        done = run(spark, log, new_log, segment_size=segment_size, progress=shown)
     if done.repeated:
         said = f"{done.destination}: has this compaction already, {done.kept} records; nothing was done"
     else:
@@ -104,13 +107,6 @@ def verify(context: click.Context, logs: tuple[str, ...], *, state: str | None, 
         said.append(f"{done.resumed} segments had been checked before")
     _say({"sound": done.sound, "resumed": done.resumed, "logs": reports}, "\n".join(said), as_json)
     context.exit(0 if done.sound else FAILURE)
-
-
-def _size(text: str, name: str) -> int:
-    try:
-        return parse_size(int(text) if text.isdigit() else text, name)
-    except InvalidOptionError as error:
-        raise click.UsageError(error.message) from error
 
 
 def _say(content: dict[str, Any], text: str, as_json: bool) -> None:

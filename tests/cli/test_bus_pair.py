@@ -52,7 +52,7 @@ def test_a_reader_without_a_log_says_what_to_start_and_makes_nothing(tmp_path: P
         (["bus-writer"], b"Missing argument 'PATH'"),
         (["bus-reader", "-n", "0", "x"], b"expected a whole number"),
         (["bus-writer", "--size", "-1", "x"], b"expected a whole number"),
-        (["bus-reader", "--timeout", "soon", "x"], b"--timeout must be a duration"),
+        (["bus-reader", "--timeout", "soon", "x"], b"'--timeout': expected a time such as 15 or 500ms"),
         (["bus-reader", "--idle", "sleep", "x"], b"'sleep' is not one of"),
     ],
 )
