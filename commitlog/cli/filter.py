@@ -72,10 +72,12 @@ class Filter:
         """Return the accepted rows of a batch, ascending."""
         if not self:
             return np.arange(len(batch))
-        return np.flatnonzero([self._accepts(value) for value in batch.values()])
-
-    def _accepts(self, value: bytes) -> bool:
-        return all(search(value) for search in self._include) and not any(search(value) for search in self._exclude)
+        values, rows = batch.values(), list(range(len(batch)))
+        for search in self._include:
+            rows = [row for row in rows if search(values[row])]
+        for search in self._exclude:
+            rows = [row for row in rows if not search(values[row])]
+        return np.array(rows, dtype=np.int64)
 
 
 def first_match(pattern: Pattern, batch: Batch) -> int | None:
