@@ -103,11 +103,14 @@ def test_appends_after_a_repair_are_seen_by_readers(tmp_path: Path, pooled: bool
         assert verify(path).sound
 
 
-def hide_end(files: LogFiles) -> int:
-    """A log that was closed, and whose end a SKIP covers, as a repair of an older release left it; where that SKIP ends."""
+def hide_end(files: LogFiles, before: int = 0) -> int:
+    """A log that was closed, and whose end a SKIP covers, as a repair of an older release left it; where that SKIP ends.
+
+    `before` is how many records stand before the SKIP: none in what a repair left.
+    """
     files.full(0, numbered(100))
     files.create(1, opened=True)
-    files.skip(1, files.records(1, numbered(10, 100)), 0)
+    files.skip(1, files.records(1, numbered(before, 100)), 0)
     files.create(2)
     files.checkpoint(SIZE + HEADER + 50 * STEP, clean=True)
     (files.path / "lock").touch()
@@ -124,12 +127,13 @@ def test_an_end_inside_a_skip_is_reported(files: LogFiles) -> None:
 
 @pytest.mark.parametrize("unclean", [False, True])
 def test_a_writer_goes_on_behind_a_skip_that_covers_the_end(files: LogFiles, unclean: bool) -> None:
-    hide_end(files)
+    before = 10 if unclean else 0
+    hide_end(files, before)
     if unclean:
         files.checkpoint(SIZE + HEADER + 50 * STEP)
     with commitlog.open(files.path) as log:
         assert log.append(b"new") == 2 * SIZE + HEADER
-    assert values_of(files.path) == [*numbered(110), b"new"]
+    assert values_of(files.path) == [*numbered(100 + before), b"new"]
     assert verify(files.path).sound
 
 

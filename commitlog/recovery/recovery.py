@@ -13,11 +13,12 @@ import time
 from collections.abc import Sequence
 
 from commitlog._kernel.cursors import STATE_NONE, STATE_RECOVERING, Cursors
+from commitlog._kernel.failure import END, ROLLED_BACK
 from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm import ShmSurvey, discard, find_buffers
-from commitlog.recovery.place import AHEAD_LIMIT, Place, land, locate, make_solid, passed, resting_place
+from commitlog.recovery.place import AHEAD_LIMIT, Place, locate, make_solid, passed, resting_place
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.unclean import UncleanLog
 from commitlog.segment.directory import LogDirectory
@@ -26,6 +27,7 @@ from commitlog.tail import tailer_file, tailer_folder
 __all__ = ["Recovered", "recover"]
 
 _logger = logging.getLogger("commitlog.recovery")
+_SKIPS_MOST = 8  # a SKIP takes up to 256 MiB, and a segment has up to 1 GiB
 
 
 def recover(
@@ -127,7 +129,7 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
     if end is None or len(above) > AHEAD_LIMIT or above != list(range(end.number + 1, end.number + 1 + len(above))):
         _logger.error("%s: the log was closed at position %d, and its segments do not fit that", directory.path, position)
         return None
-    if land(directory, end) != end:
+    if _is_skipped(directory, end):
         _logger.error("%s: the log was closed at position %d, and a SKIP reaches beyond it", directory.path, position)
         return None
     places = [Place(number, HEADER_SIZE) for number in above]
@@ -146,3 +148,24 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
         make_solid(directory, place.number)
     tail = resting_place(directory, numbers, end)
     return Recovered("clean", tail, tail.position(directory.segment_size))
+
+
+def _is_skipped(directory: LogDirectory, end: Place) -> bool:
+    """Whether a SKIP with which the segment begins reaches beyond the end of a log that was closed.
+
+    `repair` once left the clean mark on a log whose last segment it had replaced by SKIPs from end to end. It takes the mark away
+    now, so no other SKIP can lie across the end, and the segment's frames need not be read.
+    """
+    if end.offset >= directory.segment_size:
+        return False
+    segment = directory.open_segment(end.number, writable=False)
+    try:
+        offset = HEADER_SIZE
+        for _ in range(_SKIPS_MOST):
+            code, step = segment.step(offset) if offset < end.offset else (END, 0)
+            if code != ROLLED_BACK:
+                break
+            offset += step
+        return offset > end.offset
+    finally:
+        segment.release()
