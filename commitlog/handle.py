@@ -381,9 +381,11 @@ class LogHandle(Appender):
             self.gate = GATE_CLOSED
             failure = self._drain()
             try:
-                if failure is None:
-                    self._seal()
-                self._stop_services()
+                try:
+                    if failure is None:
+                        self._seal()
+                finally:  # Ctrl-C, too: the log is let go of, and so is all that its threads use
+                    self._stop_services()
                 if failure is None:
                     self._mark_clean()
             except CommitLogError as error:
@@ -423,13 +425,15 @@ class LogHandle(Appender):
 
     def _stop_services(self) -> None:
         self.stop()
-        for service in self._services:
-            service.join(_JOIN_S)
-        if self._acknowledge_service is not None:
-            self._acknowledge_service.stop()
-            self._acknowledge_service.join(_JOIN_S)
-        if self._allocation is not None:
-            self._allocation.give_back_all()
+        try:
+            for service in self._services:
+                service.join(_JOIN_S)
+            if self._acknowledge_service is not None:
+                self._acknowledge_service.stop()
+                self._acknowledge_service.join(_JOIN_S)
+        finally:
+            if self._allocation is not None:
+                self._allocation.give_back_all()
 
     def _mark_clean(self) -> None:
         """The last handle to leave notes that nothing is in doubt; the lock is the last one's when nobody else shares it."""

@@ -172,7 +172,8 @@ class Stress:
         mode = numbers.choice("aaar")
         if mode == "r" and not (self.folder / name / "log.json").exists():
             return
-        options: dict[str, Any] = {"open_timeout": 0.2, "claim_timeout": 5.0}
+        # A disk that stalls for seconds is not what this looks for.
+        options: dict[str, Any] = {"open_timeout": 0.2, "claim_timeout": 5.0, "sync_timeout": 60.0}
         if mode == "a":
             options["flush"] = numbers.choice(("none", "async", "async", "sync"))
             if name in POOLED:

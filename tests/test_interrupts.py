@@ -83,3 +83,26 @@ def test_a_sync_append_that_times_out_says_that_the_record_stays(logs: Logs) -> 
         claim.buffer[:] = b"other"
     log.flush()
     assert list(log.tailer(visibility="flushed").values()) == [b"other", b"stays"]
+
+
+@pytest.mark.parametrize("step", ["seal", "join"])
+def test_ctrl_c_while_closing_returns_the_buffers(logs: Logs, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    pool = logs.pool()
+    log = logs.open(pool=pool)
+    log.append(b"stays")
+    service = log._allocation
+    assert service is not None
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        if step == "seal":
+            patched.setattr(log, "_seal", interrupt)
+        else:
+            patched.setattr(service, "join", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            log.close()
+    assert pool.borrowed == 0
+    assert all(service.join(60) for service in log._services)  # the last of them lets go of the lock
+    assert list(logs.open(pool=pool).tailer().values()) == [b"stays"]

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from commitlog._kernel.core import GATE_LAG
 from commitlog._kernel.memory import Memory
 from commitlog._kernel.writer import Writer
-from commitlog.errors import CommitLogError, DiskFullError, LogFailedError, PositionError
+from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError, PositionError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
@@ -99,6 +99,7 @@ class AllocationService(Service):
         self._seal_lock = threading.Lock()
         self._synced_below = 0
         self._attached: dict[int, _Attached] = {}
+        self._closed = False
         self._sealer = Sealer(directory, queue, options.index_spacing, events)
         self._pretoucher = Pretoucher(core, queue, options)
         # A pool's buffers take the faults in its place.
@@ -116,10 +117,11 @@ class AllocationService(Service):
 
         Raises
         ------
-        DiskFullError, PoolExhaustedError, IOFailureError, LogFailedError
+        DiskFullError, PoolExhaustedError, IOFailureError, LogFailedError, ClosedError
             It could not be; the tail stays where it is.
         """
         with self._directory.telling("bring the next segment"):
+            self._check_open()
             self._place(number, needed=True)
             if self._lender is not None:
                 self._attach(number)
@@ -188,19 +190,29 @@ class AllocationService(Service):
             buffer = self._lender.lend()
         if buffer is None:
             return False
-        with self._attach_lock:
-            if file.number in self._attached:
+        attached = False
+        try:
+            attached = self._attach_buffer(file, buffer, token)
+        finally:
+            if not attached:
                 self._lender.give_back(buffer)
+        return attached
+
+    def _attach_buffer(self, file: MappedFile, buffer: LentBuffer, token: int) -> bool:
+        assert self._lender is not None
+        with self._attach_lock:
+            self._check_open()
+            if file.number in self._attached:
                 return False
             lease = _Lease()
-            try:
-                self._lender.bind(buffer, file)
-                self._core.attach(file.segment, buffer.memory, lease)
-            except BaseException:
-                self._lender.give_back(buffer)
-                raise
+            self._lender.bind(buffer, file)
+            self._core.attach(file.segment, buffer.memory, lease)
             self._attached[file.number] = _Attached(file, buffer, lease, token)
             return True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the log is closed: open it again", path=self._core.path)
 
     def give_back_drained(self) -> None:
         """Return the buffers whose segments are committed whole."""
@@ -302,10 +314,13 @@ class AllocationService(Service):
     def give_back_all(self) -> None:
         """Return every buffer, committed whole or not: after the log is drained, or has failed.
 
+        A roll of another thread may still wait for a buffer. It raises `ClosedError`, and returns the buffer that it gets.
+
         A claim that is open still, and was rolled back, may have a view of its buffer, and write to it. That buffer goes back when
         the view does.
         """
         with self._attach_lock:
+            self._closed = True
             taken, self._attached = list(self._attached.values()), {}
             self._detach(taken)
         while taken:

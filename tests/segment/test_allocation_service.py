@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from commitlog import CommitLog, TransientStorePool
-from commitlog.errors import DiskFullError, PoolExhaustedError, SegmentHeldError
+from commitlog.errors import ClosedError, DiskFullError, PoolExhaustedError, SegmentHeldError
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
 
 BACKINGS = ["anonymous", "shm"]
@@ -229,3 +229,16 @@ def test_deleting_a_drained_segment_leaves_its_buffer_to_the_pool(logs: Logs) ->
     assert pool.borrowed == 1
     log.close()
     assert pool.borrowed == 0
+
+
+def test_roll_beside_close_gives_its_buffer_back(logs: Logs, until: Callable[..., None]) -> None:
+    pool = logs.pool(buffers=1)
+    log = logs.open(pool=pool, claim_timeout=0.02)
+    with ThreadPoolExecutor(1) as threads:
+        claim = threads.submit(log.claim, 16).result()  # keeps the buffer of the segment that the roll leaves
+        rolling = threads.submit(log.roll)
+        until(lambda: pool.stats().waits == 1)
+        log.close()  # which returns that buffer to the pool, and the pool lends it to the roll
+        assert isinstance(rolling.exception(timeout=60), ClosedError)
+    assert pool.borrowed == 0
+    claim.__exit__(ZeroDivisionError, None, None)
