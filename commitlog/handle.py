@@ -41,7 +41,7 @@ from commitlog.segment.allocation_service import AllocationService
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.events import NO_EVENTS, SegmentEvents
 from commitlog.segment.mapped_file_queue import MappedFileQueue
-from commitlog.service import Service
+from commitlog.service import Service, start_lock
 from commitlog.shared import cursors_file
 from commitlog.shared.cursors_file import SlotLock
 from commitlog.shared.lock_file import LockFile
@@ -378,7 +378,8 @@ class LogHandle(Appender):
             if self._pid != os.getpid() or self.mode == "r":
                 self._let_go()
                 return
-            self.gate = GATE_CLOSED
+            with start_lock:  # from here on no coroutine starts the service that acknowledges
+                self.gate = GATE_CLOSED
             failure = self._drain()
             try:
                 try:
@@ -461,7 +462,8 @@ class LogHandle(Appender):
 
     def _let_go(self) -> None:
         self._closed = True
-        self.gate = GATE_CLOSED
+        with start_lock:  # from here on no watcher is started
+            self.gate = GATE_CLOSED
         if self.watcher is not None:
             self.watcher.stop()
         with self._named_lock:

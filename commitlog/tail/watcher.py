@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from commitlog._kernel.core import Core
+from commitlog._kernel.core import GATE_CLOSED, Core
 from commitlog._kernel.reader import Reader
 from commitlog.loops import resolve, resolve_here
 from commitlog.service import Service, start_lock
@@ -106,5 +106,8 @@ def watcher_of(core: Core) -> Watcher:
             watcher = core.watcher
             if watcher is None:
                 watcher = core.watcher = Watcher(core)
-                watcher.start()
+                if core.gate == GATE_CLOSED:  # nobody would end the thread
+                    watcher.stop()
+                else:
+                    watcher.start()
     return watcher

@@ -221,6 +221,14 @@ def test_following_a_log_that_is_closed_already_gives_nothing(logs: Logs) -> Non
     assert watchers() == []
 
 
+def test_a_watcher_of_a_closed_log_starts_no_thread(logs: Logs) -> None:
+    log = logs.open()
+    tailer = log.tailer(start="end")
+    log.close()
+    asyncio.run(asyncio.wait_for(watcher_of(log).news(tailer, None), LIMIT_S))
+    assert watchers() == []
+
+
 def test_an_open_claim_is_waited_for_and_a_dead_one_rolled_back(logs: Logs) -> None:
     log, impatient = logs.open(claim_timeout=60), logs.open("impatient", claim_timeout=0.02)
 
