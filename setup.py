@@ -21,7 +21,7 @@ KERNEL = Path("commitlog/_kernel")
 GENERATED = Path("build/cython")  # the kernel's `memory.c` and the C of `memory.pyx` would meet in one folder
 # The interpreter's own flags ask for debug data, which is nine tenths of a module and a third of the time to compile it.
 DEBUG_FLAGS = [] if "CFLAGS" in os.environ else ["-g0"]
-PROFILE_FLAGS = ["-std=gnu11", "-O3", *DEBUG_FLAGS, "-fPIC", "-fvisibility=hidden", "-pthread"]
+PROFILE_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread"]
 WARNING_FLAGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
 # `-iquote` and not `-I`, so that the kernel's memory.h is never taken for the C library's <memory.h>.
 KERNEL_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wshadow", "-Wstrict-prototypes", "-iquote", str(KERNEL)]
@@ -101,7 +101,7 @@ def kernel_libraries() -> list[tuple[str, dict[str, Any]]]:
     sources = kernel_files(".c")
     if not sources:
         return []
-    return [("clkernel", {"sources": sources, "depends": [*kernel_files(".h"), "setup.py"], "cflags": KERNEL_FLAGS})]
+    return [("clkernel", {"sources": sources, "depends": [*kernel_files(".h"), "setup.py"], "cflags": [*KERNEL_FLAGS, *DEBUG_FLAGS]})]
 
 
 def kernel_modules() -> list[Extension]:
@@ -112,7 +112,12 @@ def kernel_modules() -> list[Extension]:
     from Cython.Build import cythonize
 
     modules = [
-        Extension(".".join([*KERNEL.parts, Path(source).stem]), [source], extra_compile_args=MODULE_FLAGS, extra_link_args=["-pthread"])
+        Extension(
+            ".".join([*KERNEL.parts, Path(source).stem]),
+            [source],
+            extra_compile_args=[*MODULE_FLAGS, *DEBUG_FLAGS],
+            extra_link_args=["-pthread"],
+        )
         for source in sources
     ]
     modules = cythonize(modules, build_dir=str(GENERATED), compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1, quiet=True)
