@@ -24,6 +24,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 unexport PYTHONPATH
 unexport PYTHONHOME
+# Without bytecode, pytest rewrites each test file and each interpreter compiles the package, every time.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,c h pyx pxd))
