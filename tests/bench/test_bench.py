@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hdrh.histogram import HdrHistogram
 
 from commitlog import cli
 from commitlog.bench import ground, harness, machine, report_page, report_table, workloads
@@ -202,7 +203,13 @@ def test_a_histogram_has_the_percentiles_of_its_values() -> None:
     for percentile in (50.0, 99.0, 99.9, 99.99):
         exact = ordered[round(percentile / 100 * len(values)) - 1]
         assert histogram.at(percentile) == pytest.approx(exact, rel=2e-3)
-    whole = histogram.as_object()
+    whole: dict[str, Any] = histogram.as_object()
+    theirs = HdrHistogram.decode(whole["hdr"])
+    percentiles = [0.001, 50.0, 99.0, 99.9, 99.99]
+    assert [histogram.at(each) for each in percentiles] == [theirs.get_value_at_percentile(each) for each in percentiles]
+    steps = [(step.percentile_level_iterated_to, step.value_iterated_to) for step in theirs.get_percentile_iterator(5)]
+    assert [percentile for percentile, _ in histogram.curve()] == pytest.approx([percentile for percentile, _ in steps])
+    assert [value for _, value in histogram.curve()] == [min(value, ordered[-1]) for _, value in steps]
     histogram.add(np.array([1, 2, 3], np.int64))
     assert (whole["count"], histogram.as_object()["count"]) == (len(values), len(values) + 3)
     curve = histogram.curve()
