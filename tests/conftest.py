@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import pickle
@@ -60,6 +61,12 @@ def _share(nodeid: str) -> str:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     order = {share: place for place, share in enumerate(SLOW)}
     items.sort(key=lambda item: order.get(_share(item.nodeid), len(order)))
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the collected tests from the garbage collector: it would walk them each time, and copy them in each forked child."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
