@@ -34,6 +34,7 @@ QUICK = dataclasses.replace(
     turns=1,
     burst_bytes=MIB // 4,
     append_bytes=MIB // 4,
+    rest_s=0.001,
     sync_s=0.005,
     paced_s=0.02,
     rate=5_000_000,
