@@ -70,6 +70,12 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more process than cores: a third of the time goes to flushes and to other processes that are waited for."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """The scheduler of pytest-xdist, with shares of our own. Its groups by mark do not work with pytest 9.2."""
     from xdist.scheduler import LoadScopeScheduling

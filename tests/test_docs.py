@@ -20,6 +20,7 @@ import pytest
 import commitlog
 from commitlog import Options, TransientStorePool, errors
 from commitlog.pool.pool_options import check_pool_options
+from tests.cli.program import run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -127,7 +128,7 @@ def test_every_make_target_that_is_named_exists() -> None:
 
 @pytest.mark.parametrize("command", sorted(commands_of("commitlog")))
 def test_every_command_that_is_named_exists(command: str) -> None:
-    done = python("-c", "import sys; from commitlog.cli import main; sys.exit(main())", command, "--help", cwd=ROOT)
+    done = run(command, "--help")
     assert done.returncode == 0, done.stderr
 
 

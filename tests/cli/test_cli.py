@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from commitlog import cli
+from tests.cli.program import run
 from tests.log_files import HEADER, LogFiles, numbered
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,10 +26,15 @@ def log(files: LogFiles) -> str:
     return str(files.path)
 
 
-def commitlog(*arguments: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the program as a user does."""
-    program = [sys.executable, "-c", code] if code else PROGRAM
-    return subprocess.run([*program, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+def commitlog(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process forked from this one."""
+    done = run(*arguments)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def interpreter(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the program, or code, in an interpreter of its own."""
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_a_sound_log_verifies_with_status_0(log: str) -> None:
@@ -101,7 +107,7 @@ def test_a_torn_tail_of_a_segment_s_file_is_told_of_its_copy(files: LogFiles, tm
 
 def test_an_extra_that_is_not_installed_is_named_in_a_line(tmp_path: Path) -> None:
     code = "import sys; sys.modules['pyarrow'] = sys.modules['pyarrow.fs'] = None\nfrom commitlog.cli import main; main()"
-    done = commitlog("info", "memory://nowhere", code=code)
+    done = interpreter("-c", code, "info", "memory://nowhere")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "commitlog: an archive at an address needs pyarrow: pip install 'commitlog-engine[archive]'\n"
 
@@ -121,16 +127,16 @@ def test_wrong_usage_is_status_2(arguments: list[str]) -> None:
 
 
 def test_help_and_version_are_status_0() -> None:
-    listed = commitlog("--help")
+    listed = interpreter("-m", "commitlog.cli", "--help")
     assert listed.returncode == 0
     for name in cli.COMMANDS:
         assert name in listed.stdout
         assert commitlog(name, "--help").returncode == 0
-    assert commitlog("--version").stdout.startswith("commitlog ")
+    assert interpreter("-m", "commitlog.cli", "--version").stdout.startswith("commitlog ")
 
 
 def test_without_click_there_is_one_line_that_says_what_to_install() -> None:
-    done = commitlog("verify", "log", code="import sys; sys.modules['click'] = None\nfrom commitlog.cli import main; main()")
+    done = interpreter("-c", "import sys; sys.modules['click'] = None\nfrom commitlog.cli import main; main()", "verify", "log")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "commitlog: the command line needs click: pip install 'commitlog-engine[cli]'\n"
 
@@ -153,7 +159,7 @@ from commitlog.cli import main
 verification.Survey.run = lambda *given, **named: os.kill(os.getpid(), signal.SIGINT)
 main()
 """
-    done = commitlog("verify", log, code=code)
+    done = interpreter("-c", code, "verify", log)
     assert done.returncode == 128 + signal.SIGINT
     assert "Traceback" not in done.stderr
 
@@ -162,4 +168,4 @@ def test_a_command_is_imported_only_when_it_is_asked_for() -> None:
     code = (
         "import sys; from commitlog import cli; cli.run(['--version']); print([m for m in sys.modules if m.startswith('commitlog.cli.')])"
     )
-    assert commitlog(code=code).stdout.splitlines()[-1] == "['commitlog.cli.group']"
+    assert interpreter("-c", code).stdout.splitlines()[-1] == "['commitlog.cli.group']"
