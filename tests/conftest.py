@@ -49,7 +49,17 @@ def pytest_report_header() -> str:
 
 
 # What takes longest begins first, so that no process is left alone with it in the end.
-SLOW = ("tests/spark", "tests/test_bench_smoke.py", "tests/bench/test_tuning.py")
+SLOW = (
+    "tests/spark",
+    "tests/_kernel/test_kernel_c.py",
+    "tests/test_bench_smoke.py",
+    "tests/multiprocess/test_stopped_owners.py",
+    "tests/test_docs.py",
+    "tests/test_demo.py",
+    "tests/test_docs_shell.py",
+    "tests/bench/test_tuning.py",
+    "tests/faults/test_bit_flips.py",
+)
 
 
 def _share(nodeid: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 from tests.conftest import ROOT
 
@@ -26,6 +27,27 @@ SETTINGS = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.log.level": "ERROR",
 }
+
+
+# Spark gives a Python worker of a stream ten seconds to start, which no option changes. A busy machine takes longer now and then.
+LATE_WORKER = "Python worker failed to connect back"
+TIMES = 3
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: Any, nextitem: pytest.Item | None) -> bool:
+    """Run a test again if it failed because a Python worker of Spark started late."""
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for turn in range(TIMES):
+        if turn:
+            item._initrequest()
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+        if not any(report.failed and LATE_WORKER in report.longreprtext for report in reports):
+            break
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 @pytest.fixture(scope="session")
