@@ -58,9 +58,9 @@ def test_a_gap_that_headers_prove_is_one_action(files: LogFiles) -> None:
     build(files)
     (files.path / "checkpoint").unlink()
     files.full(FAR, numbered(10, 250))
-    began = time.monotonic()
+    began_s = time.process_time()
     report = repair(files.path, dry_run=True)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began_s < 5
     assert (report.actions[0].position, report.actions[0].resume_position) == (4 * SIZE, FAR * SIZE)
     assert len(report.actions) < 4
 

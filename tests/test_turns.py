@@ -143,7 +143,7 @@ def test_each_of_several_loops_keeps_its_own_order(logs: Logs) -> None:
     started.wait()
     read = [record.value for record in tailer.follow(timeout=0)]
     while len(read) < FILLING + 300:
-        record = tailer.read(timeout=10)
+        record = tailer.read(timeout=60)
         assert record is not None
         read.append(record.value)
     for thread in threads:

@@ -237,10 +237,10 @@ def test_a_reader_waits_for_its_log_to_be_created(place: Path, turn: int) -> Non
         with bus.writer(place) as writer:
             writer.write(b"first")
             with opening.result() as reader:
-                assert reader.next(timeout=10)
+                assert reader.next(timeout=60)
                 assert reader.read() == b"first"
                 writer.write(b"second")
-                assert reader.next(timeout=10)
+                assert reader.next(timeout=60)
                 assert reader.read() == b"second"
                 assert not reader.next(timeout=0.05)
                 assert reader.log.cursors.shared
@@ -259,7 +259,7 @@ def test_a_reader_that_came_before_the_live_state_finds_it(place: Path) -> None:
         assert not reader.next(timeout=0.05)
         with bus.writer(place) as writer:
             writer.write(b"after")
-            assert reader.next(timeout=10)
+            assert reader.next(timeout=60)
             assert reader.read() == b"after"
             assert not reader.next(timeout=0.05)
             assert reader.log.cursors.shared
@@ -272,11 +272,11 @@ def test_next_waits_as_long_as_it_is_told(place: Path, idle: Any) -> None:
         assert not reader.next(timeout="5ms")
         waiting = pool.submit(reader.next, timeout=None)
         writer.write(b"came")
-        assert waiting.result(timeout=10)
+        assert waiting.result(timeout=60)
         assert reader.read() == b"came"
         waiting = pool.submit(reader.next, 10, idle="backoff")
         writer.write(b"too")
-        assert waiting.result(timeout=10)
+        assert waiting.result(timeout=60)
     for wrong in (-1, "soon", float("nan")):
         with bus.reader(place, start="end") as reader, pytest.raises(InvalidOptionError, match="timeout"):
             reader.next(timeout=wrong)
@@ -299,4 +299,4 @@ def test_two_threads_at_one_reader_are_told(place: Path, until: Callable[..., No
 
         until(is_told)
         writer.write(b"x")
-        assert waiting.result(timeout=10)
+        assert waiting.result(timeout=60)

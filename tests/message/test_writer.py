@@ -217,7 +217,7 @@ signal.pause()
             assert not reader.next()
             os.kill(child.pid, signal.SIGKILL)
             child.wait()
-            assert reader.next(timeout=10)
+            assert reader.next(timeout=60)
             assert reader.read() == b"after"
             assert not reader.next()
 

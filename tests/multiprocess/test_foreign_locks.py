@@ -141,7 +141,7 @@ def test_locks_of_a_reader_do_not_hide_a_dead_owner(path: Path, locked: Callable
         locked()
         child.kill()
         log.append(b"later")
-        record = log.tailer().read(timeout=20)
+        record = log.tailer().read(timeout=60)
         assert record is not None
         assert record.value == b"later"
 

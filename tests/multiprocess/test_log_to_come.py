@@ -25,7 +25,7 @@ def read_when_it_comes(link: Link, path: str, count: int) -> None:
     with commitlog.open(path, "r", wait_for_log=30) as log:
         tailer = log.tailer(visibility="flushed")
         for index in range(count):
-            record = tailer.read(timeout=20)
+            record = tailer.read(timeout=60)
             assert record is not None
             link.say(READ, mark_of(record.value).session, index, record.position)
 
@@ -100,7 +100,7 @@ def test_a_reader_that_comes_at_any_step_of_the_creation_sees_the_first_record(p
     assert steps > 6
     for reader in readers:
         for visibility in ("committed", "appended"):
-            record = reader.tailer(visibility=visibility).read(timeout=10)
+            record = reader.tailer(visibility=visibility).read(timeout=60)
             assert record is not None
             assert record.value == value_of(0, 0)
         assert reader.tail_position > record.position

@@ -73,7 +73,7 @@ def test_a_claim_of_another_namespace_lives_and_dies_with_its_process(path: Path
         assert tailer.read(timeout=0.1) is None, "both live"
         kill_inside(children[1])
         children[0].go_on()
-        assert [getattr(tailer.read(timeout=10), "value", None) for _ in range(2)] == [b"x" * 100, b"later"]
+        assert [getattr(tailer.read(timeout=60), "value", None) for _ in range(2)] == [b"x" * 100, b"later"]
 
 
 def read_inside(link: Link, path: str) -> None:
@@ -81,7 +81,7 @@ def read_inside(link: Link, path: str) -> None:
     with commitlog.open(path, segment_size=1 << 16, flush="none", claim_timeout=AN_HOUR) as log:
         tailer = log.tailer()
         link.say(OPENED, int(tailer.read(timeout=0.1) is None))
-        record = tailer.read(timeout=20)
+        record = tailer.read(timeout=60)
         link.say(OPENED, int(record is not None and record.value == b"later"))
 
 

@@ -77,7 +77,7 @@ def test_a_tailer_that_waits_is_not_left_behind(reader: CommitLog, idle: Any, st
     tailer = reader.tailer(start="end", visibility="flushed")
     writer = start(write_some, reader.path, 1, 30, How(None, {"flush": "sync"}))
     for index in range(30):
-        record = tailer.read(timeout=20, idle=idle)
+        record = tailer.read(timeout=60, idle=idle)
         assert record is not None
         assert record.value == value_of(1, index)
     assert reader.cursors.shared
@@ -109,7 +109,7 @@ def test_damage_is_told_once_the_log_is_recovered(reader: CommitLog) -> None:
     image.poke(image.segment_path(Path(reader.path), positions[1]), positions[1] % SEGMENT_SIZE + 20, b"\xff")
     assert tailer.read() is not None
     with pytest.raises(CorruptRecordError) as caught:
-        tailer.read(timeout=10)
+        tailer.read(timeout=60)
     assert caught.value.position == positions[1]
     log.close()
 
@@ -141,7 +141,7 @@ def test_a_reader_goes_on_when_the_log_is_reopened_in_the_other_mode(path: Path,
     turns = 10
     writer = start(by_turns, str(path), turns)
     for index in range(40 * turns):
-        record = tailer.read(timeout=20, idle="yield")
+        record = tailer.read(timeout=60, idle="yield")
         assert record is not None, (index, reader.tail_position)
         assert record.value == value_of(0, index)
         assert reader.tail_position >= record.position

@@ -49,7 +49,7 @@ def claim_and_publish(link: Link, path: str, session: int) -> None:
 
 
 def next_value(tailer: Tailer) -> bytes | None:
-    record = tailer.read(timeout=20)
+    record = tailer.read(timeout=60)
     return None if record is None else record.value
 
 

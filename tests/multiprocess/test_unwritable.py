@@ -57,7 +57,7 @@ def follow_powerless(link: Link, path: str, idle: str, count: int) -> None:
         tailer = log.tailer(start="end", visibility="flushed")
         link.say(OPENED, 0, log.cursors.shared)
         for index in range(count):
-            record = tailer.read(timeout=20, idle=idle)  # type: ignore[arg-type]
+            record = tailer.read(timeout=60, idle=idle)  # type: ignore[arg-type]
             assert record is not None
             assert log.tail_position > record.position
             assert log.flushed_position > record.position
