@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
 import pty
 import select
@@ -36,11 +38,19 @@ def sealed_log(path: Path) -> Path:
     return path
 
 
+@functools.cache
+def _import_commands() -> None:
+    """Import what the commands need once, and not in each forked process."""
+    for name in ("group", *cli.COMMANDS):
+        importlib.import_module(f"commitlog.cli.{name.replace('-', '_')}")
+
+
 def run(*arguments: object, feed: bytes = b"", encoding: str | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end with that on standard input, and standard output in that encoding.
 
     It gets a process of its own, forked from this one, since an interpreter takes longer to start than most commands to run.
     """
+    _import_commands()
     given = list(map(str, arguments))
     with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         stdin.write(feed)
