@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import commitlog
-import commitlog.handle
+import commitlog.log.parts
 
 SIZES = {256: 300, 4 << 10: 300, 16 << 10: 300, 64 << 10: 200, 256 << 10: 100, 1 << 20: 60}
 WAYS = {"mapping": 1 << 30, "pwrite": 0}
@@ -22,7 +22,7 @@ TURNS = 5
 
 def measure(directory: Path, size: int, count: int, pool: commitlog.TransientStorePool, copy_limit: int) -> tuple[list[int], list[int]]:
     """Commit and flush `count` ranges of `size` bytes; nanoseconds of each."""
-    commitlog.handle.COPY_LIMIT = copy_limit
+    commitlog.log.parts.COPY_LIMIT = copy_limit
     value = b"x" * min(size - 16, 1 << 20)
     commits, flushes = [], []
     # The service stays out of the way: only this loop commits and flushes.

@@ -14,8 +14,8 @@ from commitlog._kernel.claim import Claim
 from commitlog._kernel.record import Record
 from commitlog.keep.archive import Archive
 from commitlog.keep.retention import Retention
-from commitlog.log import CommitLog
-from commitlog.log import open_log as open
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.commit_log import open_log as open
 from commitlog.options import Options
 from commitlog.pool import TransientStorePool
 from commitlog.stats import Latency, LogStats

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, get_args
 
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
-from commitlog.log import CommitLog
+from commitlog.log.commit_log import CommitLog
 from commitlog.path import path_of
 from commitlog.segment.disk_monitor import DiskState
 from commitlog.stats import Latency, LogStats

@@ -14,7 +14,8 @@ import psutil
 from commitlog._kernel import cursors as kernel
 from commitlog.errors import CommitLogError
 from commitlog.keep.archived_directory import ArchivedDirectory
-from commitlog.log import CommitLog, open_log
+from commitlog.log.commit_log import CommitLog, open_log
+from commitlog.log.parts import parts_of
 from commitlog.path import path_of, telling_of_refusals
 from commitlog.segment.directory import Kind, LogDirectory
 from commitlog.shared import cursors_file
@@ -166,7 +167,8 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         The log is closed.
     """
     first = log.first_position
-    cells, directory = log.cursors, log.directory
+    parts = parts_of(log)
+    cells, directory = parts.engine.cursors, parts.directory
     # The lower watermarks first: one that moves meanwhile never seems to have passed a higher one.
     flushed, committed, appended, tail = log.flushed_position, log.committed_position, log.appended_position, log.tail_position
     first_sequence, next_sequence = _sequences(log)
@@ -181,7 +183,7 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         taken_ns=time.monotonic_ns(),
         mode=None if not shared else "pooled" if cells.mode == kernel.MODE_POOLED else "mapped",
         recovering=shared and cells["state"] == kernel.STATE_RECOVERING,
-        failed=os.strerror(log.failed) if log.failed else None,
+        failed=os.strerror(parts.engine.failed) if parts.engine.failed else None,
         segment_size=log.segment_size,
         first_position=first,
         tail_position=tail,
@@ -203,8 +205,9 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
 def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
     """Seals say of most segments how many records they have; what is looked at is the end of the log."""
     try:
-        if isinstance(log.directory, ArchivedDirectory):
-            return log.directory.sequences()  # without the others' headers, each of which is fetched from afar
+        directory = parts_of(log).directory
+        if isinstance(directory, ArchivedDirectory):
+            return directory.sequences()  # without the others' headers, each of which is fetched from afar
         first = log.first_sequence
         return first, first + log.count()
     except CommitLogError:
@@ -292,7 +295,7 @@ class LogWatch:
 
     def _is_there(self, log: CommitLog) -> bool:
         """Whether the path still leads to the log that is open, and not to one that was made in its place, or to none."""
-        if log.directory.detached:
+        if parts_of(log).directory.detached:
             return False  # it has what was there when it was opened
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -301,7 +304,8 @@ class LogWatch:
         try:
             identity = identities.read(fd, self.path)
             status = os.fstat(fd)
-            return identity is not None and identity.uuid == log.identity.uuid and (status.st_dev, status.st_ino) == log.directory.place
+            place = status.st_dev, status.st_ino
+            return identity is not None and identity.uuid == log.identity.uuid and place == parts_of(log).directory.place
         finally:
             os.close(fd)
 

@@ -12,7 +12,7 @@ import pytest
 
 import commitlog
 from commitlog import report_service
-from commitlog.report_service import ReportService
+from commitlog.log.report_service import ReportService
 from tests.log_files import numbered
 from tests.setups import BY_HAND, SEGMENT, Logs
 

@@ -27,37 +27,11 @@ cdef enum:
 
 
 @cython.no_gc_clear
-cdef class Appender(Writer):
-    """A writer with everything that appends more than one record at a time, or less than a whole one."""
+cdef class Engine(Writer):
+    """The compiled part of an open log: the kernel's handle and writer, and all ways to append."""
 
-    def append_many(self, values, *, keys=None, types=None, timestamp_ns=None, sync=None):
-        """Append a list of records; the whole list is checked before the first is claimed.
-
-        Parameters
-        ----------
-        values : sequence of bytes-like
-            The records, in order.
-        keys : sequence of bytes-like or None, optional
-            One for each value.
-        types : sequence of int, optional
-            One for each value.
-        timestamp_ns : int, optional
-            One for all; the clock's at each batch of up to 64 KiB by default.
-        sync : bool, optional
-            As for `append`; one flush for all.
-
-        Returns
-        -------
-        numpy.ndarray
-            The positions, int64, one a record; -1 from where on records were dropped, as for `append`.
-
-        Raises
-        ------
-        RecordTypeError, RecordTooLargeError, ValueError
-            Nothing was appended.
-        DiskFullError, PoolExhaustedError, LogFailedError
-            A part was appended: what is below ``tail_position``.
-        """
+    cdef object append_all(self, object values, object keys, object types, object timestamp_ns, object sync):
+        """Append a list of records: see `LogMethods.append_many`."""
         cdef bint durable = self.sync_default if sync is None else sync
         cdef RecordList records = RecordList(self, values, keys, types, timestamp_ns)
         if durable and records.count and self.claims:
@@ -131,28 +105,8 @@ cdef class Appender(Writer):
                 self.overcome(code, &records[first], 1, waits)
         return count
 
-    def append_array(self, rows, *, timestamp_ns=None, sync=None):
-        """Append each row of an array as one record, without a Python object per record.
-
-        Parameters
-        ----------
-        rows : numpy.ndarray
-            Two-dimensional of any fixed-size dtype (a row's bytes are a record), or one-dimensional and structured.
-        timestamp_ns : int, optional
-            One for all; the clock's at each batch of up to 64 KiB by default.
-        sync : bool, optional
-            As for `append`; one flush for all.
-
-        Returns
-        -------
-        numpy.ndarray
-            The positions, int64, one a row; -1 from where on rows were dropped, as for `append`.
-
-        Raises
-        ------
-        RecordTypeError, RecordTooLargeError
-            Nothing was appended.
-        """
+    cdef object append_rows(self, object rows, object timestamp_ns, object sync):
+        """Append each row of an array: see `LogMethods.append_array`."""
         cdef bint durable = self.sync_default if sync is None else sync
         cdef cl_rows native
         cdef size_t done = 0
@@ -257,27 +211,8 @@ cdef class Appender(Writer):
                 positions[first + index] = -1
         return 0
 
-    def claim(self, size, *, key=None, type=0, timestamp_ns=None, sync=None):
-        """Reserve room for a value and write it in place.
-
-        Parameters
-        ----------
-        size : int
-            Bytes of the value; `Claim.truncate` can make it shorter, never longer.
-        key, type, timestamp_ns, sync
-            As for `append`.
-
-        Returns
-        -------
-        Claim
-            A context manager. Leaving it publishes; an exception rolls back. Held longer than ``claim_timeout`` it may be rolled
-            back by others, which `RolledBackError` tells.
-
-        Raises
-        ------
-        TailerLagError
-            A required tailer is too far behind; also with ``on_lag="drop"``, since a claim has to give room to write to.
-        """
+    cdef Claim new_claim(self, object owner, object size, object key, object type, object timestamp_ns, object sync):
+        """Reserve room for a value: see `LogMethods.claim`. The claim keeps its `owner` alive."""
         cdef Claim claim
         cdef cl_record_input record
         cdef int code
@@ -297,6 +232,7 @@ cdef class Appender(Writer):
         self.check_size(&record)
         claim = Claim.__new__(Claim)
         claim.log = self
+        claim.owner = owner
         claim.key = key_bytes
         claim.sync = self.sync_default if sync is None else sync
         if claim.sync and self.claims:

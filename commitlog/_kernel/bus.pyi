@@ -5,9 +5,10 @@ from typing import Generic, Literal, TypeVar, overload
 from typing_extensions import Buffer
 
 from commitlog._kernel.claim import Claim
+from commitlog._kernel.log_methods import LogMethods
 from commitlog._kernel.message import MessageBytes
 from commitlog._kernel.reader import Idle, Reader
-from commitlog._kernel.writer import ReadableBuffer, Writer
+from commitlog._kernel.writer import ReadableBuffer
 
 _Message = TypeVar("_Message", bound=MessageBytes)
 
@@ -20,7 +21,7 @@ class MessageClaim(Generic[_Message]):
     ) -> Literal[False]: ...
 
 class MessageWriter:
-    def __init__(self, target: Writer) -> None: ...
+    def __init__(self, target: LogMethods) -> None: ...
     @overload
     def write(self, message: MessageBytes, *, sync: bool | None = None) -> int: ...
     @overload

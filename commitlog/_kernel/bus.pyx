@@ -9,13 +9,15 @@ from cpython.type cimport PyType_Check
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from commitlog._kernel.appender cimport Engine
 from commitlog._kernel.core cimport nanoseconds
 from commitlog._kernel.kernel cimport (
     CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns, cl_frame_aligned, cl_idle, cl_input_length, cl_record, cl_record_input,
 )
+from commitlog._kernel.log_methods cimport LogMethods
 from commitlog._kernel.message cimport MessageBytes, Shape
 from commitlog._kernel.reader cimport Reader
-from commitlog._kernel.writer cimport NOT_APPENDED, Writer, type_of
+from commitlog._kernel.writer cimport NOT_APPENDED, type_of
 from commitlog.errors import (
     ClaimError, ClosedError, DestinationTooSmallError, MessageMismatchError, NoMessageError, RecordTypeError,
 )
@@ -85,10 +87,10 @@ cdef class MessageClaim:
 
 cdef class MessageWriter:
     """Writes messages to a log: see `commitlog.bus.writer`."""
-    cdef Writer target
+    cdef LogMethods target
     cdef _Known known
 
-    def __init__(self, Writer target not None):
+    def __init__(self, LogMethods target not None):
         self.target = target
         self.known = _Known()
 
@@ -120,7 +122,7 @@ cdef class MessageWriter:
         """
         cdef cl_record_input record
         cdef MessageBytes placed
-        cdef Writer log = self.target
+        cdef Engine log = self.target.engine
         cdef uint64_t position
         cdef bint durable = log.sync_default if sync is None else sync
         if PyBytes_CheckExact(message) and PyBytes_GET_SIZE(message) <= CL_FRAME_LIMIT:
@@ -137,7 +139,7 @@ cdef class MessageWriter:
             record.value_length = placed.shape.size
             record.type = placed.shape.type
         else:
-            return log.append(message, type=0 if type is None else type, sync=sync)
+            return self.target.append(message, type=0 if type is None else type, sync=sync)
         record.key = NULL
         record.key_length = CL_KEYLEN_NONE
         record.timestamp_ns = log.stamped(-1)
@@ -174,9 +176,9 @@ cdef class MessageWriter:
             raise RecordTypeError(f"claim takes a message class or a size in bytes, not {what!r}")
         held = MessageClaim.__new__(MessageClaim)
         held.message = what.__new__(what)
-        self.known.meet(held.message.shape, self.target.path)
+        self.known.meet(held.message.shape, self.target.engine.path)
         if type is not None:
-            raise MessageMismatchError(f"{held.message.shape.name} has a type of its own: leave type= out", path=self.target.path)
+            raise MessageMismatchError(f"{held.message.shape.name} has a type of its own: leave type= out", path=self.target.engine.path)
         held.claim = self.target.claim(held.message.shape.size, type=held.message.shape.type, sync=sync)
         return held
 

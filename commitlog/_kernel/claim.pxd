@@ -15,6 +15,7 @@ cdef class ClaimBuffer:
 
 cdef class Claim:
     cdef Writer log
+    cdef object owner  # the `CommitLog`, which closes when it is dropped
     cdef bytes key
     cdef bint sync
     cdef bint open

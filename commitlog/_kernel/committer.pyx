@@ -55,7 +55,6 @@ cdef class Committer(Core):
         cdef int64_t now_ns
         cdef int64_t slice_ns
         cdef int code, cause
-        self.check_ready()
         while True:
             now_ns = cl_clock_monotonic_ns()
             slice_ns = min(now_ns + SLICE_NS, deadline_ns)

@@ -10,7 +10,8 @@ cdef class Core:
     cdef cl_log log
     cdef readonly Cursors cursors
     cdef readonly str path
-    cdef bint ready
+    cdef object policy        # decides what the kernel cannot
+    cdef bint ready           # `log` holds what `cl_log_clear` gives back
     cdef int64_t looked_ns    # when a reader without live cursors looked for them last
     cdef public object watcher  # wakes the coroutines that wait for records; made by the first of them
     cdef dict memories  # segment number -> (Memory, its lease), while a pool buffer is attached
@@ -18,7 +19,6 @@ cdef class Core:
     cdef int users            # calls that are in the kernel without the interpreter's lock, and use the log's files
     cdef bint leaving         # the log is closed: the last of them lets go of its files
 
-    cdef int check_ready(self) except -1
     cdef int enter(self) except -1
     cdef int leave(self) except -1
     cdef uint32_t *append_signal(self)

@@ -34,49 +34,44 @@ cdef int64_t nanoseconds(double seconds) noexcept:
 
 @cython.no_gc_clear  # what is still called while a cycle is taken apart finds all of it
 cdef class Core:
-    """The kernel's state of one open log. `setup` makes it usable; before, and after `gate`, every append is refused."""
+    """The kernel's state of one open log.
 
-    def __cinit__(self, *args, **kwargs):
-        self.log.gate = GATE_CLOSED
-        self.log.slot_fds = CL_NO_SLOT_FDS
-        self.log.checkpoint_fd = -1
-        self.memories = {}
+    Parameters
+    ----------
+    policy : EnginePolicy
+        Decides what the kernel cannot: see `commitlog/log/policy.py`.
+    path : str
+        The log's directory, for messages.
+    dir_fd : int
+        The log's directory. The descriptor stays the caller's.
+    log_uuid : bytes
+        Sixteen bytes.
+    segment_size : int
+        Bytes.
+    cursors : Cursors
+        The mapped file, or a private stand-in for a reader that has none.
+    writable, pooled : bool
+        Whether segments are mapped for writing; whether claims live in pool buffers of this process. For a reader, the cursors say at
+        each look where claims live.
+    claim_timeout_ns : int
+        How long a live owner may leave a claim unpublished.
+    copy_limit : int
+        Commits up to this many bytes are copied through the mapping, larger ones written with `pwrite`.
+    """
 
-    def setup(self, str path, int dir_fd, bytes log_uuid, uint64_t segment_size, Cursors cursors not None, *, bint writable, bint pooled,
-              int64_t claim_timeout_ns, uint32_t copy_limit):
-        """Bind to an open directory and its cursors. The directory's descriptor stays the caller's.
-
-        Parameters
-        ----------
-        path : str
-            For messages.
-        dir_fd : int
-            The log's directory.
-        log_uuid : bytes
-            Sixteen of them.
-        segment_size : int
-            Bytes.
-        cursors : Cursors
-            The mapped file, or a private stand-in for a reader that has none.
-        writable, pooled : bool
-            Whether segments are mapped for writing; whether claims live in pool buffers of this process. Where they live for one who
-            only reads is what the cursors say at the time.
-        claim_timeout_ns : int
-            How long a live owner may leave a claim unpublished.
-        copy_limit : int
-            Commits up to this many bytes are copied through the mapping, larger ones written with `pwrite`.
-        """
+    def __cinit__(self, policy, str path, int dir_fd, bytes log_uuid, uint64_t segment_size, Cursors cursors not None, *, bint writable,
+                  bint pooled, int64_t claim_timeout_ns, uint32_t copy_limit):
         cdef int code
-        if self.ready:
-            raise RuntimeError("set up twice")
         if len(log_uuid) != 16 or not CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST or segment_size % CL_SEGMENT_HEADER:
             raise ValueError("a uuid is 16 bytes, and a segment whole pages from 64 KiB to 1 GiB")
         code = cl_log_init(&self.log, cursors.cells, dir_fd, <const uint8_t *><char *>log_uuid, segment_size, writable)
         if code != CL_OK:
             raise failure(code, errno, path=path)
+        self.ready = True
+        self.policy = policy
         self.path = path
         self.cursors = cursors
-        self.ready = True
+        self.memories = {}
         self.log.pooled = pooled
         self.log.resolves = writable
         self.log.follows = not writable
@@ -92,14 +87,9 @@ cdef class Core:
         if self.ready:
             cl_log_clear(&self.log)
 
-    cdef int check_ready(self) except -1:
-        if not self.ready:
-            raise failure(CL_E_CLOSED, 0, path=self.path)
-        return 0
-
     cdef int enter(self) except -1:
         """Before the interpreter's lock is given up for work on the log's files: `close` leaves them open until the `leave` after it."""
-        if not self.ready or self.leaving:
+        if self.leaving:
             raise failure(CL_E_CLOSED, 0, path=self.path)
         self.users += 1
         return 0
@@ -107,31 +97,25 @@ cdef class Core:
     cdef int leave(self) except -1:
         self.users -= 1
         if self.leaving and self.users == 0:
-            self.release_files()
+            self.policy.release_files()
         return 0
 
     def leave_kernel(self):
-        """Let no call work on the log's files any more, and have the last that does call `release_files`."""
+        """Let no call work on the log's files any more, and have the last that does call the policy's `release_files`."""
         if not self.leaving:
             self.users += 1
             self.leaving = True
             self.leave()
 
-    def release_files(self):
-        """Called once after `leave_kernel`: no call uses the descriptors, locks and cursors of the log any more."""
-
     cdef int look(self) except -1:
-        """One who reads without live cursors looks for them, now and then."""
+        """A reader without live cursors looks for them, now and then."""
         cdef int64_t now_ns
-        if self.ready and not self.cursors.shared:
+        if not self.cursors.shared:
             now_ns = cl_clock_monotonic_ns()
             if now_ns - self.looked_ns >= LOOK_INTERVAL_NS:
                 self.looked_ns = now_ns
-                self.find_cursors()
+                self.policy.find_cursors()
         return 0
-
-    def find_cursors(self):
-        """Called where the cursors are a stand-in: whoever has found live ones calls their `become`."""
 
     cdef object failed_with(self, int code, int cause, position):
         if code == CL_E_FAILED:
@@ -148,7 +132,6 @@ cdef class Core:
         cdef uint32_t generation = 0
         cdef cl_slot_fds fds
         fds.lock, fds.cursors = lock_fd, fd
-        self.check_ready()
         cdef int code = cl_slot_attach(self.cursors.cells, fds, &slot, &generation)
         if code != CL_OK:
             raise failure(code, errno, path=self.path)
@@ -269,7 +252,6 @@ cdef class Core:
     @property
     def committed_position(self):
         """The end of what is in the segments, where other processes see it. On a mapped log the same as appended."""
-        self.check_ready()
         self.look()
         if not cl_log_pooled(&self.log):
             return self.appended_position
@@ -278,7 +260,6 @@ cdef class Core:
     @property
     def flushed_position(self):
         """The end of what survives a power cut."""
-        self.check_ready()
         self.look()
         return cl_log_upward(&self.log, self.cursors.cells.flushed.value)
 
@@ -286,7 +267,7 @@ cdef class Core:
         """Ask the writers to flush what is appended at present, at their flush services' next interval. Without permission to write
         `cursors` nobody is asked."""
         self.look()
-        if self.ready and self.cursors.shared and self.cursors.writable:
+        if self.cursors.shared and self.cursors.writable:
             cl_flush_ask(&self.log)
 
     # --- segments --------------------------------------------------------------------------------------------------
@@ -316,14 +297,12 @@ cdef class Core:
     def forget(self, uint64_t number):
         """Drop the handle's own reference to a segment; the next acquire opens the file anew. Returns how many others hold it."""
         cdef uint32_t others
-        self.check_ready()
         with nogil:
             others = cl_table_forget(&self.log.table, number)
         return others
 
     def trim(self, uint64_t number, size_t keep):
         """Unmap segments below `number` that nobody else holds, until `keep` are left."""
-        self.check_ready()
         with nogil:
             cl_table_trim(&self.log.table, number, keep)
 
@@ -373,7 +352,7 @@ cdef class Core:
     cdef uint32_t *append_signal(self):
         """What appends wake sleepers through. NULL where nobody could be told of them, or where the cursors are a stand-in for those that
         will come, which are put in its place."""
-        return <uint32_t *>&self.cursors.cells.append_signal.value if self.ready and self.cursors.shared and self.cursors.writable else NULL
+        return <uint32_t *>&self.cursors.cells.append_signal.value if self.cursors.shared and self.cursors.writable else NULL
 
     def announce_sleeper(self):
         """Have every publish that a look from now on does not see end `wait_append`, which takes what this returns."""
@@ -400,7 +379,6 @@ cdef class Core:
 
     def fail(self, int cause):
         """Fail the log for all its processes; the first cause stays."""
-        self.check_ready()
         if not self.cursors.writable:
             raise failure(CL_E_READ_ONLY, 0, path=self.path)
         cl_log_fail(&self.log, cause)
@@ -413,5 +391,4 @@ cdef class Core:
     @property
     def failed(self):
         """The errno that failed the log, or 0."""
-        self.check_ready()
         return <int>self.cursors.cells.failed.value

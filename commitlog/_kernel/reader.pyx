@@ -35,7 +35,6 @@ cdef class Reader:
 
     def setup(self, Core core not None, uint64_t position, *, bint from_buffer, bint flushed_only):
         """Stand at `position`, where a record starts or the log ends."""
-        core.check_ready()
         self.core = core
         self.segment = None
         cl_reader_init(&self.reader, &core.log)

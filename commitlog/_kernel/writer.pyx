@@ -22,7 +22,6 @@ from commitlog._kernel.kernel cimport (
 from commitlog.errors import ClaimError, CommitLogError, RecordTooLargeError, RecordTypeError
 
 _get_ident = threading.get_ident
-cdef object _NO_TYPE = 0
 cdef uint32_t GATE_CLOSED = -CL_E_CLOSED
 cdef uint32_t GATE_READ_ONLY = -CL_E_READ_ONLY
 
@@ -78,11 +77,6 @@ cdef int64_t timestamp_of(object timestamp_ns) except? -2:
     return value
 
 
-cdef inline bint value_alone(object value, object key, object type, object timestamp_ns, object sync):
-    """Whether an append is of bytes and nothing else, as most are. Zero is compared by identity: the interpreter has only one."""
-    return sync is None and key is None and type is _NO_TYPE and timestamp_ns is None and PyBytes_CheckExact(value)
-
-
 @cython.no_gc_clear
 cdef class Writer(Committer):
     """Appends. One thread at a time is inside the kernel, as the interpreter's lock has it; any thread may call."""
@@ -91,8 +85,8 @@ cdef class Writer(Committer):
         self.writer.log = &self.log
         self.claims = {}
 
-    def setup_writer(self, *, bint precise, bint by_time, uint32_t wake_bytes, bint sync, double sync_timeout):
-        """After `setup` and `attach_slot`: ready to append.
+    def begin_appends(self, *, bint precise, bint by_time, uint32_t wake_bytes, bint sync, double sync_timeout):
+        """Let appends through, after `attach_slot`: once, and again in the child of a fork.
 
         Parameters
         ----------
@@ -107,7 +101,6 @@ cdef class Writer(Committer):
         sync_timeout : float
             Seconds.
         """
-        self.check_ready()
         if self.log.owner == 0 or self.log.tail == NULL:
             raise ValueError("a writer needs a slot and a tail")
         cl_writer_clear(&self.writer)
@@ -144,13 +137,9 @@ cdef class Writer(Committer):
             number = cl_writer_rolls_from(&self.writer)
         if number != <uint64_t>-1:
             began_ns = cl_clock_monotonic_ns()
-            self.roll_from(number)
+            self.policy.roll_from(number)
             cl_histogram_add(&self.log.latencies.roll, cl_clock_monotonic_ns() - began_ns)
         return 0
-
-    def roll_from(self, number):
-        """Called when the tail has reached the end of segment `number`: brings the next one and ends with `move_tail`."""
-        raise NotImplementedError
 
     def open_segment(self, uint64_t number, int64_t now_ns):
         """Note in a segment's header that the log rolls into it; when it did, which another handle may have noted first."""
@@ -182,7 +171,7 @@ cdef class Writer(Committer):
 
     @property
     def cycle_end_ns(self):
-        """When `meet_cycle` is asked again whether the cycle is over, on the wall clock; None where the log rolls by size alone."""
+        """When the policy's `meet_cycle` is asked again whether the cycle is over, on the wall clock; None where the log rolls by size alone."""
         return None if self.writer.cycle_end_ns == INT64_MAX else self.writer.cycle_end_ns
 
     @cycle_end_ns.setter
@@ -190,8 +179,8 @@ cdef class Writer(Committer):
         self.writer.cycle_end_ns = time_ns
 
     def meet_cycle(self):
-        """Called when the cycle may be over: closes its segment, or sets `cycle_end_ns`."""
-        raise NotImplementedError
+        """Have the policy close the current segment if its cycle is over, though nothing is appended."""
+        self.policy.meet_cycle()
 
     cdef int64_t stamped(self, int64_t given_ns) except? -1:
         """The timestamp that was given, or the clock's where it is below 0. Whichever it is, the clock says when the cycle is over."""
@@ -199,7 +188,7 @@ cdef class Writer(Committer):
             return given_ns
         cdef int64_t now_ns = cl_writer_now(&self.writer)
         if now_ns >= self.writer.cycle_end_ns and self.log.gate == 0:
-            self.meet_cycle()
+            self.policy.meet_cycle()
         return now_ns if given_ns < 0 else given_ns
 
     cdef int settle(self, end, sync) except -1:
@@ -240,15 +229,6 @@ cdef class Writer(Committer):
         """Raise `ClaimError` if the calling thread has a claim open below a position: waiting for it would never end."""
         self.check_own_claims(below)
 
-    def adopt(self):
-        """Called on first use in the child of a fork: makes the handle the child's own, or raises `ForkedError`."""
-        raise NotImplementedError
-
-    def hold_back(self, records):
-        """Called when a required tailer may be too far behind to append: waits or raises, and ends with `limit_appends`. True: so many
-        records are dropped instead."""
-        raise NotImplementedError
-
     def limit_appends(self, limit, uint64_t required_seen):
         """Let appends go up to a position, None for any, until `required` in the cursors is not what it was."""
         cdef uint64_t position
@@ -259,55 +239,6 @@ cdef class Writer(Committer):
         cl_writer_limit(&self.writer, place, required_seen)
 
     # --- appending -------------------------------------------------------------------------------------------------
-
-    def append(self, value, *, key=None, type=0, timestamp_ns=None, sync=None):
-        """Append one record.
-
-        Parameters
-        ----------
-        value : bytes-like
-            The record; may be empty.
-        key : bytes-like, optional
-            An empty key is not no key. A keyed empty value is a tombstone to those who compact.
-        type : int
-            From 0 to 4294967295.
-        timestamp_ns : int, optional
-            Nanoseconds since 1970; the clock's by default.
-        sync : bool, optional
-            Wait until the record is durable; by default as the log's ``flush="sync"`` says. Without it a power cut can take the
-            record back, and with a pool of anonymous buffers a kill of this process can, until it is committed.
-
-        Returns
-        -------
-        int
-            The record's position; -1 where it was dropped, because a required tailer was too far behind and ``on_lag="drop"`` says so.
-
-        Raises
-        ------
-        RecordTypeError, RecordTooLargeError
-            Nothing was appended.
-        TailerLagError
-            A required tailer is too far behind. Nothing was appended.
-        SyncTimeoutError
-            The record stays in the log and may be durable.
-        LogFailedError
-            Nothing is acknowledged. With `sync` the record may be in the log: the next open says.
-        DiskFullError, IOFailureError, PoolExhaustedError, ReadOnlyError, ClosedError, ForkedError
-            Nothing was appended.
-        """
-        cdef uint64_t position
-        cdef Py_ssize_t value_length
-        if value_alone(value, key, type, timestamp_ns, sync) and not self.sync_default:
-            value_length = PyBytes_GET_SIZE(value)
-            if value_length <= CL_FRAME_LIMIT and cl_writer_append_value(
-                &self.writer, PyBytes_AS_STRING(value), <uint32_t>value_length, &position
-            ) == CL_OK:
-                if self.writer.roll_due:
-                    self.settle(position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False)
-                return position
-            # What was refused is overcome, or raised, on the way that all other appends take.
-        position = self.append_any(value, key, type, timestamp_ns, self.sync_default if sync is None else sync, True)
-        return -1 if position == NOT_APPENDED else position
 
     def append_unless_held(self, value, key, type, timestamp_ns):
         """Append one record as `append` does without `sync`, for a coroutine: None where it would have to wait for a required tailer."""
@@ -383,14 +314,14 @@ cdef class Writer(Committer):
         if code == CL_E_ROLL:
             return self.advance()
         if code == CL_E_CYCLE:
-            self.meet_cycle()
+            self.policy.meet_cycle()
             return self.advance()
         if code == CL_E_LAG:
-            return self.hold_back(records) if waits else True
+            return self.policy.hold_back(records) if waits else True
         if code == CL_E_TOO_LARGE:
             raise self.too_large(cl_input_length(record) if record != NULL else 0)
         if code == CL_E_FORKED:
-            self.adopt()
+            self.policy.adopt()
             return 0
         raise self.failed_with(code, errno, None)
 

@@ -19,7 +19,8 @@ from commitlog.cli.progress import Headway
 from commitlog.cli.roll_options import roll_cycle_of, roll_options
 from commitlog.cli.stop import Stop
 from commitlog.errors import CommitLogError, LogNotFoundError, RecordTooLargeError
-from commitlog.log import CommitLog
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
 from commitlog.options import SEGMENT_SIZE_DEFAULT
 from commitlog.pool.pool_options import MOST_BUFFERS
 from commitlog.pool.transient_store_pool import TransientStorePool
@@ -186,7 +187,7 @@ class _Appending:
         count = len(values)
         if count == 0:
             return
-        before = log.writer_counters()["records"]
+        before = parts_of(log).engine.writer_counters()["records"]
         try:
             positions = log.append_many(
                 values,
@@ -195,7 +196,7 @@ class _Appending:
                 sync=self._sync,
             )
         except CommitLogError:
-            self._count(values[: log.writer_counters()["records"] - before], None, None)
+            self._count(values[: parts_of(log).engine.writer_counters()["records"] - before], None, None)
             raise
         self._count(values, int(positions[0]), int(positions[-1]))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from commitlog.cli.filter import Filter
-from commitlog.log import CommitLog
+from commitlog.log.commit_log import CommitLog
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import Tailer
 

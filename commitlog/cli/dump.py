@@ -19,7 +19,8 @@ from commitlog.cli.moment import Clock
 from commitlog.cli.output import Output
 from commitlog.cli.printed import dumped, escaped
 from commitlog.cli.segment_header import segment_header
-from commitlog.log import CommitLog
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
 
 _EXTENDED = 24
 _PLAIN = 16
@@ -56,8 +57,8 @@ def command(context: click.Context, *, log: str, start: int | None, stop: int | 
     with commitlog.open(log, "r") as opened:
         clock = Clock()
         for number in _numbers(opened, start, stop):
-            opened.directory.fetch(number)
-            with contextlib.closing(_Held(opened.directory.open_segment(number, writable=False))) as held:
+            parts_of(opened).directory.fetch(number)
+            with contextlib.closing(_Held(parts_of(opened).directory.open_segment(number, writable=False))) as held:
                 for found in _parts(held.segment, _offset_before(opened, held.segment, start), start, stop):
                     damaged |= found["kind"] == "damage"
                     if as_json:
@@ -82,7 +83,7 @@ def _numbers(log: CommitLog, start: int | None, stop: int | None) -> list[int]:
     size = log.segment_size
     return [
         number
-        for number in log.queue.numbers()
+        for number in parts_of(log).queue.numbers()
         if (start is None or (number + 1) * size > start) and (stop is None or number * size < stop)
     ]
 
@@ -93,7 +94,8 @@ def _offset_before(log: CommitLog, segment: Segment, start: int | None) -> int:
     wanted = 0 if start is None else start - segment.base
     if wanted <= HEADER_SIZE:
         return HEADER_SIZE
-    entry = log.index.finder.entry(log.index.reaching(segment, wanted), wanted, before=True)
+    index = parts_of(log).index
+    entry = index.finder.entry(index.reaching(segment, wanted), wanted, before=True)
     return entry if entry is not None and segment.scan(HEADER_SIZE, entry)[:2] == (entry, 0) else HEADER_SIZE
 
 

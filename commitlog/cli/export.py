@@ -20,7 +20,7 @@ from commitlog.cli.new_file import NewFile
 from commitlog.cli.progress import Headway, is_terminal
 from commitlog.cli.reading import present_end, reading_options, say_damage
 from commitlog.cli.sink import Sink, open_sink
-from commitlog.log import CommitLog
+from commitlog.log.commit_log import CommitLog
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import OnDamage, Tailer
 

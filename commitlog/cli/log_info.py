@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import commitlog
 from commitlog import CommitLog
-from commitlog._kernel.core import Core
 from commitlog.cli.holders import Writer, writers
 from commitlog.cli.identity_line import IdentityInfo, identity_fields, identity_line
 from commitlog.errors import CommitLogError
@@ -80,7 +79,7 @@ class LogInfo(IdentityInfo):
             checkpoint=None if checkpoint is None else checkpoint.position,
         )
 
-    def _add_watermarks(self, opened: Core, first_position: int) -> None:
+    def _add_watermarks(self, opened: CommitLog, first_position: int) -> None:
         self.first_position = first_position
         self.tail_position = opened.tail_position
         self.appended_position = opened.appended_position

@@ -10,7 +10,8 @@ import commitlog
 from commitlog.cli import parameters
 from commitlog.cli.ending import Ending
 from commitlog.errors import InvalidOptionError, LogLockedError
-from commitlog.log import CommitLog
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
 from commitlog.options import ALLOCATE_AHEAD_MOST, Options
 
 _LOOK_S = 60.0
@@ -73,6 +74,6 @@ def _opened(log: str, options: Options) -> CommitLog:
 
 
 def _told(log: CommitLog, touched: int) -> str:
-    segments = log.queue.numbers()
+    segments = parts_of(log).queue.numbers()
     end = (segments[-1] + 1) * log.segment_size
     return f"{log.path}: tail {log.tail_position}, pages up to {touched}, segments up to {end}"

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from commitlog.log import CommitLog
+from commitlog.log.commit_log import CommitLog
 from commitlog.tail.tailer import Tailer
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -21,6 +21,7 @@ from commitlog.cli.printed import FIELDS, FIELDS_DEFAULT, Form, JsonForm, TextFo
 from commitlog.cli.reading import reading_options
 from commitlog.cli.view import Manner, View
 from commitlog.errors import CommitLogError
+from commitlog.log.parts import parts_of
 from commitlog.tail.replay import Pace
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import Idle, OnDamage
@@ -142,7 +143,7 @@ def command(context: click.Context, /, **given: Any) -> None:
     output = Output()
     wait_s = DURATION_LARGEST_S if asked.wait else 0
     with _flushed_on_failure(output), commitlog.open(asked.log, "r", wait_for_log=wait_s) as opened:
-        if asked.follow and opened.directory.kind == "archive":
+        if asked.follow and parts_of(opened).directory.kind == "archive":
             raise click.UsageError("an archive is shown as it is, and nothing comes to it while it is: leave out --follow")
         named = None if asked.name is None else opened.tailer(asked.name)
         place = None if named is None else named.position

@@ -13,7 +13,8 @@ from commitlog.cli.output import Output
 from commitlog.cli.printed import Form, Shown
 from commitlog.cli.reading import present_end, say_damage
 from commitlog.errors import LogNotFoundError
-from commitlog.log import CommitLog
+from commitlog.log.commit_log import CommitLog
+from commitlog.log.parts import parts_of
 from commitlog.tail.batch import Batch
 from commitlog.tail.replay import Pace
 from commitlog.tail.tailer import Idle, Tailer
@@ -103,7 +104,7 @@ class View:
 
     def _look_up(self) -> None:
         self._output.check_reader()
-        if os.fstat(self._log.directory.fd).st_nlink == 0:
+        if os.fstat(parts_of(self._log).directory.fd).st_nlink == 0:
             raise LogNotFoundError("the log was removed while it was followed: there is nothing to wait for", path=self._log.path)
 
     # --- one batch ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Self
 from commitlog._kernel.bus import MessageReader
 from commitlog._kernel.reader import IDLE
 from commitlog.errors import InvalidOptionError
-from commitlog.log import CommitLog, open_log
+from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.process_bound import ProcessBound
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import Idle, OnDamage

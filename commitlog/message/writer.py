@@ -8,7 +8,7 @@ from typing import Self, Unpack
 
 from commitlog._kernel.bus import MessageWriter
 from commitlog.errors import InvalidOptionError
-from commitlog.log import CommitLog, open_log
+from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.options import OptionOverrides, Options
 from commitlog.process_bound import ProcessBound
 

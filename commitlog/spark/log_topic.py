@@ -7,6 +7,7 @@ from typing import Literal
 
 import commitlog
 from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog.log.parts import parts_of
 from commitlog.spark.presence import check_present
 from commitlog.spark.slices import Slice
 from commitlog.spark.topics import Topic, refuse_gap
@@ -31,15 +32,16 @@ class LogTopic(Topic):
         self.name = name
         self.place = place
         self.log = commitlog.open(place, mode="r")
+        self._parts = parts_of(self.log)
         self.segment_size = self.log.segment_size
         self.uuid = self.log.identity.uuid
-        self._seals = self.log.index.seals
+        self._seals = self._parts.index.seals
         self._visibility = visibility
         self._only = only
 
     @property
     def first(self) -> int:
-        return self._bounded(self.log.queue.first_number * self.segment_size)
+        return self._bounded(self._parts.queue.first_number * self.segment_size)
 
     @property
     def end(self) -> int:
@@ -49,7 +51,7 @@ class LogTopic(Topic):
     def ask_for_flush(self) -> None:
         """Ask the log's writers to make durable what is waited for here, soon."""
         if self._visibility == "flushed":
-            self.log.ask_for_flush()
+            self._parts.engine.ask_for_flush()
 
     def _bounded(self, position: int) -> int:
         if self._only is None:
@@ -57,24 +59,24 @@ class LogTopic(Topic):
         return min(max(position, self._only), self._only + self.segment_size)
 
     def position_since(self, timestamp_ns: int) -> int | None:
-        found = self.log.index.position_since(timestamp_ns)
+        found = self._parts.index.position_since(timestamp_ns)
         return None if found is None or found >= self.end else self._bounded(found)
 
     def sequence_of(self, position: int) -> int:
         """How many records the log has had before a position where a frame begins or ends, or a segment."""
-        return self.log.index.sequence_of(position)
+        return self._parts.index.sequence_of(position)
 
     def position_of(self, sequence: int) -> int:
         """Where the record with a sequence stands."""
-        return self.log.index.position_of(sequence)
+        return self._parts.index.position_of(sequence)
 
     def boundary(self, position: int) -> int:
-        found = self.log.index.entry(position, before=True)
+        found = self._parts.index.entry(position, before=True)
         base = position - position % self.segment_size
         return base if found is None or found < base else found
 
     def slices(self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool) -> Iterator[Slice]:
-        there = set(self.log.queue.numbers())
+        there = set(self._parts.queue.numbers())
         size = self.segment_size
         # An end right behind a header is that of the segment before: the next one need not be there yet.
         stop -= stop % size if stop % size <= HEADER_SIZE else 0
@@ -92,14 +94,14 @@ class LogTopic(Topic):
             scan = HEADER_SIZE if wanted_start == HEADER_SIZE else max(self.boundary(base + wanted_start + 8) - base, HEADER_SIZE)
             yield Slice(
                 topic=self.name,
-                location=self.log.directory.segment_path(number),
+                location=self._parts.directory.segment_path(number),
                 uuid=self.uuid,
                 base=base,
                 size=size,
                 scan=scan,
                 start=wanted_start,
                 stop=wanted_stop,
-                sequence=self.log.index.sequence_at(number, scan) if with_sequence else None,
+                sequence=self._parts.index.sequence_at(number, scan) if with_sequence else None,
             )
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ import shutil
 import time
 
 from commitlog.errors import InvalidOptionError, LogLockedError, NotALogError
-from commitlog.opening import foreign_name
+from commitlog.log.opening import foreign_name
 from commitlog.options import Options
 from commitlog.segment.directory import JOIN_NOTE, STAGED, check_file_system
 from commitlog.shared import cursors_file

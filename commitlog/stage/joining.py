@@ -16,7 +16,7 @@ from itertools import accumulate
 from commitlog._kernel.cursors import STATE_READY
 from commitlog._kernel.segment_file import HEADER_SIZE
 from commitlog.errors import CorruptSegmentError, LogLockedError
-from commitlog.opening import Opened, open_for_writing
+from commitlog.log.opening import Opened, open_for_writing
 from commitlog.options import Options
 from commitlog.path import path_of, telling_of_refusals
 from commitlog.shared import cursors_file

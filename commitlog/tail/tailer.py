@@ -82,6 +82,8 @@ class Tailer(ProcessBound, Seeker):
         back. "flushed": only what no crash can take back.
     on_damage : {"raise", "skip"}
         "skip" goes on at the next whole frame and counts in `damaged`: what stood in between is lost to this reader.
+    log : CommitLog, optional
+        Kept alive by this tailer: a log that is dropped is closed.
     """
 
     def __init__(
@@ -94,9 +96,11 @@ class Tailer(ProcessBound, Seeker):
         direction: Direction = "forward",
         visibility: Visibility = "committed",
         on_damage: OnDamage = "raise",
+        log: object = None,
     ) -> None:
         check_choice("visibility", visibility, ("committed", "appended", "flushed"))
         check_choice("on_damage", on_damage, ("raise", "skip"))
+        self._log = log
         self._queue = queue
         self.log_index = index
         self._on_damage = on_damage

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
-from commitlog.log import open_log
+from commitlog.log.commit_log import open_log
+from commitlog.log.parts import parts_of
 from commitlog.regular_file import read_small_file
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
@@ -240,7 +241,7 @@ def _records_of(path: str, transaction: str) -> int | None:
     except (LogNotFoundError, NotALogError):
         return None  # the sink says what it thinks of a directory that is no log
     with log:
-        if Manifest.read(log.directory).has(transaction, 0):
+        if Manifest.read(parts_of(log).directory).has(transaction, 0):
             return log.count()
         if log.count():
             raise InvalidOptionError("the destination is a log with other records in it: choose an empty or a new one", path=path)

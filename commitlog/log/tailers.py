@@ -1,9 +1,11 @@
-"""TailingHandle: the tailers of an open log, those with a name among them."""
+"""TailerMethods: the tailers and cycles of an open log."""
 
 from __future__ import annotations
 
-from commitlog.coroutines import CoroutineHandle
+from functools import partial
+
 from commitlog.errors import ReadOnlyError
+from commitlog.log.parts import LogParts
 from commitlog.segment.directory import check_file_system
 from commitlog.tail import tailer_file, tailer_state
 from commitlog.tail.cycles import Cycle, CycleLike
@@ -17,8 +19,10 @@ from commitlog.tail.tailer_state import TailerState
 from commitlog.units import Size
 
 
-class TailingHandle(CoroutineHandle):
-    """What `CommitLog` offers to readers."""
+class TailerMethods:
+    """The methods of `CommitLog` for readers."""
+
+    _parts: LogParts
 
     def tailer(
         self,
@@ -72,64 +76,22 @@ class TailingHandle(CoroutineHandle):
         ReadOnlyError, DiskFullError, UnsupportedFileSystemError
             The place cannot be kept here.
         """
-        self._check_open()
+        parts = self._parts
+        parts.check_open()
         named = name_options(name, required, max_lag, durable)
         tailer = Tailer(
-            self,
-            self.queue,
-            self.index,
+            parts.engine,
+            parts.queue,
+            parts.index,
+            log=self,
             start=start,
             direction=direction,
             visibility=visibility,
             on_damage=on_damage,
         )
         if named is not None:
-            self._name(tailer, named)
+            _name(parts, tailer, named)
         return tailer
-
-    def _name(self, tailer: Tailer, options: NameOptions) -> None:
-        if self.directory.detached:
-            raise ReadOnlyError(
-                "an archive, or a segment alone, keeps no tailer's place: read it with a tailer without a name", path=self.path
-            )
-        check_file_system(self.path, self.directory.fd)  # locks and mappings of others do not keep a place to one reader
-        if options.required is not None:
-            self._check_told()
-        file = TailerFile(self.directory, options.name, tailer.position)
-        try:
-            file.page.keep_durable(options.durable_every_ns)
-            if options.required is not None:
-                file.declare(options.required, options.max_lag_bytes, self._tell_writers)
-                self._look_who_is_required()
-            tailer.keep_in(file)
-        except BaseException:
-            file.close()
-            raise
-        with self._named_lock:
-            self._named.add(file)
-        if self._closed:  # meanwhile, and perhaps without this one
-            file.close()
-            self._check_open()
-
-    def _check_told(self) -> None:
-        """Whoever changes what is required must be able to tell the writers."""
-        if self.cursors.shared and not self.cursors.writable:
-            raise ReadOnlyError(
-                "the log's writers cannot be told who is required, for want of a permission to write its `cursors`: "
-                "say it as a user who has that",
-                path=self.path,
-            )
-
-    def _tell_writers(self) -> None:
-        if not self.cursors.shared:
-            self.find_cursors()  # a writer may have come since, and looked before there was anything to see
-        self._check_open()  # a log that is being closed tells nobody any more
-        if self.cursors.shared and self.cursors.writable:
-            self.cursors.raise_cell("required")
-
-    def _look_who_is_required(self) -> None:
-        if self._lag_guard is not None:
-            self._lag_guard.begin()  # this handle need not wait until it is told
 
     def cycles(self) -> list[Cycle]:
         """The cycles that the log has segments of, oldest first; of a log that rolls by size alone, its segments.
@@ -138,8 +100,8 @@ class TailingHandle(CoroutineHandle):
         -------
         list of Cycle
         """
-        self._check_open()
-        return self.index.cycles.cycles()
+        self._parts.check_open()
+        return self._parts.index.cycles.cycles()
 
     def records_in_cycle(self, cycle: CycleLike) -> int:
         """How many records a cycle has.
@@ -161,8 +123,8 @@ class TailingHandle(CoroutineHandle):
         SequenceError
             A claim in between is still open.
         """
-        self._check_open()
-        return self.index.cycles.records_in(cycle)
+        self._parts.check_open()
+        return self._parts.index.cycles.records_in(cycle)
 
     def tailers(self) -> list[TailerState]:
         """All named tailers, by name: where they stand, how far behind, who reads with them, and what is wrong with their files.
@@ -171,8 +133,8 @@ class TailingHandle(CoroutineHandle):
         -------
         list of TailerState
         """
-        self._check_open()
-        return tailer_state.states(self.directory, self.tail_position)
+        self._parts.check_open()
+        return tailer_state.states(self._parts.directory, self._parts.engine.tail_position)
 
     def reset_tailer(self, name: str, position: Start) -> None:
         """Have a named tailer go on somewhere else. Nobody may be reading with it. A damaged file is made anew, and required no more.
@@ -191,11 +153,12 @@ class TailingHandle(CoroutineHandle):
         PositionError
             No record starts there.
         """
-        self._check_open()
+        parts = self._parts
+        parts.check_open()
         check_name(name)
-        with Tailer(self, self.queue, self.index, start=position) as tailer:
-            tailer_file.reset(self.directory, name, tailer.position, self._tell_writers)
-        self._look_who_is_required()
+        with Tailer(parts.engine, parts.queue, parts.index, start=position) as tailer:
+            tailer_file.reset(parts.directory, name, tailer.position, partial(_tell_writers, parts))
+        _look_who_is_required(parts)
 
     def delete_tailer(self, name: str) -> None:
         """Forget a named tailer. Nobody may be reading with it.
@@ -205,9 +168,10 @@ class TailingHandle(CoroutineHandle):
         TailerNotFoundError, TailerInUseError
             There is no such tailer, or somebody reads with it.
         """
-        self._check_open()
-        tailer_file.delete(self.directory, check_name(name), self._tell_writers)
-        self._look_who_is_required()
+        parts = self._parts
+        parts.check_open()
+        tailer_file.delete(parts.directory, check_name(name), partial(_tell_writers, parts))
+        _look_who_is_required(parts)
 
     def evict_tailer(self, name: str) -> bool:
         """Require a named tailer no more: neither retention nor appends wait for it. It may go on reading, and be declared anew.
@@ -222,8 +186,61 @@ class TailingHandle(CoroutineHandle):
         TailerNotFoundError, CorruptTailerError
             There is no such tailer, or its file is damaged.
         """
-        self._check_open()
-        self._check_told()
-        evicted = tailer_file.evict(self.directory, check_name(name), self._tell_writers)
-        self._look_who_is_required()
+        parts = self._parts
+        parts.check_open()
+        _check_told(parts)
+        evicted = tailer_file.evict(parts.directory, check_name(name), partial(_tell_writers, parts))
+        _look_who_is_required(parts)
         return evicted
+
+
+def _name(parts: LogParts, tailer: Tailer, options: NameOptions) -> None:
+    if parts.directory.detached:
+        why = "an archive, or a segment alone, keeps no tailer's place: read it with a tailer without a name"
+        raise ReadOnlyError(why, path=parts.path)
+    # Elsewhere locks and shared mappings do not keep a name to one reader.
+    check_file_system(parts.path, parts.directory.fd)
+    if options.required is not None:
+        _check_told(parts)
+    file = TailerFile(parts.directory, options.name, tailer.position)
+    try:
+        file.page.keep_durable(options.durable_every_ns)
+        if options.required is not None:
+            tell = partial(_tell_writers, parts)
+            file.declare(options.required, options.max_lag_bytes, tell)
+            _look_who_is_required(parts)
+        tailer.keep_in(file)
+    except BaseException:
+        file.close()
+        raise
+    with parts.named_lock:
+        parts.named.add(file)
+    if parts.closed:  # meanwhile, and perhaps without this file
+        file.close()
+        parts.check_open()
+
+
+def _check_told(parts: LogParts) -> None:
+    """Refuse to change what is required if the writers cannot be told."""
+    cursors = parts.engine.cursors
+    if cursors.shared and not cursors.writable:
+        why = (
+            "the log's writers cannot be told who is required, for want of a permission to write "
+            "its `cursors`: say it as a user who has that"
+        )
+        raise ReadOnlyError(why, path=parts.path)
+
+
+def _tell_writers(parts: LogParts) -> None:
+    if not parts.engine.cursors.shared:
+        # A writer may have come since, and looked before there was anything to see.
+        parts.find_cursors()
+    parts.check_open()  # a log that is being closed tells nobody any more
+    cursors = parts.engine.cursors
+    if cursors.shared and cursors.writable:
+        cursors.raise_cell("required")
+
+
+def _look_who_is_required(parts: LogParts) -> None:
+    if parts.writer is not None:
+        parts.writer.lag_guard.begin()  # this handle need not wait until it is told

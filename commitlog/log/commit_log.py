@@ -1,90 +1,99 @@
-"""CommitLog: what can be done with an open log."""
+"""CommitLog: an open log, as its users have it."""
 
 from __future__ import annotations
 
 import os
-from typing import Any, Unpack, cast
+from types import TracebackType
+from typing import Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
+from commitlog._kernel.log_methods import LogMethods
 from commitlog._kernel.record import Record
-from commitlog.coroutines import CoroutineHandle
-from commitlog.errors import (
-    InvalidOptionError,
-    PositionError,
-)
+from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog.errors import InvalidOptionError, PositionError
 from commitlog.keep.pruner import Pruned
 from commitlog.keep.retention import Retention
-from commitlog.opening import check_mode, open_for_reading, open_for_writing
+from commitlog.log.coroutines import AsyncMethods
+from commitlog.log.figures import log_stats
+from commitlog.log.opening import check_mode, open_for_reading, open_for_writing
+from commitlog.log.parts import LogParts, Mode
+from commitlog.log.tailers import TailerMethods
 from commitlog.options import OptionOverrides, Options
 from commitlog.path import path_of, telling_of_refusals
 from commitlog.process_bound import ProcessBound
-from commitlog.segment.disk_monitor import free_bytes
-from commitlog.stats import Latency, LogStats
+from commitlog.shared.identity import Identity
+from commitlog.stats import LogStats
+from commitlog.tail.direction import Direction
 from commitlog.tail.tailer import Tailer
-from commitlog.tailing import TailingHandle
 from commitlog.units import Duration, parse_duration, whole_of
 
 _FORCE_AFTER_S = 5.0
-# What users find on a log besides what its Python classes define: the compiled ones have the engine's own methods, too.
-_INHERITED = (
-    "append",
-    "append_array",
-    "append_many",
-    "appended_position",
-    "claim",
-    "close",
-    "closed",
-    "committed_position",
-    "flushed_position",
-    "identity",
-    "largest_value",
-    "mode",
-    "options",
-    "path",
-    "pooled",
-    "segment_size",
-    "tail_position",
-)
 
 
-class CommitLog(ProcessBound, TailingHandle):
+class CommitLog(LogMethods, AsyncMethods, TailerMethods, ProcessBound):
     """An open log, from `commitlog.open`. A context manager; any thread may use it.
 
-    `append`, `append_many`, `append_array` and `claim` come from the compiled base class, so that an append is one C call;
-    `append_async` and `append_many_async` from `CoroutineHandle`; `tailer` and what can be done
-    with named tailers from `TailingHandle`.
+    If it is dropped without `close`, it is closed in a thread of its own, with a `ResourceWarning`.
     """
 
-    def __init__(self) -> None:
-        """Made by `open`."""
+    _parts: LogParts
 
-    @classmethod
-    def open(cls, path: str | os.PathLike[str], mode: str, options: Options) -> CommitLog:
-        """See `commitlog.open`."""
-        where = path_of(path)
-        with telling_of_refusals(where):
-            opened = open_for_reading(where, options) if mode == "r" else open_for_writing(where, mode, options)
-            log = cls()
-            try:
-                log._wire(mode, opened, options)
-            except BaseException:
-                log._abandon(opened)
-                raise
-            return log
+    def __init__(self, parts: LogParts) -> None:
+        """Made by `commitlog.open`."""
 
-    def __dir__(self) -> list[str]:
-        """What is meant for users."""
-        own = [name for kind in (CommitLog, TailingHandle, CoroutineHandle) for name in vars(kind) if not name.startswith("_")]
-        return sorted({*own, *_INHERITED})
+    @property
+    def mode(self) -> Mode:
+        """As given to `commitlog.open`."""
+        return self._parts.mode
+
+    @property
+    def options(self) -> Options:
+        """As given to `commitlog.open`."""
+        return self._parts.options
+
+    @property
+    def identity(self) -> Identity:
+        """What was fixed when the log was created: uuid, segment size, roll cycle, timestamps."""
+        return self._parts.identity
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._parts.closed
+
+    def close(self) -> None:
+        """Commit and flush everything, whatever ``flush=`` is, then let go of the log. Idempotent.
+
+        Raises
+        ------
+        CloseTimeoutError
+            `close_timeout` passed. Nothing is dropped: the log goes on draining, and `close` can
+            be called again.
+        LogFailedError, IOFailureError
+            The log had failed, or the system refused what closing needs; it is closed all the
+            same, and the next open recovers it.
+        """
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
     @property
     def first_position(self) -> int:
         """Where the oldest record that is still there starts, or would."""
-        return self.queue.first_number * self.segment_size + 4096
+        return self._parts.queue.first_number * self.segment_size + HEADER_SIZE
 
     def read(self, position: int) -> Record:
         """The record at a position.
@@ -96,7 +105,7 @@ class CommitLog(ProcessBound, TailingHandle):
         CorruptRecordError
             It is damaged.
         """
-        with Tailer(self, self.queue, self.index, start=position, visibility="appended") as tailer:
+        with self._tailer_at(position) as tailer:
             record = tailer.read()
         if record is None or record.position != position:
             raise PositionError("no record starts here: use a position that an append or a record gave", path=self.path, position=position)
@@ -111,8 +120,8 @@ class CommitLog(ProcessBound, TailingHandle):
     @property
     def first_sequence(self) -> int:
         """The sequence of the oldest record that is still there, or of the first one that will be."""
-        self._check_open()
-        return self.index.first_sequence(self.queue.first_number)
+        self._parts.check_open()
+        return self._parts.index.first_sequence(self._parts.queue.first_number)
 
     @property
     def last_sequence(self) -> int | None:
@@ -121,9 +130,20 @@ class CommitLog(ProcessBound, TailingHandle):
         return None if last is None else last.sequence
 
     def _last(self) -> Record | None:
-        self._check_open()
-        with Tailer(self, self.queue, self.index, direction="backward", visibility="appended") as tailer:
+        self._parts.check_open()
+        with self._tailer_at(None, "backward") as tailer:
             return tailer.read()
+
+    def _tailer_at(self, position: int | None, direction: Direction = "forward") -> Tailer:
+        parts = self._parts
+        return Tailer(
+            parts.engine,
+            parts.queue,
+            parts.index,
+            start=position,
+            direction=direction,
+            visibility="appended",
+        )
 
     def count(self, first_position: int | None = None, last_position: int | None = None) -> int:
         """How many records stand between two positions: the one at the lower is counted, the one at the higher is not.
@@ -144,10 +164,10 @@ class CommitLog(ProcessBound, TailingHandle):
         SequenceError
             A claim in between is still open.
         """
-        self._check_open()
-        first = self.queue.first_number * self.segment_size
+        self._parts.check_open()
+        first = self._parts.queue.first_number * self.segment_size
         low = self.first_sequence if first_position is None else self._sequence_at(first_position, "first_position", first)
-        high = self.index.end()[1] if last_position is None else self._sequence_at(last_position, "last_position", first)
+        high = self._parts.index.end()[1] if last_position is None else self._sequence_at(last_position, "last_position", first)
         return abs(high - low)
 
     def _sequence_at(self, position: int, name: str, first: int) -> int:
@@ -156,7 +176,7 @@ class CommitLog(ProcessBound, TailingHandle):
             raise PositionError(
                 f"{name} must be that of a record, from {first} on, or the end", path=self.path, position=where, first_position=first
             )
-        return self.index.sequence_of(where)
+        return self._parts.index.sequence_of(where)
 
     # --- appending from Arrow ----------------------------------------------------------------------------------------
 
@@ -190,7 +210,7 @@ class CommitLog(ProcessBound, TailingHandle):
         """
         from commitlog.arrow import row_columns
 
-        return self.append_columns(row_columns(data), timestamp_ns=timestamp_ns, sync=sync)
+        return self._parts.engine.append_columns(row_columns(data), timestamp_ns=timestamp_ns, sync=sync)
 
     # --- commit, flush, roll, delete ---------------------------------------------------------------------------------
 
@@ -204,8 +224,8 @@ class CommitLog(ProcessBound, TailingHandle):
         bool
             False where an open claim holds a part of it up.
         """
-        self._check_writable()
-        return super().commit(self.tail_position if upto is None else self._position_of(upto, "upto"))
+        self._parts.writing()
+        return self._parts.engine.commit(self.tail_position if upto is None else self._position_of(upto, "upto"))
 
     def flush(self, timeout: Duration | None = None) -> int:
         """Make everything appended so far durable; commits first.
@@ -227,12 +247,13 @@ class CommitLog(ProcessBound, TailingHandle):
         SyncTimeoutError, LogFailedError
             It is not known to be durable.
         """
-        self._check_writable()
+        self._parts.writing()
+        engine = self._parts.engine
         seconds = self.options.sync_timeout if timeout is None else parse_duration(timeout, "timeout")
-        end = self.tail_position
-        self.check_claims(end)
-        self.flush_to(end, seconds)
-        self.check_failed()
+        end = engine.tail_position
+        engine.check_claims(end)
+        engine.flush_to(end, seconds)
+        engine.check_failed()
         return self.flushed_position
 
     def pretouch(self) -> int:
@@ -251,17 +272,16 @@ class CommitLog(ProcessBound, TailingHandle):
         DiskFullError, IOFailureError
             There is no room, or the system refused.
         """
-        self._check_writable()
-        if self._lender is not None:
+        writer = self._parts.writing()
+        if writer.lender is not None:
             raise InvalidOptionError("a pooled log's appends land in its buffers, which are in memory already", path=self.path)
-        assert self._allocation is not None
-        return self._allocation.pretouch()
+        return writer.allocation.pretouch()
 
     def roll(self) -> None:
         """Close the current segment early: the next append starts a new one."""
-        self._check_writable()
-        self.close_segment()
-        self.roll_at_once()
+        self._parts.writing()
+        self._parts.engine.close_segment()
+        self._parts.engine.roll_at_once()
 
     def delete_before(self, position: int, force_after: Duration = _FORCE_AFTER_S) -> list[str]:
         """Delete the whole segments below a position, oldest first, without leaving holes.
@@ -286,20 +306,20 @@ class CommitLog(ProcessBound, TailingHandle):
         SegmentHeldError
             Somebody still holds the next segment to go; those before it are deleted.
         """
-        self._check_writable()
+        parts, writer = self._parts, self._parts.writing()
         wanted = self._position_of(position, "position") // self.segment_size
         seconds = parse_duration(force_after, "force_after")
-        assert self._allocation is not None
-        self._allocation.give_back_drained()  # a segment is held for as long as it has a buffer
+        writer.allocation.give_back_drained()  # a segment is held for as long as it has a buffer
         durable = self.flushed_position // self.segment_size
         # The last sealed segment stays: its seal says with which sequence the next one begins.
-        number = min(wanted, durable, self._allocation.sealed_below() - 1)
-        required = self._pruner.limit_of_tailers()
+        number = min(wanted, durable, writer.allocation.sealed_below() - 1)
+        required = writer.pruner.limit_of_tailers()
         if required is not None:
             number = min(number, required)
-        if number <= self.queue.first_number:
+        if number <= parts.queue.first_number:
             return []
-        return [self.directory.segment_path(removed) for removed in self.queue.delete_before(number, seconds)]
+        removed = parts.queue.delete_before(number, seconds)
+        return [parts.directory.segment_path(number) for number in removed]
 
     def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Pruned:
         """Delete the segments that a retention no longer keeps, oldest first, now and not at its next interval.
@@ -321,16 +341,15 @@ class CommitLog(ProcessBound, TailingHandle):
         InvalidOptionError
             No retention is given, here or to `open`.
         """
-        self._check_writable()
+        writer = self._parts.writing()
         chosen = self.options.retention if retention is None else retention
         if not isinstance(chosen, Retention):
             raise InvalidOptionError(
                 f"retention must be a commitlog.Retention, given here or to open(), not {type(chosen).__name__}", path=self.path
             )
-        assert self._allocation is not None
-        self._allocation.give_back_drained()
-        self._allocation.sealed_below()
-        return self._pruner.prune(chosen, dry_run=dry_run)
+        writer.allocation.give_back_drained()
+        writer.allocation.sealed_below()
+        return writer.pruner.prune(chosen, dry_run=dry_run)
 
     def _position_of(self, value: object, name: str) -> int:
         position = whole_of(value)
@@ -342,46 +361,15 @@ class CommitLog(ProcessBound, TailingHandle):
 
     def stats(self) -> LogStats:
         """The log's figures at this moment."""
-        log, writer = self.log_counters(), self.writer_counters()
-        tail, appended, committed, flushed = self.tail_position, self.appended_position, self.committed_position, self.flushed_position
-        pool = self.options.pool
-        return LogStats(
-            tail_position=tail,
-            appended_position=appended,
-            committed_position=committed,
-            flushed_position=flushed,
-            uncommitted_bytes=max(0, tail - committed),
-            unflushed_bytes=max(0, tail - flushed),
-            appends=writer["appends"],
-            records=writer["records"],
-            appended_bytes=writer["bytes"],
-            refused_claims=writer["refused"],
-            rolled_back_claims=log["rolled_back"],
-            rolls=writer["rolls"],
-            committed_bytes=log["committed_bytes"],
-            flushed_bytes=log["flushed_bytes"],
-            commit_latency=Latency(*self.latency("commit")),
-            flush_latency=Latency(*self.latency("flush")),
-            sync_latency=Latency(*self.latency("sync")),
-            roll_latency=Latency(*self.latency("roll")),
-            claim_latency=Latency(*self.latency("claim")),
-            lag_latency=Latency(*self.latency("lag")),
-            dropped_records=self._lag_guard.dropped_records if self._lag_guard else 0,
-            failed=os.strerror(self.failed) if self.failed else None,
-            free_disk_bytes=free_bytes(self.directory),
-            disk="fine" if self._allocation is None else self._allocation.disk.state,
-            dropped_events=0 if self._listener is None else self._listener.dropped,
-            listener_failures=0 if self._listener is None else self._listener.failures,
-            pool=cast(Any, pool).stats() if pool is not None else None,
-        )
+        return log_stats(self._parts)
 
     def __repr__(self) -> str:
-        state = "closed" if getattr(self, "_closed", True) else f"mode {self.mode!r}, tail {self.tail_position}"
+        state = "closed" if self.closed else f"mode {self.mode!r}, tail {self.tail_position}"
         return f"<CommitLog {self.path!r}, {state}>"
 
 
 def open_log(
-    path: str | os.PathLike[str], mode: str = "a", options: Options | None = None, **overrides: Unpack[OptionOverrides]
+    path: str | os.PathLike[str], mode: Mode = "a", options: Options | None = None, **overrides: Unpack[OptionOverrides]
 ) -> CommitLog:
     """Open a log, creating it where there is none.
 
@@ -409,4 +397,9 @@ def open_log(
         The same, for what was found there.
     """
     check_mode(mode)
-    return CommitLog.open(path, mode, Options.of(options, **overrides))
+    chosen = Options.of(options, **overrides)
+    where = path_of(path)
+    with telling_of_refusals(where):
+        reads = mode == "r"
+        opened = open_for_reading(where, chosen) if reads else open_for_writing(where, mode, chosen)
+        return CommitLog(LogParts(mode, opened, chosen))

@@ -1,4 +1,4 @@
-"""CoroutineHandle: appending from coroutines, which wait for the disk and for required tailers without a thread each."""
+"""AsyncMethods: appends from coroutines, without a thread for each that waits."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.core import GATE_CLOSED
 from commitlog._kernel.record_list import RecordList
 from commitlog.errors import ClosedError
-from commitlog.handle import LogHandle
-from commitlog.service import start_lock
 from commitlog.tail.lag import Hold
 
 if TYPE_CHECKING:
     from commitlog._kernel.writer import ReadableBuffer
+    from commitlog.log.parts import LogParts
 _NOWHERE = 1 << 63
 
 
-class CoroutineHandle(LogHandle):
-    """What `CommitLog` offers to asyncio."""
+class AsyncMethods:
+    """The methods of `CommitLog` for asyncio."""
+
+    _parts: LogParts
 
     async def append_async(
         self,
@@ -64,14 +64,17 @@ class CoroutineHandle(LogHandle):
         RecordTypeError, RecordTooLargeError, DiskFullError, PoolExhaustedError, ReadOnlyError, ForkedError, ClaimError
             Nothing was appended.
         """
-        durable = self._is_awaited(sync)
-        position = None if self._turns else self.append_unless_held(value, key, type, timestamp_ns)
+        parts = self._parts
+        durable = _is_awaited(parts, sync)
+        position = None
+        if not _has_turns(parts):
+            position = parts.engine.append_unless_held(value, key, type, timestamp_ns)
         if position is None:
-            records = RecordList(self, [value], [key], [type], timestamp_ns)
-            await self._append_in_turn(records)
+            records = RecordList(parts.engine, [value], [key], [type], timestamp_ns)
+            await _append_in_turn(parts, records)
             position = int(records.positions[0])
         if durable:
-            await self._until_durable(position)
+            await _until_durable(parts, position)
         return position
 
     async def append_many_async(
@@ -92,44 +95,48 @@ class CoroutineHandle(LogHandle):
         numpy.ndarray
             The positions, int64, one a record; -1 where it was dropped, as for `append_many`.
         """
-        durable = self._is_awaited(sync)
-        records = RecordList(self, values, keys, types, timestamp_ns)
-        if self._turns or not self.append_list(records):
-            await self._append_in_turn(records)
+        parts = self._parts
+        durable = _is_awaited(parts, sync)
+        records = RecordList(parts.engine, values, keys, types, timestamp_ns)
+        if _has_turns(parts) or not parts.engine.append_list(records):
+            await _append_in_turn(parts, records)
         if durable and records.count:
-            await self._until_durable(int(records.positions.max()))  # behind the last one that was not dropped there may be -1
+            # The greatest: behind the last record that was not dropped there may be -1.
+            await _until_durable(parts, int(records.positions.max()))
         return records.positions
 
-    async def _append_in_turn(self, records: RecordList) -> None:
-        """Append what is left of a list, after what the coroutines of this loop have left that are held already."""
-        import asyncio  # by those who use it
 
-        from commitlog.turns import Turn
+def _has_turns(parts: LogParts) -> bool:
+    """Whether coroutines are held by a required tailer: a later one must not overtake them."""
+    return parts.writer is not None and bool(parts.writer.turns)
 
-        assert self._lag_guard is not None
-        with Hold(self._lag_guard) as hold, Turn(self._turns) as turn:
-            hold.waited = turn.waits
-            await turn.comes()
-            while not (hold.dropped or self.append_list(records)):
-                for nap_s in hold.naps(records.count - records.done):
-                    await asyncio.sleep(nap_s)
 
-    def _is_awaited(self, sync: bool | None) -> bool:
-        durable = self.options.flush == "sync" if sync is None else bool(sync)
-        if durable:
-            self.check_claims(_NOWHERE)
-        return durable
+async def _append_in_turn(parts: LogParts, records: RecordList) -> None:
+    """Append what is left of a list, after the coroutines of this loop that are held already."""
+    import asyncio  # by those who use it
 
-    async def _until_durable(self, position: int) -> None:
-        service = self._acknowledge_service
-        if service is None:
-            from commitlog.flush.acknowledge_service import AcknowledgeService  # asyncio is imported by those who use it
+    from commitlog.log.turns import Turn
 
-            with start_lock:
-                if self.gate == GATE_CLOSED:
-                    raise ClosedError("the log was closed meanwhile; the record stays in it", path=self.path, position=position)
-                if self._acknowledge_service is None:
-                    self._acknowledge_service = AcknowledgeService(self, self.options.sync_timeout)
-                    self._acknowledge_service.start()
-                service = self._acknowledge_service
-        await service.durable(position)
+    writer = parts.writing()
+    with Hold(writer.lag_guard) as hold, Turn(writer.turns) as turn:
+        hold.waited = turn.waits
+        await turn.comes()
+        while not (hold.dropped or parts.engine.append_list(records)):
+            for nap_s in hold.naps(records.count - records.done):
+                await asyncio.sleep(nap_s)
+
+
+def _is_awaited(parts: LogParts, sync: bool | None) -> bool:
+    durable = parts.options.flush == "sync" if sync is None else bool(sync)
+    if durable:
+        parts.engine.check_claims(_NOWHERE)
+    return durable
+
+
+async def _until_durable(parts: LogParts, position: int) -> None:
+    assert parts.writer is not None  # the append was not refused
+    service = parts.writer.acknowledging(parts.options.sync_timeout)
+    if service is None:
+        why = "the log was closed meanwhile; the record stays in it"
+        raise ClosedError(why, path=parts.path, position=position)
+    await service.durable(position)

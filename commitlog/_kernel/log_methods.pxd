@@ -1,0 +1,6 @@
+from commitlog._kernel.appender cimport Engine
+
+
+cdef class LogMethods:
+    cdef Engine engine
+    cdef object parts

@@ -1,0 +1,1 @@
+"""An open log: opened, appended to, taken over after a fork, closed."""

@@ -1,0 +1,160 @@
+"""How an open log ends: it is drained, sealed, marked clean and let go."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING
+
+from commitlog._kernel.core import GATE_CLOSED
+from commitlog.errors import CloseTimeoutError, CommitLogError, IOFailureError, SyncTimeoutError
+from commitlog.log.registry import registry
+from commitlog.service import start_lock
+
+if TYPE_CHECKING:
+    from commitlog._kernel.log_methods import LogMethods
+    from commitlog.log.parts import LogParts
+    from commitlog.log.writer_services import WriterServices
+
+_logger = logging.getLogger("commitlog")
+_EVERY_SEGMENT = 1 << 62
+
+
+def close(parts: LogParts) -> None:
+    """Close a log: see `CommitLog.close`."""
+    with parts.close_lock:
+        if parts.closed:
+            return
+        if parts.pid != os.getpid() or parts.writer is None:
+            _let_go(parts)
+            return
+        failure = _end_writing(parts, parts.writer)
+    if failure is not None:
+        raise failure
+    _logger.info("%s: closed", parts.path)
+
+
+def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | None:
+    """Close a writable log; the error for which it has no clean mark."""
+    with start_lock:  # from here on no coroutine starts the service that acknowledges
+        parts.engine.gate = GATE_CLOSED
+    failure = _drain(parts)
+    try:
+        try:
+            if failure is None:
+                _seal(parts, writer)
+        finally:  # after Ctrl-C, too: the log is let go, with all that its threads use
+            writer.stop()
+        if failure is None:
+            _mark_clean(parts)
+    except CommitLogError as error:
+        failure = failure or error
+    finally:
+        parts.engine.detach_slot()
+        writer.end()
+        _let_go(parts)
+    return failure
+
+
+def _drain(parts: LogParts) -> CommitLogError | None:
+    """Commit and flush what is left; the error for which the log is closed without a clean mark.
+
+    Raises
+    ------
+    CloseTimeoutError
+        `close_timeout` passed; the log stays open.
+    """
+    try:
+        parts.engine.flush_to(parts.engine.tail_position, parts.options.close_timeout)
+        parts.engine.check_failed()
+    except SyncTimeoutError as error:
+        raise CloseTimeoutError(
+            f"not everything was durable within {parts.options.close_timeout:g} s: nothing is dropped, call close() again",
+            path=parts.path,
+            position=error.position,
+        ) from error
+    except CommitLogError as error:
+        return error
+    return None
+
+
+def _seal(parts: LogParts, writer: WriterServices) -> None:
+    """Seal each segment that was rolled past, for those who prune, archive or search the log."""
+    try:
+        with parts.directory.telling("seal the log's segments"):
+            writer.allocation.sealed_below()
+    except CommitLogError as error:
+        _logger.warning(
+            "%s: not every segment could be sealed, the next open goes on with it: %s",
+            parts.path,
+            error,
+        )
+
+
+def _mark_clean(parts: LogParts) -> None:
+    """Write the clean mark, if this is the last handle: then no other one shares the lock."""
+    assert parts.lock_file is not None
+    engine = parts.engine
+    with parts.directory.telling("mark the log as closed cleanly"):
+        if parts.lock_file.acquire("exclusive"):
+            # Since this handle's own flush others may have appended and died, or the log failed.
+            engine.flush_to(engine.tail_position, parts.options.close_timeout)
+            engine.check_failed()
+            parts.recount_checkpoint()
+            engine.write_checkpoint(engine.tail_position, True)
+
+
+def _let_go(parts: LogParts) -> None:
+    parts.closed = True
+    with start_lock:  # from here on no watcher is started
+        parts.engine.gate = GATE_CLOSED
+    if parts.engine.watcher is not None:
+        parts.engine.watcher.stop()
+    with parts.named_lock:
+        named = list(parts.named)
+    for file in named:
+        with contextlib.suppress(IOFailureError):  # a place was not durable: its records come again
+            file.close()
+    if parts.pid == os.getpid():
+        unmap(parts)
+    registry.discard(parts)
+    parts.engine.leave_kernel()
+
+
+def unmap(parts: LogParts) -> None:
+    """Let go of every segment; views, tailers and open claims keep theirs."""
+    parts.queue.close()
+    parts.engine.drop_segment()
+    parts.engine.trim(_EVERY_SEGMENT, 0)
+    if parts.writer is not None and parts.writer.listener is not None:
+        parts.writer.listener.finish()
+
+
+# --- a log that was dropped ------------------------------------------------------------------
+
+
+def close_dropped(parts: LogParts, log: LogMethods) -> None:
+    """Close a log whose `CommitLog` was collected without `close`, with a `ResourceWarning`.
+
+    The collector may run in any thread that holds any lock, so the log is closed in a thread of
+    its own. `threading.Thread` takes locks when it starts, which that thread may hold, too.
+    """
+    if parts.closed or sys.is_finalizing():
+        return
+    try:
+        if parts.pid == os.getpid():  # in the child of a fork the log is the parent's to close
+            why = f"the log {parts.path} was dropped without close(); it is closed now"
+            warnings.warn(why, ResourceWarning, stacklevel=2, source=log)
+    finally:
+        _thread.start_new_thread(_close_quietly, (parts,))
+
+
+def _close_quietly(parts: LogParts) -> None:
+    try:
+        close(parts)
+    except CommitLogError as error:
+        _logger.error("%s: closing the dropped log failed: %s", parts.path, error)

@@ -1,0 +1,96 @@
+"""An open log in the child of a fork: appends are refused until the child takes the log over."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from commitlog._kernel.core import GATE_FORKED
+from commitlog._kernel.cursors import MODE_MAPPED
+from commitlog.errors import ForkedError
+from commitlog.log.registry import registry
+from commitlog.log.writer_services import WriterServices
+from commitlog.shared.lock_file import Holder, LockFile
+
+if TYPE_CHECKING:
+    from commitlog.log.parts import LogParts
+
+
+def forked(parts: LogParts) -> None:
+    """Prepare a log for use in the child of a fork, before any other code runs there."""
+    if parts.closed:
+        return
+    engine = parts.engine
+    engine.after_fork()
+    engine.watcher = None
+    parts.close_lock = threading.RLock()
+    parts.named_lock = threading.Lock()
+    parts.queue.forked()
+    parts.index.forked()
+    parts.directory.forked()
+    if parts.writer is not None:
+        parts.writer.forked()
+        engine.gate = GATE_FORKED
+    if parts.slot_lock is not None and (parts.writer is None or not engine.pooled):
+        # Through a description of its own: the owner that dies may be the parent. Where no
+        # descriptor is free, the claim timeout decides.
+        with contextlib.suppress(OSError):
+            parts.watch_slots()
+
+
+def adopt(parts: LogParts) -> None:
+    """Take a mapped log over in the child of a fork, with a lock, a slot and services of its own.
+
+    Raises
+    ------
+    ForkedError
+        A pooled log stays with the process that opened it.
+    """
+    if parts.engine.pooled or parts.pid == os.getpid():
+        why = "a pooled log belongs to the process that opened it: open the log again in this one"
+        raise ForkedError(why, path=parts.path)
+    with parts.directory.telling("take the log over in the child of a fork"):
+        _adopt(parts)
+
+
+def _adopt(parts: LogParts) -> None:
+    lock_file = LockFile(parts.directory.fd)
+    try:
+        if not _rejoin(parts, lock_file):
+            why = "the log was closed or is locked since the fork: open it again in this process"
+            raise ForkedError(why, path=parts.path)
+        parts.take_slot()
+    except BaseException:
+        lock_file.close()
+        raise
+    parts.pid = os.getpid()
+    parts.lock_file = lock_file
+    parts.writer = WriterServices(parts, None, Holder(), pooled=False)
+    parts.engine.restart()
+    parts.writer.start()
+    registry.add(parts)
+    parts.engine.gate = 0
+    if parts.identity.roll_cycle is not None:
+        parts.writer.rolling.close_if_over()
+    parts.writer.lag_guard.begin()
+
+
+def _rejoin(parts: LogParts, lock_file: LockFile) -> bool:
+    """Take the shared lock again after a fork.
+
+    If all other handles have closed the log since, its clean mark goes first. False if the log
+    was changed in another way since, or is held.
+    """
+    cursors = parts.engine.cursors
+    if not lock_file.acquire("exclusive"):
+        joined = lock_file.acquire("shared", parts.options.open_timeout)
+        return joined and cursors.mode == MODE_MAPPED
+    mark = parts.recount_checkpoint()
+    if cursors.mode != MODE_MAPPED or mark is None or not mark.clean:
+        return False
+    if mark.position != parts.engine.tail_position:
+        return False
+    parts.engine.write_checkpoint(mark.position, False)
+    return lock_file.acquire("shared")

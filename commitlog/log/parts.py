@@ -1,0 +1,287 @@
+"""LogParts: the parts of one open log, wired together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Literal
+
+from commitlog._kernel.appender import Engine
+from commitlog._kernel.core import GATE_CLOSED, GATE_FORKED
+from commitlog._kernel.cursors import STATE_READY
+from commitlog.errors import ClosedError, ReadOnlyError
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.flush.checkpoint import Checkpoint
+from commitlog.log import closing, fork
+from commitlog.log.opening import NEVER_DOUBTFUL, Opened
+from commitlog.log.policy import LogPolicy
+from commitlog.log.registry import registry
+from commitlog.log.writer_services import WriterServices
+from commitlog.options import Options
+from commitlog.segment.mapped_file_queue import MappedFileQueue
+from commitlog.shared import cursors_file
+from commitlog.shared.cursors_file import SlotLock
+from commitlog.tail.index import LogIndex
+from commitlog.tail.tailer_file import TailerFile
+
+if TYPE_CHECKING:
+    from commitlog._kernel.log_methods import LogMethods
+
+_logger = logging.getLogger("commitlog")
+Mode = Literal["a", "x", "r"]
+# Commits up to this many bytes go through the mapping, larger ones by pwrite: see docs/decisions.md.
+COPY_LIMIT = 16 << 10
+# A pooled log's committer is woken each time this much was appended.
+WAKE_BYTES = 1 << 20
+
+
+class LogParts:
+    """The parts of one open log.
+
+    `CommitLog` has them. Services, queue and index refer to the parts and never to the `CommitLog`,
+    so a `CommitLog` that is dropped without `close` is collected, and then closed.
+
+    Parameters
+    ----------
+    mode : {"a", "x", "r"}
+        As for `commitlog.open`.
+    opened : Opened
+        The log, locked and recovered. The parts own it, also when the constructor raises.
+    options : Options
+        As for `commitlog.open`.
+
+    Attributes
+    ----------
+    engine : Engine
+        The kernel's handle and writer.
+    writer : WriterServices or None
+        What a writable log runs; None for a reader.
+    """
+
+    writer: WriterServices | None
+
+    def __init__(self, mode: Mode, opened: Opened, options: Options) -> None:
+        self.mode = mode
+        self.options = options
+        self.directory = opened.directory
+        self.identity = opened.identity
+        self.lock_file = opened.lock_file
+        self.slot_lock: SlotLock | None = None
+        self.checkpoint_fd = -1
+        self.writer = None
+        self.close_lock = threading.RLock()
+        self.closed = False
+        self.named: weakref.WeakSet[TailerFile] = weakref.WeakSet()
+        self.named_lock = threading.Lock()
+        self.pid = os.getpid()
+        with ExitStack() as undo:
+            undo.callback(opened.close)
+            self.engine = self._new_engine(opened)
+            self.engine.doubtful = opened.doubtful
+            self.queue = MappedFileQueue(self.engine, self.directory)
+            undo.callback(closing.unmap, self)
+            spacing, writable = options.index_spacing, mode != "r"
+            self.index = LogIndex(self.engine, self.directory, self.queue, spacing=spacing, writable=writable)
+            if writable:
+                self._begin_writing(opened, undo)
+            elif opened.cursors.shared:
+                self.watch_slots()
+            undo.pop_all()
+        registry.add(self)
+
+    def _new_engine(self, opened: Opened) -> Engine:
+        return Engine(
+            LogPolicy(self),
+            opened.directory.path,
+            opened.directory.fd,
+            opened.identity.uuid,
+            opened.identity.segment_size,
+            opened.cursors,
+            writable=self.mode != "r",
+            pooled=opened.pooled,
+            claim_timeout_ns=int(self.options.claim_timeout * 1e9),
+            copy_limit=COPY_LIMIT,
+        )
+
+    def _begin_writing(self, opened: Opened, undo: ExitStack) -> None:
+        self.directory.fail_log = self.engine.fail
+        if opened.pooled:
+            self.engine.tail = opened.tail
+        undo.callback(self.give_slot_back)
+        self.take_slot()
+        self.engine.keep_index(self.options.index_spacing)
+        self.checkpoint_fd = checkpoints.open_for_writing(self.directory.fd)
+        undo.callback(self.close_checkpoint)
+        self.keep_checkpoint(opened.checkpoint_count)
+        if opened.exclusive:
+            self._announce(opened)
+        self.writer = WriterServices(self, opened.lock_file, opened.holder, pooled=opened.pooled)
+        undo.callback(self.writer.end)
+        undo.callback(self.writer.stop)
+        undo.callback(setattr, self.engine, "gate", GATE_CLOSED)
+        # After `_announce`: from here on a tailer that is declared required finds the cursors.
+        self.writer.lag_guard.begin()
+        number, offset = opened.tail
+        if offset < self.engine.segment_size:
+            self.writer.allocation.bring(number)
+        self.writer.start()
+        kind = "pooled" if opened.pooled else "mapped" if opened.exclusive else "mapped, beside others"
+        _logger.info(
+            "%s: opened for writing (%s, flush=%r), ends at position %d",
+            self.path,
+            kind,
+            self.options.flush,
+            self.engine.tail_position,
+        )
+
+    def _announce(self, opened: Opened) -> None:
+        """Take the clean mark away, durably, before the first claim; then let other writers in."""
+        assert opened.lock_file is not None
+        # In both turns of the file: one lost sector must not bring an old clean mark back.
+        for _ in range(2):
+            self.engine.write_checkpoint(opened.end, False)
+        self.engine.cursors["state"] = STATE_READY
+        if not opened.pooled:
+            opened.lock_file.acquire("shared")
+
+    # --- slot and checkpoint -----------------------------------------------------------------
+
+    def take_slot(self) -> None:
+        """Take a writer slot, and let appends through."""
+        slot_lock = SlotLock(self.directory.fd, writable=True)
+        try:
+            self.engine.attach_slot(*slot_lock.descriptors)
+        except BaseException:
+            slot_lock.close()
+            raise
+        # After `attach_slot`: until then the kernel asks through the old one which owners live.
+        if self.slot_lock is not None:
+            self.slot_lock.close()
+        self.slot_lock = slot_lock
+        self.engine.begin_appends(
+            precise=self.identity.timestamps == "precise",
+            by_time=self.identity.roll_cycle is not None,
+            wake_bytes=min(WAKE_BYTES, self.engine.segment_size // 4),
+            sync=self.options.flush == "sync",
+            sync_timeout=self.options.sync_timeout,
+        )
+
+    def watch_slots(self) -> None:
+        """Open what the kernel asks which owners live, without a slot."""
+        self.slot_lock = SlotLock(self.directory.fd, writable=False)
+        self.engine.watch_slots(*self.slot_lock.descriptors)
+
+    def find_cursors(self) -> None:
+        """Go on with the cursors that a writer made after this reader was opened, if any."""
+        if not self.close_lock.acquire(blocking=False):
+            return  # another thread does this at the moment, or closes the log
+        try:
+            cursors = self.engine.cursors
+            if self.closed or cursors.shared or self.directory.detached:
+                return
+            live = cursors_file.find(self.directory.fd, self.identity)
+            if live is not None and live.ready:
+                cursors.become(live.cells)
+                self.watch_slots()
+                # The writer that made them has recovered the log first.
+                self.engine.doubtful = NEVER_DOUBTFUL
+        except OSError:
+            return  # out of descriptors or memory: the next look may find both
+        finally:
+            self.close_lock.release()
+
+    def give_slot_back(self) -> None:
+        """Detach from the slot and close its files."""
+        self.engine.detach_slot()
+        if self.slot_lock is not None:
+            self.slot_lock.close()
+            self.slot_lock = None
+
+    def keep_checkpoint(self, count: int) -> None:
+        """Have flushes write the checkpoint from now on; `count` is that of the last one written."""
+        interval_ns = int(self.options.checkpoint_interval * 1e9)
+        self.engine.keep_checkpoint(self.checkpoint_fd, count, interval_ns)
+
+    def recount_checkpoint(self) -> Checkpoint | None:
+        """Count on from the file, which another handle may have written last; what it says."""
+        found = checkpoints.read_open(self.checkpoint_fd, self.identity.uuid)
+        self.keep_checkpoint(found.count if found is not None else 0)
+        return found
+
+    def close_checkpoint(self) -> None:
+        """Let flushes write no checkpoint any more, and close its file."""
+        self.engine.keep_checkpoint(-1, 0, 0)
+        if self.checkpoint_fd >= 0:
+            os.close(self.checkpoint_fd)
+            self.checkpoint_fd = -1
+
+    # --- state -------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """The log's directory."""
+        return self.engine.path
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Device and inode of a writable log's directory; None for a reader's or a closed log."""
+        return None if self.mode == "r" or self.closed else self.directory.place
+
+    def check_open(self) -> None:
+        """Refuse to use a closed log.
+
+        Raises
+        ------
+        ClosedError
+            The log is closed.
+        """
+        if self.closed:
+            raise ClosedError("the log is closed: open it again", path=self.path)
+
+    def writing(self) -> WriterServices:
+        """What a writable log runs; taken over first, in the child of a fork.
+
+        Raises
+        ------
+        ClosedError, ReadOnlyError, ForkedError
+            The log cannot be written through this handle.
+        """
+        self.check_open()
+        if self.engine.gate == GATE_FORKED:
+            fork.adopt(self)
+        if self.writer is None:
+            why = "the log was opened for reading: open it with mode 'a' to write"
+            raise ReadOnlyError(why, path=self.path)
+        return self.writer
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the log: see `CommitLog.close`."""
+        closing.close(self)
+
+    def dropped_by(self, log: LogMethods) -> None:
+        """Close the log for a `CommitLog` that was collected: see `closing.close_dropped`."""
+        closing.close_dropped(self, log)
+
+    def forked(self) -> None:
+        """Prepare for use in the child of a fork, before any other code runs there."""
+        fork.forked(self)
+
+
+def parts_of(log: Any) -> LogParts:
+    """The parts of an open log, for this package's own tools.
+
+    Parameters
+    ----------
+    log : CommitLog
+
+    Returns
+    -------
+    LogParts
+    """
+    parts: LogParts = log._parts
+    return parts

@@ -1,0 +1,149 @@
+"""WriterServices: what a writable log runs beside its engine."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, cast
+
+from commitlog._kernel.core import GATE_CLOSED
+from commitlog.flush.commit_service import CommitService
+from commitlog.flush.flush_service import flush_service
+from commitlog.keep.listener import ListenerService
+from commitlog.keep.pruner import LogState, Pruner
+from commitlog.keep.retention import Retention
+from commitlog.keep.retention_service import RetentionService
+from commitlog.log.lending import PoolLender
+from commitlog.log.report_service import ReportService
+from commitlog.log.rolling import Rolling
+from commitlog.pool.transient_store_pool import TransientStorePool
+from commitlog.segment.allocation_service import AllocationService
+from commitlog.segment.events import NO_EVENTS
+from commitlog.service import Service, start_lock
+from commitlog.shared.lock_file import Holder, LockFile
+from commitlog.tail.lag import LagGuard
+from commitlog.tail.tailer_state import lowest_required
+
+if TYPE_CHECKING:
+    from commitlog.flush.acknowledge_service import AcknowledgeService
+    from commitlog.log.parts import LogParts
+    from commitlog.log.turns import Turns
+
+_JOIN_S = 10.0
+
+
+class WriterServices:
+    """Rolling, back-pressure, the pool's lender and the background services of a writable log.
+
+    Parameters
+    ----------
+    parts : LogParts
+        The log's, with engine, queue and slot in place.
+    lock_file : LockFile or None
+        Held exclusively by a pooled log.
+    holder : Holder
+        What a pooled log's lock file says of this process.
+    pooled : bool
+        Whether appends go to the buffers of ``options.pool``.
+    """
+
+    def __init__(self, parts: LogParts, lock_file: LockFile | None, holder: Holder, *, pooled: bool) -> None:
+        engine, directory, queue, options = parts.engine, parts.directory, parts.queue, parts.options
+        self._engine = engine
+        self.roll_lock = threading.RLock()
+        self.rolling = Rolling(engine, directory, queue)
+        self.acknowledge_service: AcknowledgeService | None = None
+        self.turns: Turns = {}
+        self.lag_guard = LagGuard(
+            engine,
+            directory,
+            on_lag=options.on_lag,
+            timeout_s=options.lag_timeout,
+            evict_after_s=options.evict_after,
+        )
+        self.pruner = Pruner(directory, _log_state(parts))
+        with ExitStack() as undo:
+            self.lender: PoolLender | None = None
+            if pooled:
+                assert lock_file is not None
+                pool = cast(TransientStorePool, options.pool)
+                owner = f"log {engine.path}"
+                self.lender = PoolLender(pool, owner, parts.identity.uuid, lock_file, holder)
+                undo.callback(self.lender.end)
+            self.listener: ListenerService | None = None
+            if options.listener is not None:
+                self.listener = ListenerService(directory, options.listener)
+                self.listener.start()
+                undo.callback(self.listener.finish)
+                queue.watch(self.listener)
+            self.allocation = AllocationService(engine, directory, queue, options, self.lender, events=self.listener or NO_EVENTS)
+            self.services: list[Service] = [self.allocation, flush_service(engine, options)]
+            if pooled:
+                self.services.append(CommitService(engine, options))
+            if options.retention is not None:
+                retention = cast(Retention, options.retention)
+                self.services.append(RetentionService(engine.path, retention, self.pruner))
+            self.services.append(ReportService(engine))
+            undo.pop_all()
+
+    def start(self) -> None:
+        """Start the threads."""
+        for service in self.services:
+            service.start()
+
+    def acknowledging(self, sync_timeout_s: float) -> AcknowledgeService | None:
+        """The service that tells coroutines of the disk, started by the first that asks.
+
+        Returns
+        -------
+        AcknowledgeService or None
+            None where the log is being closed, and no service was started before.
+        """
+        if self.acknowledge_service is None:
+            # Here: programs without coroutines do not import asyncio.
+            from commitlog.flush.acknowledge_service import AcknowledgeService
+
+            with start_lock:
+                if self._engine.gate == GATE_CLOSED:
+                    return None
+                if self.acknowledge_service is None:
+                    self.acknowledge_service = AcknowledgeService(self._engine, sync_timeout_s)
+                    self.acknowledge_service.start()
+        return self.acknowledge_service
+
+    def stop(self) -> None:
+        """Stop the threads, and take the pool's buffers back from the segments."""
+        self._engine.stop()
+        try:
+            for service in self.services:
+                service.join(_JOIN_S)
+            if self.acknowledge_service is not None:
+                self.acknowledge_service.stop()
+                self.acknowledge_service.join(_JOIN_S)
+        finally:
+            self.allocation.give_back_all()
+
+    def end(self) -> None:
+        """Note in the lock file that no pool buffer is left to recover."""
+        if self.lender is not None:
+            self.lender.end()
+
+    def forked(self) -> None:
+        """In the child of a fork: the threads, and the coroutines that wait, are the parent's."""
+        self.roll_lock = threading.RLock()
+        self.services = []
+        self.listener = None
+        self.acknowledge_service = None
+        self.turns = {}
+
+
+def _log_state(parts: LogParts) -> LogState:
+    """What the pruner must know of a log."""
+    return LogState(
+        flushed_position=lambda: parts.engine.flushed_position,
+        lowest_required=lambda: lowest_required(parts.directory),
+        holders=parts.queue.holders,
+        remove=lambda number: parts.queue.delete(number, 0.0),
+        settle=parts.directory.sync,
+        check=lambda: None,  # this handle has written here, and holds the lock
+    )
