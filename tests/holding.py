@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from commitlog import CommitLog, Tailer
+from commitlog.log.policy import LogPolicy
 
 FILLING = 21  # appends until the limit, the one that goes past it included
 
@@ -28,13 +29,13 @@ def fill(log: CommitLog) -> list[bytes]:
     return filling
 
 
-def no_thread_waits(log: CommitLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def no_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on an append that would hold its thread fails."""
 
-    def fail(records: int) -> bool:
+    def fail(self: LogPolicy, records: int) -> bool:
         raise AssertionError("the loop was held up")
 
-    monkeypatch.setattr(log, "hold_back", fail)
+    monkeypatch.setattr(LogPolicy, "hold_back", fail)
 
 
 async def held(log: CommitLog, count: int, prefix: bytes = b"", **options: Any) -> list[asyncio.Task[int]]:

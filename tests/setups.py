@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import commitlog
 from commitlog import CommitLog, Options, TransientStorePool
 from commitlog.options import Flush
 
@@ -61,7 +62,7 @@ class Logs:
         """A log of 64 KiB segments."""
         if mode != "r" and options.get("pool") is None:
             options.setdefault("segment_size", SEGMENT)
-        log = CommitLog.open(self.path / name, mode, Options.of(None, **{**PATIENT, **options}))
+        log = commitlog.open(self.path / name, mode, Options.of(None, **{**PATIENT, **options}))
         self._logs.append(log)
         return log
 

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import commitlog
 from commitlog import CommitLog, Options, Tailer, TransientStorePool
 from commitlog.errors import (
     ClosedError,
@@ -148,7 +149,7 @@ class Stress:
         report = verify(path)
         if not report.sound:
             self.failures.append(f"{name} is not sound: {report}")
-        with CommitLog.open(path, "r", Options()) as log:
+        with commitlog.open(path, "r", Options()) as log:
             for value in log.tailer().values():
                 check(name, value)
 
@@ -180,7 +181,7 @@ class Stress:
                 options["pool"] = self._pool
             else:
                 options["segment_size"] = SEGMENT
-        log = CommitLog.open(self.folder / name, mode, Options.of(None, **options))
+        log = commitlog.open(self.folder / name, mode, Options.of(None, **options))
         with self._lock:
             self._open.append((name, log))
 

@@ -28,6 +28,7 @@ from commitlog.errors import (
     SyncTimeoutError,
 )
 from commitlog.flush.acknowledge_service import AcknowledgeService
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, Logs, Setup, all_appended
 
 
@@ -49,7 +50,7 @@ async def pending(log: CommitLog, count: int, prefix: bytes = b"") -> list[async
 
 
 def waiting(log: CommitLog) -> int:
-    return len(cast(AcknowledgeService, log._acknowledge_service)._waiting)
+    return len(cast(AcknowledgeService, parts_of(log).writer.acknowledge_service)._waiting)
 
 
 def helpers() -> list[str]:
@@ -147,7 +148,7 @@ def test_the_failure_of_the_log_reaches_everybody_who_waits(logs: Logs, backing:
     async def append() -> list[Any]:
         with held_up(log):
             tasks = await pending(log, 3)
-            log.fail(errno.EIO)
+            parts_of(log).engine.fail(errno.EIO)
             return await asyncio.gather(*tasks, return_exceptions=True)
 
     outcomes = asyncio.run(append())
@@ -181,7 +182,7 @@ def test_closing_makes_durable_what_is_waited_for(logs: Logs) -> None:
 
 def test_who_waits_at_a_service_that_ends_hears_that_the_log_is_closed(logs: Logs) -> None:
     log = logs.open(claim_timeout=60, **BY_HAND)
-    service = AcknowledgeService(log, 60)
+    service = AcknowledgeService(parts_of(log).engine, 60)
     service.start()
 
     async def wait() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from commitlog.errors import ClosedError
+from commitlog.log.parts import parts_of
 from tests.log_files import LogFiles
 from tests.setups import Logs
 
@@ -32,7 +34,7 @@ def test_a_closing_log_does_not_disturb_the_opening_of_another(logs: Logs, monke
     closing = logs.open("closing", flush="none")
     # As far as `close` gets before the log is off the list of those that are open.
     with monkeypatch.context() as patch:
-        patch.setattr(closing.directory, "_fd", None)
+        patch.setattr(parts_of(closing).directory, "_fd", None)
         logs.open("opened").append(b"x")
 
 
@@ -60,15 +62,15 @@ def test_a_closed_log_holds_nothing_of_its_directory(logs: Logs, mode: str) -> N
 @pytest.mark.usefixtures("no_other_holders")
 def test_a_closed_log_keeps_its_files_for_a_call_in_the_kernel(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = logs.open(flush="none")
-    stop = log.stop
-    monkeypatch.setattr(log, "stop", lambda: None)
-    thread = threading.Thread(target=log.run_flush_loop, args=(60 * 10**9, 60 * 10**9, 1 << 30))
+    stop = parts_of(log).engine.stop
+    monkeypatch.setattr(parts_of(log).writer, "_engine", SimpleNamespace(stop=lambda: None))
+    thread = threading.Thread(target=parts_of(log).engine.run_flush_loop, args=(60 * 10**9, 60 * 10**9, 1 << 30))
     thread.start()
     log.append(b"x")
     log.close()
-    assert not log.directory.closed
-    assert log.cursors.shared
+    assert not parts_of(log).directory.closed
+    assert parts_of(log).engine.cursors.shared
     stop()
     thread.join()
-    assert log.directory.closed
+    assert parts_of(log).directory.closed
     assert held_in(logs.path) == []

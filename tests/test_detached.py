@@ -12,6 +12,7 @@ from commitlog.detached import open_detached
 from commitlog.errors import NotALogError
 from commitlog.keep import Archive, archive_segments
 from commitlog.keep.archived_directory import ArchivedDirectory
+from commitlog.log.parts import parts_of
 from commitlog.segment.lone_segment import LoneSegment
 from tests.cli.program import sealed_log
 
@@ -44,5 +45,5 @@ def test_a_directory_with_archived_segments_and_an_address_are_archives(log: Pat
         found = open_detached(place)
         assert isinstance(found, ArchivedDirectory)
         with commitlog.open(place, "r") as opened:
-            assert (found.kind, found.path, found.segment_numbers()) == ("archive", opened.path, opened.queue.numbers())
+            assert (found.kind, found.path, found.segment_numbers()) == ("archive", opened.path, parts_of(opened).queue.numbers())
         found.close()

@@ -15,6 +15,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import ClosedError, RecordTooLargeError, RecordTypeError, TailerLagError
+from commitlog.log.parts import parts_of
 from tests.holding import FILLING, fill, held, held_halfway, long_list, outcomes_of, value, without_a_pause
 from tests.setups import LARGEST_VALUE, Logs, all_appended
 from tests.tail.lagging import required
@@ -37,7 +38,7 @@ def test_who_is_cancelled_while_held_has_appended_nothing_and_the_others_go_on(l
 
     asyncio.run(run())
     assert all_appended(log) == filling + [value(number) for number in range(5) if number != who]
-    assert log._turns == {}
+    assert parts_of(log).writer.turns == {}
 
 
 def test_all_who_are_held_at_the_end_of_their_program_have_appended_nothing(logs: Logs) -> None:
@@ -50,7 +51,7 @@ def test_all_who_are_held_at_the_end_of_their_program_have_appended_nothing(logs
 
     assert all(task.cancelled() for task in asyncio.run(run()))
     assert all_appended(log) == filling
-    assert log._turns == {}
+    assert parts_of(log).writer.turns == {}
 
 
 def test_raise_does_so_at_once(logs: Logs) -> None:
@@ -103,7 +104,7 @@ def test_who_waited_for_too_long_is_told_of_the_tailer(logs: Logs) -> None:
     latency = log.stats().lag_latency
     assert latency.count == 6
     assert latency.longest_seconds >= 0.02
-    assert log._turns == {}
+    assert parts_of(log).writer.turns == {}
 
 
 def test_each_wait_is_noted_as_that_of_an_append(logs: Logs) -> None:
@@ -151,7 +152,7 @@ def test_closing_the_log_tells_each_who_is_held(logs: Logs, by: str) -> None:
         else:
             await asyncio.to_thread(log.close)
         assert [type(outcome) for outcome in await outcomes_of(tasks)] == [ClosedError] * 6
-        assert log._turns == {}
+        assert parts_of(log).writer.turns == {}
 
     asyncio.run(run())
     assert all_appended(logs.open(mode="r")) == filling
@@ -166,13 +167,13 @@ def test_a_loop_that_is_closed_meanwhile_leaves_nothing_behind(logs: Logs) -> No
     loop.set_exception_handler(lambda loop, context: complaints.append(context["message"]))
     tasks = loop.run_until_complete(held(log, 5))
     gone = [weakref.ref(task) for task in tasks]
-    assert len(log._turns) == 1
+    assert len(parts_of(log).writer.turns) == 1
     loop.close()
     del tasks
     gc.collect()
     assert [task() for task in gone] == [None] * 5
     assert complaints == ["Task was destroyed but it is pending!"] * 5  # asyncio's own, and no other
-    assert log._turns == {}
+    assert parts_of(log).writer.turns == {}
     list(tailer)
     asyncio.run(log.append_async(b"from another loop"))
     assert all_appended(log) == [*filling, b"from another loop"]
@@ -247,17 +248,17 @@ def test_a_list_that_waits_halfway_for_too_long_stays_as_far_as_it_came(logs: Lo
 
 def test_a_reader_whose_process_died_holds_them_until_it_is_evicted(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open()
-    told = log.cursors["required"]
+    told = parts_of(log).engine.cursors["required"]
     child = os.fork()
     if child == 0:
         with commitlog.open(log.path, "r") as reader:
             tailer = required(reader)
             tailer.read()
             signal.pause()
-    until(lambda: log.cursors["required"] != told)
+    until(lambda: parts_of(log).engine.cursors["required"] != told)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    while log.gate == 0:  # until the writer heard of the tailer
+    while parts_of(log).engine.gate == 0:  # until the writer heard of the tailer
         log.append(b"before")
     there = log.count()
 

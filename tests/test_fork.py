@@ -19,6 +19,7 @@ from commitlog.errors import (
     ForkedError,
     RolledBackError,
 )
+from commitlog.log.parts import parts_of
 from commitlog.service import start_lock
 from tests.setups import BY_HAND, Logs, Setup
 from tests.steps import die
@@ -53,12 +54,12 @@ def test_a_mapped_log_appends_from_a_forked_child_through_a_slot_of_its_own(logs
             claim.buffer[:] = b"child"
         log.flush()
         found = list(log.tailer().values())
-        slot = log.slot
+        slot = parts_of(log).engine.slot
         log.close()
         return slot, found
 
     slot, found = in_child(append)
-    assert slot not in (None, log.slot)
+    assert slot not in (None, parts_of(log).engine.slot)
     log.append(b"parent again")
     assert list(log.tailer().values()) == [*found, b"parent again"]
     assert found == [b"parent", *[bytes(16)] * 4000, b"child"]
@@ -142,7 +143,13 @@ def test_a_child_is_not_held_up_by_locks_that_other_threads_of_the_parent_had(lo
         log.close()
         return found
 
-    locks = [log.queue._lock, log._roll_lock, log._close_lock, log._named_lock, log.queue.get(0)._state]
+    locks = [
+        parts_of(log).queue._lock,
+        parts_of(log).writer.roll_lock,
+        parts_of(log).close_lock,
+        parts_of(log).named_lock,
+        parts_of(log).queue.get(0)._state,
+    ]
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as held:
         for lock in locks:
             held.enter_context(lock)

@@ -16,6 +16,8 @@ from commitlog.errors import (
     SyncTimeoutError,
     TailerInUseError,
 )
+from commitlog.log import closing
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, Logs
 
 
@@ -90,7 +92,7 @@ def test_ctrl_c_while_closing_returns_the_buffers(logs: Logs, monkeypatch: pytes
     pool = logs.pool()
     log = logs.open(pool=pool)
     log.append(b"stays")
-    service = log._allocation
+    service = parts_of(log).writer.allocation
     assert service is not None
 
     def interrupt(*_: object) -> None:
@@ -98,11 +100,11 @@ def test_ctrl_c_while_closing_returns_the_buffers(logs: Logs, monkeypatch: pytes
 
     with monkeypatch.context() as patched:
         if step == "seal":
-            patched.setattr(log, "_seal", interrupt)
+            patched.setattr(closing, "_seal", interrupt)
         else:
             patched.setattr(service, "join", interrupt)
         with pytest.raises(KeyboardInterrupt):
             log.close()
     assert pool.borrowed == 0
-    assert all(service.join(60) for service in log._services)  # the last of them lets go of the lock
+    assert all(service.join(60) for service in parts_of(log).writer.services)  # the last of them lets go of the lock
     assert list(logs.open(pool=pool).tailer().values()) == [b"stays"]

@@ -19,6 +19,7 @@ import commitlog
 from commitlog import Archive, Retention
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.keep import archive_segments, listener
+from commitlog.log.parts import parts_of
 from commitlog.metrics import LogCollector, MetricsFile
 from commitlog.tail.tailer_file import TailerFile
 from commitlog.watching import LogWatch
@@ -54,7 +55,7 @@ def test_a_writer_tells_what_the_log_has_and_what_it_did(logs: Logs) -> None:
         assert value(registry, f"{name}_position_bytes", log) == getattr(stats, f"{name}_position")
     assert (value(registry, "up", log), value(registry, "failed", log), value(registry, "recovering", log)) == (1, 0, 0)
     assert (value(registry, "records_total", log), value(registry, "rolls_total", log)) == (5002, stats.rolls)
-    assert (value(registry, "segments", log), value(registry, "segment_size_bytes", log)) == (len(log.queue.numbers()), SEGMENT)
+    assert (value(registry, "segments", log), value(registry, "segment_size_bytes", log)) == (len(parts_of(log).queue.numbers()), SEGMENT)
     assert (value(registry, "sync_seconds_count", log), value(registry, "flush_seconds_count", log)) == (1, stats.flushes)
     assert value(registry, "flush_seconds_sum", log) == pytest.approx(stats.flush_latency.total_ns / 1e9)
     assert value(registry, "flush_seconds_bucket", log, le="+Inf") == stats.flushes
@@ -91,7 +92,7 @@ def test_what_a_listener_missed_and_raised_is_told(logs: Logs, until: Until, mon
 def test_buckets_hold_what_took_no_longer_than_their_bound(logs: Logs) -> None:
     log = logs.open(**BY_HAND)
     for took_ns in (5_000, 9_000, 24_000, 2_000_000, 60_000_000_000):
-        log.note_latency("roll", took_ns)
+        parts_of(log).engine.note_latency("roll", took_ns)
     registry = registry_of(log)
     counts = {le: value(registry, "roll_seconds_bucket", log, le=le) for le in ("1e-05", "2.5e-05", "0.001", "0.0025", "10.0", "+Inf")}
     assert counts == {"1e-05": 2, "2.5e-05": 3, "0.001": 3, "0.0025": 4, "10.0": 4, "+Inf": 5}
@@ -101,7 +102,7 @@ def test_pools_and_named_tailers_are_told(logs: Logs) -> None:
     log = logs.open(pool=logs.pool(), **BY_HAND)
     log.append(b"one")
     log.commit()
-    with contextlib.closing(TailerFile(log.directory, "billing", log.first_position)):
+    with contextlib.closing(TailerFile(parts_of(log).directory, "billing", log.first_position)):
         registry = registry_of(log)
         assert (value(registry, "pool_buffers", log), value(registry, "pool_available_buffers", log)) == (3, 2)
         assert value(registry, "tailer_position_bytes", log, tailer="billing") == log.first_position
@@ -141,7 +142,7 @@ def test_of_an_archive_its_size_is_told_and_no_room(logs: Logs, tmp_path: Path) 
 def test_what_is_told_is_whole_and_well_named(logs: Logs) -> None:
     log = logs.open(pool=logs.pool())
     log.append(b"one", sync=True)
-    TailerFile(log.directory, "billing", log.first_position).close()
+    TailerFile(parts_of(log).directory, "billing", log.first_position).close()
     text = generate_latest(registry_of(log)).decode()
     families = list(text_string_to_metric_families(text))
     assert len({family.name for family in families}) == len(families) > 30
@@ -169,7 +170,7 @@ def test_a_log_that_was_closed_or_removed_is_down_and_the_others_are_told(logs: 
 
 def test_a_failed_log_is_told(logs: Logs) -> None:
     log = logs.open()
-    log.fail(5)
+    parts_of(log).engine.fail(5)
     assert value(registry_of(log), "failed", log) == 1
     with pytest.raises(commitlog.CommitLogError):
         log.close()

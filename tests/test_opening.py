@@ -23,13 +23,14 @@ from commitlog.errors import (
     OpenTimeoutError,
 )
 from commitlog.flush import checkpoint
+from commitlog.log.parts import parts_of
 from commitlog.shared.lock_file import LockFile
 from tests.setups import SEGMENT, Logs
 
 
 def open_pooled(path: Path) -> CommitLog:
     pool = TransientStorePool(buffers=2, buffer_size=SEGMENT, lock_memory="off", low_water=0)
-    return CommitLog.open(path, "a", Options(pool=pool))
+    return commitlog.open(path, "a", Options(pool=pool))
 
 
 # --- modes and paths -------------------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ def test_a_second_pooled_writer_is_told_who_holds_the_log(logs: Logs, tmp_path: 
 
 
 def test_a_pooled_writer_is_told_of_the_mapped_ones(logs: Logs, tmp_path: Path, elsewhere: Callable[..., int]) -> None:
-    child = elsewhere(lambda: CommitLog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)))
+    child = elsewhere(lambda: commitlog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)))
     with pytest.raises(LogLockedError, match=f"process {child}"):
         logs.open(pool=logs.pool())
     logs.open().append(b"a mapped one may")
@@ -206,10 +207,10 @@ def test_a_second_open_in_this_process_says_so(logs: Logs) -> None:
 
 def test_mapped_writers_of_several_processes_see_all_records(logs: Logs, in_child: Callable[..., Any], tmp_path: Path) -> None:
     first, second = logs.open(), logs.open()
-    assert first.slot != second.slot
+    assert parts_of(first).engine.slot != parts_of(second).engine.slot
 
     def write() -> list[bytes]:
-        with CommitLog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)) as log:
+        with commitlog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)) as log:
             log.append_many([b"child %d" % index for index in range(3000)])
             return list(log.tailer().values())
 
@@ -237,7 +238,7 @@ def test_the_last_of_several_handles_leaves_the_clean_mark(logs: Logs) -> None:
         second.append(b"y")
         second.close()
         first = logs.open(mode="r")
-        mark = checkpoint.read(first.directory.fd, first.identity.uuid)
+        mark = checkpoint.read(parts_of(first).directory.fd, first.identity.uuid)
         assert mark is not None
         assert mark.clean
         assert mark.position == second.tail_position
@@ -253,7 +254,7 @@ def test_a_joined_handle_never_brings_an_old_clean_mark_back(logs: Logs) -> None
     for _ in range(4):
         second.append(b"more")
         second.flush()
-        mark = checkpoint.read(first.directory.fd, first.identity.uuid)
+        mark = checkpoint.read(parts_of(first).directory.fd, first.identity.uuid)
         assert mark is not None
         assert not mark.clean
 

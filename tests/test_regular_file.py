@@ -20,6 +20,7 @@ from commitlog.cli.log_info import LogInfo
 from commitlog.errors import CommitLogError, CorruptSegmentError, IOFailureError, NotALogError
 from commitlog.keep.outside import prune
 from commitlog.keep.retention import Retention
+from commitlog.log.parts import parts_of
 from commitlog.repair import repair
 from commitlog.segment.directory import segment_name
 from commitlog.stage.manifest import Manifest
@@ -98,7 +99,7 @@ def read_all(path: Path) -> None:
 
 def read_manifest(path: Path) -> None:
     with commitlog.open(path, "r") as log:
-        Manifest.read(log.directory)
+        Manifest.read(parts_of(log).directory)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog import report_service
+from commitlog.log import report_service
+from commitlog.log.parts import parts_of
 from commitlog.log.report_service import ReportService
 from tests.log_files import numbered
 from tests.setups import BY_HAND, SEGMENT, Logs
@@ -74,15 +75,15 @@ def no_other_reports(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("no_other_reports")
 def test_slow_flushes_are_warned_of_at_once_and_then_once_a_minute(logs: Logs, said: Callable[[int], Said]) -> None:
     log = logs.open(**BY_HAND)
-    log.note_latency("flush", 2_000_000_000)
-    service = ReportService(log)
+    parts_of(log).engine.note_latency("flush", 2_000_000_000)
+    service = ReportService(parts_of(log).engine)
     service.look(0.0)
     assert said(logging.WARNING) == []  # of before its time
-    log.note_latency("flush", 400_000_000)
+    parts_of(log).engine.note_latency("flush", 400_000_000)
     service.look(1.0)
     assert said(logging.WARNING) == []
     for second in range(2, 100):
-        log.note_latency("flush", 3_000_000_000)
+        parts_of(log).engine.note_latency("flush", 3_000_000_000)
         service.look(float(second))
     first, then = [message for level, message in said(logging.WARNING) if level == "WARNING"]
     assert first.startswith(f"{log.path}: 1 flushes took longer than 0.5 s, the longest so far 3.000 s")
@@ -92,7 +93,7 @@ def test_slow_flushes_are_warned_of_at_once_and_then_once_a_minute(logs: Logs, s
 @pytest.mark.usefixtures("no_other_reports")
 def test_claims_that_were_rolled_back_are_warned_of_on_both_sides(logs: Logs, said: Callable[[int], Said], until: Until) -> None:
     slow, other = logs.open(**BY_HAND), logs.open(claim_timeout="20ms", **BY_HAND)
-    reports = [ReportService(slow), ReportService(other)]
+    reports = [ReportService(parts_of(slow).engine), ReportService(parts_of(other).engine)]
     claim = slow.claim(64)
     claim.__enter__()
     until(lambda: other.appended_position == other.tail_position)
@@ -109,7 +110,7 @@ def test_claims_that_were_rolled_back_are_warned_of_on_both_sides(logs: Logs, sa
 
 def test_a_failure_is_told_once(logs: Logs, said: Callable[[int], Said], until: Until) -> None:
     log = logs.open(flush_interval="1ms")
-    log.fail(5)
+    parts_of(log).engine.fail(5)
     until(lambda: len(said(logging.ERROR)) > 0)
     with pytest.raises(commitlog.CommitLogError):
         log.close()
@@ -119,7 +120,7 @@ def test_a_failure_is_told_once(logs: Logs, said: Callable[[int], Said], until: 
 
 def test_the_child_of_a_fork_does_not_tell_what_the_parent_did(logs: Logs, said: Callable[[int], Said]) -> None:
     log = logs.open(**BY_HAND)
-    log.note_latency("flush", 2_000_000_000)
+    parts_of(log).engine.note_latency("flush", 2_000_000_000)
     child = os.fork()
     if child == 0:
         status = 1

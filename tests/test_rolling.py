@@ -18,6 +18,7 @@ import commitlog
 from commitlog import CommitLog, TransientStorePool, bus
 from commitlog._kernel.segment_file import read_opened
 from commitlog.errors import InvalidOptionError, TailerLagError
+from commitlog.log.parts import parts_of
 from tests.clock import Clock, clocked, instant_ns
 
 SEGMENT = 1 << 20
@@ -38,13 +39,13 @@ def until(condition: Callable[[], bool]) -> None:
 def cycles_of(log: CommitLog) -> list[tuple[int, list[bytes]]]:
     """The cycle of each segment that the log has rolled into, as its header says it, and what it holds."""
     found = []
-    for number in log.queue.numbers():
-        page = Path(log.directory.segment_path(number)).read_bytes()[:4096]
+    for number in parts_of(log).queue.numbers():
+        page = Path(parts_of(log).directory.segment_path(number)).read_bytes()[:4096]
         opened = read_opened(page)
         if opened is not None:
             start, stop = number * log.segment_size, (number + 1) * log.segment_size
             values = [record.value for record in log.tailer(visibility="appended") if start <= record.position < stop]
-            assert opened[1] == log.directory.roll_cycle.number_at(opened[0])  # type: ignore[union-attr]
+            assert opened[1] == parts_of(log).directory.roll_cycle.number_at(opened[0])  # type: ignore[union-attr]
             found.append((opened[1], values))
     return found
 
@@ -60,7 +61,7 @@ def test_the_first_append_after_a_cycles_end_begins_the_next_segment(clock: Cloc
         log.append(b"the last moment")
         clock.set("2026-11-21T13:00+01:00")
         log.append(b"one")
-        noon = log.directory.cycle_at(instant_ns(NOON))
+        noon = parts_of(log).directory.cycle_at(instant_ns(NOON))
         assert cycles_of(log) == [(noon, [b"noon", b"the last moment"]), (noon + 1, [b"one"])]
         assert log.tail_position > SEGMENT
 
@@ -113,7 +114,7 @@ def test_a_timestamp_of_ones_own_does_not_decide_the_cycle(clock: Clock, path: P
     with open_log(path) as log:
         for hours in range(-30, 30):
             log.append(b"x", timestamp_ns=clock.now_ns + hours * 3600 * 10**9)
-        assert log.queue.numbers()[0] == 0
+        assert parts_of(log).queue.numbers()[0] == 0
         assert len(cycles_of(log)) == 1
 
 
@@ -166,7 +167,7 @@ def test_a_clock_that_steps_back_never_writes_into_a_sealed_cycle(clock: Clock, 
         log.append(b"three again")
         clock.move(3600)
         log.append(b"four")
-        noon = log.directory.cycle_at(instant_ns(NOON))
+        noon = parts_of(log).directory.cycle_at(instant_ns(NOON))
         assert cycles_of(log) == [
             (noon, [b"noon"]),
             (noon + 3, [b"three"] + [b"noon again"] * 3),
@@ -186,12 +187,12 @@ def test_a_roll_with_an_open_claim_keeps_the_order(clock: Clock, path: Path) -> 
             clock.move(3600)
             log.append(b"after the roll")
             assert [record.value for record in log.tailer()] == [b"first"]
-            assert log._allocation is not None
-            assert log._allocation.sealed_below() == 0
+            assert parts_of(log).writer.allocation is not None
+            assert parts_of(log).writer.allocation.sealed_below() == 0
             claimed.buffer[:] = b"second"
         assert [record.value for record in log.tailer()] == [b"first", b"second", b"after the roll"]
         assert [values for _, values in cycles_of(log)] == [[b"first", b"second"], [b"after the roll"]]
-        assert log._allocation.sealed_below() == 1
+        assert parts_of(log).writer.allocation.sealed_below() == 1
 
 
 def _append_each_hour(path: str, hours: int, count: int, barrier: Any, name: bytes) -> None:
@@ -257,7 +258,7 @@ def test_a_cycle_ends_while_appends_wait_for_a_required_tailer(clock: Clock, pat
             log.append(b"too far ahead")
     with open_log(path, on_lag="raise") as log:
         clock.move(3600)
-        until(lambda: log.queue.get(0).segment.sealed() is not None)
+        until(lambda: parts_of(log).queue.get(0).segment.sealed() is not None)
         with pytest.raises(TailerLagError):
             log.append(b"too far ahead")
 
@@ -267,11 +268,11 @@ def test_the_segment_of_an_idle_log_is_sealed_at_the_cycles_end(clock: Clock, pa
     with open_log(path) as log:
         log.append(b"noon")
         clock.move(3600)
-        until(lambda: log.queue.get(0).segment.sealed() is not None)
-        assert log._allocation is not None
+        until(lambda: parts_of(log).queue.get(0).segment.sealed() is not None)
+        assert parts_of(log).writer.allocation is not None
         for _ in range(5):
             clock.move(7 * 3600)
-            log._allocation._round()
+            parts_of(log).writer.allocation._round()
         log.append(b"after midnight")
         assert [values for _, values in cycles_of(log)] == [[b"noon"], [b"after midnight"]]
 
@@ -282,11 +283,11 @@ def test_reopening_after_a_cycles_end_seals_the_old_segment_and_the_next_append_
         log.append(b"noon")
     clock.move(50 * 3600)
     with open_log(path) as log:
-        until(lambda: log.queue.get(0).segment.sealed() is not None)
+        until(lambda: parts_of(log).queue.get(0).segment.sealed() is not None)
     clock.move(50 * 3600)
     with open_log(path) as log:
         log.append(b"days later")
-        noon = log.directory.cycle_at(instant_ns(NOON))
+        noon = parts_of(log).directory.cycle_at(instant_ns(NOON))
         assert cycles_of(log) == [(noon, [b"noon"]), (noon + 100, [b"days later"])]
         assert log.count() == 2
 
@@ -298,13 +299,13 @@ def test_skipped_cycles_leave_no_file(clock: Clock, path: Path) -> None:
             clock.move(hours * 3600)
             log.append(b"x")
             log.append(b"x")
-        assert len(log.queue.numbers()) == 4  # and the one with which the log began
+        assert len(parts_of(log).queue.numbers()) == 4  # and the one with which the log began
 
 
 @clocked(NOON)
 def test_the_unused_blocks_of_segments_that_were_closed_early_go_back_to_the_disk(clock: Clock, path: Path) -> None:
     def allocated(number: int) -> int:
-        return os.stat(log.directory.segment_path(number)).st_blocks * 512
+        return os.stat(parts_of(log).directory.segment_path(number)).st_blocks * 512
 
     with open_log(path) as log:
         log.append(b"noon")
@@ -315,7 +316,7 @@ def test_the_unused_blocks_of_segments_that_were_closed_early_go_back_to_the_dis
         log.append(b"one")
         log.flush()
         until(lambda: allocated(0) < SEGMENT // 8)
-        assert os.stat(log.directory.segment_path(0)).st_size == SEGMENT
+        assert os.stat(parts_of(log).directory.segment_path(0)).st_size == SEGMENT
         assert allocated(1) == SEGMENT
         clock.move(3600)
         log.append(b"two")

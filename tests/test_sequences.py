@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import commitlog
-from commitlog import CommitLog, Options
+from commitlog import Options
 from commitlog.errors import PositionError, SequenceError
+from commitlog.log.parts import parts_of
 from tests.faults.image import copy_live, poke
 from tests.log_files import LogFiles
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
@@ -81,7 +82,7 @@ def test_abandoned_claim_reopen_append_has_no_hole_in_the_sequence(logs: Logs, t
     """Chronicle's: a process dies in the middle of a message; whoever comes next goes on behind it, and numbers go on without a hole."""
     child = os.fork()
     if child == 0:
-        with CommitLog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)) as log:
+        with commitlog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)) as log:
             log.append_many([b"0", b"1"])
             log.claim(50)
             os.kill(os.getpid(), signal.SIGKILL)
@@ -99,7 +100,7 @@ def test_half_written_third_message_then_exit_exactly_two_are_seen(logs: Logs, t
     """Chronicle's: two whole messages and a half; a reader sees two, before and after the recovery, and in both directions."""
     child = os.fork()
     if child == 0:
-        log = CommitLog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT))
+        log = commitlog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT))
         log.append_many([b"one", b"two"])
         log.claim(50).buffer[:25] = b"h" * 25
         os._exit(0)
@@ -214,8 +215,8 @@ def test_unclean_copy_with_damage_is_counted_as_it_is_read(logs: Logs, tmp_path:
     """Behind the first bad frame above the checkpoint there are whole, sealed segments, which the next writable open cuts."""
     log = logs.open(flush="none", checkpoint_interval=3600)
     log.append_many([b"%03d" % index * 300 for index in range(200)])
-    assert log._allocation is not None
-    log._allocation.sealed_below()
+    assert parts_of(log).writer.allocation is not None
+    parts_of(log).writer.allocation.sealed_below()
     bad, later = (list(log.tailer())[index].position for index in (10, 150))
     assert bad < SEGMENT < later
     copy_live(Path(log.path), tmp_path / "copy")

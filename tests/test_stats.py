@@ -14,6 +14,7 @@ import pytest
 import commitlog
 from commitlog import Latency
 from commitlog.errors import InvalidOptionError
+from commitlog.log.parts import parts_of
 from tests.log_files import numbered
 from tests.setups import BY_HAND, Logs, Setup
 
@@ -127,7 +128,7 @@ def test_a_reader_tells_the_watermarks_and_zeros(logs: Logs) -> None:
     assert (stats.tail_position, stats.flushed_position) == (log.tail_position, log.flushed_position)
     assert (stats.records, stats.rolls, stats.syncs, stats.pool) == (0, 0, 0, None)
     assert all(getattr(stats, name) == Latency() for name in NAMES)
-    log.fail(5)
+    parts_of(log).engine.fail(5)
     assert logs.open(mode="r").stats().failed == "Input/output error"
     with pytest.raises(commitlog.CommitLogError):
         log.close()

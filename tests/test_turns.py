@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pytest
 
 import commitlog
+from commitlog.log.parts import parts_of
+from commitlog.log.policy import LogPolicy
 from tests.holding import FILLING, fill, held, held_halfway, long_list, no_thread_waits, outcomes_of, read_on, value
 from tests.setups import Logs, Setup, all_appended
 from tests.tail.lagging import MAX_LAG, required
@@ -23,7 +25,7 @@ from tests.tail.lagging import MAX_LAG, required
 def test_the_loop_runs_on_and_the_reader_in_it_lets_appends_go(logs: Logs, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     log = logs.open_as(setup)
     tailer = required(log)
-    no_thread_waits(log, monkeypatch)
+    no_thread_waits(monkeypatch)
     expected = [value(number) for number in range(300)]
 
     async def run() -> None:
@@ -35,13 +37,13 @@ def test_the_loop_runs_on_and_the_reader_in_it_lets_appends_go(logs: Logs, setup
         assert await reading == expected
 
     asyncio.run(run())
-    assert log._turns == {}
+    assert parts_of(log).writer.turns == {}
 
 
 def test_one_after_the_other_they_are_held_and_let_go(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = logs.open()
     tailer = required(log)
-    no_thread_waits(log, monkeypatch)
+    no_thread_waits(monkeypatch)
 
     async def run() -> None:
         reading = asyncio.create_task(read_on(tailer, 200))
@@ -59,21 +61,21 @@ def test_a_limit_that_is_met_within_an_append_holds_no_loop_up(logs: Logs, monke
     tailer = required(log)
     log.append_many([b"1", b"2"])
     log.append(b"3")  # from now on the limit is known
-    no_thread_waits(log, monkeypatch)
-    roll_from = log.roll_from
+    no_thread_waits(monkeypatch)
+    roll_from = LogPolicy.roll_from
 
-    def roll_and_pass_the_limit(number: int) -> None:
-        monkeypatch.setattr(log, "roll_from", roll_from)
-        roll_from(number)
+    def roll_and_pass_the_limit(self: LogPolicy, number: int) -> None:
+        monkeypatch.setattr(LogPolicy, "roll_from", roll_from)
+        roll_from(self, number)
         other = threading.Thread(target=log.append, args=(bytes(MAX_LAG),))
         other.start()
         other.join()
 
-    monkeypatch.setattr(log, "roll_from", roll_and_pass_the_limit)
-    log.close_segment()
+    monkeypatch.setattr(LogPolicy, "roll_from", roll_and_pass_the_limit)
+    parts_of(log).engine.close_segment()
 
     async def run() -> None:
-        assert log.gate == 0
+        assert parts_of(log).engine.gate == 0
         appending = asyncio.create_task(log.append_async(b"after the roll"))
         await asyncio.sleep(0)
         assert not appending.done()
@@ -158,7 +160,7 @@ def test_each_of_several_loops_keeps_its_own_order(logs: Logs) -> None:
 def test_a_list_that_is_held_halfway_goes_on_where_it_was_and_nobody_comes_between(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = logs.open()
     tailer = required(log)
-    no_thread_waits(log, monkeypatch)
+    no_thread_waits(monkeypatch)
 
     async def run(task: asyncio.Task[npt.NDArray[np.int64]]) -> None:
         behind = asyncio.create_task(log.append_async(b"behind it"))
@@ -177,7 +179,7 @@ def test_a_list_that_is_held_halfway_goes_on_where_it_was_and_nobody_comes_betwe
 
 def test_a_reader_in_another_process_lets_appends_go(logs: Logs, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]) -> None:
     log = logs.open()
-    told = log.cursors["required"]
+    told = parts_of(log).engine.cursors["required"]
     held_end, tell_held = os.pipe()
     read_end, write_end = os.pipe()
     child = os.fork()
@@ -191,8 +193,8 @@ def test_a_reader_in_another_process_lets_appends_go(logs: Logs, monkeypatch: py
         os._exit(0)
     os.close(write_end)
     os.close(held_end)
-    until(lambda: log.cursors["required"] != told)
-    no_thread_waits(log, monkeypatch)
+    until(lambda: parts_of(log).engine.cursors["required"] != told)
+    no_thread_waits(monkeypatch)
 
     async def run() -> None:
         tasks = [asyncio.create_task(log.append_async(value(number))) for number in range(300)]
@@ -214,7 +216,7 @@ def test_the_child_of_a_fork_has_turns_of_its_own(logs: Logs, in_child: Callable
     filling = fill(log)
 
     def append() -> int:
-        there = len(log._turns)
+        there = len(parts_of(log).writer.turns)
         log.evict_tailer("a")
         asyncio.run(log.append_async(b"child"))
         return there

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from commitlog import CommitLog, Options, Retention
+import commitlog
+from commitlog import Options, Retention
 from commitlog.errors import (
     CommitLogError,
     DiskFullError,
@@ -72,9 +73,9 @@ def test_a_read_only_directory_can_be_read_and_not_written(forbidden: Path, powe
     def use() -> list[bytes]:
         for path, mode in ((forbidden / "log", "a"), (forbidden / "log", "x"), (forbidden / "new", "a")):
             with pytest.raises(ReadOnlyError) as caught:
-                CommitLog.open(path, mode, Options())
+                commitlog.open(path, mode, Options())
             assert isinstance(caught.value, PermissionError)
-        with CommitLog.open(forbidden / "log", "r", Options()) as reader:
+        with commitlog.open(forbidden / "log", "r", Options()) as reader:
             tailer = reader.tailer(visibility="flushed")
             found = list(tailer.values())
             assert tailer.read(timeout=0.01, idle="block") is None
@@ -100,7 +101,7 @@ def test_a_file_without_permission_is_told(forbidden: Path, powerless: Callable[
         outcomes = []
         for mode in ("a", "r"):
             try:
-                with CommitLog.open(forbidden / "log", mode, Options()) as log:
+                with commitlog.open(forbidden / "log", mode, Options()) as log:
                     outcomes.append(repr(list(log.tailer().values())))
             except CommitLogError as error:
                 outcomes.append(type(error).__name__)
@@ -121,8 +122,8 @@ def test_tailers_that_cannot_be_listed_are_told_to_writers_and_to_who_asks(forbi
 
     def use() -> list[bytes]:
         with pytest.raises(IOFailureError, match="tailers cannot be listed"):
-            CommitLog.open(forbidden / "log", "a", Options())
-        with CommitLog.open(forbidden / "log", "r", Options()) as log:
+            commitlog.open(forbidden / "log", "a", Options())
+        with commitlog.open(forbidden / "log", "r", Options()) as log:
             with pytest.raises(IOFailureError, match="tailers cannot be listed"):
                 log.tailers()
             return list(log.tailer().values())
@@ -206,7 +207,7 @@ def test_read_only_mount_says_so(tmp_path: Path, run_python: Callable[..., Any])
     """A real mount, in a namespace of its own: a new path, an empty directory, and a log."""
     for name in ("empty", "log"):
         (tmp_path / name).mkdir()
-    CommitLog.open(tmp_path / "log", "a", Options(segment_size=65536)).close()
+    commitlog.open(tmp_path / "log", "a", Options(segment_size=65536)).close()
     unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
     mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
     launcher = (*unshare, "sh", "-c", mount, str(tmp_path))

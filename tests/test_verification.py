@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from commitlog import CommitLog, Options, verification
+import commitlog
+from commitlog import Options, verification
 from commitlog._kernel.sparse_index import crc32c
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, UnsupportedVersionError
+from commitlog.log.parts import parts_of
 from commitlog.verification import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG, verify
 from commitlog.verify_report import Damage, TornTail, VerifyReport
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
@@ -397,10 +399,10 @@ def test_a_segment_alone_that_was_cut_short_is_refused(
 
 def indexed(path: Path) -> Path:
     """A closed log with a sealed segment; the path of its index."""
-    with CommitLog.open(path, "a", Options(segment_size=SIZE)) as log:
+    with commitlog.open(path, "a", Options(segment_size=SIZE)) as log:
         log.append_many(numbered(3000))
-        assert log._allocation is not None
-        log._allocation.sealed_below()
+        assert parts_of(log).writer.allocation is not None
+        parts_of(log).writer.allocation.sealed_below()
     return path / f"{0:020d}.idx"
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import ClosedError, LogNotFoundError, NotALogError
+from commitlog.log.parts import parts_of
 from commitlog.watching import LogWatch, WriterFigures, look
 from tests.cli.program import LIMIT_S, started
 from tests.log_files import numbered
@@ -42,8 +43,8 @@ def test_a_writer_and_an_onlooker_see_the_same(logs: Logs) -> None:
     log.append_many(numbered(5000))
     log.flush()
     log.append(b"not durable")
-    assert log._allocation is not None
-    log._allocation.sealed_below()
+    assert parts_of(log).writer.allocation is not None
+    parts_of(log).writer.allocation.sealed_below()
     with LogWatch(log.path) as watch:
         seen, own = watch.look(), look(log)
     assert seen.tail_position == seen.appended_position == seen.committed_position == own.tail_position == log.tail_position
@@ -56,7 +57,13 @@ def test_a_writer_and_an_onlooker_see_the_same(logs: Logs) -> None:
     assert seen.disk_bytes == sum(file.stat().st_blocks * 512 for file in Path(log.path).iterdir())
     assert 0 < seen.free_bytes < seen.device_bytes
     (writer,) = seen.writers
-    assert (writer.slot, writer.pid, writer.state, writer.flushing, writer.rolled_back_claims) == (log.slot, os.getpid(), "live", False, 0)
+    assert (writer.slot, writer.pid, writer.state, writer.flushing, writer.rolled_back_claims) == (
+        parts_of(log).engine.slot,
+        os.getpid(),
+        "live",
+        False,
+        0,
+    )
 
 
 def test_another_process_sees_of_a_pooled_log_what_is_committed(logs: Logs) -> None:
@@ -98,8 +105,8 @@ def test_what_writers_do_is_told_from_one_look_to_the_next(tmp_path: Path, until
 def test_a_writer_stopped_in_a_claim_is_held_up(logs: Logs) -> None:
     log = logs.open()
     log.append(b"one")
-    assert log.slot is not None
-    counter_at = 8192 + 128 * log.slot
+    assert parts_of(log).engine.slot is not None
+    counter_at = 8192 + 128 * parts_of(log).engine.slot
     with LogWatch(log.path) as watch, (Path(log.path) / "cursors").open("r+b") as file:
         watch.look()
         count = int.from_bytes(os.pread(file.fileno(), 8, counter_at), "little")
@@ -124,7 +131,7 @@ def test_rolled_back_claims_of_the_dead_are_counted(tmp_path: Path, until: Until
 
 def test_a_failed_log_is_told(logs: Logs) -> None:
     log = logs.open()
-    log.fail(5)
+    parts_of(log).engine.fail(5)
     with LogWatch(log.path) as watch:
         assert watch.look().failed == "Input/output error"
     with pytest.raises(commitlog.CommitLogError):

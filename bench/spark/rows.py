@@ -17,6 +17,7 @@ import numpy as np
 import psutil
 
 import commitlog
+from commitlog.log.parts import parts_of
 from commitlog.spark import session
 
 VALUE_SIZE = 100
@@ -135,7 +136,7 @@ def one_percent(setting: Setting) -> dict[str, Any]:
     from commitlog.spark.reader import LogReader
 
     with commitlog.open(setting.log, mode="r") as log:
-        first, last = (log.index.position_of(setting.records * hundredth // 100) for hundredth in (50, 51))
+        first, last = (parts_of(log).index.position_of(setting.records * hundredth // 100) for hundredth in (50, 51))
         whole = log.tail_position - log.first_position
     bounds = {name: json.dumps({"log": {"0": at}}) for name, at in (("startingOffsets", first), ("endingOffsets", last))}
     reader = LogReader({"path": str(setting.log), **bounds}, StructType().add("value", "binary"))
@@ -184,6 +185,7 @@ def small_batches(setting: Setting) -> dict[str, Any]:
 _APPENDER = """
 import select, sys, time
 import commitlog
+from commitlog.log.parts import parts_of
 with commitlog.open(sys.argv[1], flush="sync") as log:
     log.append(b"")
     print("begun", flush=True)

@@ -32,7 +32,7 @@ from commitlog.units import Duration, parse_duration, whole_of
 _FORCE_AFTER_S = 5.0
 
 
-class CommitLog(LogMethods, AsyncMethods, TailerMethods, ProcessBound):
+class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     """An open log, from `commitlog.open`. A context manager; any thread may use it.
 
     If it is dropped without `close`, it is closed in a thread of its own, with a `ResourceWarning`.

@@ -12,23 +12,26 @@ from pathlib import Path
 
 import pytest
 
+import commitlog
 from commitlog import Claim, CommitLog
 from commitlog._kernel.record_loops import FollowIterator, RecordIterator, ValueIterator
 from commitlog.errors import ExportedBufferError
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, Logs
 
 
 def offset_of_event(log: CommitLog) -> int:
-    """Where in a log's object the word is that `raise_event` adds to."""
-    size = type(log).__basicsize__
-    before = ctypes.string_at(id(log), size)
-    log.raise_event()
-    after = ctypes.string_at(id(log), size)
+    """Where in an engine's object the word is that `raise_event` adds to."""
+    engine = parts_of(log).engine
+    size = type(engine).__basicsize__
+    before = ctypes.string_at(id(engine), size)
+    engine.raise_event()
+    after = ctypes.string_at(id(engine), size)
     return next(at for at in range(size) if before[at] != after[at])
 
 
 def test_claim_view_in_a_garbage_cycle_leaves_none_alone(logs: Logs) -> None:
-    log = CommitLog.open(logs.path / "log", "a", logs.open("other", pool=logs.pool()).options)
+    log = commitlog.open(logs.path / "log", "a", logs.open("other", pool=logs.pool()).options)
     offset = offset_of_event(log)
     with contextlib.suppress(ExportedBufferError), log.claim(100) as claim:
         view = claim.buffer[:10]

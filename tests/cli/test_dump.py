@@ -15,6 +15,7 @@ import commitlog
 from commitlog import cli
 from commitlog._kernel.sparse_index import SparseIndex
 from commitlog.cli import dump as dump_command
+from commitlog.log.parts import parts_of
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
@@ -182,7 +183,7 @@ def test_a_sound_log_is_dumped_with_its_seal_keys_and_types(tmp_path: Path) -> N
         log.append(b"")
         log.roll()
         log.append(b"next")
-        log._allocation.sealed_below()  # type: ignore[union-attr]
+        parts_of(log).writer.allocation.sealed_below()  # type: ignore[union-attr]
         cycle = log.cycles()[0].number
     status, found = dump(path)
     assert status == 0

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commitlog import CommitLog
+import commitlog
 from tests.setups import BY_HAND, LARGEST_VALUE, Logs, Open, Setup, all_appended, values
 
 # --- what goes in comes out ------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_commit_shows_records_to_a_reader_in_another_process(open_log: Open, log
     log.commit()
 
     def read() -> list[tuple[Any, ...]]:
-        with CommitLog.open(logs.path / "log", "r", log.options) as reader:
+        with commitlog.open(logs.path / "log", "r", log.options) as reader:
             return [(record.position, record.key, record.value) for record in reader.tailer()]
 
     assert in_child(read) == list(zip(positions, [b"k", None, b""], [b"a", b"b", bytes(5000)], strict=True))

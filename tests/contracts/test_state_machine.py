@@ -15,8 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
+import commitlog
 from commitlog import CommitLog, Options, TransientStorePool
 from commitlog.errors import PositionError
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, LARGEST_VALUE, PATIENT, SEGMENT
 
 Backing = Literal["mapped", "anonymous", "shm"]
@@ -150,7 +152,7 @@ class LogMachine(RuleBasedStateMachine):
         gone = sum(row.position < self.log.first_position for row in self.rows)
         self.rows = self.rows[gone:]
         self.committed, self.flushed = max(0, self.committed - gone), max(0, self.flushed - gone)
-        numbers = self.log.queue.numbers()
+        numbers = parts_of(self.log).queue.numbers()
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
 
     @rule(steps=CHILD_STEPS, backing=st.sampled_from(["mapped", "anonymous", "shm"]), after=st.sampled_from(["mapped", "anonymous", "shm"]))
@@ -229,7 +231,7 @@ def make_pool(backing: Backing) -> TransientStorePool:
 
 def open_log(path: Path, pool: TransientStorePool | None, flush: Any) -> CommitLog:
     options = Options(segment_size=SEGMENT, pool=pool, flush=flush, **BY_HAND, **PATIENT)
-    return CommitLog.open(path, "a", options)
+    return commitlog.open(path, "a", options)
 
 
 def write_and_die(path: Path, backing: Backing, flush: Any, steps: list[bytes | str], out: int) -> None:

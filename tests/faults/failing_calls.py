@@ -21,6 +21,7 @@ import commitlog
 from commitlog import Archive, CommitLog, Retention
 from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogFailedError
 from commitlog.keep import archive_segments, prune
+from commitlog.log.parts import parts_of
 from commitlog.stage.joining import join
 from tests.faults import image, shim
 from tests.faults.child import Child, Link
@@ -227,7 +228,7 @@ def roll(scene: Scene, log: CommitLog) -> None:
 
 def make_next_segment(scene: Scene, log: CommitLog) -> None:
     """What a process leaves that died before it made the segment's name durable."""
-    log.directory.create_segment(log.tail_position // SEGMENT_SIZE + 1)
+    parts_of(log).directory.create_segment(log.tail_position // SEGMENT_SIZE + 1)
 
 
 def append_until_refused(scene: Scene, log: CommitLog) -> None:

@@ -14,6 +14,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog, Tailer
 from commitlog.errors import TailerNotFoundError
+from commitlog.log.parts import parts_of
 from commitlog.tail.name_options import Durable
 from commitlog.tail.tailer_folder import FOLDER
 from tests.faults.child import Child, Link, Report
@@ -156,7 +157,7 @@ def acts(seed: int) -> Iterator[tuple[str, int]]:
 
 
 def act(log: CommitLog, kind: str, number: int) -> None:
-    position = log.index.position_of(number)
+    position = parts_of(log).index.position_of(number)
     if kind == "evict":
         log.evict_tailer("a")
     elif kind == "reset":
@@ -225,9 +226,9 @@ def take_over(link: Link, path: str, way: str) -> None:
         killed = killed_at(step, make)
         if way == "reset":
             try:
-                log.reset_tailer("a", log.index.position_of(5))
+                log.reset_tailer("a", parts_of(log).index.position_of(5))
             except TailerNotFoundError:
-                log.tailer("a", start=log.index.position_of(5)).close()
+                log.tailer("a", start=parts_of(log).index.position_of(5)).close()
         else:
             log.tailer("a", required=True).close()
         link.say(KILLED if killed else DONE, 0, step)

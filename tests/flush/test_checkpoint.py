@@ -12,6 +12,7 @@ import pytest
 from commitlog import CommitLog
 from commitlog.flush import checkpoint
 from commitlog.flush.checkpoint import Checkpoint
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, Logs, Setup
 
 
@@ -43,7 +44,7 @@ def test_records_alternate_between_two_places(log: CommitLog) -> None:
     start = read(log)
     assert start is not None
     for turn in range(1, 5):
-        log.write_checkpoint(turn * HEADER, False)
+        parts_of(log).engine.write_checkpoint(turn * HEADER, False)
         contents.append(file.read_bytes())
         assert read(log) == Checkpoint(position=turn * HEADER, clean=False, count=start.count + turn)
     half = len(contents[0]) // 2
@@ -52,8 +53,8 @@ def test_records_alternate_between_two_places(log: CommitLog) -> None:
 
 
 def test_a_torn_record_leaves_the_one_before_in_force(log: CommitLog) -> None:
-    log.write_checkpoint(2 * HEADER, False)
-    log.write_checkpoint(3 * HEADER, False)
+    parts_of(log).engine.write_checkpoint(2 * HEADER, False)
+    parts_of(log).engine.write_checkpoint(3 * HEADER, False)
     file = Path(log.path, "checkpoint")
     whole = file.read_bytes()
     latest = read(log)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from commitlog.flush.commit_service import CommitService, pace
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, Logs
 
 NEVER: dict[str, Any] = {**BY_HAND, "flush": "none"}
@@ -53,7 +54,7 @@ def test_by_hand_means_by_hand(logs: Logs) -> None:
 
 def test_only_pooled_logs_have_one(logs: Logs) -> None:
     def has(log: Any) -> bool:
-        return any(isinstance(service, CommitService) for service in log._services)
+        return any(isinstance(service, CommitService) for service in parts_of(log).writer.services)
 
     assert not has(logs.open("mapped"))
     assert has(logs.open("pooled", pool=logs.pool()))

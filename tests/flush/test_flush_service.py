@@ -14,12 +14,13 @@ import pytest
 import commitlog
 from commitlog.errors import LogFailedError
 from commitlog.flush.flush_service import FlushService, GroupCommitService, NoFlushService
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, Logs, Setup
 
 
 @pytest.mark.parametrize(("flush", "kind"), [("async", FlushService), ("sync", GroupCommitService), ("none", NoFlushService)])
 def test_each_name_has_its_service(logs: Logs, flush: Any, kind: type[FlushService]) -> None:
-    service = logs.open(flush=flush)._flush_service
+    service = parts_of(logs.open(flush=flush)).writer.services[1]
     assert type(service) is kind
     assert service.running == (flush != "none")
 
@@ -106,7 +107,7 @@ def test_failure_is_final_for_all_handles(logs: Logs, setup: Setup) -> None:
     log.flush()
     reader = logs.open(mode="r")
     log.append(b"in doubt", sync=False)
-    log.fail(errno.EIO)
+    parts_of(log).engine.fail(errno.EIO)
     attempts: list[Callable[[], object]] = [
         lambda: log.append(b"x"),
         lambda: log.append_many([b"x"]),

@@ -27,6 +27,7 @@ from commitlog.errors import (
 )
 from commitlog.keep import archive_segments, archived_bases, open_segment_bytes, prune, read_identity, target_of
 from commitlog.keep.archived_directory import ArchivedDirectory
+from commitlog.log.parts import parts_of
 from commitlog.verification import verify
 from tests.setups import BY_HAND, SEGMENT, Logs, values
 from tests.steps import killed_at
@@ -88,7 +89,7 @@ def test_an_archive_is_read_like_the_log_and_is_equal_to_it(logs: Logs, tmp_path
 def test_what_is_archived_is_the_very_file(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
     for number in range(COUNT):
-        original = Path(log.directory.segment_path(number)).read_bytes()
+        original = Path(parts_of(log).directory.segment_path(number)).read_bytes()
         assert open_segment_bytes(tmp_path / "archive", number * SEGMENT) == original
         frame = (tmp_path / "archive" / name(number)).read_bytes()
         assert zstandard.decompress(frame) == original
@@ -202,7 +203,7 @@ def test_what_was_unpacked_stays_for_the_next_reader_as_far_as_there_is_room(
     monkeypatch.setattr(ArchivedDirectory, "_unpack", lambda self, number: (unpacked.append(number), unpack(self, number))[1])
     with commitlog.open(tmp_path / "archive", "r", archive_cache=cache) as copy:  # type: ignore[arg-type]
         for number in (*range(COUNT), *range(COUNT)):
-            copy.directory.fetch(number)
+            parts_of(copy).directory.fetch(number)
     assert len(unpacked) == times
 
 
@@ -211,9 +212,9 @@ def test_what_an_archive_takes_is_what_its_files_do(logs: Logs, tmp_path: Path) 
     sizes = {number: (tmp_path / "archive" / name(number)).stat().st_size for number in range(COUNT)}
     for place in (str(tmp_path / "archive"), (tmp_path / "archive").as_uri()):
         with commitlog.open(place, "r") as copy:
-            assert copy.directory.whole_disk_bytes() == sum(sizes.values())
-            assert {number: copy.directory.disk_bytes(number) for number in range(COUNT)} == sizes
-            assert copy.directory.disk_bytes(COUNT) == 0
+            assert parts_of(copy).directory.whole_disk_bytes() == sum(sizes.values())
+            assert {number: parts_of(copy).directory.disk_bytes(number) for number in range(COUNT)} == sizes
+            assert parts_of(copy).directory.disk_bytes(COUNT) == 0
             assert [cycle.disk_bytes for cycle in copy.cycles()] == list(sizes.values())
 
 
@@ -309,7 +310,7 @@ def test_an_archive_in_a_file_system_of_pyarrow(logs: Logs, tmp_path: Path) -> N
     archive_segments(log.path, Archive("deep/archive", filesystem=place), keep=True)
     with commitlog.open(tmp_path / "deep" / "archive", "r") as copy:
         assert rows(copy) == expected(log)
-    assert open_segment_bytes("deep/archive", SEGMENT, filesystem=place) == Path(log.directory.segment_path(1)).read_bytes()
+    assert open_segment_bytes("deep/archive", SEGMENT, filesystem=place) == Path(parts_of(log).directory.segment_path(1)).read_bytes()
 
 
 def test_an_archive_at_an_address_of_fsspec(logs: Logs, tmp_path: Path) -> None:
@@ -547,6 +548,6 @@ def test_irregular_file_of_archive_is_refused(logs: Logs, tmp_path: Path, irregu
     archived(logs, tmp_path / "archive")
     (tmp_path / "archive" / irregular).unlink()
     os.mkfifo(tmp_path / "archive" / irregular)
-    with pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file"):
-        for _ in commitlog.open(tmp_path / "archive", "r").tailer():
-            pass
+    refused = pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file")
+    with refused, commitlog.open(tmp_path / "archive", "r") as log:
+        list(log.tailer())

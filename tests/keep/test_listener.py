@@ -13,6 +13,7 @@ import pytest
 from commitlog import CommitLog, Retention
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import SegmentInfo, SegmentListener, listener, prune
+from commitlog.log.parts import parts_of
 from commitlog.segment.seal_table import SealTable
 from tests.setups import BY_HAND, SEGMENT, Logs, values
 
@@ -110,14 +111,14 @@ def test_segments_of_other_writers_are_told_as_they_come_to_be_known(logs: Logs,
 def test_a_writer_that_was_behind_when_segments_were_deleted_seals_on(logs: Logs, until: Callable[..., None]) -> None:
     """Another process seals and deletes what this one has yet to look at; this one is not stuck there."""
     behind, ahead = logs.open(), logs.open()
-    assert behind._allocation is not None
-    with behind._allocation._seal_lock:  # as if its thread had been stopped
+    assert parts_of(behind).writer.allocation is not None
+    with parts_of(behind).writer.allocation._seal_lock:  # as if its thread had been stopped
         fill(ahead, 6)
         ahead.prune(ALL)
         assert ahead.first_position == 5 * SEGMENT + 4096
     ahead.close()
     fill(behind, 2)
-    seals = SealTable(behind.directory)
+    seals = SealTable(parts_of(behind).directory)
     until(lambda: seals.get(7) is not None)
     assert behind.first_sequence == 15
     assert behind.last_sequence == 23
@@ -135,8 +136,8 @@ def test_what_it_raises_is_logged_and_counted_and_the_log_goes_on(logs: Logs, ca
         fill(log, 3)
         log.close()
     assert notes.numbers("sealed") == [0, 1, 2]
-    assert log._listener is not None
-    assert log._listener.failures == 3
+    assert parts_of(log).writer.listener is not None
+    assert parts_of(log).writer.listener.failures == 3
     assert caplog.text.count("on_sealed of the segment listener failed") == 3
     assert "no use for 0" in caplog.text
 

@@ -16,6 +16,7 @@ import commitlog
 from commitlog import CommitLog, Retention
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, PositionError, ReadOnlyError
 from commitlog.keep import Pruned, prune, retention
+from commitlog.log.parts import parts_of
 from commitlog.segment import mapped_file
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail.tailer_file import TailerFile
@@ -40,7 +41,7 @@ def filled(logs: Logs, segments: int = 8, **options: Any) -> CommitLog:
 
 
 def numbers(log: CommitLog) -> list[int]:
-    return log.directory.segment_numbers()
+    return parts_of(log).directory.segment_numbers()
 
 
 def bases(pruned: Pruned) -> list[int]:
@@ -74,8 +75,8 @@ def test_what_goes_in_one_look_is_made_durable_once_and_last(logs: Logs, monkeyp
 
 def test_by_bytes_as_many_go_as_must(logs: Logs) -> None:
     log = filled(logs)
-    total = sum(log.directory.disk_bytes(number) for number in numbers(log))
-    each = log.directory.disk_bytes(0)
+    total = sum(parts_of(log).directory.disk_bytes(number) for number in numbers(log))
+    each = parts_of(log).directory.disk_bytes(0)
     pruned = log.prune(Retention(max_bytes=total - 2 * each))
     assert bases(pruned) == [0, 1]
     assert pruned.bytes == 2 * each
@@ -88,7 +89,7 @@ def test_by_age_those_go_that_the_log_rolled_on_from_long_enough_ago(logs: Logs,
     log = filled(logs)
     rolled = []
     for number in range(1, 6):
-        segment = log.directory.open_segment(number, writable=False)
+        segment = parts_of(log).directory.open_segment(number, writable=False)
         rolled.append(segment.opened_ns)
         segment.release()
     monkeypatch.setattr(retention, "now_ns", lambda: rolled[3] + 3600 * 10**9)
@@ -113,7 +114,7 @@ def test_the_timestamps_that_appenders_choose_do_not_make_a_segment_old_or_young
 
 def test_by_free_disk_as_many_go_as_are_missing(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = filled(logs)
-    each = log.directory.disk_bytes(0)
+    each = parts_of(log).directory.disk_bytes(0)
 
     class Status:
         f_frsize, f_blocks, f_bavail = each, 1000, 100
@@ -168,7 +169,7 @@ def test_who_holds_a_segment_for_a_moment_only_does_not_stop_it(logs: Logs, monk
     """The log's own threads do so, whenever they like: they are waited for."""
     monkeypatch.setattr(mapped_file, "_MOMENT_S", 60)
     log = filled(logs)
-    held = log.queue.hold(0, "seal", briefly=True)
+    held = parts_of(log).queue.hold(0, "seal", briefly=True)
     assert held is not None
     file, token = held
     assert bases(log.prune(ALL, dry_run=True)) == [0, 1, 2, 3, 4, 5, 6]
@@ -192,9 +193,9 @@ def test_what_is_not_durable_stays(logs: Logs) -> None:
 def test_a_required_tailer_that_lags_stops_it_at_its_segment(logs: Logs) -> None:
     log = filled(logs)
     log.prune(SEAL)
-    slow = TailerFile(log.directory, "slow", 2 * SEGMENT + 4096)
+    slow = TailerFile(parts_of(log).directory, "slow", 2 * SEGMENT + 4096)
     slow.declare(True, 0, lambda: None)
-    TailerFile(log.directory, "of no account", 4096).close()
+    TailerFile(parts_of(log).directory, "of no account", 4096).close()
     # From outside, by hand and by the position: nobody gets past it.
     pruned = prune(log.path, ALL)
     assert bases(pruned) == [0, 1]
@@ -254,7 +255,7 @@ def test_two_writers_with_retention_do_not_trip_over_each_other(logs: Logs, unti
         both[number % 2].append(b"%d" % number)
         both[number % 2].roll()
     until(lambda: both[0].first_position > 36 * SEGMENT)
-    assert all(service.error is None for log in both for service in log._services)
+    assert all(service.error is None for log in both for service in parts_of(log).writer.services)
     # From behind: in front segments may still go.
     assert next(iter(both[1].tailer(direction="backward").values())) == b"39"
 
@@ -280,7 +281,7 @@ def test_from_outside_beside_a_writer_that_goes_on(logs: Logs) -> None:
     assert values(log) == [b"7-0", b"7-1", b"7-2", b"on"]
     log.close()
     with commitlog.open(log.path, "r") as reader:
-        assert reader.doubtful == (1 << 64) - 1  # it was closed cleanly
+        assert parts_of(reader).engine.doubtful == (1 << 64) - 1  # it was closed cleanly
 
 
 def test_from_outside_beside_a_pooled_writer(logs: Logs) -> None:
@@ -334,7 +335,7 @@ def test_a_reader_whose_segments_were_deleted_outside_gets_a_clear_gap(logs: Log
     # As `rm` does it: the segments from the one behind the reader's on, or the one that it has yet to open.
     gone = {"start": [0, 1], "middle": [4, 5], "end": [6, 7]}[place]
     for number in gone:
-        Path(log.directory.segment_path(number)).unlink()
+        Path(parts_of(log).directory.segment_path(number)).unlink()
     seen: list[bytes] = []
     if place == "end":
         # It stands in the last one, which it keeps, and goes on with what comes.
@@ -355,7 +356,7 @@ def test_a_batch_ends_at_a_gap_and_the_next_one_says_it(logs: Logs, direction: A
     reader = logs.open(mode="r")
     tailer = reader.tailer(direction=direction)
     for number in (3, 4):
-        Path(log.directory.segment_path(number)).unlink()
+        Path(parts_of(log).directory.segment_path(number)).unlink()
     found = tailer.read_batch().values()
     ordered = [b"%d-%d" % (number, index) for number in range(8) for index in range(3)]
     assert found == (ordered[:9] if direction == "forward" else ordered[15:][::-1])

@@ -26,6 +26,7 @@ from commitlog.errors import (
     RecordTypeError,
     TailerInUseError,
 )
+from commitlog.log.parts import parts_of
 from commitlog.shared import cursors_file
 from tests.message.prices import PriceUpdate, Trade
 
@@ -243,17 +244,17 @@ def test_a_reader_waits_for_its_log_to_be_created(place: Path, turn: int) -> Non
                 assert reader.next(timeout=60)
                 assert reader.read() == b"second"
                 assert not reader.next(timeout=0.05)
-                assert reader.log.cursors.shared
+                assert parts_of(reader.log).engine.cursors.shared
 
 
 def test_a_reader_that_came_before_the_live_state_finds_it(place: Path) -> None:
     with bus.writer(place) as writer:
         writer.write(b"before")
     with commitlog.open(place) as log:
-        cursors = cursors_file.open_writable(log.directory.fd, log.identity).cells
+        cursors = cursors_file.open_writable(parts_of(log).directory.fd, log.identity).cells
     cursors["state"] = STATE_RECOVERING  # as a newcomer finds it while the first writer is still opening
     with bus.reader(place) as reader:
-        assert not reader.log.cursors.shared
+        assert not parts_of(reader.log).engine.cursors.shared
         assert reader.next()
         assert reader.has_recovered
         assert not reader.next(timeout=0.05)
@@ -262,7 +263,7 @@ def test_a_reader_that_came_before_the_live_state_finds_it(place: Path) -> None:
             assert reader.next(timeout=60)
             assert reader.read() == b"after"
             assert not reader.next(timeout=0.05)
-            assert reader.log.cursors.shared
+            assert parts_of(reader.log).engine.cursors.shared
             assert (reader.has_recovered, reader.log.tail_position) == (True, writer.log.tail_position)
 
 

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+from commitlog.log.parts import parts_of
 from tests.faults.child import Child, Link
 from tests.faults.image import segment_path
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, open_log, value_of
@@ -35,7 +36,7 @@ def _ptrace(request: int, pid: int, data: int = 0) -> None:
 def append_driven(link: Link, path: str, session: int, claim_timeout: float) -> None:
     """Open, say which slot that is, then append one record to be driven through; say where it is and how often it was refused."""
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": claim_timeout, "allocate_ahead": 0})
-    link.say(OPENED, session, log.slot or 0, log.tail_position)
+    link.say(OPENED, session, parts_of(log).engine.slot or 0, log.tail_position)
     link.wait()
     value = value_of(session, 0)
     append = log.append

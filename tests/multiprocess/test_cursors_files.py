@@ -14,6 +14,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, OpenTimeoutError
+from commitlog.log.parts import parts_of
 from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child
@@ -65,7 +66,7 @@ def test_a_log_whose_writer_was_killed_outlives_its_cursors(path: Path, spoiled:
     account.note(report for report in writer.kill() if report.kind == APPENDED)
     SPOILED[spoiled](path / "cursors")
     with commitlog.open(path, "r") as reader:
-        assert not reader.cursors.shared
+        assert not parts_of(reader).engine.cursors.shared
         account.check(reader)
     with commitlog.open(path) as log:
         account.check(log)

@@ -15,6 +15,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Tailer
+from commitlog.log.parts import parts_of
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, CLAIMED, OPENED, open_log, value_of
 from tests.multiprocess.stepping import Driven, append_driven, poke_gap
@@ -38,14 +39,14 @@ def claim_and_wait(link: Link, path: str, session: int, size: int) -> None:
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     claim = log.claim(size)
     claim.buffer[: size // 2] = b"never" * (size // 10)
-    link.say(CLAIMED, session, log.slot or 0, claim.position)
+    link.say(CLAIMED, session, parts_of(log).engine.slot or 0, claim.position)
     link.wait()
 
 
 def open_and_wait(link: Link, path: str, session: int) -> None:
     """Take a slot, and wait to be killed."""
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
-    link.say(OPENED, session, log.slot or 0, log.tail_position)
+    link.say(OPENED, session, parts_of(log).engine.slot or 0, log.tail_position)
     link.wait()
 
 

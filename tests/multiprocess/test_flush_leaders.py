@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import commitlog
+from commitlog.log.parts import parts_of
 from tests.faults import image
 from tests.faults.child import Child, Link
 from tests.faults.shim import Shim
@@ -24,7 +25,7 @@ PROCESSES, ROUNDS = 4, 10
 def append_synced(link: Link, path: str, session: int, count: int, claim_timeout: float) -> None:
     """Append when told to, wait for each record to be durable, and say how many flushes this process led."""
     log, _ = open_log(path, None, {"flush": "sync", "flush_interval": 60, "claim_timeout": claim_timeout, "sync_timeout": 60})
-    link.say(OPENED, session, log.slot or 0, log.tail_position)
+    link.say(OPENED, session, parts_of(log).engine.slot or 0, log.tail_position)
     for index in range(count):
         link.wait()
         link.say(APPENDED, session, index, log.append(value_of(session, index)))

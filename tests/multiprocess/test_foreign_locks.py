@@ -18,6 +18,7 @@ import pytest
 import commitlog
 from commitlog.errors import TailerInUseError
 from commitlog.life_lock import LifeLock, open_gate
+from commitlog.log.parts import parts_of
 from commitlog.shared.lock_file import TERMS
 from commitlog.tail import tailer_folder
 from commitlog.verification import verify
@@ -93,7 +94,7 @@ def test_locks_of_a_reader_do_not_keep_writers_out(path: Path, locked: Callable[
     make_log(path)
     locked()
     with commitlog.open(path) as log, commitlog.open(path) as other:
-        assert {log.slot, other.slot} == {0, 1}
+        assert {parts_of(log).engine.slot, parts_of(other).engine.slot} == {0, 1}
         other.append(b"two")
     with commitlog.TransientStorePool(buffers=2, buffer_size="64KiB") as pool, commitlog.open(path, pool=pool) as log:
         log.append(b"three")
@@ -149,16 +150,16 @@ def test_locks_of_a_reader_do_not_hide_a_dead_owner(path: Path, locked: Callable
 def test_a_locked_folder_does_not_slow_appends(path: Path, locked: Callable[[], Child], until: Callable[..., None]) -> None:
     with commitlog.open(path, segment_size="64KiB") as log, log.tailer("mail", required=True, max_lag="1MiB"):
         locked()
-        guard = log._lag_guard
+        guard = parts_of(log).writer.lag_guard
         assert guard is not None
 
         def settled() -> bool:
             guard.begin()
-            return bool(guard._seen == log.cursors["required"])
+            return bool(guard._seen == parts_of(log).engine.cursors["required"])
 
         until(settled)
-        changing = LifeLock(lambda: open_gate("lock", log.directory.fd), span=TERMS)
-        log.cursors.raise_cell("required")
+        changing = LifeLock(lambda: open_gate("lock", parts_of(log).directory.fd), span=TERMS)
+        parts_of(log).engine.cursors.raise_cell("required")
         assert not settled()
         time.sleep(2 * tailer_folder.FOLDER_WAIT_S)
         assert not settled()

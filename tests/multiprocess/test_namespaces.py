@@ -16,6 +16,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import LogLockedError, OpenTimeoutError
+from commitlog.log.parts import parts_of
 from commitlog.shared.lock_file import LockFile
 from tests.faults.child import Child, Link
 from tests.faults.writers import CLAIMED, OPENED, How, open_log, value_of, write_some
@@ -51,7 +52,7 @@ def claim_inside(link: Link, path: str, size: int) -> None:
     """Say which pid this is in here, leave a claim open, and wait."""
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     claim = log.claim(size)
-    link.say(CLAIMED, os.getpid(), log.slot or 0, claim.position)
+    link.say(CLAIMED, os.getpid(), parts_of(log).engine.slot or 0, claim.position)
     link.wait()
     with claim:
         claim.buffer[:] = b"x" * size

@@ -18,6 +18,7 @@ import commitlog
 from commitlog._kernel.cursors import SLOTS, STATE_READY, STATE_RECOVERING
 from commitlog.errors import OpenTimeoutError, SlotsExhaustedError
 from commitlog.life_lock import LifeLock
+from commitlog.log.parts import parts_of
 from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link
@@ -145,7 +146,7 @@ def test_a_newcomer_waits_for_a_recovery_and_readers_read_meanwhile(path: Path, 
     account.note(report for report in newcomer.hear(11) if report.kind == APPENDED)
     assert min(position for position, mark in account.promised.items() if mark.session == 1) > last
     until(lambda: reader.tail_position > max(account.promised))
-    assert reader.cursors["state"] == STATE_READY
+    assert parts_of(reader).engine.cursors["state"] == STATE_READY
     account.check(reader)
     newcomer.go_on()
     newcomer.join()
@@ -236,7 +237,7 @@ def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(path: Path, s
         another.append(b"after an exit")
     second.kill()
     handles = [commitlog.open(path, **OPTIONS) for _ in range(3)]
-    assert len({handle.slot for handle in (log, *handles)}) == 4
+    assert len({parts_of(handle).engine.slot for handle in (log, *handles)}) == 4
     for handle in handles:
         handle.append(b"after a kill")
         handle.close()
@@ -249,9 +250,9 @@ def test_a_forked_child_takes_a_slot_of_its_own_and_waits_for_nobody(path: Path,
 
     def append() -> int | None:
         log.append(b"child")
-        return log.slot
+        return parts_of(log).engine.slot
 
-    assert in_child(append) not in (None, log.slot)
+    assert in_child(append) not in (None, parts_of(log).engine.slot)
     full = start(hold_slots, str(path), SLOTS)
     assert full.hear(1)[0].index == SLOTS - 1
 

@@ -11,6 +11,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import CorruptRecordError
+from commitlog.log.parts import parts_of
 from commitlog.tail.tailer import Visibility
 from tests.faults import image
 from tests.faults.child import Child, Link
@@ -38,7 +39,7 @@ def reader(request: pytest.FixtureRequest, path: Path) -> Iterator[CommitLog]:
     log.close()
     SPOILED[getattr(request, "param", "missing")](path)
     with commitlog.open(path, "r") as log:
-        assert not log.cursors.shared
+        assert not parts_of(log).engine.cursors.shared
         yield log
 
 
@@ -80,7 +81,7 @@ def test_a_tailer_that_waits_is_not_left_behind(reader: CommitLog, idle: Any, st
         record = tailer.read(timeout=60, idle=idle)
         assert record is not None
         assert record.value == value_of(1, index)
-    assert reader.cursors.shared
+    assert parts_of(reader).engine.cursors.shared
     writer.go_on()
     writer.join()
 
@@ -159,7 +160,7 @@ def test_a_reader_of_a_mapped_log_takes_an_uncommitted_range_of_a_pooled_one_for
     log.append(b"one")
     end = log.append(b"two")
     # The watermark of an appended range rises before the range is in the file.
-    reader.cursors["appended"] = log.tail_position
+    parts_of(reader).engine.cursors["appended"] = log.tail_position
     for tailer in tailers:
         assert tailer.read() is None
         assert tailer.read(timeout=0.005, idle="backoff") is None

@@ -13,6 +13,8 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT
+from commitlog.log.policy import LogPolicy
+from commitlog.log.rolling import Rolling
 from tests.faults import image
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, open_log
@@ -49,17 +51,17 @@ def roll_stepwise(link: Link, path: str, stop_at: str) -> None:
             link.say(STEP)
             link.wait()
 
-    open_segment, move_tail = CommitLog.open_segment, CommitLog.move_tail
+    time_after, roll_from = Rolling.time_after, LogPolicy.roll_from
 
-    def opened(self: CommitLog, number: int, now_ns: int) -> int:
+    def timed(self: Rolling, number: int) -> int:
         passed("next segment brought")
-        return open_segment(self, number, now_ns)
+        return time_after(self, number)
 
-    def moved(self: CommitLog, number: int, opened_ns: int, cycle: int = 0) -> None:
-        move_tail(self, number, opened_ns, cycle)
+    def rolled(self: LogPolicy, number: int) -> None:
+        roll_from(self, number)
         passed("tail moved")
 
-    CommitLog.open_segment, CommitLog.move_tail = opened, moved  # type: ignore[method-assign]
+    Rolling.time_after, LogPolicy.roll_from = timed, rolled  # type: ignore[method-assign]
     replace_hooks(passed)
     passed("begin")
     link.say(APPENDED, 0, 0, log.append(LAST))

@@ -12,6 +12,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog
+from commitlog.log.parts import parts_of
 from commitlog.segment.directory import LogDirectory
 from tests.faults import image
 from tests.faults.child import Child, Link
@@ -120,21 +121,21 @@ def test_eight_writers_roll_often_with_frames_of_all_sizes(path: Path, start: St
 def test_what_is_not_needed_yet_is_left_to_the_one_that_makes_segments(path: Path) -> None:
     """Where each of many processes made the next segment ahead of need, a place would have to have room for as many of them."""
     with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as other, commitlog.open(path, allocate_ahead=0) as log:
-        assert other.try_creation()
-        assert log._allocation is not None
-        log._allocation._place(1, needed=False)
-        assert not log.directory.has(1)
-        other.end_creation()
-        log._allocation._place(1, needed=False)
-        assert log.directory.has(1)
-        assert other.try_creation()
-        other.end_creation()
+        assert parts_of(other).engine.try_creation()
+        assert parts_of(log).writer.allocation is not None
+        parts_of(log).writer.allocation._place(1, needed=False)
+        assert not parts_of(log).directory.has(1)
+        parts_of(other).engine.end_creation()
+        parts_of(log).writer.allocation._place(1, needed=False)
+        assert parts_of(log).directory.has(1)
+        assert parts_of(other).engine.try_creation()
+        parts_of(other).engine.end_creation()
 
 
 def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two make the same segment where there is room for one."""
     with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as log:
-        directory = log.directory
+        directory = parts_of(log).directory
         write_whole = LogDirectory._write_whole
 
         def outdone(self: LogDirectory, name: str, content: bytes, *, solid: bool) -> None:
@@ -151,17 +152,17 @@ def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(path: Path, m
 def test_a_handle_that_makes_a_segment_and_stands_still_is_not_waited_for(path: Path) -> None:
     """The advice to leave it to another one is good for a moment only."""
     with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as still, commitlog.open(path, allocate_ahead=0) as log:
-        assert still.try_creation()
+        assert parts_of(still).engine.try_creation()
         _roll(log, 3)
-        assert not log.try_creation()
-        still.end_creation()
-        assert log.try_creation()
-        log.end_creation()
+        assert not parts_of(log).engine.try_creation()
+        parts_of(still).engine.end_creation()
+        assert parts_of(log).engine.try_creation()
+        parts_of(log).engine.end_creation()
         _roll(log, 1)
 
 
 def _roll(log: CommitLog, times: int) -> None:
     for _ in range(times):
-        before = log.tail
+        before = parts_of(log).engine.tail
         log.roll()
-        assert log.tail != before
+        assert parts_of(log).engine.tail != before

@@ -15,6 +15,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import RolledBackError
+from commitlog.log.parts import parts_of
 from commitlog.tail.tailer import Tailer
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, CLAIMED, OPENED, PUBLISHED, open_log, value_of
@@ -35,7 +36,7 @@ def claim_and_publish(link: Link, path: str, session: int) -> None:
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     value = value_of(session, 0)
     claim = log.claim(len(value))
-    link.say(CLAIMED, session, log.slot or 0, claim.position)
+    link.say(CLAIMED, session, parts_of(log).engine.slot or 0, claim.position)
     try:
         with claim:
             claim.buffer[: len(value) // 2] = value[: len(value) // 2]

@@ -10,6 +10,8 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import TailerLagError
+from commitlog.log.opening import Opened
+from commitlog.log.parts import LogParts, parts_of
 from commitlog.tail.tailer_folder import tailer_path
 from tests.faults.child import Child, Link
 from tests.setups import SEGMENT
@@ -49,7 +51,7 @@ def reached(writer: CommitLog) -> None:
 
 def reached_and_damaged(writer: CommitLog) -> None:
     reached(writer)
-    with open(tailer_path(writer.directory, "a"), "r+b") as file:
+    with open(tailer_path(parts_of(writer).directory, "a"), "r+b") as file:
         file.write(bytes(4096))
 
 
@@ -113,14 +115,14 @@ def test_a_writer_that_looks_amid_a_declaration_looks_again_and_waits_for_nobody
 
 def open_slowly(link: Link, path: str) -> None:
     """Stop where the log is recovered, and no other process has been let in yet."""
-    announce = CommitLog._announce
+    announce = LogParts._announce
 
-    def announce_later(log: CommitLog, *arguments: object) -> None:
+    def announce_later(parts: LogParts, opened: Opened) -> None:
         link.say(STOPPED)
         link.wait()
-        announce(log, *arguments)  # type: ignore[arg-type]
+        announce(parts, opened)
 
-    CommitLog._announce = announce_later  # type: ignore[method-assign]
+    LogParts._announce = announce_later  # type: ignore[method-assign]
     with open_writer(path) as writer:
         link.say(REFUSED if is_held(writer) else APPENDED)
 
@@ -130,7 +132,7 @@ def test_a_writer_that_is_being_opened_hears_of_a_declaration(path: Path, start:
     child = start(open_slowly, str(path))
     child.hear(1)
     with commitlog.open(path, "r") as reader:
-        assert not reader.cursors.shared
+        assert not parts_of(reader).engine.cursors.shared
         required(reader, start="end").close()
     child.go_on()
     assert child.hear(1)[0].kind == REFUSED

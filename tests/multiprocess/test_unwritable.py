@@ -13,6 +13,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import ReadOnlyError
+from commitlog.log.parts import parts_of
 from tests.faults.child import Child, Link
 from tests.faults.writers import OPENED, How, mark_of, value_of, write_some
 
@@ -55,15 +56,15 @@ def follow_powerless(link: Link, path: str, idle: str, count: int) -> None:
         link.say(REFUSED)
     with commitlog.open(path, "r") as log:
         tailer = log.tailer(start="end", visibility="flushed")
-        link.say(OPENED, 0, log.cursors.shared)
+        link.say(OPENED, 0, parts_of(log).engine.cursors.shared)
         for index in range(count):
             record = tailer.read(timeout=60, idle=idle)  # type: ignore[arg-type]
             assert record is not None
             assert log.tail_position > record.position
             assert log.flushed_position > record.position
             link.say(READ, mark_of(record.value).session, index, record.position)
-        assert log.cursors.shared
-        assert not log.cursors.writable
+        assert parts_of(log).engine.cursors.shared
+        assert not parts_of(log).engine.cursors.writable
 
 
 @pytest.mark.parametrize("idle", ["block", "backoff", "spin"])
@@ -79,7 +80,7 @@ def test_a_reader_without_write_permission_follows_live_writers(path: Path, idle
             log.append(value_of(7, index))
         assert {report.session for report in reader.hear(30)} == {7}
         reader.join()
-        assert log.cursors["waiters"] == 0
+        assert parts_of(log).engine.cursors["waiters"] == 0
         assert sorted(path.iterdir()) == before
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from commitlog import CommitLog, TransientStorePool
 from commitlog.errors import ClosedError, DiskFullError, PoolExhaustedError, SegmentHeldError
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
 
 BACKINGS = ["anonymous", "shm"]
@@ -23,10 +24,10 @@ BACKINGS = ["anonymous", "shm"]
 @pytest.mark.parametrize("ahead", [0, 1, 3, 8])
 def test_as_many_segments_exist_ahead_of_need_as_were_asked_for(logs: Logs, until: Callable[..., None], ahead: int) -> None:
     log = logs.open(allocate_ahead=ahead)
-    until(lambda: log.queue.numbers() == list(range(ahead + 1)))
+    until(lambda: parts_of(log).queue.numbers() == list(range(ahead + 1)))
     log.roll()
     log.append(b"x")
-    until(lambda: log.queue.numbers() == list(range(ahead + 2)))
+    until(lambda: parts_of(log).queue.numbers() == list(range(ahead + 2)))
     log.close()
     assert log.options.allocate_ahead == ahead
 
@@ -34,12 +35,12 @@ def test_as_many_segments_exist_ahead_of_need_as_were_asked_for(logs: Logs, unti
 def test_a_full_disk_is_the_appenders_to_hear_of_and_ends_when_there_is_room(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = logs.open(allocate_ahead=0)
     log.append(b"before")
-    create = log.directory.create_segment
+    create = parts_of(log).directory.create_segment
 
     def refuse(number: int, **options: Any) -> bool:
-        raise DiskFullError("no room: free space and append again", path=log.directory.segment_path(number))
+        raise DiskFullError("no room: free space and append again", path=parts_of(log).directory.segment_path(number))
 
-    monkeypatch.setattr(log.directory, "create_segment", refuse)
+    monkeypatch.setattr(parts_of(log).directory, "create_segment", refuse)
     for _ in range(7):
         log.append(bytes(8000))
     with pytest.raises(DiskFullError):
@@ -56,7 +57,7 @@ def test_a_full_disk_is_the_appenders_to_hear_of_and_ends_when_there_is_room(log
     assert log.tail_position == tail
     log.flush()
     assert len(list(log.tailer(visibility="flushed"))) == 8
-    monkeypatch.setattr(log.directory, "create_segment", create)
+    monkeypatch.setattr(parts_of(log).directory, "create_segment", create)
     assert log.append(b"room again") == SEGMENT + HEADER
     assert [record.value for record in log.tailer()][-1] == b"room again"
 
@@ -223,9 +224,9 @@ def test_deleting_a_drained_segment_leaves_its_buffer_to_the_pool(logs: Logs) ->
     log.append(b"on")
     log.flush()
     with pytest.raises(SegmentHeldError, match="its pool buffer"):
-        log.queue.delete(0, 0.0)
+        parts_of(log).queue.delete(0, 0.0)
     log.delete_before(log.tail_position, force_after=0.0)
-    assert log.queue.numbers()[0] > 0
+    assert parts_of(log).queue.numbers()[0] > 0
     assert pool.borrowed == 1
     log.close()
     assert pool.borrowed == 0

@@ -11,6 +11,7 @@ import pytest
 
 from commitlog import CommitLog, Options
 from commitlog.errors import DiskFullError, InvalidOptionError
+from commitlog.log.parts import parts_of
 from commitlog.segment import disk_monitor
 from commitlog.segment.disk_monitor import DiskMonitor
 from tests.setups import BY_HAND, SEGMENT, Logs, values
@@ -22,7 +23,7 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = 1 << 40
         monkeypatch.setattr("commitlog.segment.disk_monitor.free_bytes", lambda directory: self.free)
-        monkeypatch.setattr("commitlog.log.free_bytes", lambda directory: self.free)
+        monkeypatch.setattr("commitlog.log.figures.free_bytes", lambda directory: self.free)
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_without_a_limit_only_the_file_system_refuses(logs: Logs, disk: Disk) ->
 
 def test_a_look_that_an_appender_overtakes_does_not_take_the_stop_back(logs: Logs, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The service's thread reads how much room there is, and an append is refused before it has judged that."""
-    monitor = DiskMonitor(logs.open(**BY_HAND).directory, Options(min_free_bytes="1MiB"))
+    monitor = DiskMonitor(parts_of(logs.open(**BY_HAND)).directory, Options(min_free_bytes="1MiB"))
     refused: list[bool] = []
 
     def be_refused() -> None:

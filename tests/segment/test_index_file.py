@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+import commitlog
 from commitlog import CommitLog
 from commitlog._kernel.sparse_index import SparseIndex, crc32c
+from commitlog.log.parts import parts_of
 from commitlog.segment import index_file
 from commitlog.segment.seal_table import Seal, SealTable
 from tests.setups import HEADER, SEGMENT, Logs
@@ -25,8 +27,8 @@ def written(logs: Logs, spacing: int = 16, **options: Any) -> CommitLog:
     for index in range(COUNT):
         log.append(b"%08d" % index, timestamp_ns=1000 + index)
     log.commit()
-    assert log._allocation is not None
-    assert log._allocation.sealed_below() == 1
+    assert parts_of(log).writer.allocation is not None
+    assert parts_of(log).writer.allocation.sealed_below() == 1
     return log
 
 
@@ -35,13 +37,13 @@ def idx(log: CommitLog, number: int = 0) -> Path:
 
 
 def seal_of(log: CommitLog, number: int = 0) -> Seal:
-    seal = SealTable(log.directory).get(number)
+    seal = SealTable(parts_of(log).directory).get(number)
     assert seal is not None
     return seal
 
 
 def state(log: CommitLog) -> str:
-    return index_file.read(log.directory, 0, seal_of(log))[1]
+    return index_file.read(parts_of(log).directory, 0, seal_of(log))[1]
 
 
 def found(log: CommitLog) -> list[int]:
@@ -64,7 +66,7 @@ def test_a_seal_comes_with_an_index_of_every_spacing_th_record(logs: Logs, poole
     # The commits of a pooled log make it in passing; what they have not seen whole is scanned.
     log = written(logs, **({"pool": logs.pool()} if pooled else {}))
     seal = seal_of(log)
-    index, said = index_file.read(log.directory, 0, seal)
+    index, said = index_file.read(parts_of(log).directory, 0, seal)
     assert said == "sound"
     assert index is not None
     assert (index.spacing, index.records, index.offset, index.complete) == (16, seal.record_count, SEGMENT, True)
@@ -135,12 +137,12 @@ def test_a_missing_index_is_made_anew(logs: Logs, mode: str) -> None:
 
 def test_an_index_of_another_segment_is_stale(logs: Logs) -> None:
     log = written(logs)
-    other = CommitLog.open(Path(log.path).parent / "other", "a", log.options)
+    other = commitlog.open(Path(log.path).parent / "other", "a", log.options)
     with other:
         for index in range(COUNT):
             other.append(b"%08d" % index)
-        assert other._allocation is not None
-        other._allocation.sealed_below()
+        assert parts_of(other).writer.allocation is not None
+        parts_of(other).writer.allocation.sealed_below()
     idx(log).write_bytes((Path(other.path) / idx(log).name).read_bytes())
     assert state(log) == "stale"
     assert found(log) == [1234, 777, 777]
@@ -176,11 +178,11 @@ def test_no_entry_of_the_directory_is_left_behind(logs: Logs) -> None:
 def test_a_refused_write_is_told_and_is_no_error(logs: Logs) -> None:
     log = written(logs)
     seal = seal_of(log)
-    index = index_file.read(log.directory, 0, seal)[0]
+    index = index_file.read(parts_of(log).directory, 0, seal)[0]
     assert index is not None
     os.unlink(idx(log))
     os.mkdir(idx(log))
-    assert not index_file.write(log.directory, 0, index, seal)
+    assert not index_file.write(parts_of(log).directory, 0, index, seal)
     assert [name for name in os.listdir(log.path) if ".idx." in name] == []
 
 

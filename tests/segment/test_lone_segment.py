@@ -10,6 +10,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, NotALogError, PositionError, ReadOnlyError, UnsupportedVersionError
+from commitlog.log.parts import parts_of
 from tests.setups import HEADER, SEGMENT, Logs
 
 
@@ -21,7 +22,7 @@ def path(logs: Logs) -> Path:
         log.append(b"%02d" % number * 100, key=b"%d" % (number % 3))
         if number % 10 == 9 and number < 29:
             log.roll()
-    log._allocation.sealed_below()  # type: ignore[union-attr]
+    parts_of(log).writer.allocation.sealed_below()  # type: ignore[union-attr]
     log.close()
     return Path(log.path)
 

@@ -12,6 +12,7 @@ import pytest
 
 from commitlog import CommitLog
 from commitlog.errors import SegmentHeldError
+from commitlog.log.parts import parts_of
 from commitlog.segment import mapped_file
 from commitlog.segment.mapped_file import MappedFile
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
@@ -30,7 +31,7 @@ def log(logs: Logs) -> CommitLog:
 
 @pytest.fixture
 def file(log: CommitLog) -> Iterator[MappedFile]:
-    return log.queue.get(1)
+    return parts_of(log).queue.get(1)
 
 
 def test_holders_are_counted_and_named_with_the_time(file: MappedFile) -> None:
@@ -111,7 +112,7 @@ def test_many_threads_hold_and_release_while_it_is_shut_down(file: MappedFile) -
 
 
 def test_watermarks_are_clipped_to_the_segment(log: CommitLog) -> None:
-    first, last = log.queue.get(0), log.queue.get(3)
+    first, last = parts_of(log).queue.get(0), parts_of(log).queue.get(3)
     assert (first.appended, first.committed, first.flushed, first.full) == (SEGMENT, SEGMENT, HEADER, True)
     log.append(b"x")
     log.flush()

@@ -6,6 +6,7 @@ import gc
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from commitlog import CommitLog
 from commitlog._kernel.segment import Segment
 from commitlog.errors import ClosedError, CorruptRecordError, PositionError, SegmentHeldError
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
 
 pytestmark = pytest.mark.usefixtures("no_other_holders")
@@ -35,7 +37,7 @@ def mapped_segments() -> int:
 def test_a_segment_is_found_by_position_without_looking_at_the_others(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = filled(logs, 40)
     acquired: list[int] = []
-    acquire = log.acquire
+    acquire = parts_of(log).engine.acquire
 
     class Counting:
         segment_size = log.segment_size
@@ -47,10 +49,10 @@ def test_a_segment_is_found_by_position_without_looking_at_the_others(logs: Logs
             return acquire(number)
 
     with monkeypatch.context() as patch:
-        patch.setattr(log.queue, "_core", Counting())
-        patch.setattr(log.directory, "segment_numbers", lambda: pytest.fail("the directory was listed"))
+        patch.setattr(parts_of(log).queue, "_core", Counting())
+        patch.setattr(parts_of(log).directory, "segment_numbers", lambda: pytest.fail("the directory was listed"))
         for position in (25 * SEGMENT + HEADER, 25 * SEGMENT, 26 * SEGMENT - 1):
-            assert log.queue.find(position).number == 25
+            assert parts_of(log).queue.find(position).number == 25
     assert acquired in ([25], [])
 
 
@@ -58,8 +60,8 @@ def test_positions_without_a_segment_are_refused(logs: Logs) -> None:
     log = filled(logs, 2)
     for position in (10 * SEGMENT, 1 << 62):
         with pytest.raises(PositionError):
-            log.queue.find(position)
-        assert log.queue.hold(position // SEGMENT, "nobody") is None
+            parts_of(log).queue.find(position)
+        assert parts_of(log).queue.hold(position // SEGMENT, "nobody") is None
 
 
 def test_idle_segment_is_unmapped_outside_of_the_lock(logs: Logs) -> None:
@@ -75,11 +77,11 @@ def test_idle_segment_is_unmapped_outside_of_the_lock(logs: Logs) -> None:
             return getattr(self._segment, name)
 
         def release(self) -> None:
-            locked.append(log.queue._lock.locked())
+            locked.append(parts_of(log).queue._lock.locked())
             self._segment.release()
 
     for number in range(40):
-        file = log.queue.get(number)
+        file = parts_of(log).queue.get(number)
         file.segment = Watched(file.segment)  # type: ignore[assignment]
     assert len(locked) >= 20
     assert not any(locked)
@@ -93,7 +95,7 @@ def test_reading_many_segments_keeps_few_of_them_mapped(logs: Logs) -> None:
     reader = logs.open(mode="r")
     tailer = reader.tailer()
     assert len(list(tailer)) == 3000
-    assert len(reader.queue._files) <= 20
+    assert len(parts_of(reader).queue._files) <= 20
     reader.close()
     tailer.close()
     assert mapped_segments() <= before
@@ -124,30 +126,30 @@ def test_deletion_of_the_first_segment_while_it_is_held(logs: Logs) -> None:
     log = filled(logs, 4)
     view = log.tailer().read().view()  # type: ignore[union-attr]
     with pytest.raises(SegmentHeldError) as caught:
-        log.queue.delete(0, 0.01)
+        parts_of(log).queue.delete(0, 0.01)
     assert caught.value.position == 0
-    assert Path(log.directory.segment_path(0)).exists()
+    assert Path(parts_of(log).directory.segment_path(0)).exists()
     assert bytes(view) == bytes(16)
-    assert log.queue.numbers()[0] == 0
+    assert parts_of(log).queue.numbers()[0] == 0
     with ThreadPoolExecutor(1) as pool:
-        deleting = pool.submit(log.queue.delete, 0, 30)
+        deleting = pool.submit(parts_of(log).queue.delete, 0, 30)
         assert not deleting.done()
         del view
         deleting.result(timeout=60)
-    assert not Path(log.directory.segment_path(0)).exists()
+    assert not Path(parts_of(log).directory.segment_path(0)).exists()
 
 
 def test_deletion_never_leaves_holes(logs: Logs) -> None:
     log = filled(logs, 8)
-    held = log.queue.hold(3, "a test")
+    held = parts_of(log).queue.hold(3, "a test")
     assert held is not None
     with pytest.raises(SegmentHeldError, match="a test"):
-        log.queue.delete_before(6, 0.01)
-    assert log.queue.numbers()[:4] == [3, 4, 5, 6]
+        parts_of(log).queue.delete_before(6, 0.01)
+    assert parts_of(log).queue.numbers()[:4] == [3, 4, 5, 6]
     held[0].release(held[1])
-    assert log.queue.delete_before(6, 0.01) == [3, 4, 5]
-    assert log.queue.delete_before(6, 0.01) == []
-    assert log.queue.first_number == 6
+    assert parts_of(log).queue.delete_before(6, 0.01) == [3, 4, 5]
+    assert parts_of(log).queue.delete_before(6, 0.01) == []
+    assert parts_of(log).queue.first_number == 6
 
 
 def test_lookups_and_drops_of_idle_segments_do_not_disturb_each_other(logs: Logs) -> None:
@@ -168,7 +170,12 @@ def test_lookups_and_drops_of_idle_segments_do_not_disturb_each_other(logs: Logs
 def test_a_closed_queue_is_closed(logs: Logs) -> None:
     log = filled(logs, 1)
     log.close()
-    for use in (log.queue.numbers, lambda: log.queue.get(0), lambda: log.queue.hold(0, "x"), lambda: log.queue.first_number):
+    for use in (
+        parts_of(log).queue.numbers,
+        lambda: parts_of(log).queue.get(0),
+        lambda: parts_of(log).queue.hold(0, "x"),
+        lambda: parts_of(log).queue.first_number,
+    ):
         with pytest.raises(ClosedError):
             use()
 
@@ -185,14 +192,19 @@ def test_a_view_of_a_deleted_segment_is_refused(logs: Logs) -> None:
 
 def test_delete_takes_a_segment_off_the_list_before_unmapping(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = filled(logs, 3)
-    log.queue.get(0)
     listed: list[bool] = []
-    forget = log.forget
+    engine = parts_of(log).engine
 
-    def noting(number: int) -> int:
-        listed.append(number in log.queue._files)
-        return int(forget(number))
+    class Noting:
+        """The engine, for the queue: notes whether a segment that is forgotten is listed."""
 
-    monkeypatch.setattr(log, "forget", noting)
-    log.queue.delete(0, 0.0)
+        def __getattr__(self, name: str) -> Any:
+            return getattr(engine, name)
+
+        def forget(self, number: int) -> int:
+            listed.append(number in parts_of(log).queue._files)
+            return engine.forget(number)
+
+    monkeypatch.setattr(parts_of(log).queue.get(0), "_core", Noting())
+    parts_of(log).queue.delete(0, 0.0)
     assert listed == [False]

@@ -11,6 +11,7 @@ import pytest
 
 from commitlog import CommitLog
 from commitlog.errors import ClosedError, InvalidOptionError, ReadOnlyError
+from commitlog.log.parts import parts_of
 from commitlog.segment import pretoucher
 from commitlog.segment.pretoucher import LEAST_BYTES, MOST_BYTES, SYNC_BYTES, Pretoucher
 from tests.setups import BY_HAND, SEGMENT, Logs
@@ -33,7 +34,7 @@ def pages_in_memory(path: Path) -> list[bool]:
 
 
 def segment_of(log: CommitLog, number: int) -> Path:
-    return Path(log.directory.segment_path(number))
+    return Path(parts_of(log).directory.segment_path(number))
 
 
 class Clock:
@@ -156,7 +157,7 @@ def test_pretouch_leaves_segments_in_place_and_pages_in_memory(logs: Logs) -> No
     log = logs.open(**{**QUIET, "segment_size": 16 * MIB, "allocate_ahead": 2, "prefault_distance": "2MiB"})
     log.append(b"x")
     assert log.pretouch() == log.tail_position + 2 * MIB
-    assert log.queue.numbers() == [0, 1, 2]
+    assert parts_of(log).queue.numbers() == [0, 1, 2]
     in_memory = pages_in_memory(segment_of(log, 0))
     assert all(in_memory[: 2 * MIB // PAGE])
     assert not in_memory[-1]
@@ -168,11 +169,11 @@ def test_pretouch_leaves_segments_in_place_and_pages_in_memory(logs: Logs) -> No
 
 def test_the_service_does_the_same_by_itself(logs: Logs, until: Any) -> None:
     log = logs.open(**{**QUIET, "segment_size": 4 * MIB, "allocate_ahead": 1, "prefault": True})
-    until(lambda: log.queue.numbers() == [0, 1] and all(pages_in_memory(segment_of(log, 1))))
+    until(lambda: parts_of(log).queue.numbers() == [0, 1] and all(pages_in_memory(segment_of(log, 1))))
     assert all(pages_in_memory(segment_of(log, 0)))
     log.roll()
     log.append(b"x")
-    until(lambda: log.queue.numbers() == [0, 1, 2] and all(pages_in_memory(segment_of(log, 2))))
+    until(lambda: parts_of(log).queue.numbers() == [0, 1, 2] and all(pages_in_memory(segment_of(log, 2))))
 
 
 def test_records_are_as_they_were_whoever_touches_their_pages(logs: Logs) -> None:

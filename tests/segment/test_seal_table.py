@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from commitlog.log.parts import parts_of
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.seal_table import SealTable
 from tests.setups import HEADER, Logs
@@ -16,9 +17,9 @@ def filled(logs: Logs, stamps: list[int]) -> SealTable:
         if stamp:
             log.append(b"x", timestamp_ns=stamp)
         log.roll()
-    assert log._allocation is not None
-    log._allocation.sealed_below()
-    return SealTable(log.directory)
+    assert parts_of(log).writer.allocation is not None
+    parts_of(log).writer.allocation.sealed_below()
+    return SealTable(parts_of(log).directory)
 
 
 def test_it_says_what_the_segments_say(logs: Logs) -> None:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from commitlog import CommitLog
+from commitlog.log.parts import parts_of
 from commitlog.segment.seals import Sealer
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
 
 
 def seals(log: CommitLog) -> list[tuple[int, ...] | None]:
-    return [log.queue.get(number).segment.sealed() for number in log.queue.numbers()]
+    return [parts_of(log).queue.get(number).segment.sealed() for number in parts_of(log).queue.numbers()]
 
 
 def test_a_seal_tells_end_sequence_count_and_timestamps(logs: Logs, setup: Setup, until: Callable[..., None]) -> None:
@@ -30,15 +31,15 @@ def test_a_seal_tells_end_sequence_count_and_timestamps(logs: Logs, setup: Setup
 
 def test_an_open_claim_keeps_its_segment_unsealed(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open(claim_timeout=60, **BY_HAND)
-    assert log._allocation is not None
+    assert parts_of(log).writer.allocation is not None
     with ThreadPoolExecutor(1) as pool:
         claim = pool.submit(log.claim, 8).result()
     log.roll()
     log.append(b"next")
-    assert log._allocation.sealed_below() == 0
+    assert parts_of(log).writer.allocation.sealed_below() == 0
     with claim:
         claim.buffer[:] = b"12345678"
-    assert log._allocation.sealed_below() == 1
+    assert parts_of(log).writer.allocation.sealed_below() == 1
     assert seals(log)[0] is not None
 
 
@@ -48,8 +49,8 @@ def test_a_log_is_closed_with_every_segment_sealed_that_it_has_rolled_past(logs:
         for number in range(5):
             log.append(b"%d" % number)
             log.roll()
-        assert log._allocation is not None
-        assert log._allocation.sealed_below() == 0
+        assert parts_of(log).writer.allocation is not None
+        assert parts_of(log).writer.allocation.sealed_below() == 0
     assert [seal is not None for seal in seals(logs.open(mode="r"))][:6] == [True] * 5 + [False]
 
 
@@ -59,8 +60,8 @@ def test_sequences_go_on_over_a_restart(logs: Logs, until: Callable[..., None]) 
             log.append_many([b"a", b"b"])
             log.roll()
             log.append(b"c")
-            assert log._allocation is not None
-            log._allocation.sealed_below()
+            assert parts_of(log).writer.allocation is not None
+            parts_of(log).writer.allocation.sealed_below()
     found = [seal[1:3] for seal in seals(logs.open(mode="r")) if seal is not None]
     assert found == [(0, 2), (2, 3), (5, 3)]
 
@@ -70,11 +71,11 @@ def test_a_sealer_starts_behind_the_last_seal(logs: Logs) -> None:
     for _ in range(5):
         log.append(b"x")
         log.roll()
-    first = Sealer(log.directory, log.queue)
+    first = Sealer(parts_of(log).directory, parts_of(log).queue)
     assert first.reached == -1
     first.seal_below(3)
     assert first.reached == 3
-    second = Sealer(log.directory, log.queue)
+    second = Sealer(parts_of(log).directory, parts_of(log).queue)
     second.seal_below(5)
     assert second.reached == 5
     assert [seal[1] for seal in seals(log) if seal is not None] == [0, 1, 2, 3, 4]
@@ -92,6 +93,6 @@ def test_deletion_leaves_the_sequence_to_what_stays(logs: Logs) -> None:
     log.close()
     log = logs.open()
     log.append(b"z")
-    assert log._allocation is not None
-    log._allocation.sealed_below()
+    assert parts_of(log).writer.allocation is not None
+    parts_of(log).writer.allocation.sealed_below()
     assert [seal[1:3] for seal in seals(log) if seal is not None] == [(12, 3), (15, 1)]

@@ -18,8 +18,10 @@ from typing import Any
 
 import pytest
 
+import commitlog
 from commitlog import CommitLog, Options, Tailer
 from commitlog.errors import ClosedError, CorruptRecordError
+from commitlog.log.parts import parts_of
 from commitlog.tail.watcher import Watcher, watcher_of
 from tests.multiprocess.readers import LIMIT_S
 from tests.setups import BY_HAND, Logs, Setup
@@ -44,7 +46,7 @@ async def values(tailer: Tailer, count: int) -> list[bytes]:
 
 
 def waiting(log: CommitLog) -> int:
-    return len(watcher_of(log)._waiting)
+    return len(watcher_of(parts_of(log).engine)._waiting)
 
 
 async def all_wait(log: CommitLog, count: int) -> None:
@@ -225,7 +227,7 @@ def test_a_watcher_of_a_closed_log_starts_no_thread(logs: Logs) -> None:
     log = logs.open()
     tailer = log.tailer(start="end")
     log.close()
-    asyncio.run(asyncio.wait_for(watcher_of(log).news(tailer, None), LIMIT_S))
+    asyncio.run(asyncio.wait_for(watcher_of(parts_of(log).engine).news(tailer, None), LIMIT_S))
     assert watchers() == []
 
 
@@ -288,7 +290,7 @@ def test_where_the_watcher_has_ended_coroutines_look_for_themselves(logs: Logs, 
     async def read() -> None:
         task = asyncio.create_task(values(log.tailer(), 1))
         await asyncio.sleep(0)
-        assert watcher_of(log).join(LIMIT_S)
+        assert watcher_of(parts_of(log).engine).join(LIMIT_S)
         log.append(b"x")
         assert await task == [b"x"]
 
@@ -464,7 +466,7 @@ def test_who_may_only_read_looks_for_itself(in_child: Callable[[Callable[[], Any
     """As an ordinary user, where this one is root; nobody can be told of this reader, and it wakes all the same."""
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
     directory.chmod(0o755)
-    log = CommitLog.open(directory / "log", "a", Options(allocate_ahead=0))  # no file comes and goes meanwhile
+    log = commitlog.open(directory / "log", "a", Options(allocate_ahead=0))  # no file comes and goes meanwhile
     for path in (directory / "log").iterdir():
         path.chmod(0o444)
     (directory / "log").chmod(0o555)
@@ -482,8 +484,8 @@ def test_who_may_only_read_looks_for_itself(in_child: Callable[[Callable[[], Any
             os.write(ready, b"x")
             return await task
 
-        with CommitLog.open(directory / "log", "r", Options()) as reader:
-            return reader.cursors.writable, asyncio.run(read(reader))
+        with commitlog.open(directory / "log", "r", Options()) as reader:
+            return parts_of(reader).engine.cursors.writable, asyncio.run(read(reader))
 
     appender.start()
     try:

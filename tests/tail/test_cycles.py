@@ -11,6 +11,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog.errors import InvalidOptionError
+from commitlog.log.parts import parts_of
 from tests.clock import Clock, clocked, instant_ns
 from tests.setups import HEADER, SEGMENT, Logs
 
@@ -28,7 +29,7 @@ def fill(log: CommitLog, clock: Clock) -> int:
         clock.set(instant_ns(NOON) + hour * 3600 * 10**9)
         for number in range(count):
             log.append(b"%d.%d" % (hour, number), key=b"%d" % hour)
-    return log.directory.cycle_at(instant_ns(NOON))
+    return parts_of(log).directory.cycle_at(instant_ns(NOON))
 
 
 @clocked(NOON)
@@ -157,7 +158,8 @@ def raise_in(claimed: Any) -> None:
 
 @clocked(NOON)
 def test_a_log_that_was_never_written_has_one_empty_cycle(clock: Clock, path: Path) -> None:
-    noon = open_log(path).directory.cycle_at(clock.now_ns)
+    with open_log(path) as log:
+        noon = parts_of(log).directory.cycle_at(clock.now_ns)
     for reader in (open_log(path), commitlog.open(path, "r")):
         assert [(cycle.number, cycle.records, cycle.bytes, cycle.over) for cycle in reader.cycles()] == [(noon, 0, 0, False)]
         assert reader.records_in_cycle(noon) == reader.count() == 0

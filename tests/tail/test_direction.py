@@ -13,6 +13,7 @@ import pytest
 
 from commitlog import CommitLog, Tailer
 from commitlog.errors import CorruptRecordError, InvalidOptionError, PositionError
+from commitlog.log.parts import parts_of
 from tests.log_files import LogFiles
 from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, Setup
 
@@ -229,8 +230,8 @@ def damaged_log(files: LogFiles, logs: Logs, at: int, change: Callable[[int], ob
     files.create(0)
     files.skip(0, files.records(0, [b"%02d" % index for index in range(60)]), 0)
     with logs.open(index_spacing=16) as log:
-        assert log._allocation is not None
-        assert log._allocation.sealed_below() == 1
+        assert parts_of(log).writer.allocation is not None
+        assert parts_of(log).writer.allocation.sealed_below() == 1
     change(HEADER + 24 * at)
     return logs.open(mode="r", index_spacing=16)
 

@@ -18,9 +18,11 @@ from typing import Any
 
 import pytest
 
+import commitlog
 from commitlog import CommitLog, Options
 from commitlog._kernel.reader import IDLE
 from commitlog.errors import InvalidOptionError, TailerInUseError
+from commitlog.log.parts import parts_of
 from tests.setups import Logs
 from tests.test_interrupts import interrupted_when
 
@@ -72,14 +74,14 @@ class Follower:
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommitLog]:
     """A mapped log on a disk or in shared memory."""
     path = tmp_path if request.param == "disk" else Path(tempfile.mkdtemp(prefix="commitlog-test-", dir="/dev/shm"))
-    with CommitLog.open(path / "log", "a", Options(segment_size=1 << 20)) as opened:
+    with commitlog.open(path / "log", "a", Options(segment_size=1 << 20)) as opened:
         yield opened
     if request.param == "shm":
         shutil.rmtree(path)
 
 
 def someone_waits(log: CommitLog) -> bool:
-    return bool(log.cursors["waiters"])
+    return bool(parts_of(log).engine.cursors["waiters"])
 
 
 def test_a_blocked_reader_wakes_at_once_and_takes_no_processor_time_meanwhile(log: CommitLog, until: Callable[..., None]) -> None:
@@ -176,7 +178,7 @@ def test_an_unknown_way_to_wait_is_refused(logs: Logs) -> None:
 
 def test_writers_pay_for_wake_ups_only_while_somebody_waits(log: CommitLog, until: Callable[..., None]) -> None:
     def signals() -> int:
-        return log.cursors["append_signal"]
+        return parts_of(log).engine.cursors["append_signal"]
 
     before = signals()
     for idle in ("spin", "yield", "backoff"):
@@ -185,7 +187,7 @@ def test_writers_pay_for_wake_ups_only_while_somebody_waits(log: CommitLog, unti
             log.append(b"x")
             waiting.result(timeout=60)
     log.append_many([b"x"] * 1000)
-    assert (signals(), log.cursors["waiters"]) == (before, 0)
+    assert (signals(), parts_of(log).engine.cursors["waiters"]) == (before, 0)
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(log.tailer(start="end").read, timeout=None, idle="block")
@@ -196,7 +198,7 @@ def test_writers_pay_for_wake_ups_only_while_somebody_waits(log: CommitLog, unti
     assert after == before + 1
     for _ in range(1000):
         log.append(b"x")
-    assert (signals(), log.cursors["waiters"]) == (after, 0)
+    assert (signals(), parts_of(log).engine.cursors["waiters"]) == (after, 0)
 
 
 def test_a_killed_sleeper_costs_the_writers_one_wake_up(log: CommitLog, until: Callable[..., None]) -> None:
@@ -205,28 +207,28 @@ def test_a_killed_sleeper_costs_the_writers_one_wake_up(log: CommitLog, until: C
         until(lambda: someone_waits(log))
         os.kill(follower.process.pid, signal.SIGKILL)
         follower.process.wait()
-    before = log.cursors["append_signal"]
+    before = parts_of(log).engine.cursors["append_signal"]
     log.append_many([b"x"] * 100)
     log.append(b"x")
-    assert (log.cursors["append_signal"], log.cursors["waiters"]) == (before + 1, 0)
+    assert (parts_of(log).engine.cursors["append_signal"], parts_of(log).engine.cursors["waiters"]) == (before + 1, 0)
 
 
 def test_who_sleeps_while_the_log_is_opened_anew_is_woken_by_the_first_append(logs: Logs) -> None:
     log = logs.open()
     reader = logs.open(mode="r")
-    seen = reader.announce_sleeper()
+    seen = parts_of(reader).engine.announce_sleeper()
     log.close()
     log = logs.open()
     assert someone_waits(log)
     log.append(b"x")
-    assert reader.cursors["append_signal"] == seen + 1
+    assert parts_of(reader).engine.cursors["append_signal"] == seen + 1
     assert not someone_waits(log)
 
 
 @pytest.mark.parametrize("idle", IDLES)
 def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in_child: Callable[..., Any], idle: Any) -> None:
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
-    log = CommitLog.open(directory / "log", "a", Options(segment_size=65536, allocate_ahead=0))  # no file comes and goes meanwhile
+    log = commitlog.open(directory / "log", "a", Options(segment_size=65536, allocate_ahead=0))  # no file comes and goes meanwhile
     directory.chmod(0o755)
     (directory / "log").chmod(0o755)
     for file in (directory / "log").iterdir():
@@ -236,13 +238,13 @@ def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in
         if os.geteuid() == 0:
             os.setresgid(NOBODY, NOBODY, NOBODY)
             os.setresuid(NOBODY, NOBODY, NOBODY)
-        with CommitLog.open(directory / "log", "r", Options()) as reader:
+        with commitlog.open(directory / "log", "r", Options()) as reader:
             tailer = reader.tailer()
             assert tailer.read(timeout=0.02, idle=idle) is None  # it has waited once
             os.write(ready, b"x")
             record = tailer.read(timeout=60, idle=idle)
             assert record is not None
-            return reader.cursors.writable, reader.cursors["waiters"] != 0, record.value
+            return parts_of(reader).engine.cursors.writable, parts_of(reader).engine.cursors["waiters"] != 0, record.value
 
     told, ready = os.pipe()
     appender = threading.Thread(target=lambda: (os.read(told, 1), log.append(b"came")))

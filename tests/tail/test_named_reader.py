@@ -14,6 +14,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import ClosedError, ForkedError, TailerInUseError
+from commitlog.log.parts import parts_of
 from commitlog.tail import tailer_folder
 from commitlog.tail.tailer_folder import FOLDER
 from tests.setups import Logs
@@ -112,7 +113,7 @@ def test_when_a_reader_is_killed_another_takes_over(logs: Logs, until: Callable[
             tailer = reader.tailer("a")
             read(tailer, 10)
             signal.pause()
-    until(lambda: any(state.owner for state in log.tailers()) and log.tailers()[0].position == log.index.position_of(10))
+    until(lambda: any(state.owner for state in log.tailers()) and log.tailers()[0].position == parts_of(log).index.position_of(10))
     assert log.tailers()[0].pid == child
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -171,5 +172,5 @@ def test_a_kill_at_any_step_leaves_a_whole_file_or_none(logs: Logs, act: str) ->
         assert read(log.tailer("a"), 1) == [b"0"]
         step += 1
     assert step > 4
-    tailer_folder.sweep(log.directory)
+    tailer_folder.sweep(parts_of(log).directory)
     assert os.listdir(path / FOLDER) == ["a"]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from commitlog.errors import ClosedError, PositionError
+from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, Setup
 
 
@@ -157,16 +158,16 @@ def test_a_tailer_names_itself_as_holder_and_lets_go_when_closed(logs: Logs) -> 
     log.append(b"x")
     tailer = log.tailer()
     tailer.read()
-    holders = [who for who, _ in log.queue.get(0).holders]
+    holders = [who for who, _ in parts_of(log).queue.get(0).holders]
     assert len(holders) == 1
     assert "tailer" in holders[0]
     with tailer:
         pass
-    assert log.queue.get(0).holders == []
+    assert parts_of(log).queue.get(0).holders == []
     log.append(b"y")
     assert tailer.read().value == b"y"  # type: ignore[union-attr]
     del tailer
-    assert log.queue.get(0).holders == []
+    assert parts_of(log).queue.get(0).holders == []
 
 
 def test_a_tailer_in_a_deleted_place_says_where_to_go_on(logs: Logs, until: Callable[..., None]) -> None:

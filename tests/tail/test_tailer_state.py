@@ -16,6 +16,7 @@ from commitlog.errors import (
     TailerInUseError,
     TailerNotFoundError,
 )
+from commitlog.log.parts import parts_of
 from commitlog.tail.tailer_folder import FOLDER
 from tests.setups import HEADER, Logs
 from tests.tail.named import filled, read
@@ -49,7 +50,7 @@ def test_reset_and_delete(logs: Logs) -> None:
             call()
     tailer.close()
     where: Any
-    for where, value in (("first", [b"0"]), ("end", []), (log.index.position_of(7), [b"7"])):
+    for where, value in (("first", [b"0"]), ("end", []), (parts_of(log).index.position_of(7), [b"7"])):
         log.reset_tailer("a", where)
         with log.tailer("a") as tailer:
             assert read(tailer, 1) == value

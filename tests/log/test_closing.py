@@ -1,0 +1,180 @@
+"""A log that is dropped without `close`: it is closed, and it says so."""
+
+from __future__ import annotations
+
+import gc
+import os
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog import CommitLog, Options
+from commitlog.keep import SegmentListener
+from commitlog.log.registry import registry
+from commitlog.verification import verify
+from tests.setups import SEGMENT, SETUPS, Setup
+from tests.test_descriptor import held_in
+
+Until = Callable[..., None]
+Open = Callable[..., CommitLog]
+
+
+@pytest.fixture
+def path(tmp_path: Path, until: Until) -> Iterator[Path]:
+    """Where a log is opened. At the end nothing of this process is left there."""
+    yield tmp_path / "log"
+    gc.collect()
+    until(lambda: held_in(tmp_path) == [])
+
+
+@pytest.fixture
+def warned() -> Iterator[list[warnings.WarningMessage]]:
+    """The warnings so far."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
+def is_closed(path: Path) -> bool:
+    return not any(log.path == str(path) for log in list(registry._logs))
+
+
+def test_dropped_log_closes_cleanly_with_a_warning(path: Path, until: Until, warned: list[warnings.WarningMessage]) -> None:
+    log = commitlog.open(path, segment_size=SEGMENT)
+    log.append(b"x")
+    del log
+    until(lambda: is_closed(path))
+    assert [each.category for each in warned] == [ResourceWarning]
+    assert f"the log {path} was dropped without close()" in str(warned[0].message)
+    report = verify(path)
+    assert (report.sound, report.clean, report.records) == (True, True, 1)
+
+
+@pytest.mark.usefixtures("warned")
+@pytest.mark.parametrize("setup", SETUPS, ids=str)
+def test_dropped_log_keeps_every_record(path: Path, until: Until, setup: Setup, make_pool: Callable[[str], Any]) -> None:
+    pool = make_pool(setup.backing) if setup.pooled else None
+    log = commitlog.open(path, flush=setup.flush, pool=pool, segment_size=None if pool else SEGMENT)
+    log.append_many([b"x"] * 100)
+    del log
+    until(lambda: is_closed(path))
+    if pool is not None:
+        assert pool.borrowed == 0
+    with commitlog.open(path, "r") as reader:
+        assert reader.count() == 100
+
+
+@pytest.fixture
+def make_pool() -> Iterator[Callable[[str], Any]]:
+    """Makes one pool, which is closed at the end."""
+    pools: list[commitlog.TransientStorePool] = []
+
+    def make(backing: str) -> commitlog.TransientStorePool:
+        options: dict[str, Any] = {"backing": backing, "lock_memory": "off", "low_water": 0}
+        pools.append(commitlog.TransientStorePool(buffers=3, buffer_size=SEGMENT, **options))
+        return pools[-1]
+
+    yield make
+    for pool in pools:
+        pool.close()
+
+
+@pytest.mark.usefixtures("warned")
+def test_log_in_a_garbage_cycle_is_closed(path: Path, until: Until) -> None:
+    log = commitlog.open(path, segment_size=SEGMENT)
+    cycle: list[Any] = [log]
+    cycle.append(cycle)
+    del log, cycle
+    gc.collect()
+    until(lambda: is_closed(path))
+
+
+def test_closed_log_is_dropped_without_a_warning(path: Path, warned: list[warnings.WarningMessage]) -> None:
+    log = commitlog.open(path, segment_size=SEGMENT)
+    log.close()
+    there = weakref.ref(log)
+    del log
+    gc.collect()
+    assert there() is None
+    assert warned == []
+
+
+def test_log_is_closed_though_warnings_are_errors(path: Path, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr("sys.unraisablehook", lambda error: raised.append(error.exc_type))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        log = commitlog.open(path, segment_size=SEGMENT)
+        del log
+    until(lambda: is_closed(path))
+    assert raised == [ResourceWarning]
+
+
+@pytest.mark.usefixtures("warned")
+def test_dropped_reader_lets_go_of_its_files(path: Path, until: Until) -> None:
+    commitlog.open(path, segment_size=SEGMENT).close()
+    reader = commitlog.open(path, "r")
+    assert held_in(path)
+    del reader
+    until(lambda: held_in(path) == [])
+
+
+@pytest.mark.usefixtures("warned")
+@pytest.mark.parametrize("kept", ["tailer", "loop", "values", "claim"])
+def test_log_stays_open_while_it_is_used(path: Path, until: Until, kept: str) -> None:
+    log = commitlog.open(path, segment_size=SEGMENT)
+    log.append(b"x")
+    if kept == "claim":
+        with log.claim(1) as used:
+            del log
+            gc.collect()
+            used.buffer[:] = b"y"
+            assert not is_closed(path)
+        del used
+    else:
+        tailer = log.tailer()
+        using: Any = {"loop": tailer.follow, "values": tailer.values}.get(kept, lambda: tailer)()
+        del log, tailer
+        gc.collect()
+        assert not is_closed(path)
+        assert len([using.read()] if hasattr(using, "read") else [next(iter(using))]) == 1
+        del using
+    gc.collect()
+    until(lambda: is_closed(path))
+
+
+def test_drop_in_the_child_of_a_fork_leaves_the_parent_alone(
+    path: Path, in_child: Callable[..., Any], warned: list[warnings.WarningMessage]
+) -> None:
+    holder = [commitlog.open(path, segment_size=SEGMENT)]
+
+    def drop() -> tuple[int, int]:
+        holder.clear()
+        gc.collect()
+        return len(warned), os.getpid()
+
+    assert in_child(drop)[0] == 0
+    assert holder[0].append(b"x") > 0
+    holder[0].close()
+
+
+@pytest.mark.usefixtures("warned")
+def test_log_is_closed_when_a_listener_drops_it(path: Path, until: Until) -> None:
+    """The last reference goes in one of the log's own threads."""
+    holder: list[CommitLog] = []
+
+    class Listener(SegmentListener):
+        def on_sealed(self, *_: Any) -> None:
+            holder.clear()
+
+    options = Options(segment_size=SEGMENT, listener=Listener())
+    holder.append(commitlog.open(path, "a", options))
+    holder[0].append(b"x")
+    holder[0].roll()
+    holder[0].append(b"y")
+    until(lambda: is_closed(path))
