@@ -16,7 +16,7 @@ from commitlog._kernel.committer cimport Committer
 from commitlog._kernel.kernel cimport (
     CL_E_CLOSED, CL_E_CYCLE, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, CL_E_ROLL, CL_E_TOO_LARGE, CL_FRAME_HEADER, CL_FRAME_LIMIT,
     CL_KEYLEN_NONE, CL_OK, CL_SEGMENT_CURRENT, cl_clock_monotonic_ns, cl_frame_aligned, cl_histogram_add, cl_input_length, cl_place,
-    cl_record_input, cl_writer_append, cl_writer_append_value, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_limit,
+    cl_record_input, cl_writer_append, cl_writer_clear, cl_writer_close_segment, cl_writer_init, cl_writer_limit,
     cl_writer_now, cl_writer_open_segment, cl_writer_roll, cl_writer_rolls_from,
 )
 from commitlog.errors import ClaimError, CommitLogError, RecordTooLargeError, RecordTypeError
@@ -171,7 +171,7 @@ cdef class Writer(Committer):
 
     @property
     def cycle_end_ns(self):
-        """When the policy's `meet_cycle` is asked again whether the cycle is over, on the wall clock; None where the log rolls by size alone."""
+        """When the policy's `meet_cycle` is called next, on the wall clock; None where the log rolls by size alone."""
         return None if self.writer.cycle_end_ns == INT64_MAX else self.writer.cycle_end_ns
 
     @cycle_end_ns.setter
