@@ -28,7 +28,7 @@ unexport PYTHONHOME
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
-KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,c h pyx pxd))
+KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch])
 C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard bench/instructions/*.c)
 # The stamps carry the checkout's path, because a virtual environment that was moved still points to where it was.
 HERE := $(shell pwd -P | cksum | cut -d ' ' -f 1)

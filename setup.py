@@ -1,4 +1,6 @@
-"""Builds the kernel: the plain C files once, into a static library, and one extension module for each `.pyx` beside them.
+"""Builds the kernel: its plain C files once, into a static library, and an extension module for each `.pyx`.
+
+A `.pyx` includes its parts, the `.pxi` files.
 
 Everything that can be said declaratively stands in `pyproject.toml`.
 """
@@ -18,15 +20,16 @@ from setuptools.command.build_ext import build_ext
 
 MACHINES = ("x86_64", "aarch64")
 KERNEL = Path("commitlog/_kernel")
-GENERATED = Path("build/cython")  # the kernel's `memory.c` and the C of `memory.pyx` would meet in one folder
+C_KERNEL = KERNEL / "c"
+GENERATED = Path("build/cython")
 # The interpreter's own flags ask for debug data, which is nine tenths of a module and a third of the time to compile it.
 DEBUG_FLAGS = [] if "CFLAGS" in os.environ else ["-g0"]
 PROFILE_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread"]
 WARNING_FLAGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
 # `-iquote` and not `-I`, so that the kernel's memory.h is never taken for the C library's <memory.h>.
-KERNEL_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wshadow", "-Wstrict-prototypes", "-iquote", str(KERNEL)]
+KERNEL_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wshadow", "-Wstrict-prototypes", "-iquote", str(C_KERNEL)]
 # What Cython generates is not ours to tidy: unused helpers and sign comparisons are its own.
-MODULE_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wno-unused-function", "-Wno-sign-compare", "-iquote", str(KERNEL)]
+MODULE_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wno-unused-function", "-Wno-sign-compare", "-iquote", str(C_KERNEL)]
 DIRECTIVES = {
     "language_level": "3str",
     "binding": False,
@@ -46,7 +49,7 @@ def refuse_other_platforms() -> None:
 
 
 def kernel_files(*suffixes: str) -> list[str]:
-    return sorted(str(path) for suffix in suffixes for path in KERNEL.glob(f"*{suffix}"))
+    return sorted(str(path) for suffix in suffixes for path in KERNEL.rglob(f"*{suffix}"))
 
 
 def is_stale(product: str | Path, sources: list[str]) -> bool:
@@ -124,7 +127,7 @@ def kernel_modules() -> list[Extension]:
     for module in modules:
         # The archive is linked into every module, so each depends on every C file. Said only now, since Cython copies what it is told of
         # beforehand into GENERATED, where the kernel's C files would be mistaken for its own.
-        module.depends = [*kernel_files(".c", ".h", ".pxd"), "setup.py"]
+        module.depends = [*kernel_files(".c", ".h", ".pxd", ".pxi"), "setup.py"]
     return modules
 
 

@@ -10,8 +10,8 @@ from commitlog.errors import CommitLogError, UnsupportedPlatformError
 if _sys.platform != "linux":
     raise UnsupportedPlatformError(f"commitlog runs on Linux only, not on {_sys.platform}")
 
-from commitlog._kernel.claim import Claim
-from commitlog._kernel.record import Record
+from commitlog._kernel.engine import Claim
+from commitlog._kernel.readers import Record
 from commitlog.keep.archive import Archive
 from commitlog.keep.retention import Retention
 from commitlog.log.commit_log import CommitLog

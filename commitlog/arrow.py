@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.row_columns import RowColumns
+from commitlog._kernel.engine import RowColumns
 from commitlog.errors import RecordTypeError
 
 # Columns that only the log can give: a batch that was read has them, and appended again its records get new ones.

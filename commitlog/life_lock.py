@@ -28,7 +28,7 @@ _FLOCK = struct.Struct("@hhqqi4x")
 _TYPES = {"exclusive": fcntl.F_WRLCK, "shared": fcntl.F_RDLCK}
 _ACL = "system.posix_acl_default"
 
-# Start and length of what a lock covers. Single bytes behind `WHOLE` are for other purposes: see `_kernel/cursors.h` and `byte`.
+# Start and length of what a lock covers. Single bytes behind `WHOLE` are for other purposes: see `_kernel/c/cursors.h` and `byte`.
 Span = tuple[int, int]
 WHOLE: Span = (0, 1 << 30)
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 
-from commitlog._kernel import segment_file as kernel
+from commitlog._kernel import segments as kernel
 from commitlog.cycle.roll_cycle import NAMES, RollCycle
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.regular_file import open_regular

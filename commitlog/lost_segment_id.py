@@ -11,9 +11,8 @@ import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from commitlog._kernel import segment_file as kernel
-from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT
-from commitlog._kernel.sparse_index import crc32c
+from commitlog._kernel import segments as kernel
+from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT, crc32c
 
 _ID_BYTES = 8
 _WINDOW_BITS = 32

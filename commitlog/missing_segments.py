@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from commitlog._kernel import segment_file as kernel
-from commitlog._kernel.segment_file import HEADER_SIZE
-from commitlog._kernel.stage import Frames
+from commitlog._kernel import segments as kernel
+from commitlog._kernel.segments import HEADER_SIZE, Frames
 from commitlog.errors import DiskFullError
 from commitlog.recorded_end import RecordedEnd
 from commitlog.recovery.place import AHEAD_LIMIT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commitlog._kernel.cursors import MODE_MAPPED, STATE_NONE, STATE_READY, Cursors
+from commitlog._kernel.memory import MODE_MAPPED, STATE_NONE, STATE_READY, Cursors
 from commitlog.errors import CorruptSegmentError, PositionError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.place import AHEAD_LIMIT

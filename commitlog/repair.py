@@ -16,10 +16,9 @@ import mmap
 import os
 import stat
 
-from commitlog._kernel import segment_file as kernel
+from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import HEADER, VERSION
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE
+from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.errors import (
     CorruptSegmentError,

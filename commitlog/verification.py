@@ -12,8 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from commitlog._kernel.failure import BUSY, END
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
+from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.detached import Detached, open_detached
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, PositionError, UnsupportedVersionError

@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 import psutil
 
-from commitlog._kernel import cursors as kernel
+from commitlog._kernel import memory as kernel
 from commitlog.errors import CommitLogError
 from commitlog.keep.archived_directory import ArchivedDirectory
 from commitlog.log.commit_log import CommitLog, open_log

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from commitlog._kernel import cursors as kernel
-from commitlog._kernel.cursors import Cursors
+from commitlog._kernel import memory as kernel
+from commitlog._kernel.memory import Cursors
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.recovery import Recovered, recover
 from commitlog.segment.directory import LogDirectory
@@ -107,7 +107,7 @@ class LogFiles:
         """The cursors as a dead writer left them."""
         fd = os.open(self.path / "cursors", os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            os.posix_fallocate(fd, 0, kernel.SIZE)
+            os.posix_fallocate(fd, 0, kernel.CURSORS_SIZE)
             cursors = Cursors(fd, True)
         finally:
             os.close(fd)

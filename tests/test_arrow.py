@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from commitlog import CommitLog
-from commitlog._kernel.row_columns import RowColumns
+from commitlog._kernel.engine import RowColumns
 from commitlog.errors import ClaimError, CommitLogError, ReadOnlyError, RecordTooLargeError, RecordTypeError
 from tests.setups import LARGEST_VALUE, Logs, Setup, all_appended
 

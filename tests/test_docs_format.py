@@ -104,7 +104,7 @@ def test_every_bit_of_a_record_is_under_its_crc() -> None:
 
 
 def test_the_header_table_has_the_kernels_offsets() -> None:
-    source = (Path(__file__).resolve().parents[1] / "commitlog" / "_kernel" / "frame.h").read_text(encoding="utf-8")
+    source = (Path(__file__).resolve().parents[1] / "commitlog" / "_kernel" / "c" / "frame.h").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| \d+ \| (\w+) \|", TEXT, re.MULTILINE)
     stated = {field: int(at) for at, field in reversed(rows)}  # the header's table is the first of those that have such rows
     parts = {"identity": 0, "opened": 128, "seal": 256}

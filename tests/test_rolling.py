@@ -16,7 +16,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, TransientStorePool, bus
-from commitlog._kernel.segment_file import read_opened
+from commitlog._kernel.segments import read_opened
 from commitlog.errors import InvalidOptionError, TailerLagError
 from commitlog.log.parts import parts_of
 from tests.clock import Clock, clocked, instant_ns

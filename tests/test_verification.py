@@ -12,7 +12,7 @@ import pytest
 
 import commitlog
 from commitlog import Options, verification
-from commitlog._kernel.sparse_index import crc32c
+from commitlog._kernel.segments import crc32c
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, UnsupportedVersionError
 from commitlog.log.parts import parts_of
 from commitlog.verification import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG, verify

@@ -59,7 +59,7 @@ def compiler_version() -> str:
 def build(folder: Path, flags: Sequence[str] = KERNEL_FLAGS) -> Path:
     """Compile the program into `folder`, as the kernel is compiled unless other flags are given."""
     program = folder / "hot_paths"
-    sources = [Path(__file__).with_name("hot_paths.c"), *sorted((ROOT / "commitlog" / "_kernel").glob("*.c"))]
+    sources = [Path(__file__).with_name("hot_paths.c"), *sorted((ROOT / "commitlog" / "_kernel" / "c").glob("*.c"))]
     # The tests' scene makes a log without Python.
     run(*compiler(), *flags, "-iquote", "tests/_kernel", *sources, "-o", program, cwd=ROOT)
     return program

@@ -1,8 +1,7 @@
-from libc.stdint cimport uint8_t, uint64_t
+from libc.stdint cimport uint64_t, uint8_t
 
+from commitlog._kernel.kernel cimport cl_cursors
 
-cdef extern from "base.h":
-    int CL_E_TRUNCATED
 
 cdef extern from "memory.h":
     ctypedef struct cl_memory:
@@ -31,3 +30,10 @@ cdef class Memory:
     # For other modules of the kernel that keep the address: hold() before the first use, release() after the last.
     cdef int hold(self) except -1
     cdef void release(self) noexcept
+
+
+cdef class Cursors:
+    cdef cl_cursors *cells
+    cdef cl_memory area
+    cdef readonly bint shared  # False: a private stand-in for a file that cannot be used
+    cdef readonly bint writable

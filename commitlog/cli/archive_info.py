@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.cli.identity_line import IdentityInfo, identity_fields, identity_line
 from commitlog.errors import CorruptSegmentError
 from commitlog.keep.archived_directory import ArchivedDirectory

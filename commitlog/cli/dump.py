@@ -12,8 +12,7 @@ import click
 
 import commitlog
 from commitlog._kernel.failure import BUSY, END, ROLLED_BACK
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.moment import Clock
 from commitlog.cli.output import Output

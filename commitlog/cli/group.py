@@ -7,7 +7,7 @@ import importlib
 import click
 
 from commitlog import __version__
-from commitlog._kernel.segment_file import FORMAT
+from commitlog._kernel.segments import FORMAT
 from commitlog.cli import COMMANDS
 
 

@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any
 
-from commitlog._kernel.segment_file import FORMAT as _FORMAT
+from commitlog._kernel.segments import FORMAT as _FORMAT
 from commitlog.segment.directory import Kind, LogDirectory
 from commitlog.shared.identity import Identity
 

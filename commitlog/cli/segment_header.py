@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE, read_opened
+from commitlog._kernel.segments import HEADER_SIZE, Segment, read_opened
 
 _SEAL = ("end", "first_sequence", "record_count", "first_timestamp_ns", "last_timestamp_ns", "largest_timestamp_ns")
 

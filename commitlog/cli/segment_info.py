@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.cli.identity_line import FORMAT, identity_line, uuid_text
 from commitlog.cli.moment import Clock
 from commitlog.cli.segment_header import segment_header

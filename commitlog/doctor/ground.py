@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from commitlog._kernel.cells import Cells
+from commitlog._kernel.memory import Cells
 
 PREFIX = ".commitlog-doctor-"
 

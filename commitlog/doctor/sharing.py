@@ -12,7 +12,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from commitlog._kernel.cells import Cells
+from commitlog._kernel.memory import Cells
 from commitlog.doctor.children import ChildError, Children
 from commitlog.doctor.finding import Outcome, failed, ok, warning
 from commitlog.doctor.ground import Ground

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from commitlog._kernel.segment_file import rename_noreplace
+from commitlog._kernel.segments import rename_noreplace
 from commitlog.bench.machine import file_system
 from commitlog.doctor.finding import Outcome, failed, ok, warning
 from commitlog.doctor.ground import Ground

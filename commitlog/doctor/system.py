@@ -12,8 +12,7 @@ from pathlib import Path
 import posix_ipc
 import psutil
 
-from commitlog._kernel.cells import crc32c_implementation
-from commitlog._kernel.memory import Memory
+from commitlog._kernel.memory import Memory, crc32c_implementation
 from commitlog.doctor.finding import Outcome, failed, ok, warning
 from commitlog.doctor.ground import Ground, mapped_cells
 from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from commitlog._kernel.committer import Committer
+from commitlog._kernel.engine import Committer
 from commitlog.errors import ClosedError, CommitLogError, SyncTimeoutError
 from commitlog.loops import resolve
 from commitlog.service import Service

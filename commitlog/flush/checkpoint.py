@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from commitlog._kernel.checkpoint import CHECKPOINT_SIZE, read_checkpoint, write_checkpoint
+from commitlog._kernel.memory import CHECKPOINT_SIZE, read_checkpoint, write_checkpoint
 from commitlog.regular_file import open_regular
 
 NAME = "checkpoint"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commitlog._kernel.committer import Committer
+from commitlog._kernel.engine import Committer
 from commitlog.options import Options
 from commitlog.service import Service
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from commitlog._kernel.segment_file import HEADER_SIZE, check_header
+from commitlog._kernel.segments import HEADER_SIZE, check_header
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
 from commitlog.keep.target import Target, is_address, reading, target_of
 from commitlog.shared import identity as identities

@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 
-from commitlog._kernel.segment import Segment
+from commitlog._kernel.segments import Segment
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.keep.archived import archived_name, archived_sizes, read_header, read_identity, read_pieces
 from commitlog.keep.target import Target, target_of

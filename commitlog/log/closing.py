@@ -10,13 +10,13 @@ import sys
 import warnings
 from typing import TYPE_CHECKING
 
-from commitlog._kernel.core import GATE_CLOSED
+from commitlog._kernel.engine import GATE_CLOSED
 from commitlog.errors import CloseTimeoutError, CommitLogError, IOFailureError, SyncTimeoutError
 from commitlog.log.registry import registry
 from commitlog.service import start_lock
 
 if TYPE_CHECKING:
-    from commitlog._kernel.log_methods import LogMethods
+    from commitlog._kernel.engine import LogMethods
     from commitlog.log.parts import LogParts
     from commitlog.log.writer_services import WriterServices
 

@@ -9,9 +9,9 @@ from typing import Self, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.log_methods import LogMethods
-from commitlog._kernel.record import Record
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.engine import LogMethods
+from commitlog._kernel.readers import Record
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import InvalidOptionError, PositionError
 from commitlog.keep.pruner import Pruned
 from commitlog.keep.retention import Retention

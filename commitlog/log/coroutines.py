@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.record_list import RecordList
+from commitlog._kernel.engine import RecordList
 from commitlog.errors import ClosedError
 from commitlog.tail.lag import Hold
 
 if TYPE_CHECKING:
-    from commitlog._kernel.writer import ReadableBuffer
+    from commitlog._kernel.engine import ReadableBuffer
     from commitlog.log.parts import LogParts
 _NOWHERE = 1 << 63
 

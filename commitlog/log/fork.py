@@ -7,8 +7,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from commitlog._kernel.core import GATE_FORKED
-from commitlog._kernel.cursors import MODE_MAPPED
+from commitlog._kernel.engine import GATE_FORKED
+from commitlog._kernel.memory import MODE_MAPPED
 from commitlog.errors import ForkedError
 from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from commitlog._kernel import cursors as kernel
-from commitlog._kernel.cursors import Cursors
+from commitlog._kernel import memory as kernel
+from commitlog._kernel.memory import Cursors
 from commitlog.detached import Detached, open_detached
 from commitlog.errors import (
     CommitLogError,

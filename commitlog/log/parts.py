@@ -9,9 +9,8 @@ import weakref
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal
 
-from commitlog._kernel.appender import Engine
-from commitlog._kernel.core import GATE_CLOSED, GATE_FORKED
-from commitlog._kernel.cursors import STATE_READY
+from commitlog._kernel.engine import GATE_CLOSED, GATE_FORKED, Engine
+from commitlog._kernel.memory import STATE_READY
 from commitlog.errors import ClosedError, ReadOnlyError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
@@ -28,7 +27,7 @@ from commitlog.tail.index import LogIndex
 from commitlog.tail.tailer_file import TailerFile
 
 if TYPE_CHECKING:
-    from commitlog._kernel.log_methods import LogMethods
+    from commitlog._kernel.engine import LogMethods
 
 _logger = logging.getLogger("commitlog")
 Mode = Literal["a", "x", "r"]

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 
-from commitlog._kernel.committer import Committer
+from commitlog._kernel.engine import Committer
 from commitlog.service import Service
 
 _logger = logging.getLogger("commitlog")

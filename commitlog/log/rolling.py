@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from commitlog._kernel.writer import Writer
+from commitlog._kernel.engine import Writer
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 

@@ -6,7 +6,7 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
-from commitlog._kernel.core import GATE_CLOSED
+from commitlog._kernel.engine import GATE_CLOSED
 from commitlog.flush.commit_service import CommitService
 from commitlog.flush.flush_service import flush_service
 from commitlog.keep.listener import ListenerService

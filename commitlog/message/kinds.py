@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias, get_args, get_origin
 
 import numpy as np
 
-from commitlog._kernel.message import KINDS
+from commitlog._kernel.messages import KINDS
 from commitlog.errors import MessageLayoutError
 
 BYTES_LONGEST = 1 << 20

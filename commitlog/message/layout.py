@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from commitlog._kernel.message import Field, Shape
+from commitlog._kernel.messages import Field, Shape
 from commitlog.errors import MessageLayoutError
 from commitlog.message.kinds import kind_of_annotation, kind_of_dtype
 

@@ -7,7 +7,7 @@ import dataclasses
 import inspect
 from typing import Any, ClassVar, Self, dataclass_transform, get_origin, get_type_hints
 
-from commitlog._kernel.message import MessageBytes
+from commitlog._kernel.messages import MessageBytes
 from commitlog.errors import CommitLogError, MessageLayoutError
 from commitlog.message.layout import Layout
 

@@ -6,8 +6,8 @@ import os
 from types import TracebackType
 from typing import Self
 
-from commitlog._kernel.bus import MessageReader
-from commitlog._kernel.reader import IDLE
+from commitlog._kernel.messages import MessageReader
+from commitlog._kernel.readers import IDLE
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.process_bound import ProcessBound

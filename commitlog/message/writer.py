@@ -6,7 +6,7 @@ import os
 from types import TracebackType
 from typing import Self, Unpack
 
-from commitlog._kernel.bus import MessageWriter
+from commitlog._kernel.messages import MessageWriter
 from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.options import OptionOverrides, Options

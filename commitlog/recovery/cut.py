@@ -15,9 +15,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from commitlog._kernel import segment_file as kernel
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT, SEAL_SIZE
+from commitlog._kernel import segments as kernel
+from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.recovery.place import Place, passed
 from commitlog.regular_file import open_regular

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.path import telling
 from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name

@@ -12,9 +12,9 @@ import logging
 import time
 from collections.abc import Sequence
 
-from commitlog._kernel.cursors import STATE_NONE, STATE_RECOVERING, Cursors
 from commitlog._kernel.failure import END, ROLLED_BACK
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.memory import STATE_NONE, STATE_RECOVERING, Cursors
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm import ShmSurvey, discard, find_buffers

@@ -6,8 +6,8 @@ import logging
 import time
 from typing import Literal
 
-from commitlog._kernel.cursors import MODE_MAPPED, MODE_POOLED, Cursors
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.memory import MODE_MAPPED, MODE_POOLED, Cursors
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CorruptSegmentError
 from commitlog.pool.shm import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from commitlog._kernel.failure import BUSY, END
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.pool.shm import RecoverableBuffer
 from commitlog.recovery.place import Place, passed
 from commitlog.segment.directory import LogDirectory

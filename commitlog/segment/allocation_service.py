@@ -8,9 +8,8 @@ import time
 import weakref
 from typing import NamedTuple, Protocol
 
-from commitlog._kernel.core import GATE_LAG
+from commitlog._kernel.engine import GATE_LAG, Writer
 from commitlog._kernel.memory import Memory
-from commitlog._kernel.writer import Writer
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError, PositionError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Literal
 
-from commitlog._kernel import segment_file as kernel
+from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import FAILED, failure
-from commitlog._kernel.segment import Segment
+from commitlog._kernel.segments import Segment
 from commitlog.cycle.roll_cycle import RollCycle
 from commitlog.descriptor import Descriptor
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedFileSystemError

@@ -11,8 +11,7 @@ import os
 import struct
 from typing import Literal
 
-from commitlog._kernel.segment_file import HEADER_SIZE
-from commitlog._kernel.sparse_index import ENTRY_SIZE, SparseIndex, crc32c
+from commitlog._kernel.segments import ENTRY_SIZE, HEADER_SIZE, SparseIndex, crc32c
 from commitlog.errors import IOFailureError
 from commitlog.options import INDEX_SPACING_LARGEST
 from commitlog.regular_file import open_regular, read_at_most

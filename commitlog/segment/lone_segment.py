@@ -6,9 +6,9 @@ import os
 import shutil
 import tempfile
 
-from commitlog._kernel import segment_file as kernel
+from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import DAMAGE, failure
-from commitlog._kernel.segment import Segment
+from commitlog._kernel.segments import Segment
 from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
 from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name

@@ -7,8 +7,8 @@ import threading
 import time
 from typing import NamedTuple
 
-from commitlog._kernel.core import Core
-from commitlog._kernel.segment import Segment
+from commitlog._kernel.engine import Core
+from commitlog._kernel.segments import Segment
 from commitlog.errors import SegmentHeldError
 
 _MOMENT_S = 1.0  # that those who are here briefly are waited for

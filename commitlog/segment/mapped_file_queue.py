@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from commitlog._kernel.core import Core
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.engine import Core
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import ClosedError, IOFailureError, PositionError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.events import NO_EVENTS, SegmentEvents

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from commitlog._kernel.core import Core
+from commitlog._kernel.engine import Core
 from commitlog.options import Options
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 

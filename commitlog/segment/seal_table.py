@@ -6,7 +6,7 @@ import bisect
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from commitlog._kernel.segment_file import read_seal
+from commitlog._kernel.segments import read_seal
 from commitlog.segment.directory import LogDirectory
 
 # Before any timestamp there can be.

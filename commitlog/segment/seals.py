@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from commitlog._kernel.sparse_index import SparseIndex
+from commitlog._kernel.segments import SparseIndex
 from commitlog.errors import CorruptRecordError, CorruptSegmentError
 from commitlog.options import INDEX_SPACING_DEFAULT
 from commitlog.segment import index_file

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from commitlog._kernel.failure import ROLLED_BACK
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE, punch_hole
+from commitlog._kernel.segments import HEADER_SIZE, Segment, punch_hole
 from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.mapped_file_queue import MappedFileQueue

@@ -6,8 +6,8 @@ import os
 import uuid
 from dataclasses import dataclass
 
-from commitlog._kernel import cursors as kernel
-from commitlog._kernel.cursors import Cursors
+from commitlog._kernel import memory as kernel
+from commitlog._kernel.memory import Cursors
 from commitlog.errors import IOFailureError
 from commitlog.life_lock import WHOLE, LifeLock, Span, is_held, open_gate
 from commitlog.regular_file import open_regular
@@ -58,7 +58,7 @@ def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
     fd = open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
     try:
         # A file of the right size may have holes, in which a full disk would turn a store into SIGBUS.
-        os.posix_fallocate(fd, 0, kernel.SIZE)
+        os.posix_fallocate(fd, 0, kernel.CURSORS_SIZE)
         inode = os.fstat(fd).st_ino
         cells = Cursors(fd, True)
     finally:

@@ -8,7 +8,7 @@ import time
 import uuid as uuids
 from dataclasses import dataclass
 
-from commitlog._kernel import segment_file as kernel
+from commitlog._kernel import segments as kernel
 from commitlog.cycle.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
 from commitlog.errors import IOFailureError, NotALogError, UnsupportedVersionError
 from commitlog.regular_file import read_small_file

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from commitlog._kernel.failure import failure
-from commitlog._kernel.segment_file import HEADER_SIZE, check_header, header_fields, read_seal
+from commitlog._kernel.segments import HEADER_SIZE, check_header, header_fields, read_seal
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
 from commitlog.segment.seal_table import Seal
 from commitlog.shared import identity as identities

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlog._kernel.piece import RowBuffers
+from commitlog._kernel.segments import RowBuffers
 from commitlog.errors import InvalidOptionError
 
 # Kafka's seven, in its order, and what a log knows besides. The partition is always 0: a log has one. Kafka's timestamp type 0 is the time

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 import commitlog
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.log.parts import parts_of
 from commitlog.spark.presence import check_present
 from commitlog.spark.slices import Slice

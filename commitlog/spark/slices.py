@@ -10,8 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from commitlog._kernel.failure import ABSENT, FOREIGN, FULL, ROLL, failure
-from commitlog._kernel.piece import PieceDecoder
-from commitlog._kernel.segment_file import HEADER_SIZE, check_header, header_fields
+from commitlog._kernel.segments import HEADER_SIZE, PieceDecoder, check_header, header_fields
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
 from commitlog.spark.columns import RowBuilder
 from commitlog.spark.presence import check_deleted, other_log

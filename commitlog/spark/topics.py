@@ -8,7 +8,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, PositionError
 from commitlog.spark import places
 from commitlog.spark.read_options import Bound, ReadOptions

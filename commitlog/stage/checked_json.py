@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any
 
-from commitlog._kernel.sparse_index import crc32c
+from commitlog._kernel.segments import crc32c
 from commitlog.errors import CorruptSegmentError, IOFailureError, UnsupportedVersionError
 from commitlog.regular_file import read_small_file
 from commitlog.segment.directory import LogDirectory

@@ -12,8 +12,8 @@ import logging
 import os
 import time
 
-from commitlog._kernel import segment_file as kernel
-from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT, SEAL_AT
+from commitlog._kernel import segments as kernel
+from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.regular_file import open_regular

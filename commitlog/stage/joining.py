@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from commitlog._kernel.cursors import STATE_READY
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.memory import STATE_READY
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CorruptSegmentError, LogLockedError
 from commitlog.log.opening import Opened, open_for_writing
 from commitlog.options import Options

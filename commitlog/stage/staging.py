@@ -12,9 +12,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commitlog._kernel import segment_file as kernel
-from commitlog._kernel.segment_file import HEADER_SIZE, SEAL_AT
-from commitlog._kernel.stage import Frames
+from commitlog._kernel import segments as kernel
+from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, Frames
 from commitlog.path import make_directory, sync_directory, telling
 from commitlog.segment.directory import write_whole
 from commitlog.stage.columns import Columns

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from commitlog._kernel.finder import first_sequence
-from commitlog._kernel.segment import Segment
+from commitlog._kernel.readers import first_sequence
+from commitlog._kernel.segments import Segment
 from commitlog.arrow import pyarrow_for
 from commitlog.errors import CommitLogError, SequenceError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from commitlog._kernel.core import GATE_CLOSED
-from commitlog._kernel.record import Record
+from commitlog._kernel.engine import GATE_CLOSED
+from commitlog._kernel.readers import Record
 from commitlog.tail.watcher import watcher_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commitlog._kernel.core import Core
-from commitlog._kernel.segment_file import HEADER_SIZE, read_opened
+from commitlog._kernel.engine import Core
+from commitlog._kernel.segments import HEADER_SIZE, read_opened
 from commitlog.cycle.roll_cycle import RollCycle, nanoseconds_of
 from commitlog.errors import InvalidOptionError
 from commitlog.segment.directory import LogDirectory

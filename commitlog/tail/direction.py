@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from commitlog._kernel.record import Record
+    from commitlog._kernel.readers import Record
     from commitlog.tail.seek import Seeker
 
 Direction = Literal["forward", "backward"]

@@ -8,11 +8,9 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from commitlog._kernel.core import Core
-from commitlog._kernel.finder import Finder
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE
-from commitlog._kernel.sparse_index import SparseIndex
+from commitlog._kernel.engine import Core
+from commitlog._kernel.readers import Finder
+from commitlog._kernel.segments import HEADER_SIZE, Segment, SparseIndex
 from commitlog.errors import PositionError, SequenceError
 from commitlog.segment import index_file
 from commitlog.segment.directory import LogDirectory

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
-from commitlog._kernel.core import GATE_LAG
-from commitlog._kernel.cursors import Cursors
-from commitlog._kernel.segment_file import HEADER_SIZE
-from commitlog._kernel.tailer_page import TailerPage
+from commitlog._kernel.engine import GATE_LAG
+from commitlog._kernel.memory import Cursors
+from commitlog._kernel.readers import TailerPage
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CommitLogError, TailerLagError
 from commitlog.options import OnLag
 from commitlog.segment.directory import LogDirectory

@@ -8,13 +8,13 @@ import time
 from numbers import Real
 from typing import TYPE_CHECKING, Self, cast
 
-from commitlog._kernel.core import GATE_CLOSED
-from commitlog._kernel.record import Record
+from commitlog._kernel.engine import GATE_CLOSED
+from commitlog._kernel.readers import Record
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.units import Duration, parse_duration
 
 if TYPE_CHECKING:
-    from commitlog._kernel.record_loops import Following
+    from commitlog._kernel.readers import Following
     from commitlog.tail.tailer import Tailer
 
 _SECOND_NS = 1_000_000_000

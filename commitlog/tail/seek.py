@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from commitlog._kernel.failure import ROLLED_BACK
-from commitlog._kernel.record import Record
-from commitlog._kernel.record_loops import RecordLoops
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.readers import Record, RecordLoops
+from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.cycles import CycleLike

@@ -8,11 +8,9 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, Self, get_args
 
-from commitlog._kernel.core import Core
-from commitlog._kernel.reader import IDLE
-from commitlog._kernel.record import Record
-from commitlog._kernel.segment import Segment
-from commitlog._kernel.sparse_index import SparseIndex
+from commitlog._kernel.engine import Core
+from commitlog._kernel.readers import IDLE, Record
+from commitlog._kernel.segments import Segment, SparseIndex
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
 from commitlog.process_bound import ProcessBound
 from commitlog.segment.mapped_file import MappedFile
@@ -27,7 +25,7 @@ from commitlog.units import Duration, parse_duration, whole_of
 
 OnDamage = Literal["raise", "skip"]
 if TYPE_CHECKING:
-    from commitlog._kernel.record_loops import Following
+    from commitlog._kernel.readers import Following
     from commitlog.tail.coming import Coming
 
 Idle = Literal["spin", "yield", "backoff", "block"]

@@ -9,8 +9,8 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from commitlog._kernel.segment_file import HEADER_SIZE, rename_noreplace
-from commitlog._kernel.tailer_page import SIZE, DamagedPageError, TailerPage, new_page, read_page
+from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage, new_page, read_page
+from commitlog._kernel.segments import HEADER_SIZE, rename_noreplace
 from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
 from commitlog.segment.directory import LogDirectory, write_whole
 from commitlog.shared.lock_file import pid_namespace
@@ -146,7 +146,7 @@ def _create(folder_fd: int, name: str, content: bytes) -> bool:
         try:
             # Room first: a store into a hole of the mapping would be SIGBUS on a full disk.
             passed("created")
-            os.posix_fallocate(fd, 0, SIZE)
+            os.posix_fallocate(fd, 0, TAILER_SIZE)
             passed("allocated")
             write_whole(fd, content, 0)
             passed("written")

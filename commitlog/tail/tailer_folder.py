@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 
-from commitlog._kernel.tailer_page import SIZE, DamagedPageError
+from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
 from commitlog.errors import (
     CommitLogError,
     CorruptTailerError,
@@ -225,8 +225,8 @@ def open_file(folder_fd: int, name: str, flags: int) -> int:
     fd = open_regular(name, flags, dir_fd=folder_fd)
     try:
         size = os.fstat(fd).st_size
-        if size != SIZE:
-            raise DamagedPageError(f"it has {size} bytes and not {SIZE}")
+        if size != TAILER_SIZE:
+            raise DamagedPageError(f"it has {size} bytes and not {TAILER_SIZE}")
     except BaseException:
         os.close(fd)
         raise

@@ -7,7 +7,7 @@ import logging
 import os
 from dataclasses import dataclass
 
-from commitlog._kernel.tailer_page import SIZE, DamagedPageError, read_page
+from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, read_page
 from commitlog.errors import CorruptTailerError, IOFailureError, ReadOnlyError, TailerNotFoundError
 from commitlog.segment.directory import LogDirectory
 from commitlog.shared.lock_file import describe_process
@@ -94,7 +94,7 @@ def read_state(directory: LogDirectory, name: str, end: int | None = None) -> Ta
 def _read(directory: LogDirectory, fd: int, name: str, end: int | None) -> TailerState:
     for look in range(_LOOKS):
         try:
-            found = read_page(os.pread(fd, SIZE, 0), directory.log_uuid)
+            found = read_page(os.pread(fd, TAILER_SIZE, 0), directory.log_uuid)
             break
         except DamagedPageError:
             if look == _LOOKS - 1:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from commitlog._kernel.core import GATE_CLOSED, Core
-from commitlog._kernel.reader import Reader
+from commitlog._kernel.engine import GATE_CLOSED, Core
+from commitlog._kernel.readers import Reader
 from commitlog.loops import resolve, resolve_here
 from commitlog.service import Service, start_lock
 

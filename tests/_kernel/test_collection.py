@@ -14,7 +14,7 @@ import pytest
 
 import commitlog
 from commitlog import Claim, CommitLog
-from commitlog._kernel.record_loops import FollowIterator, RecordIterator, ValueIterator
+from commitlog._kernel.readers import FollowIterator, RecordIterator, ValueIterator
 from commitlog.errors import ExportedBufferError
 from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, Logs

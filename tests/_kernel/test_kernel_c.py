@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-KERNEL = HERE.parents[1] / "commitlog" / "_kernel"
+KERNEL = HERE.parents[1] / "commitlog" / "_kernel" / "c"
 TESTS = sorted(HERE.glob("*_test.c"))
 FLAGS = ["-std=gnu11", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-pthread", "-fno-omit-frame-pointer", "-iquote", str(KERNEL)]
 ADDRESS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]

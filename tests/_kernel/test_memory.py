@@ -11,7 +11,7 @@ import pytest
 
 from commitlog._kernel.memory import Memory
 
-KERNEL = Path(__file__).resolve().parents[2] / "commitlog" / "_kernel"
+KERNEL = Path(__file__).resolve().parents[2] / "commitlog" / "_kernel" / "c"
 SIZE = 1 << 20
 PAGE = os.sysconf("SC_PAGESIZE")
 

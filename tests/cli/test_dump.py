@@ -13,7 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import cli
-from commitlog._kernel.sparse_index import SparseIndex
+from commitlog._kernel.segments import SparseIndex
 from commitlog.cli import dump as dump_command
 from commitlog.log.parts import parts_of
 from commitlog.segment import index_file

@@ -18,7 +18,7 @@ import commitlog
 import commitlog.cli.group
 import commitlog.cli.pretouch  # what the user without permission may not be able to import
 from commitlog import TransientStorePool, cli
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE
 from tests.cli.program import SEGMENT, interrupted, read_until, run, started
 
 NOBODY = 65534

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog._kernel.cursors import Cursors
+from commitlog._kernel.memory import Cursors
 from commitlog.errors import LogLockedError
 from tests.faults.account import Account, read_all
 from tests.faults.child import Child, Link

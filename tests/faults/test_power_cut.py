@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from commitlog._kernel.checkpoint import read_checkpoint
+from commitlog._kernel.memory import read_checkpoint
 from commitlog.flush.checkpoint import Checkpoint
 from tests.faults import image
 from tests.faults.account import Account

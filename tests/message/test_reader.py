@@ -13,7 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import bus
-from commitlog._kernel.cursors import STATE_RECOVERING
+from commitlog._kernel.memory import STATE_RECOVERING
 from commitlog.errors import (
     CorruptRecordError,
     DestinationTooSmallError,

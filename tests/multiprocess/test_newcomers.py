@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog._kernel.cursors import SLOTS, STATE_READY, STATE_RECOVERING
+from commitlog._kernel.memory import SLOTS, STATE_READY, STATE_RECOVERING
 from commitlog.errors import OpenTimeoutError, SlotsExhaustedError
 from commitlog.life_lock import LifeLock
 from commitlog.log.parts import parts_of

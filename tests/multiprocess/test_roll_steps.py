@@ -12,7 +12,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog
-from commitlog._kernel.segment_file import HEADER_SIZE, OPENED_AT
+from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT
 from commitlog.log.policy import LogPolicy
 from commitlog.log.rolling import Rolling
 from tests.faults import image

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from commitlog._kernel.segment import Segment
+from commitlog._kernel.segments import Segment
 from commitlog.recovery import Recovered, place
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlog._kernel import cursors as kernel
+from commitlog._kernel import memory as kernel
 from commitlog.errors import CorruptSegmentError, DiskFullError, IOFailureError, ReadOnlyError
 from commitlog.recovery import Recovered
 from commitlog.recovery.place import make_solid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlog._kernel import cursors as kernel
+from commitlog._kernel import memory as kernel
 from commitlog.errors import LogLockedError
 from commitlog.pool.shm import ShmBuffer, find_buffers
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from commitlog._kernel import cursors as kernel
-from commitlog._kernel.segment import Segment
+from commitlog._kernel import memory as kernel
+from commitlog._kernel.segments import Segment
 from commitlog.errors import CorruptSegmentError
 from commitlog.recovery import Recovered, recovery
 from tests.log_files import HEADER, SIZE, LogFiles, numbered

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from commitlog._kernel import cursors as kernel
+from commitlog._kernel import memory as kernel
 from commitlog.recovery import Recovered
 from tests.log_files import BOOT, HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle

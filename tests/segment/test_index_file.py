@@ -12,7 +12,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog
-from commitlog._kernel.sparse_index import SparseIndex, crc32c
+from commitlog._kernel.segments import SparseIndex, crc32c
 from commitlog.log.parts import parts_of
 from commitlog.segment import index_file
 from commitlog.segment.seal_table import Seal, SealTable

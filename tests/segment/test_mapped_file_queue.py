@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from commitlog import CommitLog
-from commitlog._kernel.segment import Segment
+from commitlog._kernel.segments import Segment
 from commitlog.errors import ClosedError, CorruptRecordError, PositionError, SegmentHeldError
 from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs

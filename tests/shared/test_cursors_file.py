@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlog._kernel import cursors as kernel
+from commitlog._kernel import memory as kernel
 from commitlog.shared import cursors_file
 from commitlog.shared.cursors_file import boot_id
 from commitlog.shared.identity import Identity
@@ -36,8 +36,8 @@ def ready(dir_fd: int) -> int:
 
 def test_a_new_file_has_all_its_blocks_and_is_not_usable(dir_fd: int, tmp_path: Path) -> None:
     assert not cursors_file.open_writable(dir_fd, IDENTITY).usable
-    assert (tmp_path / "cursors").stat().st_size == kernel.SIZE
-    assert (tmp_path / "cursors").stat().st_blocks * 512 >= kernel.SIZE
+    assert (tmp_path / "cursors").stat().st_size == kernel.CURSORS_SIZE
+    assert (tmp_path / "cursors").stat().st_blocks * 512 >= kernel.CURSORS_SIZE
 
 
 def test_everybody_who_maps_it_sees_the_same(ready: int) -> None:
@@ -87,7 +87,7 @@ def test_a_short_file_is_no_reason_to_fail(dir_fd: int, tmp_path: Path, size: in
     assert not cursors_file.open_for_reading(dir_fd, IDENTITY).cells.shared
     assert (tmp_path / "cursors").stat().st_size == size
     assert not cursors_file.open_writable(dir_fd, IDENTITY).usable
-    assert (tmp_path / "cursors").stat().st_size == kernel.SIZE
+    assert (tmp_path / "cursors").stat().st_size == kernel.CURSORS_SIZE
 
 
 def test_the_boot_id_is_sixteen_bytes_that_stay() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 
-from commitlog._kernel.segment_file import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CommitLogError, LogNotFoundError, NotALogError
 from commitlog.spark.jobs import LogCheck, verify, verifying
 from commitlog.spark.log_topic import LogTopic

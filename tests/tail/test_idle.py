@@ -20,7 +20,7 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Options
-from commitlog._kernel.reader import IDLE
+from commitlog._kernel.readers import IDLE
 from commitlog.errors import InvalidOptionError, TailerInUseError
 from commitlog.log.parts import parts_of
 from tests.setups import Logs

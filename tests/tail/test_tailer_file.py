@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from commitlog._kernel.tailer_page import SIZE, TailerPage
+from commitlog._kernel.readers import TAILER_SIZE, TailerPage
 from commitlog.errors import (
     CorruptTailerError,
     DiskFullError,
@@ -76,8 +76,8 @@ def test_a_new_tailer_stands_where_it_is_told_and_an_old_one_where_it_stood(dire
 
 def test_the_file_is_a_page_with_all_its_blocks(directory: LogDirectory) -> None:
     path = kept(directory, "billing", 4096)
-    assert path.stat().st_size == SIZE
-    assert path.stat().st_blocks * 512 >= SIZE
+    assert path.stat().st_size == TAILER_SIZE
+    assert path.stat().st_blocks * 512 >= TAILER_SIZE
     assert os.listdir(path.parent) == ["billing"]
 
 
@@ -110,7 +110,7 @@ def test_a_kill_between_any_two_stores_leaves_a_place_that_was_saved(directory: 
     file.page.save(1600)
     after = Path(file.path).read_bytes()
     file.close()
-    changed = [at for at in range(SIZE) if before[at] != after[at]]
+    changed = [at for at in range(TAILER_SIZE) if before[at] != after[at]]
     assert changed
     for stop in range(changed[0], changed[-1] + 2):
         Path(file.path).write_bytes(after[:stop] + before[stop:])
@@ -164,7 +164,7 @@ def test_counts_go_round(directory: LogDirectory) -> None:
 
 
 def damage_garbage(path: Path) -> None:
-    path.write_bytes(os.urandom(0) + b"\xa5" * SIZE)
+    path.write_bytes(os.urandom(0) + b"\xa5" * TAILER_SIZE)
 
 
 def damage_empty(path: Path) -> None:
@@ -172,15 +172,15 @@ def damage_empty(path: Path) -> None:
 
 
 def damage_short(path: Path) -> None:
-    os.truncate(path, SIZE - 1)
+    os.truncate(path, TAILER_SIZE - 1)
 
 
 def damage_long(path: Path) -> None:
-    os.truncate(path, SIZE + 1)
+    os.truncate(path, TAILER_SIZE + 1)
 
 
 def damage_zeros(path: Path) -> None:
-    path.write_bytes(bytes(SIZE))
+    path.write_bytes(bytes(TAILER_SIZE))
 
 
 def damage_terms(path: Path) -> None:

@@ -1,0 +1,234 @@
+# What appends in bulk, and what gives room to write in place: batches of records, rows of arrays,
+# claims.
+
+cdef enum:
+    ROWS_AT_ONCE = 4096
+
+
+@cython.no_gc_clear
+cdef class Engine(Writer):
+    """The compiled part of an open log: the kernel's handle and writer, and all ways to append."""
+
+    cdef object append_all(self, object values, object keys, object types, object timestamp_ns, object sync):
+        """Append a list of records: see `LogMethods.append_many`."""
+        cdef bint durable = self.sync_default if sync is None else sync
+        cdef RecordList records = RecordList(self, values, keys, types, timestamp_ns)
+        if durable and records.count and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        self.append_rest(records, True)
+        if records.count and (durable or self.writer.roll_due):
+            self.settle(records.end(), durable)
+        return records.positions
+
+    def append_list(self, RecordList records):
+        """Append what is left of a list, for a coroutine: False where the rest would have to wait for a required tailer."""
+        cdef bint whole = self.append_rest(records, False)
+        if self.writer.roll_due:
+            self.settle(records.end(), False)
+        return whole
+
+    cdef bint append_rest(self, RecordList records, bint waits) except -1:
+        """Append what is left of a list. False: not all of it, since the rest is dropped, or held while the caller does not wait."""
+        cdef int64_t[::1] positions = records.positions
+        cdef Py_ssize_t done = records.done
+        if done < records.count:
+            records.done += self.append_batches(&records.records[done], records.count - done, &positions[done], waits)
+            positions[records.done:] = -1
+        return records.done == records.count
+
+    cdef Py_ssize_t append_batches(self, const cl_record_input *records, Py_ssize_t count, int64_t *positions, bint waits) except -1:
+        """How many of them were appended; the rest is dropped, or held while the caller does not wait. A record's timestamp below 0 is the
+        clock's at its batch."""
+        cdef Py_ssize_t first = 0
+        cdef Py_ssize_t last, index
+        cdef uint64_t length, step
+        cdef uint64_t most = min(<uint64_t>CL_FRAME_ADD_LIMIT, <uint64_t>self.writer.largest)
+        cdef uint32_t offset
+        cdef uint64_t cell, first_cell
+        cdef int64_t now_ns
+        cdef cl_record_input record
+        cdef cl_claim claim
+        cdef int code
+        while first < count:
+            length = cl_frame_aligned(<uint32_t>cl_input_length(&records[first]))
+            last = first + 1
+            while last < count:
+                step = cl_frame_aligned(<uint32_t>cl_input_length(&records[last]))
+                if length + step > most:
+                    break
+                length += step
+                last += 1
+            now_ns = self.stamped(-1)
+            code = cl_batch_claim(&self.writer, <uint32_t>length, &claim)
+            if code != CL_OK:
+                if self.overcome(code, &records[first], count - first, waits):
+                    return first
+                continue
+            offset = claim.offset
+            first_cell = 0
+            for index in range(first, last):
+                record = records[index]
+                if record.timestamp_ns < 0:
+                    record.timestamp_ns = now_ns
+                cell = cl_frame_write(claim.segment, offset, &record)
+                if index == first:
+                    first_cell = cell
+                else:
+                    memcpy(claim.segment.bytes + offset, &cell, 8)
+                positions[index] = <int64_t>(claim.segment.base + offset)
+                offset += cl_frame_aligned(<uint32_t>cl_input_length(&records[index]))
+            code = cl_batch_publish(&self.writer, &claim, first_cell, <uint32_t>(last - first))
+            if code == CL_OK:
+                first = last
+            elif code != CL_E_ROLLED_BACK:
+                self.overcome(code, &records[first], 1, waits)
+        return count
+
+    cdef object append_rows(self, object rows, object timestamp_ns, object sync):
+        """Append each row of an array: see `LogMethods.append_array`."""
+        cdef bint durable = self.sync_default if sync is None else sync
+        cdef cl_rows native
+        cdef size_t done = 0
+        cdef int code
+        if not isinstance(rows, numpy.ndarray):
+            raise RecordTypeError(f"rows must be a numpy array, not {type(rows).__name__}: use append_many for lists")
+        if rows.dtype.hasobject or not (rows.ndim == 2 or (rows.ndim == 1 and rows.dtype.kind == "V")):
+            raise RecordTypeError(f"rows must be two-dimensional, or one-dimensional and structured, without objects; "
+                                  f"not {rows.ndim}-dimensional {rows.dtype}")
+        rows = numpy.ascontiguousarray(rows)
+        cdef Py_ssize_t count = rows.shape[0]
+        row_bytes = rows.dtype.itemsize * (rows.shape[1] if rows.ndim == 2 else 1)
+        positions = numpy.empty(count, dtype=numpy.int64)
+        if count == 0:
+            return positions
+        if row_bytes + CL_FRAME_HEADER > self.writer.largest and self.takes():
+            raise self.too_large(row_bytes + CL_FRAME_HEADER)
+        if durable and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        cdef int64_t[::1] out = positions
+        cdef const uint8_t[::1] data
+        native.data = NULL
+        if row_bytes:
+            data = rows.reshape(-1).view(numpy.uint8)
+            native.data = &data[0]
+        native.count = count
+        native.stride = row_bytes
+        native.length = row_bytes
+        native.timestamp_ns = timestamp_of(timestamp_ns)
+        while True:
+            code = cl_writer_append_rows(&self.writer, &native, &done, &out[0])
+            if code == CL_OK:
+                break
+            if self.overcome(code, NULL, count - done, True):
+                out[<Py_ssize_t>done:] = -1
+                break
+        if done and (durable or self.writer.roll_due):
+            self.settle(int(positions[done - 1]) + cl_frame_aligned(CL_FRAME_HEADER + native.length), durable)
+        return positions
+
+    def append_columns(self, parts, *, timestamp_ns=None, sync=None):
+        """Append the rows of columns, part after part; all are checked before the first record is claimed.
+
+        Parameters
+        ----------
+        parts : list of RowColumns
+        timestamp_ns, sync
+            As for `append_array`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The positions, int64, one a row; -1 of a row that was dropped.
+        """
+        cdef bint durable = self.sync_default if sync is None else sync
+        cdef int64_t stamp = -1 if timestamp_ns is None else timestamp_of(timestamp_ns)
+        cdef Py_ssize_t done = 0
+        cdef uint64_t end = 0
+        cdef RowColumns part
+        positions = numpy.empty(sum([part.count for part in parts]), dtype=numpy.int64)
+        if len(positions) == 0:
+            return positions
+        if durable and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        cdef int64_t[::1] out = positions
+        cdef cl_record_input *records = <cl_record_input *>malloc(ROWS_AT_ONCE * sizeof(cl_record_input))
+        if records == NULL:
+            raise MemoryError
+        try:
+            for part in parts:
+                self.take_rows(part, records, stamp, NULL, &end)
+            for part in parts:
+                if part.count:
+                    self.take_rows(part, records, stamp, &out[done], &end)
+                    done += part.count
+        finally:
+            free(records)
+        if durable or self.writer.roll_due:
+            self.settle(end, durable)
+        return positions
+
+    cdef int take_rows(self, RowColumns part, cl_record_input *records, int64_t stamp, int64_t *positions, uint64_t *end) except -1:
+        """Check a part's rows, or with `positions` append them; `end` is where the last one ends that was not dropped."""
+        cdef Py_ssize_t first, index
+        cdef Py_ssize_t count = 0
+        cdef Py_ssize_t taken = 0
+        if stamp >= 0 and part.has_timestamps:
+            raise RecordTypeError("timestamp_ns= and a column of timestamps contradict each other: leave one of them out")
+        for first in range(0, part.count, ROWS_AT_ONCE):
+            count = min(ROWS_AT_ONCE, part.count - first)
+            part.fill(first, count, records)
+            for index in range(count):
+                self.check_size(&records[index])
+                if stamp >= 0:
+                    records[index].timestamp_ns = stamp
+            if positions == NULL:
+                continue
+            taken = self.append_batches(records, count, positions + first, True)
+            if taken:
+                end[0] = <uint64_t>positions[first + taken - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[taken - 1]))
+            for index in range(taken, count):
+                positions[first + index] = -1
+        return 0
+
+    cdef Claim new_claim(self, object owner, object size, object key, object type, object timestamp_ns, object sync):
+        """Reserve room for a value: see `LogMethods.claim`. The claim keeps its `owner` alive."""
+        cdef Claim claim
+        cdef cl_record_input record
+        cdef int code
+        cdef bytes key_bytes = None if key is None else as_bytes(key, "the key")
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise RecordTypeError(f"size must be an int of bytes, not {size!r}")
+        record.value = NULL
+        record.key = NULL
+        record.key_length = CL_KEYLEN_NONE
+        record.type = type_of(type)
+        if size > CL_FRAME_LIMIT or (key_bytes is not None and len(key_bytes) > CL_FRAME_LIMIT):
+            raise self.too_large(size if size > CL_FRAME_LIMIT else len(key_bytes))
+        record.value_length = size
+        if key_bytes is not None:
+            record.key_length = <uint32_t>len(key_bytes)
+        record.timestamp_ns = self.stamped(timestamp_of(timestamp_ns))
+        self.check_size(&record)
+        claim = Claim.__new__(Claim)
+        claim.log = self
+        claim.owner = owner
+        claim.key = key_bytes
+        claim.sync = self.sync_default if sync is None else sync
+        if claim.sync and self.claims:
+            self.check_own_claims(<uint64_t>-1)
+        while True:
+            code = cl_writer_claim(&self.writer, <uint32_t>cl_input_length(&record), &claim.native)
+            if code == CL_OK:
+                break
+            if self.overcome(code, &record, 1, True):
+                raise TailerLagError("a required tailer is too far behind, and a claim cannot be dropped: claim again later, or append",
+                                     path=self.path)
+        cl_segment_hold(claim.native.segment)
+        claim.native.segment.users += 1
+        claim.record = record
+        claim.open = True
+        claim.place = claim.native.segment.base + claim.native.offset
+        self.claims[claim.place] = _get_ident()
+        if self.writer.roll_due:
+            self.settle(0, False)
+        return claim

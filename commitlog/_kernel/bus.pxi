@@ -1,0 +1,348 @@
+# The bus's hot paths: a message written from where its bytes lie, and read into where they shall
+# lie.
+
+
+cdef class _Known:
+    """The message classes that one handle has met, by type number: a number means one layout there."""
+    cdef dict shapes
+    cdef set met
+    cdef Shape last
+
+    def __cinit__(self):
+        self.shapes = {}
+        self.met = set()
+
+    cdef int meet(self, Shape shape, path) except -1:
+        if shape not in self.met and self.shapes.setdefault(shape.type, shape) is not shape:
+            other = self.shapes[shape.type]
+            raise MessageMismatchError(
+                f"{other.name} and {shape.name} both have type {shape.type}, and no reader could tell them apart: give each message class "
+                "of a bus a type of its own", path=path)
+        self.met.add(shape)
+        self.last = shape
+        return 0
+
+
+cdef class MessageClaim:
+    """Room in the log for one message, from `BusWriter.claim`. Use it in a `with` statement, which gives the message."""
+    cdef object claim
+    cdef MessageBytes message
+    cdef Py_buffer view
+    cdef bint entered
+
+    def __cinit__(self):
+        memset(&self.view, 0, sizeof(self.view))
+
+    def __init__(self):
+        raise TypeError("a claim is made by BusWriter.claim")
+
+    @property
+    def position(self):
+        """Where the message will be."""
+        return self.claim.position
+
+    def __enter__(self):
+        if self.entered:
+            raise ClaimError("a claim can be entered once", position=self.claim.position)
+        self.claim.__enter__()
+        PyObject_GetBuffer(self.claim.buffer, &self.view, PyBUF_WRITABLE)
+        self.entered = True
+        self.message.place_at(<uint8_t *>self.view.buf)
+        return self.message
+
+    def __exit__(self, kind, error, traceback):
+        self.leave()
+        return self.claim.__exit__(kind, error, traceback)
+
+    cdef void leave(self) noexcept:
+        self.message.take_home()
+        PyBuffer_Release(&self.view)  # which may be called again
+
+    def __del__(self):
+        # Dropped without its `with`: the message must not go on looking at bytes that the claim lets go of.
+        if self.entered:
+            self.leave()
+
+
+cdef class MessageWriter:
+    """Writes messages to a log: see `commitlog.bus.writer`."""
+    cdef LogMethods target
+    cdef _Known known
+
+    def __init__(self, LogMethods target not None):
+        self.target = target
+        self.known = _Known()
+
+    def write(self, message, *, type=None, sync=None):
+        """Append one message.
+
+        Parameters
+        ----------
+        message : Message or bytes-like
+            A message is written as its bytes lie, with its class's type number.
+        type : int, optional
+            Of raw bytes: from 0 to 4294967295; 0 by default. A message has its own.
+        sync : bool, optional
+            Wait until the message is durable; by default as the log's ``flush="sync"`` says.
+
+        Returns
+        -------
+        int
+            The message's position.
+
+        Raises
+        ------
+        MessageMismatchError
+            Another class with the same type number was written through this writer, or a message was given a type.
+        RecordTypeError, RecordTooLargeError, DiskFullError, LogFailedError, ReadOnlyError, ClosedError
+            Nothing was appended.
+        SyncTimeoutError
+            The message stays in the log and may be durable.
+        """
+        cdef cl_record_input record
+        cdef MessageBytes placed
+        cdef Writer log = self.target.engine
+        cdef uint64_t position
+        cdef bint durable = log.sync_default if sync is None else sync
+        if PyBytes_CheckExact(message) and PyBytes_GET_SIZE(message) <= CL_FRAME_LIMIT:
+            record.value = PyBytes_AS_STRING(message)
+            record.value_length = <uint32_t>PyBytes_GET_SIZE(message)
+            record.type = 0 if type is None else type_of(type)
+        elif isinstance(message, MessageBytes):
+            placed = <MessageBytes>message
+            if placed.shape is not self.known.last:
+                self.known.meet(placed.shape, log.path)
+            if type is not None:
+                raise MessageMismatchError(f"{placed.shape.name} has type {placed.shape.type} of its own: leave type= out", path=log.path)
+            record.value = placed.data
+            record.value_length = placed.shape.size
+            record.type = placed.shape.type
+        else:
+            return self.target.append(message, type=0 if type is None else type, sync=sync)
+        record.key = NULL
+        record.key_length = CL_KEYLEN_NONE
+        record.timestamp_ns = log.stamped(-1)
+        position = log.put(&record, durable, True)
+        if position == NOT_APPENDED:
+            return -1
+        if durable or log.writer.roll_due:
+            log.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable)
+        return position
+
+    def claim(self, what, *, type=None, sync=None):
+        """Reserve room for a message and write it in place.
+
+        Parameters
+        ----------
+        what : type of Message, or int
+            A message class, or the size in bytes of a raw message.
+        type : int, optional
+            Of a raw message.
+        sync : bool, optional
+            As for `write`.
+
+        Returns
+        -------
+        MessageClaim or Claim
+            A context manager. The first gives the message itself, all zero, which afterwards keeps what was written to it; the second
+            has a `buffer`. Leaving the `with` publishes, an exception rolls back; held longer than ``claim_timeout`` it may be rolled
+            back by others, which `RolledBackError` tells.
+        """
+        cdef MessageClaim held
+        if not PyType_Check(what):
+            return self.target.claim(what, type=0 if type is None else type, sync=sync)
+        if not issubclass(what, MessageBytes):
+            raise RecordTypeError(f"claim takes a message class or a size in bytes, not {what!r}")
+        held = MessageClaim.__new__(MessageClaim)
+        held.message = what.__new__(what)
+        self.known.meet(held.message.shape, self.target.engine.path)
+        if type is not None:
+            raise MessageMismatchError(f"{held.message.shape.name} has a type of its own: leave type= out", path=self.target.engine.path)
+        held.claim = self.target.claim(held.message.shape.size, type=held.message.shape.type, sync=sync)
+        return held
+
+
+cdef class MessageReader:
+    """Reads messages from a log: see `commitlog.bus.reader`."""
+    cdef Reader tailer
+    cdef _Known known
+    cdef cl_record record  # its bytes stay mapped while the tailer stands in their segment
+    cdef bint standing     # on a message
+    cdef bint recovered
+    cdef bint closed
+    cdef uint64_t end
+
+    def __init__(self, Reader tailer not None, end):
+        self.known = _Known()
+        self.end = end
+        self.tailer = tailer
+
+    def wait_next(self, timeout, idle):
+        """Told by `next` that there is none yet: parses both and calls `await_next`."""
+        raise NotImplementedError
+
+    def next(self, timeout=0, idle=None):
+        """Go on to the next message. One that was not read is passed over, as a whole.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one.
+        idle : {"spin", "yield", "backoff", "block"}, optional
+            How to wait, as `Tailer.follow` explains; the reader's own way by default.
+
+        Returns
+        -------
+        bool
+            Whether there is one. False: the reader stands on no message until the next call finds one.
+
+        Raises
+        ------
+        ClosedError
+            The reader or its log is closed.
+        CorruptRecordError
+            Damage, unless the reader was opened with ``on_damage="skip"``.
+        """
+        if self.look():
+            return True
+        if timeout is not None and timeout == 0:
+            return False
+        return self.wait_next(timeout, idle)
+
+    cdef inline bint look(self) except -1:
+        self.standing = False
+        if self.closed:
+            raise ClosedError("the reader is closed: open another", path=self.tailer.core.path)
+        if self.tailer.next_record(&self.record) == CL_OK:
+            self.standing = True
+            return True
+        return False
+
+    def await_next(self, cl_idle idle, timeout):
+        """Wait for the next message at most `timeout` seconds; None: for ever."""
+        cdef bint endless = timeout is None
+        cdef int64_t deadline_ns = 0 if endless else cl_clock_monotonic_ns() + nanoseconds(timeout)
+        cdef double left = 3600.0
+        while True:
+            if not endless:
+                left = (deadline_ns - cl_clock_monotonic_ns()) / 1e9
+                if left <= 0:
+                    return False
+            self.tailer.wait(idle, left)
+            if self.look():
+                return True
+
+    @property
+    def type(self):
+        """The present message's type number. Asking for it changes nothing, however often."""
+        if not self.standing:
+            raise self.nothing()
+        return self.record.type
+
+    @property
+    def length(self):
+        """The present message's size in bytes."""
+        if not self.standing:
+            raise self.nothing()
+        return self.record.value_length
+
+    @property
+    def position(self):
+        """Where the present message stands in the log."""
+        if not self.standing:
+            raise self.nothing()
+        return self.record.position
+
+    @property
+    def timestamp_ns(self):
+        """When the present message was claimed, in nanoseconds since 1970."""
+        if not self.standing:
+            raise self.nothing()
+        return self.record.timestamp_ns
+
+    @property
+    def has_recovered(self):
+        """Whether the reader has passed what stood in the log when it was opened: what it reads from now on is new."""
+        if not self.recovered:
+            self.recovered = self.tailer.position >= self.end
+        return self.recovered
+
+    def read(self, into=None):
+        """The present message; the same one however often, until `next`.
+
+        Parameters
+        ----------
+        into : Message, type of Message, or writable buffer, optional
+            A message is refilled, a message class gives a new one; both must have the type number and the size of what stands here.
+            A buffer must be at least as long: what lies behind the message stays as it is.
+
+        Returns
+        -------
+        bytes, Message or int
+            The bytes; or the message; or how many bytes were put into the buffer.
+
+        Raises
+        ------
+        NoMessageError
+            `next` has not been called, or found none.
+        MessageMismatchError
+            The message here is of another class. Nothing was read: it can be read into the right one.
+        DestinationTooSmallError
+            The buffer is too short. Nothing was read: the message can be read into a larger one.
+        """
+        cdef MessageBytes message
+        if not self.standing:
+            raise self.nothing()
+        if into is None:
+            return PyBytes_FromStringAndSize(<const char *>self.record.value, self.record.value_length)
+        if isinstance(into, MessageBytes):
+            message = <MessageBytes>into
+        elif PyType_Check(into) and issubclass(into, MessageBytes):
+            message = into.__new__(into)
+        else:
+            return self.copy_to(into)
+        if message.shape is not self.known.last:
+            self.known.meet(message.shape, self.tailer.core.path)
+        if self.record.type != message.shape.type or self.record.value_length != message.shape.size:
+            raise self.mismatch(message.shape)
+        memcpy(message.data, self.record.value, self.record.value_length)
+        return message
+
+    cdef object copy_to(self, into):
+        cdef Py_buffer view
+        if PyByteArray_CheckExact(into) and PyByteArray_GET_SIZE(into) >= self.record.value_length:
+            memcpy(PyByteArray_AS_STRING(into), self.record.value, self.record.value_length)
+            return self.record.value_length
+        try:
+            PyObject_GetBuffer(into, &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        except (TypeError, BufferError, ValueError):
+            raise RecordTypeError("into must be a message, a message class, or a writable contiguous buffer such as a bytearray, not "
+                                  f"{reprlib.repr(into)}") from None
+        try:
+            if view.format != NULL and b"O" in <bytes>view.format:
+                raise RecordTypeError("into must be a buffer of bytes, not of references to objects")
+            if view.len < self.record.value_length:
+                raise DestinationTooSmallError(
+                    f"the message has {self.record.value_length} bytes and the buffer {view.len}: read it again into a larger one",
+                    path=self.tailer.core.path, position=self.record.position, size=self.record.value_length, limit=view.len)
+            memcpy(view.buf, self.record.value, self.record.value_length)
+            return self.record.value_length
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef object nothing(self):
+        if self.closed:
+            return ClosedError("the reader is closed: open another", path=self.tailer.core.path)
+        return NoMessageError("the reader stands on no message: call next(), and read when it has returned True",
+                              path=self.tailer.core.path)
+
+    cdef object mismatch(self, Shape shape):
+        return MessageMismatchError(
+            f"the message here has type {self.record.type} and {self.record.value_length} bytes, but {shape.name} has type {shape.type} "
+            f"and {shape.size} bytes: look at reader.type first, and read it into its own class, or as bytes",
+            path=self.tailer.core.path, position=self.record.position)
+
+    def let_go(self):
+        """The reader ends: it stands on nothing any more."""
+        self.standing = False
+        self.closed = True

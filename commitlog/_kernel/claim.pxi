@@ -1,0 +1,153 @@
+# Reserved room for one record, to be written in place.
+
+
+@cython.final
+@cython.no_gc_clear  # its end uses the log, which may be part of the same garbage
+cdef class ClaimBuffer:
+    """The exporter behind `Claim.buffer`. It keeps segment and pool buffer in place as long as anybody looks at them."""
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.start, self.length, 0, flags)
+        self.exports += 1
+
+    def __releasebuffer__(self, Py_buffer *buffer):
+        self.exports -= 1
+
+    def __dealloc__(self):
+        if self.segment != NULL:
+            _let_go(self.log, self.segment)
+
+
+cdef void _let_go(Writer log, cl_segment *segment) noexcept:
+    """One user less of a segment's bytes. The last one tells the allocation service, which may wait for the buffer."""
+    segment.users -= 1
+    if segment.users == 0 and segment.drained:
+        cl_futex_raise(&log.log.event)
+    cl_segment_release(segment)
+
+
+cdef class Claim:
+    """Reserved room for one record, from `CommitLog.claim`. Use it in a `with` statement.
+
+    Attributes
+    ----------
+    buffer : memoryview
+        The value's bytes, writable, until the `with` ends. Views of it must not outlive the `with`.
+    position : int
+        Where the record will be.
+    """
+
+    __signature__ = Signature()
+
+    def __init__(self):
+        raise TypeError("a claim is made by CommitLog.claim")
+
+    def __reduce__(self):
+        raise TypeError("a Claim cannot be pickled or copied: append in the process that claims")
+
+    @property
+    def position(self):
+        return self.place
+
+    @property
+    def buffer(self):
+        if not self.open:
+            raise ClaimError("the claim's `with` has ended", path=self.log.path)
+        if self.view is None:
+            self.exporter = ClaimBuffer.__new__(ClaimBuffer)
+            cl_segment_hold(self.native.segment)
+            self.native.segment.users += 1
+            self.exporter.segment = self.native.segment
+            self.exporter.log = self.log
+            self.exporter.memory = self.log.memories.get(self.native.segment.number)
+            self.exporter.start = self.native.segment.bytes + self.native.offset + self.head()
+            self.exporter.length = self.record.value_length
+            self.view = memoryview(self.exporter)
+        return self.view
+
+    cdef uint32_t head(self):
+        cdef uint32_t header = CL_FRAME_EXTENDED if cl_input_extended(&self.record) else CL_FRAME_HEADER
+        return header + (0 if self.record.key_length == CL_KEYLEN_NONE else self.record.key_length)
+
+    def truncate(self, size):
+        """Make the value shorter: only its first `size` bytes become the record.
+
+        Raises
+        ------
+        ClaimError
+            The `with` has ended, or `size` is more than was claimed.
+        """
+        if not self.open:
+            raise ClaimError("the claim's `with` has ended", path=self.log.path)
+        if not isinstance(size, int) or size < 0 or size > self.record.value_length:
+            raise ClaimError(f"a claim of {self.record.value_length} bytes cannot be truncated to {size!r}", path=self.log.path)
+        self.record.value_length = size
+
+    def __enter__(self):
+        if not self.open:
+            raise ClaimError("a claim can be entered once", path=self.log.path)
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        if not self.open:
+            return False
+        position = self.position
+        exported = self.end_view()
+        try:
+            if kind is not None or exported:
+                cl_writer_abandon(&self.log.writer, &self.native)
+                if kind is None:
+                    raise ExportedBufferError("a view of the claim's buffer outlived its `with`: the claim was rolled back; release views "
+                                              "before leaving it", path=self.log.path, position=position)
+                return False
+            self.publish()
+        finally:
+            self.close()
+        if self.sync:
+            self.log.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&self.record)), True)
+        return False
+
+    cdef int publish(self) except -1:
+        cdef cl_segment *segment = self.native.segment
+        cdef uint32_t length = <uint32_t>cl_input_length(&self.record)
+        cdef uint32_t step = cl_frame_aligned(length)
+        cdef uint32_t claimed = cl_frame_aligned(self.native.length)
+        cdef uint64_t cell
+        cdef int code
+        # What truncation left over becomes a SKIP behind the record, in place before the record is.
+        if step < claimed:
+            cell = cl_skip_cell(segment, self.native.offset + step, claimed - step)
+            memcpy(segment.bytes + self.native.offset + step, &cell, 8)
+        self.record.value = segment.bytes + self.native.offset + self.head()
+        self.record.key = PyBytes_AS_STRING(self.key) if self.key is not None else NULL
+        cell = cl_frame_write(segment, self.native.offset, &self.record)
+        code = cl_writer_publish(&self.log.writer, &self.native, cell, 1)
+        if code != CL_OK:
+            raise self.log.failed_with(code, 0, self.position)
+        return 0
+
+    cdef bint end_view(self):
+        """Ends the buffer's life; True when somebody still looks at it."""
+        if self.view is None:
+            return False
+        try:
+            self.view.release()
+        except BufferError:
+            return True
+        return self.exporter.exports > 0
+
+    cdef int close(self) except -1:
+        self.open = False
+        self.log.claims.pop(self.place, None)
+        self.view = None
+        self.exporter = None
+        if self.native.segment != NULL:
+            _let_go(self.log, self.native.segment)
+            self.native.segment = NULL
+        return 0
+
+    def __del__(self):
+        # Dropped without its `with`: nobody will ever publish it.
+        if self.open:
+            cl_writer_abandon(&self.log.writer, &self.native)
+            self.close()

@@ -1,0 +1,141 @@
+# Commits and flushes, notes in the checkpoint how far, and counts how long everything took.
+
+cdef int64_t SLICE_NS = 50_000_000  # how long any wait may keep Ctrl-C waiting
+
+
+@cython.no_gc_clear
+cdef class Committer(Core):
+    """A core with what makes its records durable, and with how long that and all else took."""
+
+    def commit(self, uint64_t upto):
+        """Commit what is published; True when everything below `upto` now is.
+
+        Raises
+        ------
+        LogFailedError
+            The log has failed.
+        """
+        cdef int code, cause
+        self.enter()
+        with nogil:
+            code = cl_commit(&self.log, upto)
+            cause = errno
+        self.leave()
+        if code == CL_E_BUSY:
+            return False
+        if code != CL_OK:
+            raise self.failed_with(code, cause, None)
+        return True
+
+    def flush_to(self, uint64_t upto, double timeout):
+        """Wait, at most `timeout` seconds, until everything below `upto` is durable, leading a flush where nobody else does. A leader may
+        take as long as one `msync` more.
+
+        Raises
+        ------
+        SyncTimeoutError
+            The time passed. Nothing is lost by it: what was appended stays.
+        LogFailedError
+            The log has failed.
+        """
+        cdef int64_t deadline_ns = cl_clock_monotonic_ns() + nanoseconds(timeout)
+        cdef int64_t now_ns
+        cdef int64_t slice_ns
+        cdef int code, cause
+        while True:
+            now_ns = cl_clock_monotonic_ns()
+            slice_ns = min(now_ns + SLICE_NS, deadline_ns)
+            self.enter()
+            with nogil:
+                code = cl_flush(&self.log, upto, slice_ns)
+                cause = errno
+            self.leave()
+            if code == CL_OK:
+                return
+            if code != CL_E_TIMEOUT and code != CL_E_INTERRUPTED:
+                raise self.failed_with(code, cause, upto)
+            PyErr_CheckSignals()
+            if now_ns >= deadline_ns:
+                raise self.failed_with(CL_E_TIMEOUT, 0, upto)
+
+    cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1:
+        cdef cl_pace pace = cl_pace(interval_ns, thorough_ns, least_bytes)
+        cdef int code, cause
+        self.enter()
+        with nogil:
+            code = loop(&self.log, &pace)
+            cause = errno
+        self.leave()
+        if code != CL_OK:
+            raise self.failed_with(code, cause, None)
+        return 0
+
+    def run_commit_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
+        """Commit until `stop`; the caller's thread, without the GIL."""
+        self.run_loop(cl_commit_loop, interval_ns, thorough_ns, least_bytes)
+
+    def run_flush_loop(self, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes):
+        """Flush until `stop`; the caller's thread, without the GIL."""
+        self.run_loop(cl_flush_loop, interval_ns, thorough_ns, least_bytes)
+
+    # --- checkpoint ------------------------------------------------------------------------------------------------
+
+    def keep_checkpoint(self, int fd, uint64_t count, int64_t interval_ns):
+        """From now on flushes note their position through `fd`, at most once an interval; -1 ends that."""
+        self.log.checkpoint_fd = fd
+        self.log.checkpoint_count = count
+        self.log.checkpoint_interval_ns = interval_ns
+        self.log.checkpoint_written_ns = cl_clock_monotonic_ns()
+
+    def write_checkpoint(self, uint64_t position, bint clean):
+        """Write the checkpoint now, durably."""
+        cdef int code, cause
+        self.enter()
+        with nogil:
+            code = cl_checkpoint_write(&self.log, position, clean, True)
+            cause = errno
+        self.leave()
+        if code != CL_OK:
+            raise self.failed_with(code, cause, position)
+
+    # --- latencies -------------------------------------------------------------------------------------------------
+
+    cdef cl_histogram *histogram(self, str name) except NULL:
+        if name == "commit":
+            return &self.log.latencies.commit
+        if name == "flush":
+            return &self.log.latencies.flush
+        if name == "sync":
+            return &self.log.latencies.sync
+        if name == "roll":
+            return &self.log.latencies.roll
+        if name == "claim":
+            return &self.log.latencies.claim
+        if name == "lag":
+            return &self.log.latencies.lag
+        raise KeyError(name)
+
+    def latency(self, str name):
+        """How long "commit", "flush", "sync", "roll", "claim" or "lag" has taken, as (buckets, total_ns, longest_ns). A bucket is a pair:
+        the largest nanoseconds that it stands for, and how many. Those without any are left out."""
+        cdef cl_histogram *histogram = self.histogram(name)
+        cdef uint32_t bucket
+        cdef uint64_t count
+        buckets = []
+        for bucket in range(CL_HISTOGRAM_BUCKETS):
+            count = cl_load(&histogram.counts[bucket])
+            if count != 0:
+                buckets.append((cl_histogram_upto(bucket), count))
+        return tuple(buckets), cl_load(&histogram.total_ns), cl_load(&histogram.longest_ns)
+
+    def note_latency(self, str name, int64_t took_ns):
+        """Count one more, that was timed elsewhere."""
+        cl_histogram_add(self.histogram(name), took_ns)
+
+    def count_above(self, str name, uint64_t value_ns):
+        """How many of a latency were longer than that."""
+        return cl_histogram_above(self.histogram(name), value_ns)
+
+    def log_counters(self):
+        """What commit and flush have done through this handle, by name."""
+        return self.log.counters

@@ -1,0 +1,371 @@
+# One process's handle on a log: slot, tail and watermarks, segments, sleep. What becomes of its
+# policy is decided above.
+
+cdef int64_t LOOK_INTERVAL_NS = 1_000_000
+
+
+cdef int64_t nanoseconds(double seconds) noexcept:
+    """A duration for the kernel. What is longer than a century, or not a number, is a century."""
+    return 0 if seconds <= 0 else <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
+
+
+@cython.no_gc_clear  # what is still called while a cycle is taken apart finds all of it
+cdef class Core:
+    """The kernel's state of one open log.
+
+    Parameters
+    ----------
+    policy : EnginePolicy
+        Decides what the kernel cannot: see `commitlog/log/policy.py`.
+    path : str
+        The log's directory, for messages.
+    dir_fd : int
+        The log's directory. The descriptor stays the caller's.
+    log_uuid : bytes
+        Sixteen bytes.
+    segment_size : int
+        Bytes.
+    cursors : Cursors
+        The mapped file, or a private stand-in for a reader that has none.
+    writable, pooled : bool
+        Whether segments are mapped for writing; whether claims live in pool buffers of this process. For a reader, the cursors say at
+        each look where claims live.
+    claim_timeout_ns : int
+        How long a live owner may leave a claim unpublished.
+    copy_limit : int
+        Commits up to this many bytes are copied through the mapping, larger ones written with `pwrite`.
+    """
+
+    def __cinit__(self, policy, str path, int dir_fd, bytes log_uuid, uint64_t segment_size, Cursors cursors not None, *, bint writable,
+                  bint pooled, int64_t claim_timeout_ns, uint32_t copy_limit):
+        cdef int code
+        if len(log_uuid) != 16 or not CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST or segment_size % CL_SEGMENT_HEADER:
+            raise ValueError("a uuid is 16 bytes, and a segment whole pages from 64 KiB to 1 GiB")
+        code = cl_log_init(&self.log, cursors.cells, dir_fd, <const uint8_t *><char *>log_uuid, segment_size, writable)
+        if code != CL_OK:
+            raise failure(code, errno, path=path)
+        self.ready = True
+        self.policy = policy
+        self.path = path
+        self.cursors = cursors
+        self.memories = {}
+        self.log.pooled = pooled
+        self.log.resolves = writable
+        self.log.follows = not writable
+        self.log.claim_timeout_ns = claim_timeout_ns
+        self.log.copy_limit = copy_limit
+        self.log.gate = 0 if writable else GATE_READ_ONLY
+        if pooled and writable:
+            self.log.tail = &self.log.private_tail
+        elif writable:
+            self.log.tail = &cursors.cells.tail.value
+
+    def __dealloc__(self):
+        if self.ready:
+            cl_log_clear(&self.log)
+
+    cdef int enter(self) except -1:
+        """Before the interpreter's lock is given up for work on the log's files: `close` leaves them open until the `leave` after it."""
+        if self.leaving:
+            raise failure(CL_E_CLOSED, 0, path=self.path)
+        self.users += 1
+        return 0
+
+    cdef int leave(self) except -1:
+        self.users -= 1
+        if self.leaving and self.users == 0:
+            self.policy.release_files()
+        return 0
+
+    def leave_kernel(self):
+        """Let no call work on the log's files any more, and have the last that does call the policy's `release_files`."""
+        if not self.leaving:
+            self.users += 1
+            self.leaving = True
+            self.leave()
+
+    cdef int look(self) except -1:
+        """A reader without live cursors looks for them, now and then."""
+        cdef int64_t now_ns
+        if not self.cursors.shared:
+            now_ns = cl_clock_monotonic_ns()
+            if now_ns - self.looked_ns >= LOOK_INTERVAL_NS:
+                self.looked_ns = now_ns
+                self.policy.find_cursors()
+        return 0
+
+    cdef object failed_with(self, int code, int cause, position):
+        if code == CL_E_FAILED:
+            cause = <int>self.cursors.cells.failed.value
+        elif code == CL_E_DAMAGE:
+            position = self.cursors.cells.committed.value  # where the walk over what was appended came to a stop
+        return failure(code, cause, path=self.path, position=position)
+
+    # --- slots and state -------------------------------------------------------------------------------------------
+
+    def attach_slot(self, int lock_fd, int fd):
+        """Take a writer slot through open descriptions of `lock` and of `cursors`, which stay open until `detach_slot`."""
+        cdef uint32_t slot = 0
+        cdef uint32_t generation = 0
+        cdef cl_slot_fds fds
+        fds.lock, fds.cursors = lock_fd, fd
+        cdef int code = cl_slot_attach(self.cursors.cells, fds, &slot, &generation)
+        if code != CL_OK:
+            raise failure(code, errno, path=self.path)
+        self.log.slot_fds = fds
+        self.log.slot = slot
+        self.log.owner = cl_owner(slot, generation)
+
+    def watch_slots(self, int lock_fd, int fd):
+        """Ask through these which owners live, without a slot of one's own: for readers. `lock_fd` is -1 where `lock` cannot be opened."""
+        self.log.slot_fds.lock, self.log.slot_fds.cursors = lock_fd, fd
+
+    def detach_slot(self):
+        """Give the slot back."""
+        if self.log.slot_fds.cursors >= 0 and self.log.owner != 0:
+            cl_slot_detach(self.cursors.cells, self.log.slot_fds, self.log.slot)
+        self.log.owner = 0
+        self.log.slot_fds = CL_NO_SLOT_FDS
+
+    def try_creation(self):
+        """Become the one handle that makes a segment at the time, until `end_creation`; False while another one is that."""
+        return bool(cl_creation_try(self.log.slot_fds))
+
+    def end_creation(self):
+        """After `try_creation` gave True."""
+        cl_creation_end(self.log.slot_fds)
+
+    def after_fork(self):
+        """In the child: locks start anew, the slot stays the parent's, and appends are refused until the gate is opened again."""
+        if self.log.gate == 0 or self.log.gate == GATE_LAG:
+            self.log.gate = GATE_FORKED
+        self.log.owner = 0
+        self.log.slot_fds = CL_NO_SLOT_FDS
+        self.users = 0  # the parent's threads
+        cl_log_after_fork(&self.log)
+
+    @property
+    def slot(self):
+        return self.log.slot if self.log.owner != 0 else None
+
+    @property
+    def gate(self):
+        """0 while appends are let through, else the reason why not."""
+        return self.log.gate
+
+    @gate.setter
+    def gate(self, uint32_t value):
+        self.log.gate = value
+
+    @property
+    def pooled(self):
+        return bool(cl_log_pooled(&self.log))
+
+    def keep_index(self, uint32_t spacing):
+        """Have commits make the indexes of the segments that they fill, with one entry for so many records."""
+        self.log.index_spacing = spacing
+
+    @property
+    def segment_size(self):
+        """Bytes of each segment file, header included."""
+        return self.log.segment_size
+
+    @property
+    def doubtful(self):
+        """From this position on a bad frame is the end, and not damage."""
+        return self.log.doubtful
+
+    @doubtful.setter
+    def doubtful(self, uint64_t position):
+        self.log.doubtful = position
+
+    # --- tail and watermarks ---------------------------------------------------------------------------------------
+
+    @property
+    def tail(self):
+        """The tail as (segment number, offset), or None where this handle cannot see it."""
+        cdef const uint64_t *tail = cl_log_tail(&self.log)
+        if tail == NULL:
+            return None
+        cdef uint64_t place = cl_load(tail)
+        return cl_place_number(place), cl_place_offset(place)
+
+    @tail.setter
+    def tail(self, place):
+        number, offset = place
+        if self.log.tail == NULL:
+            raise ValueError("this handle has no tail")
+        cl_store(self.log.tail, cl_place(number, offset))
+
+    @property
+    def tail_position(self):
+        """Where the next record would be claimed. What lies below may not be published yet. In another process's pooled log, where
+        its committed records end."""
+        self.look()
+        cdef const uint64_t *tail = cl_log_tail(&self.log)
+        if tail == NULL:
+            return self.committed_position
+        return cl_log_upward(&self.log, cl_log_position(&self.log, cl_load(tail)))
+
+    @property
+    def appended_position(self):
+        """The end of the prefix in which every claim is published or rolled back."""
+        cdef uint64_t appended = 0
+        cdef int code, cause
+        self.look()
+        if cl_log_tail(&self.log) == NULL:
+            return self.committed_position
+        if self.log.gate == GATE_CLOSED or not self.cursors.writable:
+            return cl_log_upward(&self.log, self.cursors.cells.appended.value)
+        self.enter()
+        with nogil:
+            code = cl_log_appended(&self.log, &appended)
+            cause = errno
+        self.leave()
+        if code != CL_OK:
+            raise self.failed_with(code, cause, None)
+        return cl_log_upward(&self.log, appended)
+
+    @property
+    def committed_position(self):
+        """The end of what is in the segments, where other processes see it. On a mapped log the same as appended."""
+        self.look()
+        if not cl_log_pooled(&self.log):
+            return self.appended_position
+        return cl_log_upward(&self.log, self.cursors.cells.committed.value)
+
+    @property
+    def flushed_position(self):
+        """The end of what survives a power cut."""
+        self.look()
+        return cl_log_upward(&self.log, self.cursors.cells.flushed.value)
+
+    cpdef ask_for_flush(self):
+        """Ask the writers to flush what is appended at present, at their flush services' next interval. Without permission to write
+        `cursors` nobody is asked."""
+        self.look()
+        if self.cursors.shared and self.cursors.writable:
+            cl_flush_ask(&self.log)
+
+    # --- segments --------------------------------------------------------------------------------------------------
+
+    def acquire(self, uint64_t number):
+        """The segment with that number, mapped; the caller releases it.
+
+        Raises
+        ------
+        PositionError
+            There is none.
+        CorruptSegmentError
+            The file is not what it should be.
+        """
+        cdef cl_segment *segment = NULL
+        cdef int code, cause
+        self.enter()
+        with nogil:
+            code = cl_table_acquire(&self.log.table, number, &segment)
+            cause = errno
+        self.leave()
+        path = os.path.join(self.path, f"{number * self.log.segment_size:020d}.seg")
+        if code != CL_OK:
+            raise failure(code, cause, path=path, position=number * self.log.segment_size)
+        return Segment.take(segment, path)
+
+    def forget(self, uint64_t number):
+        """Drop the handle's own reference to a segment; the next acquire opens the file anew. Returns how many others hold it."""
+        cdef uint32_t others
+        with nogil:
+            others = cl_table_forget(&self.log.table, number)
+        return others
+
+    def trim(self, uint64_t number, size_t keep):
+        """Unmap segments below `number` that nobody else holds, until `keep` are left."""
+        with nogil:
+            cl_table_trim(&self.log.table, number, keep)
+
+    def attach(self, Segment segment not None, Memory memory not None, lease=None):
+        """Let claims of a segment live in a buffer, which is all zero, as large as the segment, and kept until `detach`. The views of
+        its claims keep the lease alive, beyond that if need be."""
+        segment.check()
+        if memory.size < segment.segment.size:
+            raise ValueError("the buffer is smaller than the segment")
+        if segment.segment.bytes != segment.segment.map:
+            raise ValueError("the segment has a buffer")
+        memory.hold()
+        self.memories[segment.segment.number] = (memory, lease)
+        segment.segment.drained = 0
+        segment.segment.bytes = memory.bytes
+
+    def detach(self, Segment segment not None):
+        """Take the buffer back: claims, if there should be more, live in the mapping from now on."""
+        segment.check()
+        with nogil:
+            cl_log_pass_commits(&self.log)
+        cdef Memory memory = self.memories.pop(segment.segment.number)[0]
+        segment.segment.bytes = segment.segment.map
+        memory.release()
+
+    # --- the end, sleeping and waking -------------------------------------------------------------------------------
+
+    def stop(self):
+        """End the loops, and wake whoever waits for an event."""
+        cl_log_stop(&self.log)
+
+    def restart(self):
+        """Let loops run again, after a fork."""
+        self.log.stopping = 0
+
+    @property
+    def stopping(self):
+        return self.log.stopping != 0
+
+    def wait_event(self, uint32_t seen, double timeout):
+        """Sleep until the event word differs from `seen` (a segment was entered or drained), or `timeout` seconds; the word."""
+        cdef int64_t timeout_ns = nanoseconds(timeout)
+        with nogil:
+            cl_futex_wait(&self.log.event, seen, timeout_ns)
+        return self.log.event
+
+    cdef uint32_t *append_signal(self):
+        """What appends wake sleepers through. NULL where nobody could be told of them, or where the cursors are a stand-in for those that
+        will come, which are put in its place."""
+        return <uint32_t *>&self.cursors.cells.append_signal.value if self.cursors.shared and self.cursors.writable else NULL
+
+    def announce_sleeper(self):
+        """Have every publish that a look from now on does not see end `wait_append`, which takes what this returns."""
+        return cl_sleeper_announce(self.cursors.cells) if self.append_signal() != NULL else 0
+
+    def wait_append(self, uint32_t seen, double timeout):
+        """Sleep until somebody appends, or `timeout` seconds; those in any case where there is nothing to be told by."""
+        cdef int64_t timeout_ns = nanoseconds(timeout)
+        cdef uint32_t *signal = self.append_signal()
+        with nogil:
+            if signal == NULL:
+                cl_sleep_ns(timeout_ns)
+            else:
+                cl_futex_wait(signal, seen, timeout_ns)
+
+    def wake_sleepers(self):
+        """End every `wait_append` on this log; who waits there in other processes looks once in vain."""
+        cdef uint32_t *signal = self.append_signal()
+        if signal != NULL:
+            cl_futex_raise(signal)
+
+    def raise_event(self):
+        cl_futex_raise(&self.log.event)
+
+    def fail(self, int cause):
+        """Fail the log for all its processes; the first cause stays."""
+        if not self.cursors.writable:
+            raise failure(CL_E_READ_ONLY, 0, path=self.path)
+        cl_log_fail(&self.log, cause)
+
+    def check_failed(self):
+        """Raise `LogFailedError` if the log has failed."""
+        if self.failed:
+            raise self.failed_with(CL_E_FAILED, 0, None)
+
+    @property
+    def failed(self):
+        """The errno that failed the log, or 0."""
+        return <int>self.cursors.cells.failed.value

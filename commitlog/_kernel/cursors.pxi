@@ -1,0 +1,182 @@
+# The `cursors` file as an object: identity, state, watermarks and slots.
+
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    """
+    int MREMAP_MAYMOVE, MREMAP_FIXED
+    void *mremap(void *address, size_t size, size_t new_size, int flags, ...)
+
+CURSORS_SIZE = CL_CURSORS_SIZE
+SLOTS = CL_CURSORS_SLOTS
+SLOT_LOCK_AT = CL_SLOT_LOCK_AT
+STATE_NONE = CL_STATE_NONE
+STATE_RECOVERING = CL_STATE_RECOVERING
+STATE_READY = CL_STATE_READY
+MODE_MAPPED = CL_MODE_MAPPED
+MODE_POOLED = CL_MODE_POOLED
+
+
+def slot_alive(int lock_fd, int fd, uint32_t slot):
+    """Whether the owner of a slot lives: other open descriptions than `lock_fd` of `lock` (-1: none) and `fd` of `cursors` lock it."""
+    cdef cl_slot_fds fds
+    fds.lock, fds.cursors = lock_fd, fd
+    return cl_slot_alive(fds, slot)
+
+
+cdef cl_line *_cell(Cursors cursors, str name) except NULL:
+    cdef cl_cursors *cells = cursors.cells
+    if name == "state":
+        return &cells.state
+    if name == "tail":
+        return &cells.tail
+    if name == "appended":
+        return &cells.appended
+    if name == "committed":
+        return &cells.committed
+    if name == "flushed":
+        return &cells.flushed
+    if name == "failed":
+        return &cells.failed
+    if name == "flusher":
+        return &cells.flusher
+    if name == "waiters":
+        return &cells.waiters
+    if name == "append_signal":
+        return &cells.append_signal
+    if name == "rolled_back":
+        return &cells.rolled_back
+    if name == "required":
+        return &cells.required
+    if name == "flush_wanted":
+        return &cells.flush_wanted
+    raise KeyError(name)
+
+
+cdef class Cursors:
+    """The shared cells of a log.
+
+    Parameters
+    ----------
+    fd : int
+        Descriptor of the `cursors` file, at least `CURSORS_SIZE` bytes long; -1 for a private stand-in, all zero.
+    writable : bool
+        Map it for writing.
+
+    Raises
+    ------
+    ValueError
+        The file is too short.
+    OSError
+        The file could not be mapped.
+    """
+
+    def __cinit__(self, int fd, bint writable):
+        cdef int code
+        self.shared = fd >= 0
+        self.writable = writable or fd < 0
+        if fd < 0:
+            code = cl_memory_map(&self.area, CL_CURSORS_SIZE)
+        else:
+            code = cl_memory_map_descriptor(&self.area, fd, 0, CL_CURSORS_SIZE, writable)
+        if code == CL_E_TRUNCATED:
+            raise ValueError("the file is too short")
+        if code != 0:
+            raise OSError(errno, os.strerror(errno))
+        self.cells = <cl_cursors *>self.area.bytes
+
+    def __dealloc__(self):
+        cl_memory_unmap(&self.area)
+
+    def part(self):
+        """Let go of the file: what it said last stays to be read. Where memory is short, the file stays mapped."""
+        if self.shared and cl_memory_part(&self.area) == 0:
+            self.shared = False
+            self.writable = True
+
+    def become(self, Cursors live not None):
+        """Turn a stand-in into another view of the live file, at the address where the stand-in is: whoever reads its cells meanwhile
+        sees the one or the other.
+
+        Raises
+        ------
+        OSError
+            The system refused, and nothing has changed.
+        """
+        if self.shared or not live.shared:
+            raise ValueError("a stand-in becomes the live file")
+        # Of length 0, a shared mapping is not moved: it gets a second view.
+        if mremap(live.cells, 0, CL_CURSORS_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, <void *>self.cells) != <void *>self.cells:
+            raise OSError(errno, os.strerror(errno))
+        self.writable = live.writable
+        self.shared = True
+
+    def matches(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
+        """Whether the file is of this log, this boot, this place, and in a form that this release knows."""
+        cdef cl_cursors *cells = self.cells
+        return (
+            cells.magic == CL_CURSORS_MAGIC and cells.version == CL_CURSORS_VERSION and cells.size == CL_CURSORS_SIZE
+            and cells.slot_count == CL_CURSORS_SLOTS and (<bytes>(<char *>cells.log_uuid)[:16]) == log_uuid
+            and (<bytes>(<char *>cells.boot_id)[:16]) == boot_id and cells.inode == inode and cells.segment_size == segment_size
+        )
+
+    def rebuild(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
+        """Write a fresh identity over the whole file, in place, in the state RECOVERING. Slot generations go on counting."""
+        cdef cl_cursors *cells = self.cells
+        cdef uint32_t generations[256]
+        cdef uint32_t index
+        if len(log_uuid) != 16 or len(boot_id) != 16:
+            raise ValueError("log uuid and boot id are 16 bytes each")
+        cdef bint known = cells.magic == CL_CURSORS_MAGIC and cells.slot_count == CL_CURSORS_SLOTS
+        for index in range(CL_CURSORS_SLOTS):
+            generations[index] = cells.slots[index].generation if known else 0
+        cl_store(&cells.magic, 0)
+        memset(<char *>cells + 8, 0, CL_CURSORS_SIZE - 8)
+        for index in range(CL_CURSORS_SLOTS):
+            cells.slots[index].generation = generations[index]
+        cells.state.value = CL_STATE_RECOVERING
+        cells.version = CL_CURSORS_VERSION
+        cells.size = CL_CURSORS_SIZE
+        cells.slot_count = CL_CURSORS_SLOTS
+        memcpy(cells.log_uuid, <char *>log_uuid, 16)
+        memcpy(cells.boot_id, <char *>boot_id, 16)
+        cells.inode = inode
+        cells.segment_size = segment_size
+        cl_store(&cells.magic, CL_CURSORS_MAGIC)
+
+    @property
+    def flush_leader(self):
+        """The slot whose owner leads a flush now, or None."""
+        cdef uint64_t owner = cl_load(&self.cells.flusher.value)
+        return cl_owner_slot(<uint32_t>owner) if owner != 0 else None
+
+    @property
+    def mode(self):
+        """Mapped or pooled: how the present writers, or the last, have the log open."""
+        return self.cells.mode
+
+    @mode.setter
+    def mode(self, uint32_t value):
+        self.cells.mode = value
+
+    def __getitem__(self, str name):
+        return cl_load(&_cell(self, name).value)
+
+    def raise_cell(self, str name):
+        """Add one to a cell that any process may add to."""
+        cl_add(&_cell(self, name).value, 1)
+
+    def __setitem__(self, str name, uint64_t value):
+        # A release: whoever reads a state, or a watermark, also sees what was written before it.
+        cl_store(&_cell(self, name).value, value)
+
+    def slots(self):
+        """The slots that somebody took and did not give back: (index, pid, attached_ns, rolled_back, pid_namespace, counter)."""
+        cdef uint32_t index
+        cdef cl_slot *slot
+        taken = []
+        for index in range(CL_CURSORS_SLOTS):
+            slot = &self.cells.slots[index]
+            if slot.pid != 0:
+                taken.append((index, slot.pid, slot.attached_ns, slot.rolled_back, slot.pid_namespace, cl_load(&slot.counter)))
+        return taken

@@ -1,0 +1,138 @@
+from cpython.buffer cimport Py_buffer
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+
+from commitlog._kernel.kernel cimport (
+    CL_E_CLOSED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, cl_claim, cl_histogram, cl_log, cl_pace,
+    cl_record_input, cl_segment, cl_writer,
+)
+from commitlog._kernel.memory cimport Cursors
+
+
+# What appends find at their log's gate, instead of 0: why they may not pass.
+cpdef enum:
+    GATE_CLOSED = -CL_E_CLOSED
+    GATE_READ_ONLY = -CL_E_READ_ONLY
+    GATE_FORKED = -CL_E_FORKED
+    GATE_LAG = -CL_E_LAG
+
+
+cdef int64_t nanoseconds(double seconds) noexcept
+
+
+cdef class Core:
+    cdef cl_log log
+    cdef readonly Cursors cursors
+    cdef readonly str path
+    cdef object policy        # decides what the kernel cannot
+    cdef bint ready           # `log` holds what `cl_log_clear` gives back
+    cdef int64_t looked_ns    # when a reader without live cursors looked for them last
+    cdef public object watcher  # wakes the coroutines that wait for records; made by the first of them
+    cdef dict memories  # segment number -> (Memory, its lease), while a pool buffer is attached
+
+    cdef int users            # calls that are in the kernel without the interpreter's lock, and use the log's files
+    cdef bint leaving         # the log is closed: the last of them lets go of its files
+
+    cdef int enter(self) except -1
+    cdef int leave(self) except -1
+    cdef uint32_t *append_signal(self)
+    cdef int look(self) except -1
+    cpdef ask_for_flush(self)
+    cdef object failed_with(self, int code, int cause, position)
+
+
+ctypedef int (*loop_of)(cl_log *log, const cl_pace *pace) noexcept nogil
+
+
+cdef class Committer(Core):
+    cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1
+    cdef cl_histogram *histogram(self, str name) except NULL
+
+
+cdef enum:
+    NOT_APPENDED = 0xFFFFFFFFFFFFFFFF  # no position: a required tailer is too far behind, and the record is dropped, or to be given again
+
+
+cdef object wrong_type(str what, value)
+cdef int bytes_of(object value, str what, Py_buffer *view) except -1
+cdef bytes as_bytes(object value, str what)
+cdef uint32_t type_of(object type) except? 0xFFFFFFFF
+cdef int64_t timestamp_of(object timestamp_ns) except? -2
+
+
+cdef class Writer(Committer):
+    cdef cl_writer writer
+    cdef bint sync_default
+    cdef double sync_timeout
+    cdef dict claims  # position -> thread, of open claims
+
+    cdef int64_t stamped(self, int64_t given_ns) except? -1
+    cdef int advance(self) except -1
+    cdef int settle(self, end, sync) except -1
+    cdef int check_own_claims(self, uint64_t below) except -1
+    cdef uint64_t append_any(self, object value, object key, object type, object timestamp_ns, bint durable, bint waits) except 0
+    cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0
+    cdef int check_size(self, const cl_record_input *record) except -1
+    cdef int overcome(self, int code, const cl_record_input *record, uint64_t records, bint waits) except -1
+    cdef bint takes(self)
+    cdef object too_large(self, size)
+
+
+cdef class ClaimBuffer:
+    cdef cl_segment *segment
+    cdef uint8_t *start
+    cdef Py_ssize_t length
+    cdef Py_ssize_t exports
+    cdef Writer log
+    cdef object memory  # the pool buffer, if it is one, and its lease: a view must not outlast them
+
+
+cdef class Claim:
+    cdef Writer log
+    cdef object owner  # the `CommitLog`, which closes when it is dropped
+    cdef bytes key
+    cdef bint sync
+    cdef bint open
+    cdef uint64_t place
+    cdef cl_claim native  # its segment is held, and its buffer in use, while the claim is open
+    cdef cl_record_input record
+    cdef ClaimBuffer exporter
+    cdef object view
+
+    cdef uint32_t head(self)
+    cdef int publish(self) except -1
+    cdef bint end_view(self)
+    cdef int close(self) except -1
+
+
+cdef class RecordList:
+    cdef list values
+    cdef list keys
+    cdef cl_record_input *records
+    cdef readonly Py_ssize_t count
+    cdef readonly Py_ssize_t done
+    cdef readonly object positions
+
+    cdef int fill(self, Writer log, Py_ssize_t index) except -1
+    cdef uint64_t end(self)
+
+
+cdef class RowColumns:
+    cdef readonly Py_ssize_t count
+    cdef const uint8_t[::1] data
+    cdef const int64_t[::1] offsets
+    cdef const uint8_t[::1] keys
+    cdef const int64_t[::1] key_offsets
+    cdef const uint8_t[::1] keyed
+    cdef const uint32_t[::1] types
+    cdef const int64_t[::1] timestamps_ns
+
+    cdef bint has_keys
+    cdef bint has_types
+    cdef bint has_timestamps
+
+    cdef int fill(self, Py_ssize_t first, Py_ssize_t count, cl_record_input *records) except -1
+
+
+cdef class LogMethods:
+    cdef Writer engine  # an Engine
+    cdef object parts

@@ -1,0 +1,60 @@
+"""One process's handle on a log: state, commits, flushes, and everything that appends."""
+
+import os
+import threading
+from inspect import Signature
+
+import numpy
+
+cimport cython
+from cpython.buffer cimport (
+    Py_buffer, PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBuffer_FillInfo, PyBuffer_Release,
+    PyObject_CheckBuffer, PyObject_GetBuffer,
+)
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.number cimport PyNumber_Index
+from libc.errno cimport errno
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint32_t, uint64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy
+
+from commitlog._kernel.failure import failure
+from commitlog._kernel.kernel cimport (
+    CL_E_BUSY, CL_E_CLOSED, CL_E_CYCLE, CL_E_DAMAGE, CL_E_FAILED, CL_E_FORKED, CL_E_INTERRUPTED,
+    CL_E_LAG, CL_E_READ_ONLY, CL_E_ROLL, CL_E_ROLLED_BACK, CL_E_TIMEOUT, CL_E_TOO_LARGE,
+    CL_FRAME_ADD_LIMIT, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_FRAME_LIMIT, CL_HISTOGRAM_BUCKETS,
+    CL_KEYLEN_NONE, CL_NO_SLOT_FDS, CL_OK, CL_SEGMENT_CURRENT, CL_SEGMENT_HEADER,
+    CL_SEGMENT_LARGEST, CL_SEGMENT_SMALLEST, cl_batch_claim, cl_batch_publish, cl_checkpoint_write,
+    cl_claim, cl_clock_monotonic_ns, cl_commit, cl_commit_loop, cl_creation_end, cl_creation_try,
+    cl_flush, cl_flush_ask, cl_flush_loop, cl_frame_aligned, cl_frame_write, cl_futex_raise,
+    cl_futex_wait, cl_histogram, cl_histogram_above, cl_histogram_add, cl_histogram_upto,
+    cl_input_extended, cl_input_length, cl_load, cl_log_after_fork, cl_log_appended, cl_log_clear,
+    cl_log_fail, cl_log_init, cl_log_pass_commits, cl_log_pooled, cl_log_position, cl_log_stop,
+    cl_log_tail, cl_log_upward, cl_owner, cl_pace, cl_place, cl_place_number, cl_place_offset,
+    cl_record_input, cl_rows, cl_segment, cl_segment_hold, cl_segment_release, cl_skip_cell,
+    cl_sleep_ns, cl_sleeper_announce, cl_slot_attach, cl_slot_detach, cl_slot_fds, cl_store,
+    cl_table_acquire, cl_table_forget, cl_table_trim, cl_writer_abandon, cl_writer_append,
+    cl_writer_append_rows, cl_writer_append_value, cl_writer_claim, cl_writer_clear,
+    cl_writer_close_segment, cl_writer_init, cl_writer_limit, cl_writer_now, cl_writer_open_segment,
+    cl_writer_publish, cl_writer_roll, cl_writer_rolls_from,
+)
+from commitlog._kernel.memory cimport Cursors, Memory
+from commitlog._kernel.segments cimport Segment
+from commitlog.errors import (
+    ClaimError, CommitLogError, ExportedBufferError, RecordTooLargeError, RecordTypeError,
+    TailerLagError,
+)
+
+_get_ident = threading.get_ident
+
+include "core.pxi"
+include "committer.pxi"
+include "writer.pxi"
+include "claim.pxi"
+include "record_list.pxi"
+include "row_columns.pxi"
+include "appender.pxi"
+include "log_methods.pxi"

@@ -1,0 +1,148 @@
+# Finds records in a segment by ordinal, timestamp or offset, going from the nearest entry of a
+# sparse index.
+
+cdef uint64_t NEAR_BYTES = 64 << 10  # up to here counting is as fast as to ask the index
+
+
+cdef class Finder:
+    """What the indexes of a log ask of its segments. One thread at a time, but for `count`.
+
+    Parameters
+    ----------
+    core : Core
+        The log's kernel handle.
+    """
+
+    def __cinit__(self, Core core not None):
+        memset(&self.watch, 0, sizeof(self.watch))
+        self.watch.position = 0xFFFFFFFFFFFFFFFF
+        self.core = core
+
+    cdef cl_hop hop(self, const cl_segment *segment, uint64_t passed):
+        cdef cl_hop hop
+        hop.log = &self.core.log
+        hop.segment = segment
+        hop.offset = CL_SEGMENT_HEADER
+        hop.careful = True
+        hop.from_buffer = self.core.log.pooled and self.core.log.tail != NULL
+        hop.passed = passed
+        hop.watch = NULL
+        return hop
+
+    def extend(self, SparseIndex index not None, Segment segment not None, uint64_t limit):
+        """Look on from where an index ends, up to `limit` or to what cannot be seen yet."""
+        cdef cl_segment *held = segment.held()
+        cdef cl_hop hop = self.hop(held, 0)
+        cdef cl_index grown = index.index
+        hop.watch = &self.watch
+        if hop.from_buffer:
+            cl_index_extend(&grown, &hop, limit)  # buffers are taken back under the interpreter's lock
+        else:
+            self.core.enter()
+            with nogil:
+                cl_index_extend(&grown, &hop, limit)
+            self.core.leave()
+        cl_segment_release(held)
+        # Entries that are new to those who look for one meanwhile.
+        index.index = grown
+
+    def find(self, SparseIndex index not None, Segment segment not None, uint64_t ordinal):
+        """The offset of the record with that ordinal in the segment, or None."""
+        segment.check()
+        cdef cl_hop hop = self.hop(segment.segment, index.index.offset)
+        cdef uint64_t at = 0
+        return at if cl_index_find(&index.index, &hop, ordinal, &at) == CL_OK else None
+
+    def since(self, SparseIndex index not None, Segment segment not None, int64_t timestamp_ns):
+        """The offset of the first record whose timestamp is not smaller, or None."""
+        segment.check()
+        cdef cl_hop hop = self.hop(segment.segment, index.index.offset)
+        cdef uint64_t at = 0
+        return at if cl_index_since(&index.index, &hop, timestamp_ns, &at) == CL_OK else None
+
+    def ordinal(self, SparseIndex index not None, Segment segment not None, uint64_t offset):
+        """How many records of the segment begin below an offset, and whether a frame begins or ends there; None where what stands
+        below is not known yet."""
+        segment.check()
+        cdef cl_hop hop = self.hop(segment.segment, index.index.offset)
+        cdef uint64_t ordinal = 0
+        if cl_index_ordinal(&index.index, &hop, offset, &ordinal) != CL_OK:
+            return None
+        return ordinal, hop.offset == offset
+
+    def entry(self, SparseIndex index not None, uint64_t offset, bint before):
+        """The offset of the last entry before an offset, or of the first one from there on; None where there is none."""
+        cdef size_t below
+        if offset == 0:
+            below = <size_t>-1
+        else:
+            below = cl_index_below(&index.index, offset - 1)
+        if before:
+            return None if below == <size_t>-1 else index.index.entries[below].offset
+        below += 1
+        return index.index.entries[below].offset if below < index.index.count else None
+
+    cdef int count(self, const cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records):
+        """Records in [start, stop), both of them frames' beginnings or ends; false where that cannot be said."""
+        cdef cl_hop hop = self.hop(segment, 0)
+        hop.offset = start
+        return cl_hop_over(&hop, stop, 0xFFFFFFFFFFFFFFFF, records) == CL_E_ROLL and hop.offset == stop
+
+
+cdef void move_anchor(Segment segment, uint64_t offset, uint64_t sequence):
+    """Note the sequence of a record, so that those near it are counted from there."""
+    segment.anchor_offset = offset
+    segment.anchor_sequence = sequence
+
+
+cdef bint _count_from_anchor(Segment segment, uint64_t offset, uint64_t *sequence):
+    cdef Finder finder = segment.finder
+    cdef uint64_t anchor = segment.anchor_offset
+    cdef uint64_t records = 0
+    if offset >= anchor:
+        if not finder.count(segment.segment, anchor, offset, &records):
+            return False
+        sequence[0] = segment.anchor_sequence + records
+    else:
+        if not finder.count(segment.segment, offset, anchor, &records):
+            return False
+        sequence[0] = segment.anchor_sequence - records
+    move_anchor(segment, offset, sequence[0])
+    return True
+
+
+cdef object sequence_of(Segment segment, uint64_t offset):
+    """The sequence of the record at an offset of a segment that a tailer has shared.
+
+    Raises
+    ------
+    SequenceError
+        A claim below it is still open.
+    ClosedError
+        The log was closed, and nothing near is known.
+    """
+    cdef uint64_t sequence = 0
+    cdef uint64_t anchor = segment.anchor_offset
+    if segment.index is None:
+        raise SequenceError("the sequence of this record is not known: it was not read by a tailer", path=segment.path)
+    if anchor != 0 and (offset - anchor if offset >= anchor else anchor - offset) <= NEAR_BYTES:
+        if _count_from_anchor(segment, offset, &sequence):
+            return sequence
+    try:
+        sequence = segment.index.sequence_at(segment.segment.number, offset)
+    except ClosedError:
+        if anchor == 0 or not _count_from_anchor(segment, offset, &sequence):
+            raise
+    move_anchor(segment, offset, sequence)
+    return sequence
+
+
+def first_sequence(Segment segment not None, positions):
+    """The sequence of the first of some records, which were read together and stand at `positions`."""
+    cdef uint64_t base = segment.segment.base
+    cdef uint64_t first = positions[0]
+    cdef uint64_t last = positions[len(positions) - 1]
+    sequence = sequence_of(segment, first - base)
+    if first < last < base + segment.segment.size:
+        move_anchor(segment, last - base, sequence + len(positions) - 1)
+    return sequence

@@ -1,0 +1,203 @@
+# The methods of `CommitLog` that are one C call each.
+
+cdef object _NO_TYPE = 0
+
+
+cdef inline bint value_alone(object value, object key, object type, object timestamp_ns, object sync):
+    """Whether an append is of bytes and nothing else, as most are. Zero is compared by identity: the interpreter has only one."""
+    return sync is None and key is None and type is _NO_TYPE and timestamp_ns is None and PyBytes_CheckExact(value)
+
+
+@cython.no_gc_clear  # a call that comes while a cycle is taken apart finds the engine
+cdef class LogMethods:
+    """The compiled base of `CommitLog`. It has an engine and forwards to it.
+
+    Parameters
+    ----------
+    parts : LogParts
+        The parts of the open log, the engine among them.
+    """
+
+    def __cinit__(self, parts):
+        self.engine = <Engine?>parts.engine
+        self.parts = parts
+
+    def __del__(self):
+        if self.parts is not None:  # None: `parts` was refused
+            self.parts.dropped_by(self)
+
+    @property
+    def _parts(self):
+        return self.parts
+
+    # --- appending -------------------------------------------------------------------------------------------------
+
+    def append(self, value, *, key=None, type=0, timestamp_ns=None, sync=None):
+        """Append one record.
+
+        Parameters
+        ----------
+        value : bytes-like
+            The record; may be empty.
+        key : bytes-like, optional
+            An empty key is not no key. A keyed empty value is a tombstone to those who compact.
+        type : int
+            From 0 to 4294967295.
+        timestamp_ns : int, optional
+            Nanoseconds since 1970; the clock's by default.
+        sync : bool, optional
+            Wait until the record is durable; by default as the log's ``flush="sync"`` says. Without it a power cut can take the
+            record back, and with a pool of anonymous buffers a kill of this process can, until it is committed.
+
+        Returns
+        -------
+        int
+            The record's position; -1 where it was dropped, because a required tailer was too far behind and ``on_lag="drop"`` says so.
+
+        Raises
+        ------
+        RecordTypeError, RecordTooLargeError
+            Nothing was appended.
+        TailerLagError
+            A required tailer is too far behind. Nothing was appended.
+        SyncTimeoutError
+            The record stays in the log and may be durable.
+        LogFailedError
+            Nothing is acknowledged. With `sync` the record may be in the log: the next open says.
+        DiskFullError, IOFailureError, PoolExhaustedError, ReadOnlyError, ClosedError, ForkedError
+            Nothing was appended.
+        """
+        cdef Writer engine = self.engine
+        cdef uint64_t position
+        cdef Py_ssize_t value_length
+        if value_alone(value, key, type, timestamp_ns, sync) and not engine.sync_default:
+            value_length = PyBytes_GET_SIZE(value)
+            if value_length <= CL_FRAME_LIMIT and cl_writer_append_value(
+                &engine.writer, PyBytes_AS_STRING(value), <uint32_t>value_length, &position
+            ) == CL_OK:
+                if engine.writer.roll_due:
+                    engine.settle(position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False)
+                return position
+            # `append_any` handles the refusal.
+        position = engine.append_any(value, key, type, timestamp_ns, engine.sync_default if sync is None else sync, True)
+        return -1 if position == NOT_APPENDED else position
+
+    def append_many(self, values, *, keys=None, types=None, timestamp_ns=None, sync=None):
+        """Append a list of records; the whole list is checked before the first is claimed.
+
+        Parameters
+        ----------
+        values : sequence of bytes-like
+            The records, in order.
+        keys : sequence of bytes-like or None, optional
+            One for each value.
+        types : sequence of int, optional
+            One for each value.
+        timestamp_ns : int, optional
+            One for all; the clock's at each batch of up to 64 KiB by default.
+        sync : bool, optional
+            As for `append`; one flush for all.
+
+        Returns
+        -------
+        numpy.ndarray
+            The positions, int64, one a record; -1 from where on records were dropped, as for `append`.
+
+        Raises
+        ------
+        RecordTypeError, RecordTooLargeError, ValueError
+            Nothing was appended.
+        DiskFullError, PoolExhaustedError, LogFailedError
+            A part was appended: what is below ``tail_position``.
+        """
+        return (<Engine>self.engine).append_all(values, keys, types, timestamp_ns, sync)
+
+    def append_array(self, rows, *, timestamp_ns=None, sync=None):
+        """Append each row of an array as one record, without a Python object per record.
+
+        Parameters
+        ----------
+        rows : numpy.ndarray
+            Two-dimensional of any fixed-size dtype (a row's bytes are a record), or one-dimensional and structured.
+        timestamp_ns : int, optional
+            One for all; the clock's at each batch of up to 64 KiB by default.
+        sync : bool, optional
+            As for `append`; one flush for all.
+
+        Returns
+        -------
+        numpy.ndarray
+            The positions, int64, one a row; -1 from where on rows were dropped, as for `append`.
+
+        Raises
+        ------
+        RecordTypeError, RecordTooLargeError
+            Nothing was appended.
+        """
+        return (<Engine>self.engine).append_rows(rows, timestamp_ns, sync)
+
+    def claim(self, size, *, key=None, type=0, timestamp_ns=None, sync=None):
+        """Reserve room for a value and write it in place.
+
+        Parameters
+        ----------
+        size : int
+            Bytes of the value; `Claim.truncate` can make it shorter, never longer.
+        key, type, timestamp_ns, sync
+            As for `append`.
+
+        Returns
+        -------
+        Claim
+            A context manager. Leaving it publishes; an exception rolls back. Held longer than ``claim_timeout`` it may be rolled
+            back by others, which `RolledBackError` tells.
+
+        Raises
+        ------
+        TailerLagError
+            A required tailer is too far behind; also with ``on_lag="drop"``, since a claim has to give room to write to.
+        """
+        return (<Engine>self.engine).new_claim(self, size, key, type, timestamp_ns, sync)
+
+    # --- what it is and how far it is --------------------------------------------------------------------------------
+
+    @property
+    def path(self):
+        """The log's directory."""
+        return self.engine.path
+
+    @property
+    def pooled(self):
+        """Whether appends go to pool buffers first. For a reader: whether those of the log's writer do."""
+        return self.engine.pooled
+
+    @property
+    def segment_size(self):
+        """Bytes of each segment file, header included."""
+        return self.engine.log.segment_size
+
+    @property
+    def largest_value(self):
+        """The longest value, in bytes, that an append without key and type can take."""
+        return self.engine.largest_value
+
+    @property
+    def tail_position(self):
+        """Where the next record would be claimed. What lies below may not be published yet. In another process's pooled log, where
+        its committed records end."""
+        return self.engine.tail_position
+
+    @property
+    def appended_position(self):
+        """The end of the prefix in which every claim is published or rolled back."""
+        return self.engine.appended_position
+
+    @property
+    def committed_position(self):
+        """The end of what is in the segments, where other processes see it. On a mapped log the same as appended."""
+        return self.engine.committed_position
+
+    @property
+    def flushed_position(self):
+        """The end of what survives a power cut."""
+        return self.engine.flushed_position

@@ -1,0 +1,36 @@
+"""Messages, and the bus's hot paths."""
+
+import reprlib
+
+import numpy
+
+from cpython.buffer cimport (
+    Py_buffer, PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_WRITABLE, PyBuffer_FillInfo,
+    PyBuffer_Release, PyObject_GetBuffer,
+)
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_CheckExact, PyByteArray_GET_SIZE
+from cpython.bytes cimport (
+    PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
+)
+from cpython.float cimport PyFloat_AsDouble
+from cpython.long cimport PyLong_AsLongLong, PyLong_AsUnsignedLongLong
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.number cimport PyNumber_Index
+from cpython.type cimport PyType_Check
+from libc.math cimport isfinite
+from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint64_t, uint8_t
+from libc.string cimport memcpy, memset
+
+from commitlog._kernel.engine cimport LogMethods, NOT_APPENDED, nanoseconds, type_of, Writer
+from commitlog._kernel.kernel cimport (
+    CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns, cl_frame_aligned, cl_idle,
+    cl_input_length, cl_record, cl_record_input,
+)
+from commitlog._kernel.readers cimport Reader
+from commitlog.errors import (
+    ClaimError, ClosedError, DestinationTooSmallError, MessageLayoutError, MessageMismatchError,
+    MessageValueError, NoMessageError, RecordTypeError,
+)
+
+include "message.pxi"
+include "bus.pxi"

@@ -1,0 +1,141 @@
+# Decodes a part of a segment file that was read into memory, into buffers laid out as Arrow's are.
+
+cdef size_t ROOM_LARGEST = 0x7FFFFFFF  # what 32-bit ends can say
+
+
+cdef class RowBuffers:
+    """Where rows go: writable buffers, None for columns that nobody asked for. `value_ends` and `key_ends` begin with their leading 0.
+
+    Parameters
+    ----------
+    most : int
+        Rows that each has room for.
+    """
+    cdef cl_rows_out rows
+    cdef object held
+    cdef readonly size_t most
+
+    def __init__(self, size_t most, *, positions=None, timestamps_us=None, types=None, value_ends=None, values=None, key_ends=None,
+                 keys=None, key_bits=None):
+        if (value_ends is None) != (values is None) or len({key_ends is None, keys is None, key_bits is None}) != 1:
+            raise ValueError("ends go with the bytes that they are about")
+        self.most = most
+        self.rows.most = most
+        self.held = []
+        self.rows.positions = <int64_t *>self.take(positions, most * sizeof(int64_t))
+        self.rows.timestamps_us = <int64_t *>self.take(timestamps_us, most * sizeof(int64_t))
+        self.rows.types = <int64_t *>self.take(types, most * sizeof(int64_t))
+        self.rows.value_ends = self.take_ends(value_ends)
+        self.rows.key_ends = self.take_ends(key_ends)
+        self.rows.values = self.take(values, 0)
+        self.rows.keys = self.take(keys, 0)
+        self.rows.key_bits = self.take(key_bits, (most + 7) // 8)
+        self.rows.values_room = 0 if values is None else min(<size_t>len(memoryview(values).cast("B")), ROOM_LARGEST)
+        self.rows.keys_room = 0 if keys is None else min(<size_t>len(memoryview(keys).cast("B")), ROOM_LARGEST)
+
+    cdef uint8_t *take(self, object buffer, size_t least) except? NULL:
+        cdef uint8_t[::1] view
+        if buffer is None:
+            return NULL
+        view = memoryview(buffer).cast("B")
+        if <size_t>view.shape[0] < least or view.shape[0] == 0:
+            raise ValueError(f"a column of {least} bytes does not fit into {view.shape[0]}")
+        self.held.append(view)
+        return &view[0]
+
+    cdef int32_t *take_ends(self, object buffer) except? NULL:
+        cdef int32_t *ends = <int32_t *>self.take(buffer, (self.most + 1) * sizeof(int32_t))
+        if ends != NULL:
+            ends[0] = 0
+            ends += 1
+        return ends
+
+    @property
+    def count(self):
+        """Rows that are in."""
+        return self.rows.count
+
+    @property
+    def passed(self):
+        """Records that were gone over, since they stand before the first that is wanted."""
+        return self.rows.passed
+
+    @property
+    def values_size(self):
+        return self.rows.values_size
+
+    @property
+    def keys_size(self):
+        return self.rows.keys_size
+
+
+cdef class PieceDecoder:
+    """Decodes pieces of one segment.
+
+    Parameters
+    ----------
+    segment_id, base, size : int
+        As its header page says, which somebody has checked.
+    """
+    cdef cl_segment segment
+
+    def __init__(self, uint64_t segment_id, uint64_t base, uint64_t size):
+        if not CL_SEGMENT_SMALLEST <= size <= CL_SEGMENT_LARGEST or size % 8 or base % size:
+            raise ValueError("no segment is that large, or begins there")
+        memset(&self.segment, 0, sizeof(self.segment))
+        self.segment.number = base // size
+        self.segment.base = base
+        self.segment.size = size
+        self.segment.id = segment_id
+        self.segment.seed = cl_crc32c_seed(segment_id)
+
+    cdef int piece(self, const uint8_t[::1] data, uint64_t start, uint64_t offset, cl_piece *piece) except -1:
+        piece.segment = &self.segment
+        piece.bytes = &data[0] if data.shape[0] else NULL
+        piece.start = start
+        piece.stop = start + (<uint64_t>data.shape[0] & ~<uint64_t>7)
+        if (start % 8 or offset % 8 or <size_t>piece.bytes % 8 or offset < start or offset > piece.stop or offset < CL_SEGMENT_HEADER
+                or piece.stop > self.segment.size):
+            raise ValueError("the piece is not aligned, or not of this segment, or does not have the offset")
+        return 0
+
+    def decode(self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t first, uint64_t limit, RowBuffers out not None):
+        """Decode on from `offset` into what room there is.
+
+        Parameters
+        ----------
+        data : buffer
+            The bytes of the file from offset `start` on.
+        offset : int
+            Where a frame begins; inside the data, or at its end.
+        first : int
+            Records below this offset are only counted.
+        limit : int
+            Frames from this offset on are left.
+
+        Returns
+        -------
+        tuple of (int, int, int)
+            A code, the offset at which it stopped, and the length of the frame there where the code is about that: `ROLL` at the limit,
+            `FULL` where a row has no room, `ABSENT` where the data ends before the frame does, `END` at a zero cell, `BUSY` at a claim,
+            `DAMAGE`.
+        """
+        cdef cl_piece piece
+        cdef uint64_t step = 0
+        cdef int code
+        self.piece(data, start, offset, &piece)
+        if limit > self.segment.size:
+            limit = self.segment.size
+        with nogil:
+            code = cl_piece_decode(&piece, &offset, first, limit, &out.rows, &step)
+        return code, offset, step
+
+    def resume(self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t limit):
+        """The offset of the next frame behind `offset` that certainly is one, or `limit`. The data have to reach as far behind the limit
+        as the largest frame is long, or to the segment's end."""
+        cdef cl_piece piece
+        cdef uint64_t found
+        self.piece(data, start, offset, &piece)
+        with nogil:
+            found = cl_piece_resume(&piece, offset, limit)
+        return found

@@ -1,0 +1,126 @@
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+
+from commitlog._kernel.engine cimport Core
+from commitlog._kernel.kernel cimport (
+    cl_batch, cl_hop, cl_idle, cl_reader, cl_record, cl_segment, cl_stretch, cl_tailer_mark,
+    cl_watch,
+)
+from commitlog._kernel.memory cimport cl_memory
+from commitlog._kernel.segments cimport Segment, SparseIndex
+
+
+cdef class Shelf:
+    cdef uint8_t *bytes  # one spare block, or NULL
+    cdef size_t size
+
+    cdef Block take(self, size_t size)
+    cdef void put(self, uint8_t *bytes, size_t size) noexcept
+
+
+cdef class Block:
+    cdef uint8_t *bytes
+    cdef size_t size
+    cdef Shelf shelf
+
+
+cdef class Columns:
+    cdef cl_batch native
+    cdef Block block
+
+    cdef object column(self, const void *start, Py_ssize_t items, object dtype)
+    cdef tuple cut(self)
+
+
+cdef class Finder:
+    cdef readonly Core core
+    cdef cl_watch watch
+
+    cdef cl_hop hop(self, const cl_segment *segment, uint64_t passed)
+    cdef int count(self, const cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records)
+
+
+cdef object sequence_of(Segment segment, uint64_t offset)
+cdef void move_anchor(Segment segment, uint64_t offset, uint64_t sequence)
+
+
+cdef class Record:
+    cdef readonly uint64_t position
+    cdef readonly long long timestamp_ns
+    cdef readonly unsigned int type
+    cdef readonly object key
+    cdef readonly bytes value
+    cdef Segment segment
+    cdef unsigned int value_offset  # in the segment's file; 0: not there when it was read
+    cdef unsigned long long ordinal  # its sequence and one, where it was asked for; 0: not yet
+
+
+# Here, so that it is compiled into every loop that makes records.
+cdef inline Record make_record(Segment segment, const cl_record *native):
+    cdef Record record = Record.__new__(Record)
+    record.position = native.position
+    record.timestamp_ns = native.timestamp_ns
+    record.type = native.type
+    record.key = None if native.key == NULL else PyBytes_FromStringAndSize(<const char *>native.key, native.key_length)
+    record.value = PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
+    record.segment = segment
+    if segment.segment.map <= native.value <= segment.segment.map + segment.segment.size:
+        record.value_offset = <uint32_t>(native.value - segment.segment.map)
+    return record
+
+
+cdef class TailerPage:
+    cdef cl_tailer_mark mark
+    cdef cl_memory area
+    cdef int64_t sync_every_ns    # -1: never
+    cdef int64_t synced_ns
+    cdef bint unsynced
+    cdef bint closed              # nothing more is saved: others may have the place
+
+    cdef int save_place(self, uint64_t position) except -1
+
+
+cdef struct Patience:
+    # How long to wait for a record, and how.
+    int64_t budget_ns
+    bint endless
+    cl_idle idle
+
+
+cdef class Reader:
+    cdef cl_reader reader
+    cdef readonly Core core
+    cdef Segment segment
+    cdef uint64_t pending  # the position to start at, while no segment is entered
+    cdef bint busy         # in a call without the interpreter's lock, or in one to a subclass
+    cdef bint dropping     # `drop_place` was called meanwhile
+    cdef bint ended        # a named tailer that was closed: its place is somebody else's now
+    cdef bint turned       # it reads backward
+    cdef Shelf shelf       # memory for batches
+    cdef TailerPage page   # where a named tailer's place is kept; None: it has no name
+
+    cdef int guard(self) except -1
+    cdef int rest(self) except -1
+    cdef int keep_place(self) except -1
+    cdef int next_record(self, cl_record *record) except? -100
+    cdef int enter(self) except? -100
+    cdef object damaged(self)
+    cdef int previous_record(self, cl_record *record) except? -100
+    cdef tuple batch_back(self, Py_ssize_t max_records, Py_ssize_t max_bytes)
+    cdef Patience patience_of(self, object timeout, object idle)
+    cdef int await_record(self, cl_record *record, Patience patience, bint keeps=*) except? -100
+    cdef bint wait_for(self, cl_idle idle, int64_t budget_ns) except -1
+    cdef int batch_alone(self, cl_batch *batch) except? -100
+    cdef Py_ssize_t room(self, Py_ssize_t max_bytes)
+
+
+cdef class BackwardReader(Reader):
+    cdef cl_stretch stretch
+    cdef SparseIndex index  # of the segment that it stands in
+
+    cdef int enter_before(self) except -1
+    cdef int fill_stretch(self) except? -100
+    cdef void keep_to_flushed(self)
+    cdef int make_room(self, uint32_t spacing) except -1
+    cdef int go_back(self, int code) except -1
+    cdef object damaged_before(self)

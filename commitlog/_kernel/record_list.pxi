@@ -1,0 +1,76 @@
+# A list of records that is to be appended: checked as a whole before the first of them is.
+
+
+cdef object _each(values, str what):
+    try:
+        return iter(values)
+    except TypeError:
+        raise RecordTypeError(f"{what} must be a sequence, one item a record, not {type(values).__name__}") from None
+
+
+cdef class RecordList:
+    """Records as the kernel takes them, with the bytes that they point into, and how many of them were appended so far.
+
+    Parameters
+    ----------
+    log : Writer
+        Which is to take them.
+    values, keys, types, timestamp_ns
+        As for `append_many`.
+
+    Attributes
+    ----------
+    count, done : int
+        How many there are; how many of them, from the first on, were appended.
+    positions : numpy.ndarray
+        int64, one a record; -1 of those that were not appended, once that was tried.
+    """
+
+    def __cinit__(self, Writer log, values, keys, types, timestamp_ns):
+        cdef int64_t stamp = timestamp_of(timestamp_ns)
+        cdef Py_ssize_t index
+        self.values = [value if PyBytes_CheckExact(value) else as_bytes(value, "a value") for value in _each(values, "values")]
+        self.count = len(self.values)
+        self.positions = numpy.empty(self.count, dtype=numpy.int64)
+        if keys is not None:
+            self.keys = [None if key is None else as_bytes(key, "a key") for key in _each(keys, "keys")]
+            if len(self.keys) != self.count:
+                raise RecordTypeError(f"{self.count} values need {self.count} keys, not {len(self.keys)}")
+        cdef list type_items = None if types is None else list(_each(types, "types"))
+        if type_items is not None and len(type_items) != self.count:
+            raise RecordTypeError(f"{self.count} values need {self.count} types, not {len(type_items)}")
+        self.records = <cl_record_input *>malloc(self.count * sizeof(cl_record_input))
+        if self.records == NULL and self.count:
+            raise MemoryError
+        for index in range(self.count):
+            self.fill(log, index)
+            self.records[index].type = 0 if type_items is None else type_of(type_items[index])
+            self.records[index].timestamp_ns = stamp
+            log.check_size(&self.records[index])
+
+    def __dealloc__(self):
+        free(self.records)
+
+    cdef int fill(self, Writer log, Py_ssize_t index) except -1:
+        cdef cl_record_input *record = &self.records[index]
+        cdef bytes value = self.values[index]
+        cdef bytes key = None if self.keys is None else self.keys[index]
+        if PyBytes_GET_SIZE(value) > CL_FRAME_LIMIT:
+            raise log.too_large(PyBytes_GET_SIZE(value))
+        record.value = PyBytes_AS_STRING(value)
+        record.value_length = <uint32_t>PyBytes_GET_SIZE(value)
+        record.key = NULL
+        record.key_length = CL_KEYLEN_NONE
+        if key is not None:
+            if PyBytes_GET_SIZE(key) > CL_FRAME_LIMIT:
+                raise log.too_large(PyBytes_GET_SIZE(key))
+            record.key = PyBytes_AS_STRING(key)
+            record.key_length = <uint32_t>PyBytes_GET_SIZE(key)
+        return 0
+
+    cdef uint64_t end(self):
+        """Where the last one ends that was appended; 0 where none was."""
+        if not self.done:
+            return 0
+        cdef const int64_t[::1] positions = self.positions
+        return <uint64_t>positions[self.done - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&self.records[self.done - 1]))

@@ -1,0 +1,65 @@
+# Records that are to be appended, as columns: where each value, key, type and timestamp is, without
+# an object for any of them.
+
+
+cdef class RowColumns:
+    """Columns of equal length, one row a record.
+
+    Parameters
+    ----------
+    data : numpy.ndarray of uint8
+    offsets : numpy.ndarray of int64, shape (n + 1,)
+        Value i is ``data[offsets[i]:offsets[i + 1]]``.
+    keys : tuple of numpy.ndarray, optional
+        Data and offsets of the keys, and for each row whether it has one (uint8).
+    types : numpy.ndarray of uint32, optional
+    timestamps_ns : numpy.ndarray of int64, optional
+        Below 0: the clock's.
+    """
+
+    def __init__(self, data, offsets, *, keys=None, types=None, timestamps_ns=None):
+        self.data = data
+        self.offsets = offsets
+        self.count = max(0, self.offsets.shape[0] - 1)
+        self.has_keys = keys is not None
+        self.has_types = types is not None
+        self.has_timestamps = timestamps_ns is not None
+        if keys is not None:
+            self.keys, self.key_offsets, self.keyed = keys
+            if self.key_offsets.shape[0] != self.count + 1 or self.keyed.shape[0] != self.count:
+                raise RecordTypeError(f"{self.count} values need {self.count} keys")
+        if types is not None:
+            self.types = types
+            if self.types.shape[0] != self.count:
+                raise RecordTypeError(f"{self.count} values need {self.count} types")
+        if timestamps_ns is not None:
+            self.timestamps_ns = timestamps_ns
+            if self.timestamps_ns.shape[0] != self.count:
+                raise RecordTypeError(f"{self.count} values need {self.count} timestamps")
+
+    cdef int fill(self, Py_ssize_t first, Py_ssize_t count, cl_record_input *records) except -1:
+        """The rows from `first` on as the kernel takes them. Nothing is believed of the offsets, which are somebody else's."""
+        cdef Py_ssize_t index, row
+        cdef const uint8_t *values = &self.data[0] if self.data.shape[0] else NULL
+        cdef const uint8_t *keys = &self.keys[0] if self.has_keys and self.keys.shape[0] else NULL
+        for index in range(count):
+            row = first + index
+            records[index].value = values + self.offsets[row] if values != NULL else NULL
+            records[index].value_length = length_of(self.offsets[row], self.offsets[row + 1], self.data.shape[0], row)
+            records[index].key = NULL
+            records[index].key_length = CL_KEYLEN_NONE
+            if self.has_keys and self.keyed[row]:
+                records[index].key = keys + self.key_offsets[row] if keys != NULL else NULL
+                records[index].key_length = length_of(self.key_offsets[row], self.key_offsets[row + 1], self.keys.shape[0], row)
+            records[index].type = self.types[row] if self.has_types else 0
+            records[index].timestamp_ns = self.timestamps_ns[row] if self.has_timestamps else -1
+        return 0
+
+
+cdef inline uint32_t length_of(int64_t start, int64_t stop, Py_ssize_t size, Py_ssize_t row) except? 0xFFFFFFFF:
+    if not 0 <= start <= stop <= size:
+        raise RecordTypeError(f"the offsets of row {row}, {start} to {stop}, lead outside the column's {size} bytes: the data is damaged")
+    if stop - start > CL_FRAME_LIMIT:
+        raise RecordTooLargeError(f"row {row} has {stop - start} bytes, and no frame is larger than {CL_FRAME_LIMIT}; split it",
+                                  size=stop - start, limit=CL_FRAME_LIMIT)
+    return <uint32_t>(stop - start)

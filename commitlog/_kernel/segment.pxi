@@ -1,0 +1,388 @@
+# One open segment, and what is done to it outside the hot path.
+
+
+cdef class Segment:
+    """A mapped segment. Holds one reference to the mapping until it is released or dropped."""
+
+    @staticmethod
+    cdef Segment take(cl_segment *segment, str path):
+        cdef Segment self = Segment.__new__(Segment)
+        self.segment = segment
+        self.path = path
+        return self
+
+    @staticmethod
+    def open(int dir_fd, str directory, uint64_t number, uint64_t size, log_uuid, bint writable):
+        """Open and map a segment file after checking everything that a mapping could trip over.
+
+        Raises
+        ------
+        PositionError
+            There is no such file.
+        CorruptSegmentError
+            Too short, a damaged header, or another log's.
+        UnsupportedVersionError
+            Written by a newer format.
+        """
+        cdef cl_segment *segment = NULL
+        cdef bytes uuid = log_uuid if log_uuid is not None else b""
+        cdef const uint8_t *expected = <const uint8_t *><char *>uuid if len(uuid) == 16 else NULL
+        cdef int code, cause
+        with nogil:
+            code = cl_segment_open(dir_fd, number, size, expected, writable, &segment)
+            cause = errno
+        path = os.path.join(directory, f"{number * size:020d}.seg")
+        if code != CL_OK:
+            raise failure(code, cause, path=path, position=number * size)
+        return Segment.take(segment, path)
+
+    def share(self, keeper=None, index=None, first_sequence=None):
+        """Another object with a reference of its own, which nobody releases but its own end. Views of it are held through
+        `keeper.hold(number, who)`, sequences known through `index.sequence_at(number, offset)` and, where it is given, from the
+        first record's own."""
+        self.check()
+        cl_segment_hold(self.segment)
+        cdef Segment twin = Segment.take(self.segment, self.path)
+        twin.keeper = keeper
+        if index is not None:
+            twin.index = index
+            twin.finder = index.finder
+        if first_sequence is not None:
+            twin.anchor_offset = CL_SEGMENT_HEADER
+            twin.anchor_sequence = first_sequence
+        return twin
+
+    cdef int check(self) except -1:
+        if self.segment == NULL:
+            raise ClosedError("the segment was released: the log is closed, open it again", path=self.path)
+        return 0
+
+    cdef cl_segment *held(self) except NULL:
+        """The segment with one more reference, for work without the interpreter's lock, which ends with the release of it."""
+        self.check()
+        cl_segment_hold(self.segment)
+        return self.segment
+
+    def release(self):
+        """Give the reference back. The mapping goes with the last one."""
+        cdef cl_segment *segment = self.segment
+        self.segment = NULL
+        if segment != NULL:
+            with nogil:
+                cl_segment_release(segment)
+
+    def __dealloc__(self):
+        if self.segment != NULL:
+            cl_segment_release(self.segment)
+            self.segment = NULL
+
+    @property
+    def number(self):
+        self.check()
+        return self.segment.number
+
+    @property
+    def base(self):
+        self.check()
+        return self.segment.base
+
+    @property
+    def size(self):
+        self.check()
+        return self.segment.size
+
+    @property
+    def id(self):
+        self.check()
+        return self.segment.id
+
+    @property
+    def references(self):
+        """How many hold the mapping, this object included."""
+        self.check()
+        return self.segment.references
+
+    @property
+    def buffered(self):
+        """Whether claims live in a pool buffer."""
+        self.check()
+        return self.segment.bytes != self.segment.map
+
+    @property
+    def drained(self):
+        """Whether its buffer is committed whole and no claim's view leads into it."""
+        self.check()
+        return self.segment.drained != 0 and self.segment.users == 0
+
+    def prefault(self, uint64_t start, uint64_t stop):
+        """Fault pages [start, stop) in for writing."""
+        cdef int code, cause
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            code = cl_segment_prefault(segment, start, stop)
+            cause = errno
+            cl_segment_release(segment)
+        if code != CL_OK:
+            raise failure(code, cause, path=self.path)
+
+    def flush(self, uint64_t start, uint64_t stop):
+        """Make [start, stop) durable."""
+        cdef int code, cause
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            code = cl_segment_flush(segment, start, stop)
+            cause = errno
+            cl_segment_release(segment)
+        if code != CL_OK:
+            raise failure(code, cause, path=self.path)
+
+    def rewrite(self, uint64_t start, uint64_t stop):
+        """Dirty pages [start, stop) again, so that the next flush writes them even where an earlier one failed and the system
+        took them for clean."""
+        cdef uint64_t offset
+        cdef volatile uint8_t *at
+        self.check()
+        if stop > self.segment.size:
+            stop = self.segment.size
+        start -= start % 4096
+        for offset in range(start, stop, 4096):
+            at = self.segment.map + offset
+            at[0] = at[0]
+
+    def scan(self, uint64_t start=0, uint64_t stop=0xFFFFFFFFFFFFFFFF):
+        """Check every frame in [start, stop): a `ScanResult`-shaped tuple
+        (offset, code, records, skipped, end, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns)."""
+        cdef cl_scan scan
+        if start % 8 != 0:
+            raise ValueError("not an offset of a frame")
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            cl_segment_scan(segment, start, stop, &scan)
+            cl_segment_release(segment)
+        return (scan.offset, scan.code, scan.tally.records, scan.skipped, scan.tally.end, scan.tally.first_timestamp_ns,
+                scan.tally.last_timestamp_ns, scan.tally.largest_timestamp_ns)
+
+    def resume(self, uint64_t offset):
+        """The offset of the next frame that certainly is one after `offset`, or the segment's size."""
+        cdef uint64_t found
+        if offset % 8 != 0:
+            raise ValueError("not an offset of a frame")
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            found = cl_segment_resume(segment, offset)
+            cl_segment_release(segment)
+        return found
+
+    def landing(self, uint64_t offset):
+        """Where a reader that comes from the segment's start goes on at or behind `offset`: there, unless it lies inside a frame."""
+        cdef uint64_t found
+        if offset % 8 != 0:
+            raise ValueError("not an offset of a frame")
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            found = cl_segment_landing(segment, offset)
+            cl_segment_release(segment)
+        return found
+
+    def certain_end(self, uint64_t offset, Memory memory=None):
+        """The end of the last frame at or behind `offset` that certainly is one, in the file or in a buffer as large; `offset` when
+        there is none."""
+        cdef uint64_t found
+        self.check()
+        cdef const uint8_t *data = self.segment.map
+        if memory is not None:
+            if memory.size < self.segment.size:
+                raise ValueError("the buffer is smaller than the segment")
+            memory.hold()
+            data = memory.bytes
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            found = cl_segment_certain_end(segment, data, offset)
+            cl_segment_release(segment)
+        if memory is not None:
+            memory.release()
+        return found
+
+    def mark_gap(self, uint64_t start, uint64_t stop):
+        """Turn zero cells from `start` on into SKIP frames, up to `stop` or the first cell that is not zero; where that is. For recovery,
+        under the exclusive lock."""
+        cdef uint64_t end
+        self.check()
+        if start % 8 != 0 or stop % 8 != 0 or start < CL_SEGMENT_HEADER or stop > self.segment.size:
+            raise ValueError("not a range of frames")
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            end = cl_segment_mark_gap(segment, start, stop)
+            cl_segment_release(segment)
+        return end
+
+    def take_over(self, Memory memory not None, uint64_t offset):
+        """Copy the frames that go on at `offset` of a dead pool's buffer into the file, claims as SKIP frames: (where they end, how many
+        claims). For recovery, under the exclusive lock."""
+        cdef uint64_t claims
+        self.check()
+        if memory.size < self.segment.size or offset % 8 != 0 or offset < CL_SEGMENT_HEADER:
+            raise ValueError("the buffer is smaller than the segment, or no frame begins there")
+        memory.hold()
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            claims = cl_segment_take_over(segment, memory.bytes, &offset)
+            cl_segment_release(segment)
+        memory.release()
+        return offset, claims
+
+    def nonzero(self, uint64_t start, uint64_t stop):
+        """The offset of the first byte in [start, stop) that is not zero, or `stop`."""
+        cdef uint64_t found
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            found = cl_segment_nonzero(segment, start, stop if stop < segment.size else segment.size)
+            cl_segment_release(segment)
+        return found
+
+    def step(self, uint64_t offset, bint buffered=False):
+        """What stands at `offset` of the file, or of the pool buffer: (code, bytes to step over). The code is 0 for a record,
+        `ROLLED_BACK` for a SKIP, `BUSY` for a claim, `END` for a zero cell, `DAMAGE` else."""
+        cdef cl_record record
+        cdef uint64_t step = 0
+        self.check()
+        if offset >= self.segment.size or offset % 8 != 0:
+            raise ValueError("not an offset of a frame")
+        code = cl_record_read(self.segment, self.segment.bytes if buffered else self.segment.map, offset, &record, &step)
+        return code, step
+
+    def fields(self, uint64_t offset):
+        """What the header of the frame at `offset` says, right or wrong, by name: length, flags, crc or owner (slot and generation),
+        timestamp_ns, type, key_length (None: not keyed). What there is no room for, or what a SKIP or a claim has not, is left out."""
+        cdef uint32_t words[6]
+        cdef uint32_t word, size, high
+        cdef int64_t timestamp_ns
+        self.check()
+        if offset % 8 != 0 or offset < CL_SEGMENT_HEADER or offset >= self.segment.size:
+            raise ValueError("not an offset of a frame")
+        size = <uint32_t>min(<uint64_t>sizeof(words), self.segment.size - offset)
+        memcpy(words, self.segment.map + offset, size)
+        word = words[0]
+        high = words[1]
+        flags = ((CL_WORD_CLAIMED, "CLAIMED"), (CL_WORD_SKIP, "SKIP"), (CL_WORD_EXT, "EXT"), (CL_WORD_BATCH, "BATCH"))
+        found = {"length": word & CL_WORD_LENGTH, "flags": [name for flag, name in flags if word & flag]}
+        if word & CL_WORD_CLAIMED:
+            return found | {"slot": cl_owner_slot(high), "generation": cl_owner_generation(high)}
+        found["crc"] = high
+        if not word & CL_WORD_SKIP and size >= CL_FRAME_HEADER:
+            memcpy(&timestamp_ns, &words[2], 8)
+            found["timestamp_ns"] = timestamp_ns
+            extended = word & CL_WORD_EXT and size >= CL_FRAME_EXTENDED
+            found["type"] = words[4] if extended else 0
+            found["key_length"] = None if not extended or words[5] == CL_KEYLEN_NONE else words[5]
+        return found
+
+    def skip(self, uint64_t offset, uint64_t length):
+        """Write a SKIP frame over `length` bytes; 0 reaches to the segment's end. For repair and recovery, under the exclusive lock."""
+        cdef uint64_t cell
+        self.check()
+        if (offset % 8 != 0 or length % 8 != 0 or length >= 1 << 28 or offset < CL_SEGMENT_HEADER or offset >= self.segment.size
+                or length > self.segment.size - offset):
+            raise ValueError("not a range of frames")
+        cell = cl_skip_cell(self.segment, <uint32_t>offset, <uint32_t>length)
+        memcpy(self.segment.map + offset, &cell, 8)
+
+    def write(self, uint64_t offset, data):
+        """Copy bytes into the mapping. For recovery, under the exclusive lock."""
+        cdef const uint8_t[::1] source = data
+        self.check()
+        if offset < CL_SEGMENT_HEADER or offset > self.segment.size or <uint64_t>source.shape[0] > self.segment.size - offset:
+            raise ValueError("outside the segment's frames")
+        if source.shape[0]:
+            memcpy(self.segment.map + offset, &source[0], source.shape[0])
+
+    def read(self, uint64_t offset, uint64_t length):
+        """A copy of some bytes of the file."""
+        self.check()
+        if offset > self.segment.size or length > self.segment.size - offset:
+            raise ValueError("outside the segment")
+        return (<char *>self.segment.map + offset)[:length]
+
+    def seal(self, uint64_t first_sequence, SparseIndex index=None):
+        """Write the seal of a segment that is full; False when it is not. A new index takes in what is in a segment that was not sealed
+        before.
+
+        Raises
+        ------
+        CorruptRecordError
+            A frame in it is damaged.
+        """
+        cdef int code
+        cdef cl_index *entries = NULL if index is None else &index.index
+        cdef cl_segment *segment = self.held()
+        with nogil:
+            code = cl_segment_seal(segment, first_sequence, entries)
+            cl_segment_release(segment)
+        if code == CL_E_BUSY:
+            return False
+        if code != CL_OK:
+            raise failure(code, 0, path=self.path, position=self.segment.base)
+        return True
+
+    def sealed(self):
+        """The seal as (end, first_sequence, record_count, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns), or None."""
+        cdef cl_header_seal seal
+        self.check()
+        if cl_segment_sealed(self.segment, &seal) != CL_OK:
+            return None
+        return seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns, seal.last_timestamp_ns, seal.largest_timestamp_ns
+
+    @property
+    def opened_ns(self):
+        """When a roll reached this segment, wall-clock nanoseconds; 0: none has."""
+        cdef cl_header_opened opened
+        self.check()
+        memcpy(&opened, self.segment.map + CL_HEADER_OPENED_AT, sizeof(opened))
+        if opened.opened_ns <= 0 or cl_header_opened_crc(self.segment.id, opened.opened_ns, opened.cycle) != opened.crc:
+            return 0
+        return opened.opened_ns
+
+    def view(self, uint64_t offset, uint64_t length):
+        """A read-only memoryview of the mapping, which lasts as long as the view does, and counts as a hold until then.
+
+        Raises
+        ------
+        PositionError
+            The segment is being deleted.
+        """
+        self.check()
+        if offset > self.segment.size or length > self.segment.size - offset:
+            raise ValueError("outside the segment")
+        held = None
+        if self.keeper is not None:
+            held = self.keeper.hold(self.segment.number, f"a view of the bytes at {self.segment.base + offset}")
+            if held is None:
+                raise failure(CL_E_ABSENT, 0, path=self.path, position=self.segment.base + offset)
+        return memoryview(SegmentView(self, offset, length, held))
+
+
+cdef class SegmentView:
+    """The exporter behind a view: one more reference to the mapping, and a hold with a name where there is a keeper."""
+    cdef cl_segment *segment
+    cdef uint64_t offset
+    cdef Py_ssize_t length
+    cdef object held  # (file, token)
+
+    def __cinit__(self, Segment segment, uint64_t offset, Py_ssize_t length, held):
+        cl_segment_hold(segment.segment)
+        self.segment = segment.segment
+        self.offset = offset
+        self.length = length
+        self.held = held
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.segment.map + self.offset, self.length, 1, flags)
+
+    def __del__(self):
+        if self.held is not None:
+            file, token = self.held
+            file.release(token)
+
+    def __dealloc__(self):
+        if self.segment != NULL:
+            cl_segment_release(self.segment)

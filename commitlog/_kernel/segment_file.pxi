@@ -1,0 +1,167 @@
+# Segment files that nobody has open: their header pages, their names, and whose frames they hold.
+
+MAGIC = (<uint64_t>CL_SEGMENT_MAGIC).to_bytes(8, "little")
+HEADER_SIZE = CL_SEGMENT_HEADER
+SMALLEST = CL_SEGMENT_SMALLEST
+LARGEST = CL_SEGMENT_LARGEST
+FORMAT = (CL_FORMAT_MAJOR, CL_FORMAT_MINOR)
+OPENED_AT = CL_HEADER_OPENED_AT
+SEAL_AT = CL_HEADER_SEAL_AT
+SEAL_SIZE = sizeof(cl_header_seal)
+
+cdef extern from "stdio.h":
+    int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsigned int flags) nogil
+    enum:
+        RENAME_NOREPLACE
+
+cdef extern from "fcntl.h":
+    int fallocate(int fd, int mode, long long offset, long long length) nogil
+    enum:
+        FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE
+
+
+def punch_hole(int fd, long long start, long long stop):
+    """Give the blocks of [start, stop) back to the file system: what stands there reads as zeros. False where it cannot."""
+    cdef int result
+    with nogil:
+        result = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start, stop - start)
+    return result == 0
+
+
+def rename_noreplace(int dir_fd, str old, str new):
+    """Rename inside a directory unless the new name exists; False then.
+
+    Raises
+    ------
+    OSError
+        The rename failed for another reason.
+    """
+    cdef bytes old_name = os.fsencode(old)
+    cdef bytes new_name = os.fsencode(new)
+    cdef const char *old_bytes = old_name
+    cdef const char *new_bytes = new_name
+    cdef int result, cause
+    with nogil:
+        result = renameat2(dir_fd, old_bytes, dir_fd, new_bytes, RENAME_NOREPLACE)
+        cause = errno
+    if result == 0:
+        return True
+    if cause == EEXIST:
+        return False
+    raise OSError(cause, os.strerror(cause), new)
+
+
+def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t size, int64_t created_ns, int64_t opened_ns=0,
+                int64_t cycle=0):
+    """A new segment's first page. `opened_ns` above 0 also fills the opened part, as for a log's very first segment."""
+    cdef cl_header_identity identity
+    cdef cl_header_opened opened
+    if len(log_uuid) != 16:
+        raise ValueError("a uuid is 16 bytes")
+    memset(&identity, 0, sizeof(identity))
+    identity.magic = CL_SEGMENT_MAGIC
+    identity.major = CL_FORMAT_MAJOR
+    identity.minor = CL_FORMAT_MINOR
+    identity.header_size = CL_SEGMENT_HEADER
+    memcpy(identity.log_uuid, <char *>log_uuid, 16)
+    identity.segment_id = segment_id
+    identity.base = base
+    identity.size = size
+    identity.created_ns = created_ns
+    identity.crc = cl_crc32c(0, &identity, 64)
+    memset(&opened, 0, sizeof(opened))
+    if opened_ns > 0:
+        opened.opened_ns = opened_ns
+        opened.cycle = cycle
+        opened.crc = cl_header_opened_crc(segment_id, opened_ns, cycle)
+    page = bytearray(CL_SEGMENT_HEADER)
+    page[:sizeof(identity)] = (<char *>&identity)[:sizeof(identity)]
+    page[CL_HEADER_OPENED_AT:CL_HEADER_OPENED_AT + sizeof(opened)] = (<char *>&opened)[:sizeof(opened)]
+    return bytes(page)
+
+
+def check_header(bytes page, log_uuid, uint64_t base, uint64_t size):
+    """The kernel code for a header page: 0 when it is what it should be. `log_uuid` None accepts any log."""
+    cdef bytes uuid = log_uuid if log_uuid is not None else b""
+    if len(page) < CL_SEGMENT_HEADER:
+        raise ValueError("a header is one page")
+    return cl_header_check(<char *>page, <const uint8_t *><char *>uuid if len(uuid) == 16 else NULL, base, size)
+
+
+def header_fields(bytes page):
+    """What a header page says, sound or not: (log_uuid, segment_id, base, size, created_ns)."""
+    cdef cl_header_identity identity
+    if len(page) < CL_SEGMENT_HEADER:
+        raise ValueError("a header is one page")
+    memcpy(&identity, <char *>page, sizeof(identity))
+    return (<char *>identity.log_uuid)[:16], identity.segment_id, identity.base, identity.size, identity.created_ns
+
+
+def header_crc(bytes page):
+    """The CRC that the identity part carries."""
+    cdef cl_header_identity identity
+    memcpy(&identity, <char *>page, sizeof(identity))
+    return identity.crc
+
+
+def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
+    """Whether a frame with a CRC of that segment id stands in the bytes of a segment file."""
+    cdef cl_segment segment
+    memset(&segment, 0, sizeof(segment))
+    segment.id = segment_id
+    segment.seed = cl_crc32c_seed(segment_id)
+    segment.size = content.shape[0] - content.shape[0] % 8
+    if segment.size <= CL_SEGMENT_HEADER:
+        return False
+    segment.map = segment.bytes = <uint8_t *>&content[0]
+    cdef uint64_t end
+    with nogil:
+        end = cl_segment_certain_end(&segment, segment.map, CL_SEGMENT_HEADER)
+    return end > CL_SEGMENT_HEADER
+
+
+def read_opened(bytes page):
+    """When the log rolled into the segment of a header page, and in which cycle: (opened_ns, cycle); None where it has not, as far as the
+    page says."""
+    cdef cl_header_identity identity
+    cdef cl_header_opened opened
+    if len(page) < CL_SEGMENT_HEADER:
+        return None
+    memcpy(&identity, <char *>page, sizeof(identity))
+    memcpy(&opened, <char *>page + CL_HEADER_OPENED_AT, sizeof(opened))
+    if opened.opened_ns <= 0 or cl_header_opened_crc(identity.segment_id, opened.opened_ns, opened.cycle) != opened.crc:
+        return None
+    return opened.opened_ns, opened.cycle
+
+
+def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
+    """What a header page says of its finished segment: (segment_id, crc, end, first_sequence, record_count, first_timestamp_ns,
+    last_timestamp_ns, largest_timestamp_ns); None where it has no sound seal, or is another segment's page."""
+    cdef cl_header_identity identity
+    cdef cl_header_seal seal
+    if len(page) < CL_SEGMENT_HEADER or len(log_uuid) != 16:
+        return None
+    if cl_header_check(<char *>page, <const uint8_t *><char *>log_uuid, base, size) != CL_OK:
+        return None
+    memcpy(&identity, <char *>page, sizeof(identity))
+    memcpy(&seal, <char *>page + CL_HEADER_SEAL_AT, sizeof(seal))
+    if seal.sealed != 1 or cl_header_seal_crc(identity.segment_id, &seal) != seal.crc:
+        return None
+    return (identity.segment_id, seal.crc, seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns,
+            seal.last_timestamp_ns, seal.largest_timestamp_ns)
+
+
+def seal_part(uint64_t segment_id, uint64_t end, uint64_t first_sequence, uint64_t record_count, int64_t first_timestamp_ns,
+              int64_t last_timestamp_ns, int64_t largest_timestamp_ns):
+    """The seal of a finished segment, as the bytes that stand at `SEAL_AT` of its header page."""
+    cdef cl_header_seal seal
+    memset(&seal, 0, sizeof(seal))
+    seal.end = end
+    seal.first_sequence = first_sequence
+    seal.record_count = record_count
+    seal.first_timestamp_ns = first_timestamp_ns
+    seal.last_timestamp_ns = last_timestamp_ns
+    seal.largest_timestamp_ns = largest_timestamp_ns
+    seal.crc = cl_header_seal_crc(segment_id, &seal)
+    seal.sealed = 1
+    return (<char *>&seal)[:sizeof(seal)]

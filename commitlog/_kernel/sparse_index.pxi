@@ -1,0 +1,102 @@
+# A sparse index of one segment: in the making, or as an index file held it.
+
+ENTRY_SIZE = sizeof(cl_index_entry)
+
+
+def crc32c(const uint8_t[::1] data not None):
+    """The CRC-32C of some bytes."""
+    return cl_crc32c(0, &data[0], data.shape[0]) if data.shape[0] else cl_crc32c(0, NULL, 0)
+
+
+cdef class SparseIndex:
+    """Where every `spacing`-th record of a segment stands, and the largest timestamp of any record before it.
+
+    Parameters
+    ----------
+    segment_id, segment_size : int
+        The segment's, in whose place another may stand later.
+    spacing : int
+        Records from one entry to the next.
+    content : bytes, optional
+        The entries of a segment that is finished, as an index file holds them.
+    records, largest_ns : int
+        How many records the finished segment has, and the largest of their timestamps.
+
+    Raises
+    ------
+    ValueError
+        The content cannot be that of such an index.
+    """
+
+    def __cinit__(self, uint64_t segment_id, uint64_t segment_size, uint32_t spacing, bytes content=None, uint64_t records=0,
+                  int64_t largest_ns=INT64_MIN):
+        memset(&self.index, 0, sizeof(self.index))
+        if spacing == 0 or segment_size <= CL_SEGMENT_HEADER:
+            raise ValueError("an index has a spacing of at least 1, and a segment more than its header")
+        self.segment_id = segment_id
+        self.segment_size = segment_size
+        self.index.spacing = spacing
+        self.index.largest_ns = INT64_MIN
+        self.index.offset = CL_SEGMENT_HEADER
+        # As many as there can be: memory that is not touched costs nothing, and entries never move under a reader.
+        self.index.room = cl_index_room(segment_size, spacing) if content is None else len(content) // sizeof(cl_index_entry)
+        self.index.entries = <cl_index_entry *>malloc(max(self.index.room, 1) * sizeof(cl_index_entry))
+        if self.index.entries == NULL:
+            raise MemoryError("no memory for a segment's index")
+        if content is not None:
+            self.restore(content, records, largest_ns)
+
+    def __dealloc__(self):
+        free(self.index.entries)
+
+    cdef restore(self, bytes content, uint64_t records, int64_t largest_ns):
+        cdef uint64_t least = CL_SEGMENT_HEADER
+        cdef int64_t earlier_ns = INT64_MIN
+        cdef cl_index_entry *entry
+        cdef size_t at
+        if <uint64_t>len(content) != (records // self.index.spacing + (records % self.index.spacing != 0)) * sizeof(cl_index_entry):
+            raise ValueError("not the content of such an index")
+        memcpy(self.index.entries, <char *>content, len(content))
+        for at in range(self.index.room):
+            entry = self.index.entries + at
+            if (entry.offset < least or entry.offset >= self.segment_size or entry.offset % CL_FRAME_ALIGN
+                    or entry.earlier_ns < earlier_ns):
+                raise ValueError("the entries of an index ascend")
+            least = entry.offset + 1
+            earlier_ns = entry.earlier_ns
+        self.index.count = self.index.room
+        self.index.records = records
+        self.index.largest_ns = largest_ns
+        self.index.offset = self.segment_size
+
+    @property
+    def spacing(self):
+        """Records from one entry to the next."""
+        return self.index.spacing
+
+    @property
+    def records(self):
+        """How many were looked at."""
+        return self.index.records
+
+    @property
+    def offset(self):
+        """Behind the last frame that was looked at."""
+        return self.index.offset
+
+    @property
+    def largest_ns(self):
+        """The largest timestamp; the smallest number where there is no record."""
+        return self.index.largest_ns
+
+    @property
+    def complete(self):
+        """The whole segment was looked at."""
+        return self.index.offset >= self.segment_size
+
+    def __len__(self):
+        return self.index.count
+
+    def content(self):
+        """The entries as an index file holds them."""
+        return (<char *>self.index.entries)[:self.index.count * sizeof(cl_index_entry)]

@@ -1,0 +1,203 @@
+# The page in which a named tailer's position is kept.
+
+cdef extern from "<sys/mman.h>" nogil:
+    int MS_SYNC
+    int msync(void *address, size_t size, int flags)
+
+TAILER_SIZE = CL_TAILER_SIZE
+cdef uint64_t POSITION_LIMIT = <uint64_t>1 << 63
+
+
+class DamagedPageError(ValueError):
+    """The bytes are not those of a tailer of this log; the argument says how so."""
+
+
+def new_page(bytes log_uuid, uint64_t position, int64_t now_ns):
+    """The content of a new tailer's file."""
+    cdef uint8_t page[4096]
+    cdef cl_tailer_terms terms
+    cdef cl_tailer_mark mark
+    if len(log_uuid) != 16:
+        raise ValueError("a uuid is 16 bytes")
+    memset(page, 0, sizeof(page))
+    memset(&terms, 0, sizeof(terms))
+    memset(&mark, 0, sizeof(mark))
+    mark.page = page
+    mark.now_ns = now_ns
+    terms.magic = CL_TAILER_MAGIC
+    terms.created_ns = now_ns
+    memcpy(terms.log_uuid, <char *>log_uuid, 16)
+    for _ in range(2):
+        cl_tailer_write_terms(page, &terms)
+        cl_tailer_save(&mark, position)
+    return (<char *>page)[:CL_TAILER_SIZE]
+
+
+cdef int _terms(const uint8_t *page, bytes log_uuid, cl_tailer_terms *terms) except -1:
+    cdef int code
+    if len(log_uuid) != 16:
+        raise ValueError("a uuid is 16 bytes")
+    code = cl_tailer_read_terms(page, <const uint8_t *><char *>log_uuid, terms)
+    if code == CL_E_FOREIGN:
+        raise DamagedPageError("it belongs to another log")
+    if code != CL_OK:
+        raise DamagedPageError("its terms are damaged")
+    return 0
+
+
+def read_page(const uint8_t[::1] content, bytes log_uuid):
+    """What a page says: a dict of its terms and its place.
+
+    Raises
+    ------
+    DamagedPageError
+        It says nothing that can be trusted.
+    """
+    cdef cl_tailer_terms terms
+    cdef cl_tailer_place place
+    if content.shape[0] != CL_TAILER_SIZE:
+        raise DamagedPageError(f"it has {content.shape[0]} bytes and not {CL_TAILER_SIZE}")
+    _terms(&content[0], log_uuid, &terms)
+    if cl_tailer_read_place(&content[0], &place) != CL_OK or place.position >= POSITION_LIMIT or place.position % 8 != 0:
+        raise DamagedPageError("its position is damaged")
+    return {
+        "position": place.position, "saved_ns": place.saved_ns, "required": bool(terms.required), "max_lag_bytes": terms.max_lag_bytes,
+        "created_ns": terms.created_ns, "evicted_ns": terms.evicted_ns, "owned_ns": terms.owned_ns, "pid": terms.pid,
+        "pid_namespace": terms.pid_namespace, "dropped": cl_load(<const uint64_t *>(&content[0] + CL_TAILER_DROPPED_AT)),
+    }
+
+
+cdef class TailerPage:
+    """A mapped tailer's file.
+
+    Parameters
+    ----------
+    fd : int
+        Of a file of `TAILER_SIZE` bytes; it may be closed afterwards.
+    writable : bool
+        Map it for writing.
+    """
+
+    def __cinit__(self, int fd, bint writable):
+        cdef cl_tailer_place place
+        cdef int code = cl_memory_map_descriptor(&self.area, fd, 0, CL_TAILER_SIZE, writable)
+        if code == CL_E_TRUNCATED:
+            raise DamagedPageError(f"it is shorter than {CL_TAILER_SIZE} bytes")
+        if code != CL_OK:
+            raise OSError(errno, os.strerror(errno))
+        self.mark.page = self.area.bytes
+        self.mark.forks = cl_tailer_forks
+        self.mark.with_care = True
+        self.mark.saved = <uint64_t>-1
+        self.sync_every_ns = -1
+        if cl_tailer_read_place(self.mark.page, &place) == CL_OK:
+            self.mark.count = place.count
+            self.mark.saved = place.position
+
+    def __dealloc__(self):
+        cl_memory_unmap(&self.area)
+
+    def content(self):
+        """A copy of the page."""
+        return (<char *>self.mark.page)[:CL_TAILER_SIZE]
+
+    def keep_durable(self, int64_t every_ns):
+        """Bring what is saved to the disk with each save, at most once in so many nanoseconds; -1: leave it to the system."""
+        self.sync_every_ns = every_ns
+        self.mark.with_care = True
+
+    @property
+    def foreign(self):
+        """This is the child of a fork, and the place is its parent's."""
+        return self.mark.forks != cl_tailer_forks
+
+    @property
+    def position(self):
+        """The position that is saved, as far as this mapping knows: that of its own last save."""
+        return self.mark.saved
+
+    def read_position(self):
+        """The position as the page has it now, which another process may have saved; None where it is damaged."""
+        cdef cl_tailer_place place
+        return place.position if cl_tailer_read_place(self.mark.page, &place) == CL_OK else None
+
+    cdef int save_place(self, uint64_t position) except -1:
+        """What a plain save passes over: the page is the parent's, or closed, or has to be on the disk; or time is to be asked for, since
+        some has passed, or many saves."""
+        if self.mark.forks != cl_tailer_forks:
+            raise ForkedError("a named tailer stays with the process that opened it: open it in this one, once it is closed there")
+        if position == self.mark.saved or self.closed:
+            self.mark.with_care = True  # nothing new: time passes before the next save
+            return 0
+        self.mark.now_ns = cl_clock_coarse_ns()
+        self.mark.with_care = self.sync_every_ns >= 0
+        cl_tailer_save(&self.mark, position)
+        if self.sync_every_ns >= 0:
+            self.unsynced = True
+            if self.mark.now_ns - self.synced_ns >= self.sync_every_ns or self.mark.now_ns < self.synced_ns:
+                self.synced_ns = self.mark.now_ns
+                self.sync()
+        return 0
+
+    def save(self, uint64_t position):
+        """Keep a position: a store into the mapping."""
+        self.save_place(position)
+
+    def sync(self):
+        """Bring what was saved to the disk.
+
+        Raises
+        ------
+        IOFailureError
+            The system could not.
+        """
+        cdef int code, cause
+        self.unsynced = False
+        with nogil:
+            code = msync(self.area.mapped, self.area.mapped_size, MS_SYNC)
+            cause = errno
+        if code != 0:
+            raise IOFailureError(f"a tailer's page could not be made durable: {os.strerror(cause)}", errno=cause)
+
+    def close(self):
+        """Save nothing more, bring to the disk what `keep_durable` has left for later, and let go of the file: what the page said last
+        stays to be read. Idempotent."""
+        cdef bint first = not self.closed
+        self.closed = self.mark.with_care = True
+        try:
+            if self.unsynced and self.mark.forks == cl_tailer_forks:
+                self.sync()
+        finally:
+            if first:
+                cl_memory_part(&self.area)  # where memory is short, the file stays mapped
+
+    def change_terms(self, bytes log_uuid, *, required=None, max_lag_bytes=None, evicted_ns=None, owner=None):
+        """Write new terms; what is None stays. `owner` is (pid, pid namespace, since when in nanoseconds). One process at a time."""
+        cdef cl_tailer_terms terms
+        _terms(self.mark.page, log_uuid, &terms)
+        if required is not None:
+            terms.required = required
+        if max_lag_bytes is not None:
+            terms.max_lag_bytes = max_lag_bytes
+        if evicted_ns is not None:
+            terms.evicted_ns = evicted_ns
+        if owner is not None:
+            terms.pid, terms.pid_namespace, terms.owned_ns = owner
+        cl_tailer_write_terms(self.mark.page, &terms)
+
+    def terms(self, bytes log_uuid):
+        """(required, max_lag_bytes) as the page has them now; None where they are damaged."""
+        cdef cl_tailer_terms terms
+        try:
+            _terms(self.mark.page, log_uuid, &terms)
+        except DamagedPageError:
+            return None
+        return bool(terms.required), terms.max_lag_bytes
+
+    def count_dropped(self, uint64_t records):
+        """Add to the records that writers dropped because of this tailer."""
+        cl_add(<uint64_t *>(self.mark.page + CL_TAILER_DROPPED_AT), records)
+
+    @property
+    def dropped(self):
+        return cl_load(<const uint64_t *>(self.mark.page + CL_TAILER_DROPPED_AT))
