@@ -28,10 +28,13 @@ unexport PYTHONHOME
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+NOT_INSTALLED := { echo "make: pip could not install what constraints.txt names: see its message above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
 KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch])
 C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard bench/instructions/*.c)
 # The stamps carry the checkout's path, because a virtual environment that was moved still points to where it was.
 HERE := $(shell pwd -P | cksum | cut -d ' ' -f 1)
+BASE := .venv/.base-$(HERE)
 DEPENDENCIES := .venv/.dependencies-$(HERE)
 INSTALLED := .venv/.installed-$(HERE)
 BUILT := .venv/.built-$(HERE)
@@ -45,13 +48,13 @@ help:
 demo: build
 	@$(BIN)/python demo/demo.py
 
-test: build
+test: build $(DEPENDENCIES)
 	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
-test-long: build
+test-long: build $(DEPENDENCIES)
 	@$(BIN)/python -m pytest -m long --timeout 1800
 
-asan: build
+asan: build $(DEPENDENCIES)
 	@rm -rf build/asan && mkdir -p build/asan && cp -r commitlog tests examples bench demo setup.py pyproject.toml README.md LICENSE build/asan
 	@rm -f build/asan/commitlog/_kernel/*.so
 	@echo "Building the kernel with the address sanitizer ..."
@@ -62,7 +65,7 @@ asan: build
 		$(CURDIR)/$(BIN)/python -m pytest --timeout 1800 tests/_kernel/test_collection.py tests/tail/test_direction.py \
 		tests/tail/test_batch.py tests/tail/test_idle.py tests/message tests/test_log.py && $(CURDIR)/$(BIN)/python -m tests.stress stressed 1 60 --no-fork
 
-bench: build
+bench: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench
 
 instructions: $(DEPENDENCIES)
@@ -82,30 +85,35 @@ model:
 		echo "make: spin is missing: install it (Debian, Ubuntu: apt-get install spin; others: https://spinroot.com)" >&2; exit 1; }
 	@$(PYTHON) model/check.py
 
-build: $(BUILT)
+build: $(INSTALLED)
 
-$(BUILT): $(INSTALLED) $(KERNEL)
+$(BUILT): $(BASE) $(KERNEL) setup.py
 	@echo "Building the kernel ..."
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
-$(INSTALLED): $(DEPENDENCIES) pyproject.toml setup.py
-	@echo "Installing commitlog into .venv, editable ..."
-	@$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+# pip finds the kernel built.
+$(INSTALLED): $(BUILT) pyproject.toml
+	@echo "Installing commitlog into .venv, editable, and what it needs ..."
+	@$(PIP) --no-build-isolation --editable '.[cli]' || $(NOT_INSTALLED)
 	@touch $@
 
-$(DEPENDENCIES): constraints.txt
+$(BASE): constraints.txt
 	@$(MAKE) --no-print-directory check
 	@echo "Creating .venv with $$($(PYTHON) --version) ..."
 	@$(PYTHON) -m venv --clear .venv
-	@echo "Installing the pinned dependencies ..."
-	@$(BIN)/python -m pip install --quiet --requirement constraints.txt || { \
-		echo "make: pip could not install constraints.txt: see its message above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
+	@$(PIP) Cython setuptools || $(NOT_INSTALLED)
+	@touch $@
+
+# What tests, checks, benchmarks and the extras need, too.
+$(DEPENDENCIES): $(BASE)
+	@echo "Installing every pinned dependency ..."
+	@$(PIP) --requirement constraints.txt || $(NOT_INSTALLED)
 	@touch $@
 
 # An interpreter that was upgraded or removed leaves a virtual environment that cannot start.
 ifneq ($(shell $(BIN)/python -c 'print("usable")' 2>/dev/null),usable)
-$(DEPENDENCIES): FORCE
+$(BASE): FORCE
 endif
 
 check:
