@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_clib import build_clib
 from setuptools.command.build_ext import build_ext
 
@@ -56,6 +57,18 @@ def is_stale(product: str | Path, sources: list[str]) -> bool:
     """Whether `product` is missing or older than one of `sources`."""
     product = Path(product)
     return not product.exists() or product.stat().st_mtime_ns < max(Path(source).stat().st_mtime_ns for source in sources)
+
+
+class Build(build):
+    """Keeps what is compiled in `build/`, for an editable installation too.
+
+    setuptools gives that one a temporary folder, in which nothing is built yet.
+    """
+
+    def finalize_options(self) -> None:
+        if "editable_wheel" in self.distribution.commands:
+            self.build_temp = self.build_lib = self.build_platlib = None
+        super().finalize_options()
 
 
 class BuildKernelLibrary(build_clib):
@@ -137,5 +150,5 @@ if __name__ == "__main__":
     setup(
         libraries=kernel_libraries(),
         ext_modules=kernel_modules(),
-        cmdclass={"build_clib": BuildKernelLibrary, "build_ext": BuildKernelModules},
+        cmdclass={"build": Build, "build_clib": BuildKernelLibrary, "build_ext": BuildKernelModules},
     )
