@@ -29,7 +29,8 @@ PROFILE_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread"
 WARNING_FLAGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
 # `-iquote` and not `-I`, so that the kernel's memory.h is never taken for the C library's <memory.h>.
 KERNEL_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wshadow", "-Wstrict-prototypes", "-iquote", str(C_KERNEL)]
-# What Cython generates is not ours to tidy: unused helpers and sign comparisons are its own.
+# What Cython generates is not ours to tidy: unused helpers and sign comparisons are its own. With -O2 it compiles a fifth
+# faster, but a plain append executes a sixth more instructions.
 MODULE_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wno-unused-function", "-Wno-sign-compare", "-iquote", str(C_KERNEL)]
 DIRECTIVES = {
     "language_level": "3str",

@@ -3,7 +3,6 @@ from typing import Any, Literal, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer
 
 from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import Segment, SparseIndex
@@ -57,7 +56,7 @@ class PageFields(TypedDict):
     dropped: int
 
 def new_page(log_uuid: bytes, position: int, now_ns: int) -> bytes: ...
-def read_page(content: Buffer, log_uuid: bytes) -> PageFields: ...
+def read_page(content: bytes, log_uuid: bytes) -> PageFields: ...
 
 class TailerPage:
     foreign: bool

@@ -1,5 +1,5 @@
 # Records that are to be appended, as columns: where each value, key, type and timestamp is, without
-# an object for any of them.
+# an object for any of them. Not in engine.pxd: its views would be compiled into every module there.
 
 
 cdef class RowColumns:
@@ -16,6 +16,18 @@ cdef class RowColumns:
     timestamps_ns : numpy.ndarray of int64, optional
         Below 0: the clock's.
     """
+    cdef readonly Py_ssize_t count
+    cdef const uint8_t[::1] data
+    cdef const int64_t[::1] offsets
+    cdef const uint8_t[::1] keys
+    cdef const int64_t[::1] key_offsets
+    cdef const uint8_t[::1] keyed
+    cdef const uint32_t[::1] types
+    cdef const int64_t[::1] timestamps_ns
+
+    cdef bint has_keys
+    cdef bint has_types
+    cdef bint has_timestamps
 
     def __init__(self, data, offsets, *, keys=None, types=None, timestamps_ns=None):
         self.data = data

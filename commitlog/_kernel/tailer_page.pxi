@@ -45,7 +45,7 @@ cdef int _terms(const uint8_t *page, bytes log_uuid, cl_tailer_terms *terms) exc
     return 0
 
 
-def read_page(const uint8_t[::1] content, bytes log_uuid):
+def read_page(bytes content, bytes log_uuid):
     """What a page says: a dict of its terms and its place.
 
     Raises
@@ -55,15 +55,16 @@ def read_page(const uint8_t[::1] content, bytes log_uuid):
     """
     cdef cl_tailer_terms terms
     cdef cl_tailer_place place
-    if content.shape[0] != CL_TAILER_SIZE:
-        raise DamagedPageError(f"it has {content.shape[0]} bytes and not {CL_TAILER_SIZE}")
-    _terms(&content[0], log_uuid, &terms)
-    if cl_tailer_read_place(&content[0], &place) != CL_OK or place.position >= POSITION_LIMIT or place.position % 8 != 0:
+    cdef const uint8_t *page = <const uint8_t *><const char *>content
+    if len(content) != CL_TAILER_SIZE:
+        raise DamagedPageError(f"it has {len(content)} bytes and not {CL_TAILER_SIZE}")
+    _terms(page, log_uuid, &terms)
+    if cl_tailer_read_place(page, &place) != CL_OK or place.position >= POSITION_LIMIT or place.position % 8 != 0:
         raise DamagedPageError("its position is damaged")
     return {
         "position": place.position, "saved_ns": place.saved_ns, "required": bool(terms.required), "max_lag_bytes": terms.max_lag_bytes,
         "created_ns": terms.created_ns, "evicted_ns": terms.evicted_ns, "owned_ns": terms.owned_ns, "pid": terms.pid,
-        "pid_namespace": terms.pid_namespace, "dropped": cl_load(<const uint64_t *>(&content[0] + CL_TAILER_DROPPED_AT)),
+        "pid_namespace": terms.pid_namespace, "dropped": cl_load(<const uint64_t *>(page + CL_TAILER_DROPPED_AT)),
     }
 
 
