@@ -90,7 +90,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Stream, kill, recover, account for every line.")
     parser.add_argument("--seed", type=int, help="where the moments of the kills come from; a random one by default")
     parser.add_argument("--lines", type=_at_least_1000, help="a part of the corpus only, at least 1000")
-    parser.add_argument("--seconds", type=_seconds, default=3.0, help="how long a stream takes, 0.1 to 60; 3 by default")
+    parser.add_argument("--seconds", type=_seconds, default=2.0, help="how long a stream takes, 0.1 to 60; 2 by default")
     parser.add_argument("--dir", help="where to make the temporary directory; the current one by default")
     arguments = parser.parse_args()
     if arguments.seed is None:
