@@ -12,12 +12,12 @@ if _sys.platform != "linux":
 
 from commitlog._kernel.engine import Claim
 from commitlog._kernel.readers import Record
-from commitlog.keep.archive import Archive
-from commitlog.keep.retention import Retention
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.commit_log import open_log as open
 from commitlog.options import Options
 from commitlog.pool import TransientStorePool
+from commitlog.retention.archive import Archive
+from commitlog.retention.retention import Retention
 from commitlog.stats import Latency, LogStats
 from commitlog.tail.batch import Batch
 from commitlog.tail.cycles import Cycle

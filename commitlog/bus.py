@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from commitlog.message.kinds import float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
-from commitlog.message.layout import Layout
-from commitlog.message.message import Message
-from commitlog.message.reader import BusReader
-from commitlog.message.reader import open_reader as reader
-from commitlog.message.writer import BusWriter
-from commitlog.message.writer import open_writer as writer
+from commitlog.messages.kinds import float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+from commitlog.messages.layout import Layout
+from commitlog.messages.message import Message
+from commitlog.messages.reader import BusReader
+from commitlog.messages.reader import open_reader as reader
+from commitlog.messages.writer import BusWriter
+from commitlog.messages.writer import open_writer as writer
 
 __all__ = [
     "BusReader",

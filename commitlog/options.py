@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, get_args
 
-from commitlog.cycle import roll_cycle as cycles
-from commitlog.cycle.roll_cycle import RollCycle
+from commitlog.base import roll_cycle as cycles
+from commitlog.base.option import Option, chosen, counted, did_you_mean, lasting, optional, sized, switch
+from commitlog.base.roll_cycle import RollCycle
+from commitlog.base.units import DURATION_LARGEST_S, GIB, KIB, MIB, Duration, Size, parse_duration, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
-from commitlog.option import Option, chosen, counted, did_you_mean, lasting, optional, sized, switch
-from commitlog.units import DURATION_LARGEST_S, GIB, KIB, MIB, Duration, Size, parse_duration, parse_size, seconds_of
 
 Flush = Literal["sync", "async", "none"]
 Timestamps = Literal["coarse", "precise"]

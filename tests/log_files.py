@@ -12,9 +12,9 @@ from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.recovery import Recovered, recover
+from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory
-from commitlog.shared import identity as identities
-from commitlog.shared.identity import Identity
+from commitlog.segment.identity import Identity
 from tests.oracle import segment_file as oracle
 
 SIZE = 65536

@@ -36,7 +36,7 @@ from commitlog.errors import (
     SegmentHeldError,
     TailerInUseError,
 )
-from commitlog.verification import verify
+from commitlog.repair.verification import verify
 
 SEGMENT = 64 << 10
 MAPPED = ("mapped-1", "mapped-2", "mapped-3")

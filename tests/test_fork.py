@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from commitlog import CommitLog
+from commitlog.base.service import start_lock
 from commitlog.errors import (
     ClaimError,
     ForkedError,
     RolledBackError,
 )
 from commitlog.log.parts import parts_of
-from commitlog.service import start_lock
 from tests.setups import BY_HAND, Logs, Setup
 from tests.steps import die
 

@@ -24,7 +24,7 @@ from commitlog.errors import (
 )
 from commitlog.flush import checkpoint
 from commitlog.log.parts import parts_of
-from commitlog.shared.lock_file import LockFile
+from commitlog.segment.lock_file import LockFile
 from tests.setups import SEGMENT, Logs
 
 

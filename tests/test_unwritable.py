@@ -25,7 +25,7 @@ from commitlog.errors import (
     UnsupportedFileSystemError,
 )
 from commitlog.keep import prune
-from commitlog.repair import repair
+from commitlog.repair.repair import repair
 from commitlog.segment import directory
 from tests.setups import Logs
 

@@ -1,7 +1,6 @@
 # Appends one record at a time, and the rolls and waits that an append owes.
 
 
-
 cdef object wrong_type(str what, value):
     if isinstance(value, str):
         return RecordTypeError(f"{what} must be bytes, not str: encode it first, for instance with .encode()")

@@ -24,9 +24,9 @@ from commitlog.log.parts import parts_of
 from commitlog.options import SEGMENT_SIZE_DEFAULT
 from commitlog.pool.pool_options import MOST_BUFFERS
 from commitlog.pool.transient_store_pool import TransientStorePool
-from commitlog.shared import identity as identities
-from commitlog.shared.identity import Identity
-from commitlog.verification import open_directory
+from commitlog.repair.verification import open_directory
+from commitlog.segment import identity as identities
+from commitlog.segment.identity import Identity
 
 _TYPE_MOST = (1 << 32) - 1
 

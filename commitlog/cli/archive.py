@@ -10,7 +10,7 @@ from commitlog.cli import parameters
 from commitlog.cli.prune import age_of, as_object, lines
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Archive, Pruned, archive_segments
-from commitlog.keep.archive import LEVEL_DEFAULT
+from commitlog.retention.archive import LEVEL_DEFAULT
 
 
 @click.command()

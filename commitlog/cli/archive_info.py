@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.cli.identity_line import IdentityInfo, identity_fields, identity_line
 from commitlog.errors import CorruptSegmentError
-from commitlog.keep.archived_directory import ArchivedDirectory
+from commitlog.retention.archived_directory import ArchivedDirectory
 from commitlog.segment.directory import holes
 
 

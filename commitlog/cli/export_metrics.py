@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from commitlog.cli import INTERRUPTED, parameters
-from commitlog.watching import LogWatch
+from commitlog.observe.watching import LogWatch
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -54,7 +54,7 @@ def command(
     if interval is not None and output is None:
         raise click.UsageError("--interval goes with --output: who scrapes --listen decides how often", context)
     try:
-        from commitlog import metrics
+        from commitlog.observe import metrics
     except ModuleNotFoundError as error:
         raise click.UsageError(str(error), context) from error
     from prometheus_client import CollectorRegistry, generate_latest

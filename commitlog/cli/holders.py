@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from commitlog.errors import CommitLogError
+from commitlog.segment import cursors_file
+from commitlog.segment.cursors_file import boot_id
 from commitlog.segment.directory import LogDirectory
-from commitlog.shared import cursors_file
-from commitlog.shared.cursors_file import boot_id
-from commitlog.shared.identity import Identity
-from commitlog.shared.lock_file import LockFile, describe_process, is_foreign, process_name
+from commitlog.segment.identity import Identity
+from commitlog.segment.lock_file import LockFile, describe_process, is_foreign, process_name
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from commitlog._kernel.segments import FORMAT as _FORMAT
 from commitlog.segment.directory import Kind, LogDirectory
-from commitlog.shared.identity import Identity
+from commitlog.segment.identity import Identity
 
 FORMAT = ".".join(map(str, _FORMAT))
 

@@ -12,8 +12,8 @@ from commitlog.cli import FAILURE
 from commitlog.cli.archive_info import ArchiveInfo
 from commitlog.cli.log_info import LogInfo
 from commitlog.cli.segment_info import LoneSegmentInfo
-from commitlog.detached import open_detached
-from commitlog.keep.archived_directory import ArchivedDirectory
+from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.retention.detached import open_detached
 
 
 @click.command()

@@ -12,10 +12,10 @@ from commitlog.cli.identity_line import IdentityInfo, identity_fields, identity_
 from commitlog.errors import CommitLogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
+from commitlog.repair.verification import open_directory, read_identity
+from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import LogDirectory, segment_name
-from commitlog.shared.cursors_file import is_live
-from commitlog.shared.identity import Identity
-from commitlog.verification import open_directory, read_identity
+from commitlog.segment.identity import Identity
 
 
 @dataclass

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from fractions import Fraction
 
-from commitlog.units import DURATION_UNITS
+from commitlog.base.units import DURATION_UNITS
 
 FORMS = "2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, '10min ago', now or @1777638600"
 

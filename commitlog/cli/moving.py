@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from commitlog.watching import LogFigures
+from commitlog.observe.watching import LogFigures
 
 
 @dataclass(frozen=True)

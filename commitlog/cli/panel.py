@@ -13,9 +13,9 @@ from rich.text import Text
 
 from commitlog.cli.moving import Rates
 from commitlog.cli.printed import escaped
+from commitlog.observe.watching import LogFigures, WriterFigures
 from commitlog.segment.directory import Kind
 from commitlog.tail.tailer_state import TailerState
-from commitlog.watching import LogFigures, WriterFigures
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T")

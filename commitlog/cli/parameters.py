@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 import click
 
+from commitlog.base.roll_cycle import zone_of
+from commitlog.base.units import parse_duration, parse_size
 from commitlog.cli.filter import Pattern, compiled
 from commitlog.cli.moment import FORMS, Moment, read_moment
 from commitlog.cli.printed import FIELDS
-from commitlog.cycle.roll_cycle import zone_of
 from commitlog.errors import InvalidOptionError
 from commitlog.options import Options
 from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
 from commitlog.tail.tailer_folder import check_name
-from commitlog.units import parse_duration, parse_size
 
 _POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
 INTERVAL_LEAST_S = 0.1

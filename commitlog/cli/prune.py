@@ -12,7 +12,7 @@ import click
 from commitlog.cli import parameters
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Retention, prune
-from commitlog.keep.retention import parse_age
+from commitlog.retention.retention import parse_age
 
 
 @click.command()

@@ -17,12 +17,12 @@ from commitlog.cli.holders import describe_holders
 from commitlog.cli.stop import Stop
 from commitlog.errors import LogLockedError, NotALogError, ReadOnlyError
 from commitlog.pool import shm
+from commitlog.repair.verification import open_directory, read_identity
+from commitlog.segment.cursors_file import boot_id
 from commitlog.segment.directory import STAGED, LogDirectory
-from commitlog.shared.cursors_file import boot_id
-from commitlog.shared.identity import Identity
-from commitlog.shared.lock_file import NAME as LOCK_NAME
-from commitlog.shared.lock_file import LockFile
-from commitlog.verification import open_directory, read_identity
+from commitlog.segment.identity import Identity
+from commitlog.segment.lock_file import NAME as LOCK_NAME
+from commitlog.segment.lock_file import LockFile
 
 _TAILERS = "tailers"
 _IDENTITY = "log.json"

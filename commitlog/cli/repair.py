@@ -9,8 +9,8 @@ import click
 
 from commitlog.cli.roll_options import roll_cycle_of, roll_options
 from commitlog.options import Options
-from commitlog.repair import repair
-from commitlog.repair_report import RepairReport
+from commitlog.repair.repair import repair
+from commitlog.repair.repair_report import RepairReport
 
 
 @click.command()

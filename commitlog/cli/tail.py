@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import commitlog
+from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.beginning import Beginning
 from commitlog.cli.completion import tailer_names
@@ -25,7 +26,6 @@ from commitlog.log.parts import parts_of
 from commitlog.tail.replay import Pace
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.tailer import Idle, OnDamage
-from commitlog.units import DURATION_LARGEST_S
 
 LAST_DEFAULT = 10
 

@@ -13,7 +13,7 @@ from commitlog.cli.ending import Ending
 from commitlog.cli.keys import Keys
 from commitlog.cli.moving import Rates, as_object
 from commitlog.errors import LogNotFoundError
-from commitlog.watching import LogFigures, LogWatch
+from commitlog.observe.watching import LogFigures, LogWatch
 
 _HINT = "q ends"
 _WIDTH = 80

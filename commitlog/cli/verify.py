@@ -7,9 +7,9 @@ import json
 
 import click
 
+from commitlog.repair.verification import verify
+from commitlog.repair.verify_report import VerifyReport
 from commitlog.segment.directory import Kind
-from commitlog.verification import verify
-from commitlog.verify_report import VerifyReport
 
 _STATES: dict[tuple[Kind, bool], str] = {
     ("log", True): "closed",

@@ -11,7 +11,7 @@ from commitlog.doctor.children import Children
 from commitlog.doctor.finding import Outcome, failed, ok
 from commitlog.doctor.ground import Ground
 from commitlog.errors import CommitLogError
-from commitlog.verification import verify
+from commitlog.repair.verification import verify
 
 _WRITERS = 3
 _RECORDS = 1500

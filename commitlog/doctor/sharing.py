@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 
 from commitlog._kernel.memory import Cells
+from commitlog.base.life_lock import LifeLock, is_held
 from commitlog.doctor.children import ChildError, Children
 from commitlog.doctor.finding import Outcome, failed, ok, warning
 from commitlog.doctor.ground import Ground
-from commitlog.life_lock import LifeLock, is_held
 
 _LOCAL_DISK = "use a local file system (ext4, XFS, tmpfs): here processes do not see the same bytes"
 _PROCESSOR = "do not use this machine for a log: atomic instructions on shared memory do not hold"

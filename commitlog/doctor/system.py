@@ -16,7 +16,7 @@ from commitlog._kernel.memory import Memory, crc32c_implementation
 from commitlog.doctor.finding import Outcome, failed, ok, warning
 from commitlog.doctor.ground import Ground, mapped_cells
 from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space
-from commitlog.shared.cursors_file import boot_id
+from commitlog.segment.cursors_file import boot_id
 
 _ARCHITECTURES = ("x86_64", "aarch64")
 _KERNEL_LEAST = (3, 15)  # open-file-description locks, renameat2

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from commitlog._kernel.engine import Committer
+from commitlog.base.loops import resolve
+from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, SyncTimeoutError
-from commitlog.loops import resolve
-from commitlog.service import Service
 
 _SLICE_S = 0.05  # how long one flush may keep the thread from looking at deadlines and at its own end
 

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from commitlog._kernel.memory import CHECKPOINT_SIZE, read_checkpoint, write_checkpoint
-from commitlog.regular_file import open_regular
+from commitlog.base.regular_file import open_regular
 
 NAME = "checkpoint"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from commitlog._kernel.engine import Committer
+from commitlog.base.service import Service
 from commitlog.options import Options
-from commitlog.service import Service
 
 PAGE_SIZE = 4096
 

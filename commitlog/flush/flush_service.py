@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from commitlog._kernel.engine import Committer
+from commitlog.base.service import Service
 from commitlog.flush.commit_service import pace
 from commitlog.options import Options
-from commitlog.service import Service
 
 
 class FlushService(Service):

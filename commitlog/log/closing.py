@@ -11,9 +11,9 @@ import warnings
 from typing import TYPE_CHECKING
 
 from commitlog._kernel.engine import GATE_CLOSED
+from commitlog.base.service import start_lock
 from commitlog.errors import CloseTimeoutError, CommitLogError, IOFailureError, SyncTimeoutError
 from commitlog.log.registry import registry
-from commitlog.service import start_lock
 
 if TYPE_CHECKING:
     from commitlog._kernel.engine import LogMethods

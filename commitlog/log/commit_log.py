@@ -12,22 +12,22 @@ import numpy.typing as npt
 from commitlog._kernel.engine import LogMethods
 from commitlog._kernel.readers import Record
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.process_bound import ProcessBound
+from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError, PositionError
-from commitlog.keep.pruner import Pruned
-from commitlog.keep.retention import Retention
 from commitlog.log.coroutines import AsyncMethods
 from commitlog.log.figures import log_stats
 from commitlog.log.opening import check_mode, open_for_reading, open_for_writing
 from commitlog.log.parts import LogParts, Mode
 from commitlog.log.tailers import TailerMethods
 from commitlog.options import OptionOverrides, Options
-from commitlog.path import path_of, telling_of_refusals
-from commitlog.process_bound import ProcessBound
-from commitlog.shared.identity import Identity
+from commitlog.retention.pruner import Pruned
+from commitlog.retention.retention import Retention
+from commitlog.segment.identity import Identity
 from commitlog.stats import LogStats
 from commitlog.tail.direction import Direction
 from commitlog.tail.tailer import Tailer
-from commitlog.units import Duration, parse_duration, whole_of
 
 _FORCE_AFTER_S = 5.0
 

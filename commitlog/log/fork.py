@@ -12,7 +12,7 @@ from commitlog._kernel.memory import MODE_MAPPED
 from commitlog.errors import ForkedError
 from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices
-from commitlog.shared.lock_file import Holder, LockFile
+from commitlog.segment.lock_file import Holder, LockFile
 
 if TYPE_CHECKING:
     from commitlog.log.parts import LogParts

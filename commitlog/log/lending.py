@@ -11,8 +11,8 @@ from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.segment.allocation_service import LentBuffer
+from commitlog.segment.lock_file import Holder, LockFile
 from commitlog.segment.mapped_file import MappedFile
-from commitlog.shared.lock_file import Holder, LockFile
 
 _logger = logging.getLogger("commitlog")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
-from commitlog.detached import Detached, open_detached
+from commitlog.base.path import make_directory, sync_directory
 from commitlog.errors import (
     CommitLogError,
     InvalidOptionError,
@@ -23,19 +23,19 @@ from commitlog.errors import (
     ReadOnlyError,
 )
 from commitlog.flush import checkpoint as checkpoints
-from commitlog.keep.archived import is_archive
 from commitlog.options import Options
-from commitlog.path import make_directory, sync_directory
 from commitlog.pool import shm
 from commitlog.recovery import Recovered, recover
+from commitlog.recovery.pending_join import finish_pending
+from commitlog.retention.archived import is_archive
+from commitlog.retention.detached import Detached, open_detached
+from commitlog.segment import cursors_file
+from commitlog.segment import identity as identities
+from commitlog.segment.cursors_file import CursorsFile, boot_id
 from commitlog.segment.directory import STAGED, LogDirectory, check_file_system, names_in
-from commitlog.shared import cursors_file
-from commitlog.shared import identity as identities
-from commitlog.shared.cursors_file import CursorsFile, boot_id
-from commitlog.shared.identity import Identity
-from commitlog.shared.lock_file import NAME as LOCK_NAME
-from commitlog.shared.lock_file import POLL_INTERVAL_S, Holder, LockFile, describe_process, is_foreign, new_holder, process_name
-from commitlog.stage.finishing import finish_pending
+from commitlog.segment.identity import Identity
+from commitlog.segment.lock_file import NAME as LOCK_NAME
+from commitlog.segment.lock_file import POLL_INTERVAL_S, Holder, LockFile, describe_process, is_foreign, new_holder, process_name
 
 _logger = logging.getLogger("commitlog")
 NEVER_DOUBTFUL = 2**64 - 1

@@ -20,9 +20,9 @@ from commitlog.log.policy import LogPolicy
 from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options
+from commitlog.segment import cursors_file
+from commitlog.segment.cursors_file import SlotLock
 from commitlog.segment.mapped_file_queue import MappedFileQueue
-from commitlog.shared import cursors_file
-from commitlog.shared.cursors_file import SlotLock
 from commitlog.tail.index import LogIndex
 from commitlog.tail.tailer_file import TailerFile
 

@@ -8,7 +8,7 @@ import threading
 import time
 
 from commitlog._kernel.engine import Committer
-from commitlog.service import Service
+from commitlog.base.service import Service
 
 _logger = logging.getLogger("commitlog")
 

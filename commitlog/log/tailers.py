@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from commitlog.base.units import Size
 from commitlog.errors import ReadOnlyError
 from commitlog.log.parts import LogParts
 from commitlog.segment.directory import check_file_system
@@ -16,7 +17,6 @@ from commitlog.tail.tailer import OnDamage, Tailer
 from commitlog.tail.tailer_file import TailerFile
 from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
-from commitlog.units import Size
 
 
 class TailerMethods:

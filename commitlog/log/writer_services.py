@@ -7,20 +7,20 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
 from commitlog._kernel.engine import GATE_CLOSED
+from commitlog.base.service import Service, start_lock
 from commitlog.flush.commit_service import CommitService
 from commitlog.flush.flush_service import flush_service
-from commitlog.keep.listener import ListenerService
-from commitlog.keep.pruner import LogState, Pruner
-from commitlog.keep.retention import Retention
-from commitlog.keep.retention_service import RetentionService
 from commitlog.log.lending import PoolLender
 from commitlog.log.report_service import ReportService
 from commitlog.log.rolling import Rolling
 from commitlog.pool.transient_store_pool import TransientStorePool
+from commitlog.retention.listener import ListenerService
+from commitlog.retention.pruner import LogState, Pruner
+from commitlog.retention.retention import Retention
+from commitlog.retention.retention_service import RetentionService
 from commitlog.segment.allocation_service import AllocationService
 from commitlog.segment.events import NO_EVENTS
-from commitlog.service import Service, start_lock
-from commitlog.shared.lock_file import Holder, LockFile
+from commitlog.segment.lock_file import Holder, LockFile
 from commitlog.tail.lag import LagGuard
 from commitlog.tail.tailer_state import lowest_required
 

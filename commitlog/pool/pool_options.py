@@ -6,8 +6,8 @@ import operator
 from dataclasses import dataclass
 from typing import Literal, SupportsIndex, get_args
 
+from commitlog.base.units import parse_duration, parse_size
 from commitlog.errors import InvalidOptionError
-from commitlog.units import parse_duration, parse_size
 
 Backing = Literal["anonymous", "shm"]
 LockMemory = Literal["try", "require", "off"]

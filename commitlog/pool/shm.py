@@ -18,8 +18,8 @@ from typing import ClassVar
 import posix_ipc
 
 from commitlog._kernel.memory import Memory
+from commitlog.base.life_lock import LifeLock, is_held
 from commitlog.errors import PoolBufferError, PoolMemoryError
-from commitlog.life_lock import LifeLock, is_held
 from commitlog.pool.buffer import BufferState, PoolBuffer
 from commitlog.pool.shm_header import HEADER_SIZE, UUID_SIZE, Binding, ShmHeader
 

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
+from commitlog.base.process_bound import ProcessBound
+from commitlog.base.units import parse_duration
 from commitlog.errors import ForkedError, PoolBufferError, PoolClosedError, PoolExhaustedError, PoolMemoryError
 from commitlog.pool.allocation import allocate_buffers, destroy_buffers, release_unclosed
 from commitlog.pool.buffer import BufferState, PoolBuffer, describe_lent
@@ -18,8 +20,6 @@ from commitlog.pool.low_water import LowWaterMark
 from commitlog.pool.pool_options import Backing, LockMemory, OnExhausted, check_pool_options
 from commitlog.pool.pool_stats import PoolCounters, PoolStats
 from commitlog.pool.waiting import WaitingLine
-from commitlog.process_bound import ProcessBound
-from commitlog.units import parse_duration
 
 _logger = logging.getLogger("commitlog.pool")
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
+from commitlog.base.regular_file import open_regular
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.recovery.place import Place, passed
-from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name, write_whole
 
 _logger = logging.getLogger("commitlog.recovery")

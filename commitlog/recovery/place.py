@@ -6,8 +6,8 @@ import os
 from typing import NamedTuple
 
 from commitlog._kernel.segments import HEADER_SIZE
-from commitlog.path import telling
-from commitlog.regular_file import open_regular
+from commitlog.base.path import telling
+from commitlog.base.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 
 # Segments ahead of the end that are taken for the log's own: the allocation service makes one or two, and at most as many as this.

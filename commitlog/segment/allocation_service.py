@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from commitlog._kernel.engine import GATE_LAG, Writer
 from commitlog._kernel.memory import Memory
+from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError, PositionError
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
@@ -20,7 +21,6 @@ from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.pretoucher import Pretoucher
 from commitlog.segment.seals import Sealer
 from commitlog.segment.unused_blocks import UnusedBlocks
-from commitlog.service import Service
 
 _logger = logging.getLogger("commitlog.segment")
 

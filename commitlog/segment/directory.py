@@ -15,11 +15,11 @@ from typing import Literal
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import FAILED, failure
 from commitlog._kernel.segments import Segment
-from commitlog.cycle.roll_cycle import RollCycle
-from commitlog.descriptor import Descriptor
+from commitlog.base.descriptor import Descriptor
+from commitlog.base.path import telling
+from commitlog.base.regular_file import open_regular
+from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedFileSystemError
-from commitlog.path import telling
-from commitlog.regular_file import open_regular
 
 Kind = Literal["log", "archive", "segment"]
 
@@ -27,7 +27,7 @@ _NAME = re.compile(r"^([0-9]{20})\.seg$")
 _NUMBER_MOST = 2**32 - 1  # what a place in the log has room for
 _BLOCK = 512  # what `st_blocks` counts in
 _TEMPORARY = re.compile(r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|joining|joined)\.[0-9a-f]{16}\.tmp$")
-# Tells of staged segments that are about to become this log's: see commitlog/stage/note.py.
+# Tells of staged segments that are about to become this log's: see commitlog/recovery/join_note.py.
 JOIN_NOTE = "joining"
 # The directory in which segments for this log are made, before they join it.
 STAGED = ".staged"

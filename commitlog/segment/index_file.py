@@ -12,9 +12,9 @@ import struct
 from typing import Literal
 
 from commitlog._kernel.segments import ENTRY_SIZE, HEADER_SIZE, SparseIndex, crc32c
+from commitlog.base.regular_file import open_regular, read_at_most
 from commitlog.errors import IOFailureError
 from commitlog.options import INDEX_SPACING_LARGEST
-from commitlog.regular_file import open_regular, read_at_most
 from commitlog.segment.directory import LogDirectory, index_name
 from commitlog.segment.seal_table import Seal
 

@@ -9,10 +9,10 @@ import tempfile
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import DAMAGE, failure
 from commitlog._kernel.segments import Segment
+from commitlog.base.regular_file import open_regular
 from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
-from commitlog.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
-from commitlog.shared.identity import Identity
+from commitlog.segment.identity import Identity
 
 _COPY_BYTES = 1 << 20
 

@@ -6,7 +6,7 @@ import os
 
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.segments import HEADER_SIZE, Segment, punch_hole
-from commitlog.regular_file import open_regular
+from commitlog.base.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 

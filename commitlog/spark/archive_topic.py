@@ -9,8 +9,8 @@ from functools import cached_property
 from commitlog._kernel.failure import failure
 from commitlog._kernel.segments import HEADER_SIZE, check_header, header_fields, read_seal
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
+from commitlog.segment import identity as identities
 from commitlog.segment.seal_table import Seal
-from commitlog.shared import identity as identities
 from commitlog.spark import places
 from commitlog.spark.columns import FIELDS
 from commitlog.spark.presence import identity_at

@@ -8,8 +8,8 @@ import re
 import urllib.parse
 from typing import Any
 
+from commitlog.base.regular_file import open_regular
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
-from commitlog.regular_file import open_regular
 
 _SEGMENT = re.compile(r"^([0-9]{20})\.seg(\.zst)?$")
 _HADOOP = ("hdfs://", "viewfs://")

@@ -7,8 +7,8 @@ leaves `log.json` and the younger segments. So a missing segment counts as delet
 from __future__ import annotations
 
 from commitlog.errors import LogNotFoundError, NotALogError
-from commitlog.shared import identity as identities
-from commitlog.shared.identity import Identity
+from commitlog.segment import identity as identities
+from commitlog.segment.identity import Identity
 from commitlog.spark import places
 
 REMEDY = "make the log visible under this path on the driver and on every executor"

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from commitlog.base.units import parse_duration, parse_size
 from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.spark import places
 from commitlog.spark.slices import OnDamage
-from commitlog.units import parse_duration, parse_size
 
 Edge = Literal["earliest", "latest"]
 # What Kafka's JSON says for the oldest and the newest record.

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from commitlog.errors import CorruptSegmentError, IOFailureError
-from commitlog.keep.archived import zstandard
+from commitlog.retention.archived import zstandard
 from commitlog.spark import places
 
 COMPRESSED = ".zst"

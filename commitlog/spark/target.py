@@ -17,11 +17,11 @@ import time
 from commitlog.errors import InvalidOptionError, LogLockedError, NotALogError
 from commitlog.log.opening import foreign_name
 from commitlog.options import Options
+from commitlog.segment import cursors_file
+from commitlog.segment import identity as identities
+from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import JOIN_NOTE, STAGED, check_file_system
-from commitlog.shared import cursors_file
-from commitlog.shared import identity as identities
-from commitlog.shared.cursors_file import is_live
-from commitlog.shared.lock_file import describe_process
+from commitlog.segment.lock_file import describe_process
 from commitlog.spark.write_options import WriteOptions, check_topic
 from commitlog.stage.staging import telling_of_refusals
 

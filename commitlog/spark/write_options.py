@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from commitlog.base.units import parse_size
 from commitlog.errors import InvalidOptionError, RecordTypeError
 from commitlog.options import Options
 from commitlog.spark import places
 from commitlog.spark.read_options import NO_HEADERS
-from commitlog.units import parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

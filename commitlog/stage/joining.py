@@ -15,15 +15,15 @@ from itertools import accumulate
 
 from commitlog._kernel.memory import STATE_READY
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.errors import CorruptSegmentError, LogLockedError
 from commitlog.log.opening import Opened, open_for_writing
 from commitlog.options import Options
-from commitlog.path import path_of, telling_of_refusals
-from commitlog.shared import cursors_file
-from commitlog.shared.lock_file import POLL_INTERVAL_S, describe_process
-from commitlog.stage.finishing import finish, give_place, mark_clean, passed, roll_into, seal_below
-from commitlog.stage.manifest import Manifest
-from commitlog.stage.note import JoinNote
+from commitlog.recovery.join_manifest import Manifest
+from commitlog.recovery.join_note import JoinNote
+from commitlog.recovery.pending_join import finish, give_place, mark_clean, passed, roll_into, seal_below
+from commitlog.segment import cursors_file
+from commitlog.segment.lock_file import POLL_INTERVAL_S, describe_process
 from commitlog.stage.staging import StagedSegment
 
 

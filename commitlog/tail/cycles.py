@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import HEADER_SIZE, read_opened
-from commitlog.cycle.roll_cycle import RollCycle, nanoseconds_of
+from commitlog.base.roll_cycle import RollCycle, nanoseconds_of
 from commitlog.errors import InvalidOptionError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue

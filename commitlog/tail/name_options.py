@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from commitlog.base.units import Duration, Size, parse_duration, parse_size
 from commitlog.errors import InvalidOptionError
 from commitlog.tail.tailer_folder import check_name
-from commitlog.units import Duration, Size, parse_duration, parse_size
 
 Durable = bool | Duration
 NEVER_NS = -1

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Self, cast
 
 from commitlog._kernel.engine import GATE_CLOSED
 from commitlog._kernel.readers import Record
+from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, InvalidOptionError
-from commitlog.units import Duration, parse_duration
 
 if TYPE_CHECKING:
     from commitlog._kernel.readers import Following

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.readers import Record, RecordLoops
 from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.cycles import CycleLike
 from commitlog.tail.direction import DIRECTIONS, Direction, stride
 from commitlog.tail.index import LogIndex
-from commitlog.units import whole_of
 
 Start = Literal["first", "end"] | int
 Visibility = Literal["committed", "appended", "flushed"]

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal, Self, get_args
 from commitlog._kernel.engine import Core
 from commitlog._kernel.readers import IDLE, Record
 from commitlog._kernel.segments import Segment, SparseIndex
+from commitlog.base.process_bound import ProcessBound
+from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import CommitLogError, CorruptRecordError, InvalidOptionError, PositionError
-from commitlog.process_bound import ProcessBound
 from commitlog.segment.mapped_file import MappedFile
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.batch import Batch
@@ -21,7 +22,6 @@ from commitlog.tail.index import LogIndex
 from commitlog.tail.replay import Pace, Replay
 from commitlog.tail.seek import Seeker, Start, Visibility, check_choice
 from commitlog.tail.tailer_file import TailerFile
-from commitlog.units import Duration, parse_duration, whole_of
 
 OnDamage = Literal["raise", "skip"]
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage,
 from commitlog._kernel.segments import HEADER_SIZE, rename_noreplace
 from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
 from commitlog.segment.directory import LogDirectory, write_whole
-from commitlog.shared.lock_file import pid_namespace
+from commitlog.segment.lock_file import pid_namespace
 from commitlog.tail.tailer_folder import (
     make_folder,
     open_file,

@@ -11,6 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
+from commitlog.base.life_lock import LifeLock, is_held, open_gate
+from commitlog.base.path import telling
+from commitlog.base.regular_file import open_regular
 from commitlog.errors import (
     CommitLogError,
     CorruptTailerError,
@@ -18,12 +21,9 @@ from commitlog.errors import (
     IOFailureError,
     TailerNotFoundError,
 )
-from commitlog.life_lock import LifeLock, is_held, open_gate
-from commitlog.path import telling
-from commitlog.regular_file import open_regular
+from commitlog.segment import lock_file
 from commitlog.segment.directory import LogDirectory
-from commitlog.shared import lock_file
-from commitlog.shared.lock_file import POLL_INTERVAL_S, TERMS
+from commitlog.segment.lock_file import POLL_INTERVAL_S, TERMS
 
 FOLDER = "tailers"
 NAME_LONGEST = 128  # bytes of UTF-8

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from commitlog.life_lock import LifeLock, is_held, open_gate
-from commitlog.regular_file import open_regular
-from commitlog.shared import lock_file
-from commitlog.shared.lock_file import tailer_span
+from commitlog.base.life_lock import LifeLock, is_held, open_gate
+from commitlog.base.regular_file import open_regular
+from commitlog.segment import lock_file
+from commitlog.segment.lock_file import tailer_span
 
 
 class NotToBeHadError(Exception):

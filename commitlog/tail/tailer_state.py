@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, read_page
 from commitlog.errors import CorruptTailerError, IOFailureError, ReadOnlyError, TailerNotFoundError
 from commitlog.segment.directory import LogDirectory
-from commitlog.shared.lock_file import describe_process
+from commitlog.segment.lock_file import describe_process
 from commitlog.tail.tailer_folder import names, open_file, opened_folder, telling_of_refusals
 from commitlog.tail.tailer_lock import is_owned
 

@@ -7,8 +7,8 @@ import threading
 
 from commitlog._kernel.engine import GATE_CLOSED, Core
 from commitlog._kernel.readers import Reader
-from commitlog.loops import resolve, resolve_here
-from commitlog.service import Service, start_lock
+from commitlog.base.loops import resolve, resolve_here
+from commitlog.base.service import Service, start_lock
 
 _SLEEP_S = 0.05  # in the kernel, which an append ends
 _NAP_LEAST_S, _NAP_MOST_S = 0.0005, 0.01  # where no append can end it

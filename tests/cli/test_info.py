@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog.keep.archived_directory import ArchivedDirectory
-from commitlog.shared.identity import Identity
+from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.segment.identity import Identity
 from tests.cli.program import LIMIT_S, SEGMENT, run, started
 from tests.log_files import HEADER, SIZE, LogFiles, numbered
 

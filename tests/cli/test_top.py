@@ -19,7 +19,7 @@ import commitlog
 from commitlog import cli
 from commitlog.cli.moving import Rates, as_object
 from commitlog.cli.panel import in_bytes, in_numbers
-from commitlog.watching import LogWatch
+from commitlog.observe.watching import LogWatch
 from tests.cli.program import LIMIT_S, ROOT, SEGMENT, on_terminal, read_rest, read_until, run, sealed_log
 
 SHORT = ("--interval", "0.1")

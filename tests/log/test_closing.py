@@ -16,9 +16,9 @@ import commitlog
 from commitlog import CommitLog, Options
 from commitlog.keep import SegmentListener
 from commitlog.log.registry import registry
-from commitlog.verification import verify
+from commitlog.repair.verification import verify
+from tests.base.test_descriptor import held_in
 from tests.setups import SEGMENT, SETUPS, Setup
-from tests.test_descriptor import held_in
 
 Until = Callable[..., None]
 Open = Callable[..., CommitLog]

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 import commitlog
+from commitlog.base.life_lock import LifeLock, open_gate
 from commitlog.errors import TailerInUseError
-from commitlog.life_lock import LifeLock, open_gate
 from commitlog.log.parts import parts_of
-from commitlog.shared.lock_file import TERMS
+from commitlog.repair.verification import verify
+from commitlog.segment.lock_file import TERMS
 from commitlog.tail import tailer_folder
-from commitlog.verification import verify
 from tests.faults.child import Child, Link
 from tests.faults.writers import OPENED
 from tests.multiprocess.test_dead_owners import AN_HOUR, claim_and_wait

@@ -17,7 +17,7 @@ import pytest
 import commitlog
 from commitlog.errors import LogLockedError, OpenTimeoutError
 from commitlog.log.parts import parts_of
-from commitlog.shared.lock_file import LockFile
+from commitlog.segment.lock_file import LockFile
 from tests.faults.child import Child, Link
 from tests.faults.writers import CLAIMED, OPENED, How, open_log, value_of, write_some
 

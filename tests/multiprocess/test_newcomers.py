@@ -16,8 +16,8 @@ import pytest
 
 import commitlog
 from commitlog._kernel.memory import SLOTS, STATE_READY, STATE_RECOVERING
+from commitlog.base.life_lock import LifeLock
 from commitlog.errors import OpenTimeoutError, SlotsExhaustedError
-from commitlog.life_lock import LifeLock
 from commitlog.log.parts import parts_of
 from tests.faults import image
 from tests.faults.account import Account

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from commitlog.errors import DiskFullError, IOFailureError
-from commitlog.lost_identity import segment_files
+from commitlog.repair.lost_identity import segment_files
 from commitlog.segment import directory as module
 from commitlog.segment.directory import LogDirectory, file_system_type, names_in, segment_name
 from tests.setups import HEADER, SEGMENT

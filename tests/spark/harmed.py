@@ -9,9 +9,10 @@ from typing import Any
 
 import psutil
 
+from commitlog.recovery import pending_join
 from commitlog.spark.sink import LogStreamWriter, StagedTask
 from commitlog.spark.source import CommitLogSource
-from commitlog.stage import finishing, joining
+from commitlog.stage import joining
 
 STEPS = {"before the note": "place given", "after the note": "segment placed", "after the manifest": "manifest written"}
 
@@ -44,11 +45,11 @@ class HarmedWriter(LogStreamWriter):
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 - Spark's name
         if batchId == 1:
             self._fail("before commit")
-            finishing.passed = joining.passed = self._at_step
+            pending_join.passed = joining.passed = self._at_step
         try:
             super().commit(messages, batchId)
         finally:
-            finishing.passed = joining.passed = lambda step: None
+            pending_join.passed = joining.passed = lambda step: None
         if batchId == 1:
             self._fail("after commit")
 

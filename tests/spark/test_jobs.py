@@ -224,7 +224,7 @@ def test_what_is_known_of_a_log_does_not_vouch_for_its_archive(spark: Any, tmp_p
 
 
 def commitlog_verify(path: Path) -> Any:
-    from commitlog.verification import verify as alone
+    from commitlog.repair.verification import verify as alone
 
     return alone(path)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog.verification import verify
+from commitlog.repair.verification import verify
 from tests.conftest import ROOT
 from tests.spark.cluster import Cluster
 

@@ -13,10 +13,10 @@ from pyspark.errors import PythonException, StreamingQueryException
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CommitLogError, LogNotFoundError, NotALogError
+from commitlog.repair.verification import surveying
 from commitlog.spark.jobs import LogCheck, verify, verifying
 from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.slices import read_slices
-from commitlog.verification import surveying
 from tests.spark.logs_in_spark import archive, fill, numbered, schema, slices
 
 UNSEEN = "does not see the log"

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 import commitlog
-from commitlog.verification import verify
+from commitlog.repair.verification import verify
 from tests.setups import Logs
 from tests.spark.harmed import HarmedSource
 

@@ -14,12 +14,13 @@ import pytest
 import commitlog
 from commitlog.errors import CorruptSegmentError, LogLockedError, UnsupportedVersionError
 from commitlog.options import Options
-from commitlog.repair import repair
+from commitlog.recovery import join_manifest, pending_join
+from commitlog.recovery.join_note import JoinNote
+from commitlog.repair.repair import repair
+from commitlog.repair.verification import verify
 from commitlog.segment.directory import LogDirectory
-from commitlog.stage import finishing, joining, manifest
+from commitlog.stage import joining
 from commitlog.stage.joining import join
-from commitlog.stage.note import JoinNote
-from commitlog.verification import verify
 from tests.cli import program
 from tests.setups import Logs
 from tests.stage.making import SIZE, append, batch_of, numbered, read_all, stage
@@ -151,7 +152,7 @@ def test_a_batch_that_is_there_is_not_joined_again(tmp_path: Path) -> None:
 
 
 def test_the_manifest_keeps_the_queries_that_joined_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest, "_QUERIES_KEPT", 3)
+    monkeypatch.setattr(join_manifest, "_QUERIES_KEPT", 3)
     for number in range(5):
         join(tmp_path / "log", stage(tmp_path / "staged", batch_of([b"x"])), query=f"query {number}", batch=7, options=NEW)
     assert sorted(json.loads((tmp_path / "log" / "joined").read_bytes())["batches"]) == ["query 2", "query 3", "query 4"]
@@ -207,7 +208,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> Path:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(finishing, "passed", passed)
+        patch.setattr(pending_join, "passed", passed)
         patch.setattr(joining, "passed", passed)
         with pytest.raises(KeyboardInterrupt):
             join(path, staged)

@@ -9,9 +9,9 @@ import pytest
 
 import commitlog
 from commitlog.options import Options
-from commitlog.repair import repair
+from commitlog.repair.repair import repair
+from commitlog.repair.verification import verify
 from commitlog.stage.joining import join
-from commitlog.verification import verify
 from tests.stage.making import SIZE, append, batch_of, numbered, read_all, stage
 from tests.steps import killed_at
 

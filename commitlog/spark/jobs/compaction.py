@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlog.base.regular_file import read_small_file
+from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
 from commitlog.log.commit_log import open_log
 from commitlog.log.parts import parts_of
-from commitlog.regular_file import read_small_file
+from commitlog.recovery.join_manifest import Manifest
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
-from commitlog.stage.manifest import Manifest
-from commitlog.units import Size, parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

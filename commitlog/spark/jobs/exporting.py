@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.spark.jobs.folder import Folder
 from commitlog.spark.jobs.steps import next_stop, read
 from commitlog.spark.topics import open_only
-from commitlog.units import Size, parse_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

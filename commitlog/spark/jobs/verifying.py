@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from commitlog.base.regular_file import open_regular
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, LogNotFoundError
-from commitlog.regular_file import open_regular
+from commitlog.repair.verification import Survey, surveying
+from commitlog.repair.verify_report import SegmentReport, VerifyReport
 from commitlog.segment.directory import segment_name
 from commitlog.segment.seal_table import SealTable
 from commitlog.spark.jobs.classic import check_classic
 from commitlog.spark.places import normalized
 from commitlog.spark.presence import REMEDY, other_log
-from commitlog.verification import Survey, surveying
-from commitlog.verify_report import SegmentReport, VerifyReport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

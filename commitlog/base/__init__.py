@@ -1,0 +1,1 @@
+"""Helpers that know nothing of logs: paths, units, locks, threads."""

@@ -1,0 +1,108 @@
+"""Option: a field that takes what a caller may give; and the ways to read it that several options share."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Generic, SupportsIndex, TypeVar, overload
+
+from commitlog.base.units import Duration, Size, parse_duration, parse_size, size_of
+from commitlog.errors import InvalidOptionError
+
+Stored = TypeVar("Stored")
+Given = TypeVar("Given")
+
+
+class Option(Generic[Stored, Given]):
+    """A field that takes what a caller may give, checks it, and keeps it in one form."""
+
+    def __init__(self, default: Given, read: Callable[[Given, str], Stored]) -> None:
+        self.default = default
+        self.read = read
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Given: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Stored: ...
+    def __get__(self, instance: object | None, owner: type) -> Stored | Given:
+        if instance is None:
+            return self.default
+        stored: Stored = instance.__dict__[self.name]
+        return stored
+
+    def __set__(self, instance: object, value: Given) -> None:
+        instance.__dict__[self.name] = self.read(value, self.name)
+
+
+def optional(read: Callable[[Given, str], Stored]) -> Callable[[Given | None, str], Stored | None]:
+    """What `read` takes, or None."""
+
+    def read_unless_none(value: Given | None, name: str) -> Stored | None:
+        return None if value is None else read(value, name)
+
+    return read_unless_none
+
+
+def sized(smallest: int, largest: int, multiple: int = 1) -> Callable[[Size, str], int]:
+    """A size within bounds."""
+
+    def read(value: Size, name: str) -> int:
+        size = parse_size(value, name)
+        if not smallest <= size <= largest or size % multiple:
+            whole = f", a multiple of {multiple}" if multiple > 1 else ""
+            raise InvalidOptionError(f"{name} must be from {smallest} to {largest} bytes{whole}, not {value!r}")
+        return size
+
+    return read
+
+
+def lasting(smallest_s: float) -> Callable[[Duration, str], float]:
+    """A duration of so many seconds at least."""
+
+    def read(value: Duration, name: str) -> float:
+        duration_s = parse_duration(value, name)
+        if duration_s < smallest_s:
+            raise InvalidOptionError(f"{name} must be at least {smallest_s:g} seconds, not {value!r}")
+        return duration_s
+
+    return read
+
+
+def counted(largest: int, smallest: int = 0) -> Callable[[SupportsIndex, str], int]:
+    """A whole number within bounds."""
+
+    def read(value: SupportsIndex, name: str) -> int:
+        count = None if isinstance(value, str) else size_of(value)
+        if count is None or not smallest <= count <= largest:
+            raise InvalidOptionError(f"{name} must be a whole number from {smallest} to {largest}, not {value!r}")
+        return count
+
+    return read
+
+
+def chosen(choices: Iterable[str]) -> Callable[[Given, str], Given]:
+    """One of some words."""
+    known = tuple(choices)
+
+    def read(value: Given, name: str) -> Given:
+        if not isinstance(value, str) or value not in known:
+            raise InvalidOptionError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}{did_you_mean(value, known)}")
+        return value
+
+    return read
+
+
+def switch(value: bool, name: str) -> bool:
+    """On or off."""
+    if not isinstance(value, bool):
+        raise InvalidOptionError(f"{name} must be True or False, not {value!r}")
+    return value
+
+
+def did_you_mean(value: object, known: Iterable[str]) -> str:
+    """The end of a message about a word that is none of those known."""
+    close = difflib.get_close_matches(str(value), list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

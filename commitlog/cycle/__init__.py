@@ -1,1 +1,0 @@
-"""Roll cycles: the time windows at whose end a log rolls early."""

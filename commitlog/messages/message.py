@@ -1,0 +1,107 @@
+"""Message: the base of message classes, and how a class becomes one."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import inspect
+from typing import Any, ClassVar, Self, dataclass_transform, get_origin, get_type_hints
+
+from commitlog._kernel.messages import MessageBytes
+from commitlog.errors import CommitLogError, MessageLayoutError
+from commitlog.messages.layout import Layout
+
+
+@dataclass_transform()
+class MessageClass(builtins.type):
+    """The class of message classes: lays the fields out, and makes each a descriptor over the message's bytes."""
+
+    def __new__(
+        mcs,
+        name: str,
+        bases: tuple[builtins.type, ...],
+        namespace: dict[str, Any],
+        *,
+        type: int | None = None,
+        dtype: Any = None,
+    ) -> MessageClass:
+        # No `__dict__` in a message: a misspelt field is an error, and not an attribute that nobody writes to the log.
+        cls = super().__new__(mcs, name, bases, {"__slots__": (), **namespace})
+        parents = [base for base in bases if isinstance(base, MessageClass)]
+        if not parents:
+            return cls  # Message itself
+        if any(hasattr(parent, "layout") for parent in parents):
+            raise MessageLayoutError(f"{name} derives from a message class: derive it from Message, with a type and all its fields")
+        if type is None:
+            raise MessageLayoutError(f"{name} needs a type number: class {name}(bus.Message, type=0)")
+        if dtype is not None:
+            layout = Layout.of_dtype(name, type, dtype)
+            cls.__annotations__ = {field.name: Any for field in layout.fields}
+        else:
+            layout = Layout.of_annotations(name, type, _field_annotations(cls))
+        _become_dataclass(cls, layout)
+        return cls
+
+
+def _field_annotations(cls: builtins.type) -> dict[str, Any]:
+    """What the class body annotates, in its order, as far as it means fields."""
+    own = inspect.get_annotations(cls)
+    try:
+        hints = get_type_hints(cls, include_extras=True)
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
+        raise MessageLayoutError(f"{cls.__name__}: an annotation cannot be evaluated: {error}; define its names in the module") from None
+    return {name: hints[name] for name in own if get_origin(hints[name]) is not ClassVar and hints[name] is not ClassVar}
+
+
+def _become_dataclass(cls: Any, layout: Layout) -> None:
+    dataclasses.dataclass(cls)
+    fields = dataclasses.fields(cls)
+    cls.layout = layout
+    cls.type = layout.type
+    for descriptor in layout.fields:
+        setattr(cls, descriptor.name, descriptor)
+    blank = cls.__new__(cls)
+    for field in fields:
+        if field.default is not dataclasses.MISSING:
+            try:
+                setattr(blank, field.name, field.default)
+            except CommitLogError as error:
+                raise MessageLayoutError(f"{cls.__name__}.{field.name}: the default does not fit the field: {error.message}") from None
+
+
+class Message(MessageBytes, metaclass=MessageClass):
+    """The base of message classes: a numeric type and a fixed layout, in bytes of its own or, in a claim, in the log.
+
+    A subclass names its type number and annotates its fields, or takes them from a NumPy structured dtype. It is a dataclass whose
+    fields are read and written where the bytes lie; ``bytes(message)`` gives them, and so does the buffer protocol.
+
+    Attributes
+    ----------
+    type : int
+        The class's type number, 0 to 4294967295.
+    layout : Layout
+        Which field lies where; printable.
+
+    Raises
+    ------
+    MessageLayoutError
+        From the class statement: no type number or one out of range, no fields, a field of no known kind or without a fixed size.
+    MessageValueError, RecordTypeError
+        From setting a field: the value does not fit, or is of the wrong Python type; the message is unchanged.
+
+    Examples
+    --------
+    ``class Quote(bus.Message, type=1):`` with ``price: bus.float64`` and ``symbol: Annotated[bytes, 8]`` in its body, or
+    ``class Quote(bus.Message, type=1, dtype=QUOTES): pass``.
+    """
+
+    layout: ClassVar[Layout]
+    type: ClassVar[int]
+
+    def __init__(self) -> None:
+        """Take the fields, in their order: each subclass has its own."""
+
+    @classmethod
+    def blank(cls) -> Self:
+        """A message with every field zero, to be refilled by a reader or filled field by field."""
+        return cls.__new__(cls)

@@ -1,0 +1,105 @@
+"""BusReader: reads messages as they come, from a log that somebody writes."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Self
+
+from commitlog._kernel.messages import MessageReader
+from commitlog._kernel.readers import IDLE
+from commitlog.base.process_bound import ProcessBound
+from commitlog.base.units import DURATION_LARGEST_S, Duration, parse_duration
+from commitlog.errors import InvalidOptionError
+from commitlog.log.commit_log import CommitLog, open_log
+from commitlog.tail.seek import Start, Visibility
+from commitlog.tail.tailer import Idle, OnDamage
+
+
+class BusReader(ProcessBound, MessageReader):
+    """Reads messages, one thread at a time; got from `commitlog.bus.reader`. `next` and `read` are one compiled call each.
+
+    Attributes
+    ----------
+    log : CommitLog
+        The log beneath, open for reading.
+    """
+
+    def __init__(self, log: CommitLog, start: Start, visibility: Visibility, on_damage: OnDamage, idle: Idle) -> None:
+        self.log = log
+        self._idle = idle
+        self._tailer = log.tailer(start=start, visibility=visibility, on_damage=on_damage)
+        super().__init__(self._tailer, log.flushed_position if visibility == "flushed" else log.tail_position)
+
+    def wait_next(self, timeout: Duration | None, idle: Idle | None) -> bool:
+        seconds = None if timeout is None else parse_duration(timeout, "timeout")
+        return self.await_next(checked_idle(idle or self._idle), seconds)
+
+    def close(self) -> None:
+        """Let go of the log. Idempotent; any other call then raises `ClosedError`."""
+        self.let_go()
+        self._tailer.close()
+        self.log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<BusReader {self.log.path!r}, {'closed' if self.log.closed else f'at {self._tailer.position}'}>"
+
+
+def checked_idle(idle: object) -> int:
+    """The kernel's number of a way to wait."""
+    if not isinstance(idle, str) or idle not in IDLE:
+        raise InvalidOptionError(f"idle must be one of {', '.join(map(repr, IDLE))}, not {idle!r}")
+    return IDLE[idle]
+
+
+def open_reader(
+    path: str | os.PathLike[str],
+    *,
+    start: Start = "first",
+    wait: Duration | None = 0,
+    idle: Idle = "backoff",
+    visibility: Visibility = "committed",
+    on_damage: OnDamage = "raise",
+) -> BusReader:
+    """Open a bus for reading. The log is never created by it and no message is ever changed.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The log's directory.
+    start : {"first", "end"} or int
+        The oldest message, the present end, or a message's position.
+    wait : float, str or None
+        Seconds, or text like ``"500ms"``, to wait for a log that does not exist yet; None waits until there is one.
+    idle : {"spin", "yield", "backoff", "block"}
+        How `BusReader.next` waits when it is given a timeout: see `Tailer.follow`.
+    visibility : {"committed", "flushed"}
+        Messages that every process sees, or only those that no crash can take back.
+    on_damage : {"raise", "skip"}
+        Raise `CorruptRecordError`, or go on at the next whole message.
+
+    Returns
+    -------
+    BusReader
+        Close it, or use it in a `with` statement.
+
+    Raises
+    ------
+    LogNotFoundError, NotALogError
+        There is no log here, at the end of `wait`.
+    PositionError
+        No message starts at the position that `start` names.
+    """
+    checked_idle(idle)
+    log = open_log(path, "r", wait_for_log=DURATION_LARGEST_S if wait is None else parse_duration(wait, "wait"))
+    try:
+        return BusReader(log, start, visibility, on_damage, idle)
+    except BaseException:
+        log.close()
+        raise

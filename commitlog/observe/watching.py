@@ -1,0 +1,322 @@
+"""Live figures of a log, from its shared files: what `commitlog top`, `commitlog export-metrics` and `commitlog.metrics` show."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+import psutil
+
+from commitlog._kernel import memory as kernel
+from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.errors import CommitLogError
+from commitlog.log.commit_log import CommitLog, open_log
+from commitlog.log.parts import parts_of
+from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.segment import cursors_file
+from commitlog.segment import identity as identities
+from commitlog.segment.cursors_file import Writer
+from commitlog.segment.directory import Kind, LogDirectory
+from commitlog.segment.lock_file import is_foreign, process_name
+from commitlog.tail import tailer_state
+from commitlog.tail.tailer_state import TailerState
+
+WriterState = Literal["dead", "stopped", "held up", "appending", "idle", "live"]
+# What a writer can be, the first that applies.
+WRITER_STATES: tuple[WriterState, ...] = ("dead", "stopped", "held up", "appending", "idle", "live")
+
+
+@dataclass(frozen=True)
+class WriterFigures:
+    """A writable handle, as others see it.
+
+    Attributes
+    ----------
+    slot : int
+        Its line in `cursors`.
+    pid : int
+        As it called itself: in another pid namespace it may be another's here.
+    name : str
+        Of that process, as far as it can be known.
+    since_ns : int
+        When it took the slot, in nanoseconds since 1970.
+    state : str
+        "dead": it was killed, and nobody has taken its slot since. "stopped": by SIGSTOP or a debugger. "held up": it began a claim before
+        the look before, and has not come to put its name there. "appending" and "idle": since the look before it has, and has not, claimed
+        anything. "live": there was no look before. A claim that is open in a `with` block is nothing unusual, and shows in none of them.
+    flushing : bool
+        It leads a flush at this moment.
+    claiming : bool
+        It is between the two first steps of a claim, where the living stay for nanoseconds.
+    claims : int
+        Made through its slot, by earlier owners too; only differences say something. A pooled log's appends are not counted.
+    rolled_back_claims : int
+        Of its claims, those that others rolled back.
+    """
+
+    slot: int
+    pid: int
+    name: str
+    since_ns: int
+    state: WriterState
+    flushing: bool
+    claiming: bool
+    claims: int
+    rolled_back_claims: int
+
+
+@dataclass(frozen=True)
+class LogFigures:
+    """A moment's figures of a log, the same for whoever looks: a writer, a reader, another process.
+
+    Attributes
+    ----------
+    kind : {"log", "archive", "segment"}
+        What is looked at. Of an archive, or of a segment's file apart from its log, the watermarks are where it ends; nobody writes it,
+        and no named tailer stands in it.
+    path : str
+        The log's directory, the archive, or the file.
+    uuid : str
+        The log's own.
+    taken_ns : int
+        When, on the monotonic clock.
+    mode : {"mapped", "pooled"} or None
+        How its writers have it open, or had it last; None where nobody has since the machine started.
+    recovering : bool
+        Somebody is at it, or was killed at it.
+    failed : str or None
+        Why the log has failed.
+    segment_size : int
+        Bytes.
+    first_position, tail_position, appended_position, committed_position, flushed_position : int
+        Where the oldest record starts, and the watermarks. Of a pooled log other processes see no more than what is committed.
+    first_sequence, next_sequence : int or None
+        Of the oldest record, and of the one that is to come; None where damage keeps them from being counted.
+    segments, disk_bytes : int
+        Segment files, those ahead of need included, and what all files of the directory take on the disk; of an archive what its segments
+        take, compressed.
+    free_bytes, device_bytes : int or None
+        Room for this user on the log's file system, and its size. None where nothing is written: of an archive, of a segment's file.
+    rolled_back_claims : int
+        Claims of dead or too slow writers that were turned into SKIP, since `cursors` was made.
+    writers : tuple of WriterFigures
+        By slot.
+    tailers : tuple of TailerState
+        The named ones, by name.
+    """
+
+    kind: Kind
+    path: str
+    uuid: str
+    taken_ns: int
+    mode: Literal["mapped", "pooled"] | None
+    recovering: bool
+    failed: str | None
+    segment_size: int
+    first_position: int
+    tail_position: int
+    appended_position: int
+    committed_position: int
+    flushed_position: int
+    first_sequence: int | None
+    next_sequence: int | None
+    segments: int
+    disk_bytes: int
+    free_bytes: int | None
+    device_bytes: int | None
+    rolled_back_claims: int
+    writers: tuple[WriterFigures, ...]
+    tailers: tuple[TailerState, ...]
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        """From the committed watermark to the tail."""
+        return max(0, self.tail_position - self.committed_position)
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """From the flushed watermark to the tail: what a power cut would take."""
+        return max(0, self.tail_position - self.flushed_position)
+
+    def seconds_since(self, before: LogFigures) -> float:
+        """How long after an earlier look this one was; for rates."""
+        return (self.taken_ns - before.taken_ns) / 1e9
+
+
+def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
+    """The figures of an open log.
+
+    Parameters
+    ----------
+    log : CommitLog
+        In any mode.
+    before : LogFigures, optional
+        An earlier look at the same log, by which it is told what writers do.
+
+    Returns
+    -------
+    LogFigures
+
+    Raises
+    ------
+    ClosedError
+        The log is closed.
+    """
+    first = log.first_position
+    parts = parts_of(log)
+    cells, directory = parts.engine.cursors, parts.directory
+    # The lower watermarks first: one that moves meanwhile never seems to have passed a higher one.
+    flushed, committed, appended, tail = log.flushed_position, log.committed_position, log.appended_position, log.tail_position
+    first_sequence, next_sequence = _sequences(log)
+    free, device = (None, None) if directory.detached else _room(directory)
+    shared = cells.shared
+    moved = before is None or tail > before.tail_position
+    owners = [] if not shared else cursors_file.writers(directory.fd, cells)
+    return LogFigures(
+        kind=directory.kind,
+        path=log.path,
+        uuid=str(uuid.UUID(bytes=log.identity.uuid)),
+        taken_ns=time.monotonic_ns(),
+        mode=None if not shared else "pooled" if cells.mode == kernel.MODE_POOLED else "mapped",
+        recovering=shared and cells["state"] == kernel.STATE_RECOVERING,
+        failed=os.strerror(parts.engine.failed) if parts.engine.failed else None,
+        segment_size=log.segment_size,
+        first_position=first,
+        tail_position=tail,
+        appended_position=appended,
+        committed_position=committed,
+        flushed_position=flushed,
+        first_sequence=first_sequence,
+        next_sequence=next_sequence,
+        segments=len(directory.segment_numbers()),
+        disk_bytes=directory.whole_disk_bytes(),
+        free_bytes=free,
+        device_bytes=device,
+        rolled_back_claims=cells["rolled_back"],
+        writers=tuple(_figures_of(writer, cells.flush_leader, before, moved) for writer in owners),
+        tailers=tuple(tailer_state.states(directory, committed)),
+    )
+
+
+def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
+    """Seals say of most segments how many records they have; what is looked at is the end of the log."""
+    try:
+        directory = parts_of(log).directory
+        if isinstance(directory, ArchivedDirectory):
+            return directory.sequences()  # without the others' headers, each of which is fetched from afar
+        first = log.first_sequence
+        return first, first + log.count()
+    except CommitLogError:
+        return None, None
+
+
+def _room(directory: LogDirectory) -> tuple[int, int]:
+    found = os.fstatvfs(directory.fd)
+    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
+
+
+def _figures_of(writer: Writer, flush_leader: int | None, before: LogFigures | None, moved: bool) -> WriterFigures:
+    foreign = is_foreign(writer.pid_namespace)
+    return WriterFigures(
+        slot=writer.slot,
+        pid=writer.pid,
+        name="in another pid namespace" if foreign else process_name(writer.pid),
+        since_ns=writer.since_ns,
+        state=_state_of(writer, foreign, before, moved),
+        flushing=writer.alive and flush_leader == writer.slot,
+        claiming=writer.counter % 2 == 1,
+        claims=writer.counter // 2,
+        rolled_back_claims=writer.rolled_back,
+    )
+
+
+def _state_of(writer: Writer, foreign: bool, before: LogFigures | None, moved: bool) -> WriterState:
+    if not writer.alive:
+        return "dead"
+    if not foreign and _is_stopped(writer.pid):
+        return "stopped"
+    earlier = next((other for other in before.writers if other.slot == writer.slot), None) if before is not None else None
+    if before is None or earlier is None or earlier.since_ns != writer.since_ns:
+        return "live"
+    claimed = writer.counter // 2 > earlier.claims
+    if writer.counter % 2 and earlier.claiming and not claimed:
+        return "held up"
+    # A pooled log's only writer is told by its tail: its slot's counter stands still.
+    return "appending" if (moved if before.mode == "pooled" else claimed) else "idle"
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP))
+    except psutil.Error:
+        return False
+
+
+class LogWatch:
+    """Looks at a log again and again, from outside: it opens for reading only, and follows the log that is at the path at the time.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The log's directory. It need not be there yet; `look` says so. Or an archive, or a segment's file, which each look opens anew.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = path_of(path)
+        self._log: CommitLog | None = None
+        self._before: LogFigures | None = None
+
+    @property
+    def log(self) -> CommitLog | None:
+        """What it has open, after a `look`."""
+        return self._log
+
+    def look(self) -> LogFigures:
+        """The figures now.
+
+        Raises
+        ------
+        LogNotFoundError, NotALogError
+            There is no log at the path at the moment.
+        CommitLogError
+            It cannot be opened, or is damaged.
+        """
+        with telling_of_refusals(self.path):
+            if self._log is not None and not self._is_there(self._log):
+                self.close()
+        if self._log is None:
+            self._log = open_log(self.path, "r")
+        self._before = look(self._log, self._before)
+        return self._before
+
+    def _is_there(self, log: CommitLog) -> bool:
+        """Whether the path still leads to the log that is open, and not to one that was made in its place, or to none."""
+        if parts_of(log).directory.detached:
+            return False  # it has what was there when it was opened
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        try:
+            identity = identities.read(fd, self.path)
+            status = os.fstat(fd)
+            place = status.st_dev, status.st_ino
+            return identity is not None and identity.uuid == log.identity.uuid and place == parts_of(log).directory.place
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """Let go of the log; idempotent."""
+        if self._log is not None:
+            self._log.close()
+        self._log = self._before = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self.close()

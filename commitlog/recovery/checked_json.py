@@ -1,0 +1,76 @@
+"""Small JSON files in a log's directory: replaced whole, durably, and with a CRC, so that nothing is ever done by a damaged one."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+from typing import Any
+
+from commitlog._kernel.segments import crc32c
+from commitlog.base.regular_file import read_small_file
+from commitlog.errors import CorruptSegmentError, IOFailureError, UnsupportedVersionError
+from commitlog.segment.directory import LogDirectory
+
+FORMAT = 1
+_SIZE_LIMIT = 64 << 20  # bytes: a join of half a million segments
+
+
+def _text(content: dict[str, Any]) -> bytes:
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
+    """Put a new content in place of the old one; durable when it returns."""
+    content = {"format": FORMAT, "uuid": directory.log_uuid.hex(), **content}
+    whole = _text({**content, "crc32c": crc32c(_text(content))}) + b"\n"
+    if len(whole) > _SIZE_LIMIT:
+        raise IOFailureError(
+            f"`{name}` would have {len(whole)} bytes, and may have {_SIZE_LIMIT}: join fewer segments at a time",
+            path=os.path.join(directory.path, name),
+            errno=errno.EFBIG,
+        )
+    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory.fd)
+    try:
+        with open(fd, "wb") as file:
+            file.write(whole)
+            file.flush()
+            os.fsync(fd)
+        os.rename(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=directory.fd)
+        raise
+    directory.sync()
+
+
+def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
+    """The content; None where there is no such file.
+
+    Raises
+    ------
+    CorruptSegmentError
+        The file is damaged, or another log's.
+    UnsupportedVersionError
+        A newer release wrote it.
+    """
+    path = os.path.join(directory.path, name)
+    try:
+        text = read_small_file(name, _SIZE_LIMIT, dir_fd=directory.fd)
+    except FileNotFoundError:
+        return None
+    except IOFailureError as error:
+        raise CorruptSegmentError(f"`{name}` cannot be read: {error.message}, or run `commitlog repair` on the log", path=path) from None
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or content.pop("crc32c", None) != crc32c(_text(content)):
+        raise CorruptSegmentError(f"`{name}` is damaged, and nothing is done by it: run `commitlog repair` on the log", path=path)
+    if content.get("format") != FORMAT:
+        raise UnsupportedVersionError(f"`{name}` was written by a newer release: use that, or a later one", path=path)
+    if content.get("uuid") != directory.log_uuid.hex():
+        raise CorruptSegmentError(f"`{name}` is another log's: take it out of this directory", path=path)
+    return content

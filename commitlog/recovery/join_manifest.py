@@ -1,0 +1,57 @@
+"""Manifest: which batches of which streaming queries are in a log already, so that none is joined twice.
+
+The batches of a query come one after the other, each with the next number, so that one number a query says it for all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+
+from commitlog.errors import CorruptSegmentError
+from commitlog.recovery import checked_json
+from commitlog.segment.directory import LogDirectory
+
+NAME = "joined"
+_QUERIES_KEPT = 1000  # those that joined last; a query that has not for so long has another checkpoint by now, or none
+
+
+@dataclass
+class Manifest:
+    """The last batch of each query, and when it was joined."""
+
+    batches: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, directory: LogDirectory) -> Manifest:
+        """What stands in the log's directory.
+
+        Raises
+        ------
+        CorruptSegmentError, UnsupportedVersionError
+            It cannot be believed.
+        """
+        content = checked_json.read(directory, NAME)
+        if content is None:
+            return cls()
+        try:
+            return cls({str(query): (int(batch), int(joined_ns)) for query, (batch, joined_ns) in content["batches"].items()})
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise CorruptSegmentError(
+                f"`{NAME}` does not say which batches are in this log: run `commitlog repair` on it",
+                path=os.path.join(directory.path, NAME),
+            ) from None
+
+    def has(self, query: str, batch: int) -> bool:
+        """Whether a batch of a query is in the log."""
+        return query in self.batches and batch <= self.batches[query][0]
+
+    def add(self, directory: LogDirectory, query: str, batch: int) -> None:
+        """Note a batch, durably."""
+        if self.has(query, batch):
+            return
+        self.batches[query] = (batch, time.time_ns())
+        kept = sorted(self.batches.items(), key=lambda entry: entry[1][1])[-_QUERIES_KEPT:]
+        self.batches = dict(kept)
+        checked_json.write(directory, NAME, {"batches": self.batches})

@@ -1,0 +1,103 @@
+"""JoinNote: what a join is going to do, written down durably before it is begun. From then on the join is finished, by whoever comes next.
+
+See docs/format.md for the file.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from commitlog.errors import CorruptSegmentError
+from commitlog.recovery import checked_json
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory
+
+
+@dataclass(frozen=True)
+class Move:
+    """One staged file and the segment that it becomes."""
+
+    source: str
+    number: int
+    segment_id: int
+
+
+@dataclass(frozen=True)
+class JoinNote:
+    """A join that was begun.
+
+    Attributes
+    ----------
+    start, end : int
+        Where the log ended before, and ends behind the last segment that joins.
+    gate : tuple of int or None
+        Segment number and offset at which readers wait for more, until a SKIP leads them on; None where they wait for the first of the
+        new segments itself.
+    moves : tuple of Move
+        By number, without a gap. Sources are relative to the log's directory.
+    query, batch : str and int, or None
+        What is joined: see `Manifest`.
+    """
+
+    start: int
+    end: int
+    gate: tuple[int, int] | None
+    moves: tuple[Move, ...]
+    query: str | None = None
+    batch: int | None = None
+
+    @property
+    def first_number(self) -> int:
+        return self.moves[0].number
+
+    def write(self, directory: LogDirectory) -> None:
+        """Put it in place, durably."""
+        checked_json.write(directory, JOIN_NOTE, asdict(self))
+
+    @staticmethod
+    def remove(directory: LogDirectory) -> None:
+        """The join is done."""
+        os.unlink(JOIN_NOTE, dir_fd=directory.fd)
+        directory.sync()
+
+    @classmethod
+    def read(cls, directory: LogDirectory) -> JoinNote | None:
+        """The note of a join that was begun and not finished, or None.
+
+        Raises
+        ------
+        CorruptSegmentError, UnsupportedVersionError
+            It cannot be believed.
+        """
+        content = checked_json.read(directory, JOIN_NOTE)
+        if content is None:
+            return None
+        try:
+            note = cls._of(content)
+            if note._fits(directory.segment_size):
+                return note
+        except (KeyError, TypeError, ValueError):
+            pass
+        raise CorruptSegmentError(
+            f"`{JOIN_NOTE}` does not describe a join to this log: run `commitlog repair` on the log",
+            path=os.path.join(directory.path, JOIN_NOTE),
+        )
+
+    @classmethod
+    def _of(cls, content: dict[str, Any]) -> JoinNote:
+        gate, batch = content["gate"], content["batch"]
+        return cls(
+            start=int(content["start"]),
+            end=int(content["end"]),
+            gate=None if gate is None else (int(gate[0]), int(gate[1])),
+            moves=tuple(Move(str(move["source"]), int(move["number"]), int(move["segment_id"])) for move in content["moves"]),
+            query=content["query"],
+            batch=None if batch is None else int(batch),
+        )
+
+    def _fits(self, segment_size: int) -> bool:
+        numbers = [move.number for move in self.moves]
+        contiguous = bool(numbers) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        gated = self.gate is None or (self.gate[0] == numbers[0] - 1 and self.gate[1] % 8 == 0 and 0 < self.gate[1] < segment_size)
+        return contiguous and gated and self.end == (numbers[-1] + 1) * segment_size and 0 <= self.start <= numbers[0] * segment_size

@@ -1,0 +1,296 @@
+"""Carries a join note out. Each step can be done twice, so that a join that died anywhere is finished by doing all of it again.
+
+Readers follow frames, and come to the new segments in one way only: through the gate. It opens last, by one store or one rename, so that
+they find all of the new segments or none. Until then the new segments stand where nobody looks: whoever opens the log for reading
+meanwhile takes its end from the checkpoint, which is the old one until the gate is open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+
+from commitlog._kernel import segments as kernel
+from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT
+from commitlog.base.regular_file import open_regular
+from commitlog.errors import CorruptSegmentError, IOFailureError
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.recovery.join_manifest import Manifest
+from commitlog.recovery.join_note import JoinNote, Move
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name, write_whole
+
+_logger = logging.getLogger("commitlog.stage")
+
+
+def passed(step: str) -> None:
+    """Told of each step by which a join changes a log. Tests replace it to stop or die there."""
+
+
+def finish_pending(directory: LogDirectory) -> JoinNote | None:
+    """Finish the join that somebody has begun, if there is one. Only under the log's exclusive lock.
+
+    Raises
+    ------
+    CorruptSegmentError
+        The note is damaged, or what it names is not there; nothing was joined by it.
+    """
+    note = JoinNote.read(directory)
+    if note is not None:
+        _logger.info("%s: finishing the join of %d segments that was begun", directory.path, len(note.moves))
+        finish(directory, note)
+    return note
+
+
+def finish(directory: LogDirectory, note: JoinNote) -> None:
+    """Do all that the note says, and remove it."""
+    check(directory, note)
+    _clear(directory, note)
+    # Down from the last one: as long as the first is missing nobody finds the others.
+    for move in reversed(note.moves):
+        _place(directory, move)
+        passed("segment placed")
+    directory.sync()
+    passed("placement synced")
+    if note.gate is not None:
+        _open_gate(directory, *note.gate)
+    seal_below(directory, note.first_number)
+    passed("sealed")
+    _move_end(directory, note.end)
+    if note.query is not None and note.batch is not None:
+        Manifest.read(directory).add(directory, note.query, note.batch)
+        passed("manifest written")
+    JoinNote.remove(directory)
+    passed("note removed")
+    for source in {os.path.dirname(move.source) for move in note.moves}:
+        with contextlib.suppress(OSError):
+            os.rmdir(source, dir_fd=directory.fd)
+
+
+def check(directory: LogDirectory, note: JoinNote) -> None:
+    """Before anything is moved: the log is where the note begins, and all that is to be moved is there.
+
+    Raises
+    ------
+    CorruptSegmentError
+        It is not.
+    """
+    checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
+    if checkpoint is None or not checkpoint.clean or checkpoint.position not in (note.start, note.end):
+        raise _unfit(directory, f"the log is not where its join began, at position {note.start}")
+    for move in note.moves:
+        found = [name for name in (move.source, segment_name(move.number * directory.segment_size)) if _is(directory, name, move)]
+        if not found:
+            raise _unfit(directory, f"the segment {move.source} that it names is gone, or another one")
+
+
+def unreached(directory: LogDirectory) -> list[int]:
+    """Numbers of the segments that stand in their places and yet behind the end of the log, as long as a join is not finished.
+
+    Before a join is begun the log is closed, and what was made ahead of its need is empty.
+    """
+    checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
+    if not directory.joining or checkpoint is None or not checkpoint.clean:
+        return []
+    return [number for number in directory.segment_numbers() if number * directory.segment_size >= checkpoint.position]
+
+
+def _unfit(directory: LogDirectory, why: str) -> CorruptSegmentError:
+    return CorruptSegmentError(
+        f"the join that `{JOIN_NOTE}` tells of cannot be finished: {why}; run `commitlog repair` on the log",
+        path=os.path.join(directory.path, JOIN_NOTE),
+    )
+
+
+def _is(directory: LogDirectory, name: str, move: Move) -> bool:
+    """Whether a file is the segment that is to join: of its id, whole, and with the header of its new place."""
+    try:
+        fd = open_regular(name, dir_fd=directory.fd)
+    except FileNotFoundError:
+        return False
+    try:
+        page = os.pread(fd, HEADER_SIZE, 0)
+        whole = os.fstat(fd).st_size == directory.segment_size and len(page) == HEADER_SIZE
+    finally:
+        os.close(fd)
+    base = move.number * directory.segment_size
+    seal = kernel.read_seal(page, directory.log_uuid, base, directory.segment_size) if whole else None
+    return seal is not None and seal[0] == move.segment_id
+
+
+def _clear(directory: LogDirectory, note: JoinNote) -> None:
+    """Remove the segments that were made ahead of need. Nobody stands in them: readers come through the gate."""
+    ids = {move.number: move for move in note.moves}
+    for number in directory.segment_numbers():
+        name = segment_name(number * directory.segment_size)
+        if number < note.first_number or (number in ids and _is(directory, name, ids[number])):
+            continue
+        segment = directory.open_segment(number, writable=False)
+        try:
+            blank = segment.nonzero(OPENED_AT, HEADER_SIZE + 8) == HEADER_SIZE + 8
+        finally:
+            segment.release()
+        if not blank:
+            raise _unfit(directory, f"{name} stands in its way, and is not empty")
+        directory.remove_segment(number)
+        passed("blank segment removed")
+
+
+def _place(directory: LogDirectory, move: Move) -> None:
+    """Rename a staged file to its place; that it is there already is success."""
+    name = segment_name(move.number * directory.segment_size)
+    try:
+        os.rename(move.source, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise IOFailureError(
+            f"cannot join {move.source} ({error.strerror}): staged segments belong on the file system of their log",
+            path=directory.segment_path(move.number),
+            errno=error.errno,
+        ) from error
+
+
+def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
+    """Close the segment in which readers wait, with one store, durably, and give the rest of its blocks back."""
+    name = segment_name(number * directory.segment_size)
+    segment = directory.open_segment(number, writable=True)
+    fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
+    try:
+        if segment.nonzero(offset, offset + 8) == offset + 8:
+            segment.skip(offset, 0)
+            passed("gate opened")
+        # An earlier try may have written these pages in vain, and the system takes them for clean.
+        segment.rewrite(0, HEADER_SIZE)
+        segment.rewrite(offset, offset + 8)
+        segment.flush(0, segment.size)
+        # Nothing is written there any more. The pages of the header and of the SKIP itself stay.
+        start = -(-(offset + 8) // HEADER_SIZE) * HEADER_SIZE
+        if start < segment.size and not kernel.punch_hole(fd, start, segment.size):
+            _logger.debug("%s: the rest of the segment keeps its blocks", segment.path)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+        segment.release()
+
+
+def roll_into(directory: LogDirectory, number: int) -> int:
+    """Note in a segment's header that the log rolled into it, if it has not yet; when that was.
+
+    What joins behind it counts as rolled into at that time or later, so that cycles never go back.
+    """
+    segment = directory.open_segment(number, writable=False)
+    try:
+        opened_ns, segment_id = segment.opened_ns, segment.id
+    finally:
+        segment.release()
+    if opened_ns:
+        return int(opened_ns)
+    before = roll_into(directory, number - 1) if directory.has(number - 1) else 0
+    opened_ns = max(time.time_ns(), before)
+    page = directory.header_page(number, segment_id, 0, opened_ns)
+    fd = open_regular(segment_name(number * directory.segment_size), os.O_RDWR, dir_fd=directory.fd)
+    try:
+        write_whole(fd, page[OPENED_AT:SEAL_AT], OPENED_AT)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return opened_ns
+
+
+def seal_below(directory: LogDirectory, number: int) -> int:
+    """Seal every segment below `number`, durably; the sequence of the first record of `number`.
+
+    Raises
+    ------
+    CorruptRecordError, CorruptSegmentError
+        One of them is damaged.
+    """
+    first = number
+    sequence = 0
+    while first > 0 and directory.has(first - 1):
+        seal = _sealed(directory, first - 1)
+        if seal is not None:
+            sequence = seal
+            break
+        first -= 1
+    for unsealed in range(first, number):
+        segment = directory.open_segment(unsealed, writable=True)
+        try:
+            if not segment.seal(sequence):
+                raise CorruptSegmentError(
+                    "this segment is not whole, and the log goes on behind it: run `commitlog verify` on the log",
+                    path=segment.path,
+                    position=segment.base,
+                )
+            segment.flush(0, HEADER_SIZE)
+            seal_of = segment.sealed()
+            assert seal_of is not None
+            sequence = seal_of[1] + seal_of[2]
+        finally:
+            segment.release()
+    return sequence
+
+
+def _sealed(directory: LogDirectory, number: int) -> int | None:
+    """The sequence behind a sealed segment's last record; None where it has no seal."""
+    segment = directory.open_segment(number, writable=False)
+    try:
+        seal = segment.sealed()
+        return None if seal is None else seal[1] + seal[2]
+    finally:
+        segment.release()
+
+
+def _move_end(directory: LogDirectory, end: int) -> None:
+    """The log was closed, and ends there: in both turns of the checkpoint, so that one lost sector does not bring the old end back."""
+    for _ in range(2):
+        mark_clean(directory, end)
+        passed("checkpoint written")
+
+
+def mark_clean(directory: LogDirectory, end: int) -> None:
+    """Write the next turn of the checkpoint, for a log that nobody has open and that is durable up to `end`."""
+    checkpoints.write(directory.fd, directory.log_uuid, end, clean=True)
+
+
+def give_place(path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int) -> Move:
+    """Write the header of its new place into a staged segment, durably; the move that is to come.
+
+    Parameters
+    ----------
+    opened_ns : int
+        When the log rolls into it, which decides its cycle.
+
+    Raises
+    ------
+    CorruptSegmentError
+        The file is not a complete staged segment for this log.
+    """
+    try:
+        fd = open_regular(path, os.O_RDWR)
+    except FileNotFoundError:
+        raise CorruptSegmentError(
+            "a staged segment is not there: executors and driver have to see the same file system", path=path
+        ) from None
+    try:
+        page = os.pread(fd, HEADER_SIZE, 0)
+        found = None
+        if len(page) == HEADER_SIZE and os.fstat(fd).st_size == directory.segment_size:
+            uuid, _, base, _, created_ns = kernel.header_fields(page)
+            found = kernel.read_seal(page, uuid, base, directory.segment_size)
+        if found is None:
+            raise CorruptSegmentError(
+                f"this is not a complete staged segment of {directory.segment_size} bytes: stage it anew, for the log's segment size",
+                path=path,
+            )
+        segment_id, _, end, _, *counts = found
+        placed = bytearray(directory.header_page(number, segment_id, created_ns, opened_ns))
+        seal = kernel.seal_part(segment_id, end, first_sequence, *counts)
+        placed[SEAL_AT : SEAL_AT + len(seal)] = seal
+        write_whole(fd, bytes(placed), 0)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    return Move(os.path.relpath(path, directory.path), number, segment_id)

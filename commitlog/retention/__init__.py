@@ -1,0 +1,1 @@
+"""Decides which old segments leave a log, for an archive or for good."""

@@ -1,0 +1,215 @@
+"""Archive: old segments go to another place, compressed, before they are deleted here."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.regular_file import open_regular, read_small_file
+from commitlog.errors import CorruptSegmentError, InvalidOptionError, IOFailureError, LogExistsError, PositionError
+from commitlog.retention.archived import archived_name, read_pieces, zstandard
+from commitlog.retention.target import LocalTarget, passed, target_of
+from commitlog.segment import identity as identities
+from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.identity import Identity
+
+_logger = logging.getLogger("commitlog.keep")
+_PIECE = 1 << 20
+LEVEL_LEAST, LEVEL_MOST, LEVEL_DEFAULT = 1, 22, 3
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Where segments go instead of being deleted, and how they are compressed. See docs/keeping.md.
+
+    Parameters
+    ----------
+    target : str or path
+        A directory, or an address such as ``"s3://bucket/orders"`` that pyarrow or fsspec can open. It holds one log's archive and
+        nothing else; it is made where there is none.
+    level : int
+        Of zstd, 1 to 22. Higher: smaller files, and more work for the processor.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        Where `target` is a path in it.
+
+    Raises
+    ------
+    InvalidOptionError
+        A value is not one of these.
+    ModuleNotFoundError
+        zstandard, or for an address pyarrow, is not there: ``pip install 'commitlog-engine[archive]'``.
+    """
+
+    target: str | os.PathLike[str]
+    level: int = LEVEL_DEFAULT
+    filesystem: Any = None
+
+    def __post_init__(self) -> None:
+        if type(self.level) is not int or not LEVEL_LEAST <= self.level <= LEVEL_MOST:
+            raise InvalidOptionError(f"level must be a whole number from {LEVEL_LEAST} to {LEVEL_MOST}, not {self.level!r}")
+        zstandard()
+        target_of(self.target, self.filesystem)
+
+
+class Archiver:
+    """Puts segments of one log into an archive.
+
+    Parameters
+    ----------
+    directory : LogDirectory
+        The log's.
+    archive : Archive
+        Where to.
+    """
+
+    def __init__(self, directory: LogDirectory, archive: Archive) -> None:
+        self._directory = directory
+        self._archive = archive
+        self._target = target_of(archive.target, archive.filesystem)
+        self._identity: Identity | None = None
+        self._named = False
+
+    def put(self, number: int) -> bool:
+        """Have a sealed segment in the archive, whole and durable; False where it was there already, byte for byte.
+
+        A copy that is there and is not the same, because whoever made it was killed or a disk forgot, is replaced.
+
+        Raises
+        ------
+        CorruptSegmentError
+            The segment is damaged, or not sealed: damage does not get into an archive.
+        LogExistsError
+            The target holds another log, or another log's archive.
+        IOFailureError
+            The target refuses.
+        """
+        with self._telling(number):
+            identity = self._checked_target()
+            self._name_log()
+            content = self._open(number)
+            with content:
+                self._check(number)
+                if self._has(number, content, identity):
+                    self._target.settle()
+                    return False
+                content.seek(0)
+                self._target.put(archived_name(number * self._directory.segment_size), lambda file: self._compress(content, file))
+        return True
+
+    def check(self, number: int) -> None:
+        """Raise what `put` would, as far as that can be known without writing."""
+        with self._telling(number):
+            self._checked_target()
+            self._target.check()
+            self._open(number).close()
+            self._check(number)
+
+    @contextlib.contextmanager
+    def _telling(self, number: int) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise PositionError("the segment was deleted while it was to be archived", path=self._directory.segment_path(number)) from error
+        except OSError as error:
+            if isinstance(error, IOFailureError | LogExistsError):
+                raise
+            raise IOFailureError(
+                f"the archive cannot be written: {error.strerror or error}", path=self._target.name, errno=error.errno
+            ) from error
+
+    def _checked_target(self) -> Identity:
+        """What log this is, once the target is known to hold its archive, or nothing."""
+        if self._identity is None:
+            identity = identities.parse(self._identity_text(), os.path.join(self._directory.path, identities.NAME))
+            self._refuse_others(identity)
+            self._identity = identity
+        return self._identity
+
+    def _name_log(self) -> None:
+        """Say in the target which log's archive it is, before anything else is put there."""
+        if not self._named and identities.NAME not in self._target.names():
+            text = self._identity_text()
+            self._target.put(identities.NAME, lambda file: _write(file, text))
+        self._named = True
+
+    def _identity_text(self) -> bytes:
+        return read_small_file(identities.NAME, identities.SIZE_LIMIT, dir_fd=self._directory.fd)
+
+    def _refuse_others(self, identity: Identity) -> None:
+        names = self._target.names()
+        if any(name.endswith(".seg") for name in names) or self._lies_in_log():
+            raise LogExistsError("the target is a log's own directory: an archive needs one of its own", path=self._target.name)
+        if identities.NAME not in names:
+            if any(name.endswith(".zst") for name in names):
+                raise LogExistsError(
+                    f"the target has archived segments and no {identities.NAME}: choose another one", path=self._target.name
+                )
+            return
+        with self._target.open(identities.NAME) as file:
+            there = identities.parse(file.read(identities.SIZE_LIMIT), self._target.path_of(identities.NAME))
+        if there.uuid != identity.uuid:
+            raise LogExistsError("the target holds the archive of another log: choose another one", path=self._target.name)
+
+    def _lies_in_log(self) -> bool:
+        """In a folder of the log, such as `tailers`, each file would be taken for something else."""
+        if not isinstance(self._target, LocalTarget):
+            return False
+        own = os.path.realpath(self._directory.path)
+        return os.path.commonpath((own, os.path.realpath(self._target.name))) == own
+
+    def _open(self, number: int) -> BinaryIO:
+        fd = open_regular(segment_name(number * self._directory.segment_size), dir_fd=self._directory.fd)
+        if os.fstat(fd).st_size != self._directory.segment_size:
+            os.close(fd)
+            raise self._corrupt(number, "is not as long as a segment")
+        return open(fd, "rb")
+
+    def _check(self, number: int) -> None:
+        """Look at every frame: the only copy that is left shall be a good one."""
+        segment = self._directory.open_segment(number, writable=False)
+        try:
+            seal = segment.sealed()
+            if seal is None:
+                raise self._corrupt(number, "is not sealed")
+            found = segment.scan(HEADER_SIZE)
+            if found[1] != 0 or (found[4], found[2]) != (seal[0], seal[2]):
+                raise self._corrupt(number, "is damaged")
+        finally:
+            segment.release()
+
+    def _corrupt(self, number: int, what: str) -> CorruptSegmentError:
+        return CorruptSegmentError(
+            f"the segment {what}, and is not archived: run `commitlog verify` on the log",
+            path=self._directory.segment_path(number),
+            position=number * self._directory.segment_size,
+        )
+
+    def _has(self, number: int, content: BinaryIO, identity: Identity) -> bool:
+        """Whether the archive has these very bytes."""
+        base = number * self._directory.segment_size
+        if archived_name(base) not in self._target.names():
+            return False
+        try:
+            same = all(content.read(len(piece)) == piece for piece in read_pieces(self._target, base, identity))
+        except CorruptSegmentError as error:
+            _logger.warning("%s; it is written anew", error)
+            return False
+        if not same:
+            _logger.warning("%s is not what the segment is now; it is written anew", self._target.path_of(archived_name(base)))
+        return same
+
+    def _compress(self, content: BinaryIO, file: BinaryIO) -> None:
+        compressor = zstandard().ZstdCompressor(level=self._archive.level, write_checksum=True, write_content_size=True)
+        stream = compressor.compressobj(size=self._directory.segment_size)
+        file.writelines(stream.compress(piece) for piece in iter(lambda: content.read(_PIECE), b""))
+        file.write(stream.flush())
+        passed("segment compressed")
+
+
+def _write(file: BinaryIO, text: bytes) -> None:
+    file.write(text)

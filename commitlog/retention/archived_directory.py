@@ -1,0 +1,165 @@
+"""ArchivedDirectory: an archive as a log's directory, for whoever reads it as a log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+import threading
+from collections import OrderedDict
+
+from commitlog._kernel.segments import Segment
+from commitlog.errors import CorruptSegmentError, IOFailureError
+from commitlog.retention.archived import archived_name, archived_sizes, read_header, read_identity, read_pieces
+from commitlog.retention.target import Target, target_of
+from commitlog.segment.directory import LogDirectory, segment_name
+from commitlog.segment.seal_table import Seal, SealTable
+
+_LEAST_KEPT = 2  # a reader goes from one to the next
+
+
+class ArchivedDirectory(LogDirectory):
+    """The segments that an archive has when this is made, each brought here and unpacked when it is asked for.
+
+    Unpacked segments stay in a folder of their own under the system's directory for temporary files, the ones that were asked for last, and
+    are gone when it is closed.
+
+    Parameters
+    ----------
+    place : str
+        The archive: a directory or an address.
+    cache_bytes : int
+        How much of it may lie unpacked here. Two segments do in any case.
+    """
+
+    idle_kept = 1
+    kind = "archive"
+
+    def __init__(self, place: str, cache_bytes: int) -> None:
+        self.target: Target = target_of(place)
+        self.identity = read_identity(self.target)
+        sizes = archived_sizes(self.target, self.identity.segment_size)
+        self._sizes = {base // self.identity.segment_size: size for base, size in sizes.items()}
+        self._headers: dict[int, bytes] = {}
+        self._most = max(_LEAST_KEPT, cache_bytes // self.identity.segment_size)
+        self._cached: OrderedDict[int, None] = OrderedDict()
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._folder = tempfile.mkdtemp(prefix="commitlog-")
+        try:
+            super().__init__(self._folder, self.identity.segment_size, self.identity.uuid, self.identity.roll_cycle)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        self.path = self.target.name
+
+    def forked(self) -> None:
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        super().close()
+        if self._pid == os.getpid():
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def find_end(self) -> int:
+        """The position behind the last segment."""
+        return (max(self._sizes) + 1) * self.segment_size if self._sizes else 0
+
+    def sequences(self) -> tuple[int, int]:
+        """The sequence of its first record, and the one behind its last, by the seals of its first and its last segment.
+
+        Raises
+        ------
+        CorruptSegmentError
+            One of them is damaged, or not sealed.
+        """
+        if not self._sizes:
+            return 0, 0
+        first, last = self._seal(min(self._sizes)), self._seal(max(self._sizes))
+        return first.first_sequence, last.first_sequence + last.record_count
+
+    def _seal(self, number: int) -> Seal:
+        seal = SealTable(self).get(number)
+        if seal is None:
+            raise CorruptSegmentError(
+                "this segment is not sealed, which no archived one is: restore it from another copy of the archive",
+                path=self.segment_path(number),
+                position=number * self.segment_size,
+            )
+        return seal
+
+    def segment_path(self, number: int) -> str:
+        return self.target.path_of(archived_name(number * self.segment_size))
+
+    def segment_numbers(self) -> list[int]:
+        return list(self._sizes)
+
+    def has(self, number: int) -> bool:
+        return number in self._sizes
+
+    def disk_bytes(self, number: int) -> int:
+        """What a segment takes in the archive, compressed; nothing when it is not there."""
+        return self._sizes.get(number, 0)
+
+    def whole_disk_bytes(self) -> int:
+        return sum(self._sizes.values())
+
+    def read_header(self, number: int) -> bytes | None:
+        if number not in self._sizes:
+            return None
+        header = self._headers.get(number)
+        if header is None:
+            header = self._headers[number] = read_header(self.target, number * self.segment_size, self.identity)
+        return header
+
+    def open_segment(self, number: int, *, writable: bool) -> Segment:
+        self.fetch(number)
+        return super().open_segment(number, writable=writable)
+
+    def fetch(self, number: int) -> None:
+        """Have an archived segment unpacked here.
+
+        Raises
+        ------
+        CorruptSegmentError
+            Its file is damaged; the error names it.
+        IOFailureError
+            It cannot be read, or there is no room here.
+        """
+        if number not in self._sizes:
+            return
+        with self._lock:
+            if number in self._cached:
+                self._cached.move_to_end(number)
+                return
+            self._unpack(number)
+            self._cached[number] = None
+            while len(self._cached) > self._most:
+                # Whoever has it mapped keeps its bytes.
+                oldest, _ = self._cached.popitem(last=False)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(segment_name(oldest * self.segment_size), dir_fd=self.fd)
+
+    def _unpack(self, number: int) -> None:
+        base = number * self.segment_size
+        name = segment_name(base)
+        temporary = f".{name}.tmp"
+        try:
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
+            with open(fd, "wb") as file:
+                for piece in read_pieces(self.target, base, self.identity):
+                    if piece.count(0) == len(piece):
+                        file.seek(len(piece), os.SEEK_CUR)  # what is all zero takes no room
+                    else:
+                        file.write(piece)
+                file.truncate(self.segment_size)
+            os.rename(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+        except OSError as error:
+            if isinstance(error, IOFailureError):
+                raise
+            raise IOFailureError(
+                f"an archived segment cannot be unpacked in {self._folder}: {error.strerror}",
+                path=self.segment_path(number),
+                errno=error.errno,
+            ) from error

@@ -1,0 +1,158 @@
+"""Listener: a program's own code is told what becomes of segments, in a thread of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from dataclasses import dataclass
+
+from commitlog.base.service import Service
+from commitlog.errors import ClosedError
+from commitlog.segment.directory import LogDirectory
+from commitlog.segment.seal_table import SealTable
+
+_logger = logging.getLogger("commitlog.keep")
+_WAITING_MOST = 1024
+_FINISH_S = 10.0
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """A segment, as a listener is told of it.
+
+    Attributes
+    ----------
+    path : str
+        Its file.
+    position : int
+        Its base.
+    size : int
+        Bytes of the file.
+    records : int or None
+        How many it has; None where it is not sealed, or gone.
+    first_sequence : int or None
+        The sequence of the first of them, or of the one that would be; None likewise.
+    first_timestamp_ns, last_timestamp_ns : int or None
+        Of its first and its last record; None likewise, and where it has none.
+    """
+
+    path: str
+    position: int
+    size: int
+    records: int | None = None
+    first_sequence: int | None = None
+    first_timestamp_ns: int | None = None
+    last_timestamp_ns: int | None = None
+
+
+class SegmentListener:
+    """What a listener can be told. Derive from it, or give any object that has some of these methods.
+
+    They are called one after the other in a thread of the log's own. What they raise is logged and counted, and nothing else. One that is
+    slow holds nothing up: up to 1024 events wait for it, and those that come then are dropped and counted, in `stats().dropped_events`.
+    """
+
+    def on_created(self, segment: SegmentInfo) -> None:
+        """A segment was made, ahead of need as a rule. Those that were there when the log was opened are not told."""
+
+    def on_sealed(self, segment: SegmentInfo) -> None:
+        """A segment is finished: its file does not change any more, and can be copied."""
+
+    def on_released(self, segment: SegmentInfo) -> None:
+        """The handle has the segment mapped no more. It keeps up to 16 that nobody uses, and lets go of all when it is closed."""
+
+    def on_deleted(self, segment: SegmentInfo) -> None:
+        """The segment's file is gone, whoever has deleted it."""
+
+
+class ListenerService(Service):
+    """Takes what becomes of segments and tells a listener.
+
+    Parameters
+    ----------
+    directory : LogDirectory
+        Where the segments are.
+    listener : object
+        Has some of the methods of `SegmentListener`.
+    """
+
+    def __init__(self, directory: LogDirectory, listener: object) -> None:
+        super().__init__(f"commitlog listener {directory.path}")
+        self._directory = directory
+        self._listener = listener
+        self._seals = SealTable(directory)
+        self._state = threading.Condition()
+        self._waiting: deque[tuple[str, int]] = deque()
+        self._ending = False
+        self._dropping = False
+        self.dropped = 0
+        self.failures = 0
+
+    # --- what is told here, by whoever does it -------------------------------------------------------------------------
+
+    def created(self, number: int) -> None:
+        self._offer("on_created", number)
+
+    def sealed(self, number: int) -> None:
+        self._offer("on_sealed", number)
+
+    def released(self, number: int) -> None:
+        self._offer("on_released", number)
+
+    def deleted(self, number: int) -> None:
+        self._offer("on_deleted", number)
+
+    def _offer(self, method: str, number: int) -> None:
+        if not callable(getattr(self._listener, method, None)):
+            return
+        with self._state:
+            if len(self._waiting) < _WAITING_MOST:
+                self._waiting.append((method, number))
+                self._dropping = False
+                self._state.notify()
+                return
+            self.dropped += 1
+            said, self._dropping = self._dropping, True
+        if not said:
+            _logger.warning("%s: the segment listener is too slow, what comes now is not told to it", self._directory.path)
+
+    # --- the thread -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        while True:
+            with self._state:
+                self._state.wait_for(lambda: self._waiting or self._ending)
+                if not self._waiting:
+                    return
+                method, number = self._waiting.popleft()
+            self._tell(method, number)
+
+    def _tell(self, method: str, number: int) -> None:
+        try:
+            getattr(self._listener, method)(self._describe(number))
+        except Exception:
+            self.failures += 1
+            _logger.exception("%s: %s of the segment listener failed; the log goes on", self._directory.path, method)
+
+    def _describe(self, number: int) -> SegmentInfo:
+        path, size = self._directory.segment_path(number), self._directory.segment_size
+        try:
+            seal = self._seals.get(number)
+        except ClosedError:
+            seal = None
+        if seal is None:
+            return SegmentInfo(path, number * size, size)
+        times = (seal.first_timestamp_ns, seal.last_timestamp_ns) if seal.record_count else (None, None)
+        return SegmentInfo(path, number * size, size, seal.record_count, seal.first_sequence, *times)
+
+    def finish(self) -> None:
+        """Have what waits told, for ten seconds at most, and end."""
+        with self._state:
+            self._ending = True
+            self._state.notify()
+        if not self.join(_FINISH_S):
+            with self._state:
+                left = len(self._waiting)
+                self._waiting.clear()
+            _logger.warning("%s: the segment listener did not come to an end, %d events are not told to it", self._directory.path, left)

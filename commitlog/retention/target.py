@@ -1,0 +1,297 @@
+"""Targets: where an archive is, a directory of this machine or a place that pyarrow or fsspec knows."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+import urllib.parse
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, Protocol, cast
+
+from commitlog.base.path import make_directory
+from commitlog.base.regular_file import open_regular
+from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
+
+_TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
+_COPY_BYTES = 1 << 20
+# File systems of pyarrow whose rename replaces a file in one step. To the others a file is written in one piece.
+_RENAMING = ("local", "hdfs")
+
+Write = Callable[[BinaryIO], None]
+
+
+def passed(step: str) -> None:
+    """Told of each step by which a file gets to its target. Tests replace it to stop or die there."""
+
+
+class Target(Protocol):
+    """A folder that holds an archive."""
+
+    @property
+    def name(self) -> str:
+        """What it is called, for people."""
+
+    def names(self) -> list[str]:
+        """The files in it, in no order; none where there is no such folder."""
+
+    def sizes(self) -> dict[str, int]:
+        """The same with how many bytes each has."""
+
+    def open(self, name: str) -> BinaryIO:
+        """A file, to be read once from its beginning.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none of that name.
+        """
+
+    def put(self, name: str, write: Write) -> None:
+        """Have a file written whole, in place of one of that name, and durable when this returns."""
+
+    def settle(self) -> None:
+        """Have the names of all files durable: whoever put the last one may have been killed before."""
+
+    def path_of(self, name: str) -> str:
+        """A file's path or address, for people."""
+
+    def check(self) -> None:
+        """Raise what `put` would, as far as that can be known without writing."""
+
+
+def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Target:
+    """The target that a path or an address names.
+
+    Parameters
+    ----------
+    place : str or path
+        A directory, or an address such as ``s3://bucket/orders``, as pyarrow knows it, else fsspec.
+    filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
+        Where `place` is a path.
+
+    Raises
+    ------
+    InvalidOptionError
+        It names nothing.
+    IOFailureError
+        Whoever has it cannot be reached.
+    ModuleNotFoundError
+        pyarrow is not there: ``pip install 'commitlog-engine[archive]'``.
+    """
+    try:
+        text = os.fsdecode(place)
+    except TypeError:
+        text = ""
+    if not text or "\0" in text:
+        raise InvalidOptionError(f"target must be a directory or an address such as 's3://bucket/orders', not {place!r}")
+    if filesystem is not None:
+        return _of_filesystem(filesystem, text)
+    if not is_address(text):
+        return LocalTarget(text)
+    if text.startswith("file://"):
+        parts = urllib.parse.urlsplit(text)
+        if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
+            return LocalTarget(urllib.parse.unquote(parts.path))
+        raise InvalidOptionError(f"target must be an absolute path of this machine behind file://, not {text!r}")
+    return _of_address(text)
+
+
+def is_address(text: str) -> bool:
+    """Whether it is an address, and not a path."""
+    return "://" in text
+
+
+def _of_address(text: str) -> Target:
+    pa_fs = _pyarrow_fs()
+    import pyarrow as pa
+
+    with reading(text):
+        try:
+            filesystem, path = pa_fs.FileSystem.from_uri(text)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            filesystem, path = _of_fsspec(text)
+    return ArrowTarget(filesystem, path, text)
+
+
+def _of_fsspec(text: str) -> tuple[Any, str]:
+    try:
+        import fsspec
+
+        found, path = fsspec.core.url_to_fs(text)
+    except (ImportError, ValueError) as error:
+        raise InvalidOptionError(f"target must be an address that pyarrow or fsspec can open, and {text!r} is none: {error}") from None
+    pa_fs = _pyarrow_fs()
+    return pa_fs.PyFileSystem(pa_fs.FSSpecHandler(found)), path
+
+
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Whatever keeps a target from being read is told as one of commitlog's own errors, but for a file that is not there.
+
+    File systems of others have exceptions of their own, not all of them an OSError, and some of many lines.
+    """
+    try:
+        yield
+    except (CommitLogError, FileNotFoundError):
+        raise
+    except Exception as error:
+        said = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
+        number = error.errno if isinstance(error, OSError) else None
+        raise IOFailureError(f"the archive cannot be read: {said}", path=path, errno=number) from error
+
+
+def _of_filesystem(filesystem: object, path: str) -> Target:
+    pa_fs = _pyarrow_fs()
+    if not isinstance(filesystem, pa_fs.FileSystem):
+        if not hasattr(filesystem, "open") or not hasattr(filesystem, "protocol"):
+            raise InvalidOptionError(f"filesystem must be one of pyarrow.fs or fsspec, not {type(filesystem).__name__}")
+        filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))
+    return ArrowTarget(filesystem, path, path)
+
+
+def _pyarrow_fs() -> Any:
+    try:
+        import pyarrow.fs
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("an archive at an address needs pyarrow: pip install 'commitlog-engine[archive]'") from error
+    return pyarrow.fs
+
+
+class LocalTarget:
+    """A directory of this machine. A file is written under a temporary name, synced, and renamed."""
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+
+    def names(self) -> list[str]:
+        try:
+            return [name for name in os.listdir(self.name) if not name.startswith(".")]
+        except FileNotFoundError:
+            return []
+
+    def sizes(self) -> dict[str, int]:
+        found = {}
+        for name in self.names():
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                found[name] = os.stat(self.path_of(name)).st_size
+        return found
+
+    def open(self, name: str) -> BinaryIO:
+        return open(open_regular(self.path_of(name), follow=True), "rb")
+
+    def path_of(self, name: str) -> str:
+        return os.path.join(self.name, name)
+
+    def check(self) -> None:
+        place = os.path.abspath(self.name)
+        while not os.path.lexists(place):
+            place = os.path.dirname(place)
+        if not os.path.isdir(place):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), place)
+        if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place)
+
+    def put(self, name: str, write: Write) -> None:
+        make_directory(self.name)
+        with self._opened() as folder_fd:
+            temporary = left = f".{name}.{os.urandom(8).hex()}.tmp"
+            try:
+                fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder_fd)
+                with open(fd, "wb") as file:
+                    write(file)
+                    file.flush()
+                    passed("archive file written")
+                    os.fsync(fd)
+                os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
+                left = name  # the next run would take it for durable, and the system reports a failed fsync once
+                passed("archive file renamed")
+                os.fsync(folder_fd)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(left, dir_fd=folder_fd)
+                raise
+            passed("archive folder synced")
+
+    def settle(self) -> None:
+        with self._opened() as folder_fd:
+            os.fsync(folder_fd)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[int]:
+        """The folder, shared with others that write to it. Who finds it unlocked is alone, and removes what killed ones have left.
+
+        Anybody who can read the folder can lock it, so that nothing waits for a lock on it.
+        """
+        fd = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(OSError):  # others write, a reader has it locked, or the file system has no such locks
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._sweep(fd)
+            with contextlib.suppress(OSError):
+                fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            yield fd
+        finally:
+            os.close(fd)
+
+    def _sweep(self, folder_fd: int) -> None:
+        for name in os.listdir(folder_fd):
+            if _TEMPORARY.match(name):
+                with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                    os.unlink(name, dir_fd=folder_fd)
+
+
+class ArrowTarget:
+    """A folder of a file system of pyarrow. Where a rename replaces a file in one step a file is written under another name first; to an
+    object store it goes in one piece, which is compressed before. Durable is then what the store says that it has."""
+
+    def __init__(self, filesystem: Any, path: str, name: str) -> None:
+        self.name = name.rstrip("/")
+        self._filesystem = filesystem
+        self._path = path.rstrip("/")
+
+    def names(self) -> list[str]:
+        return list(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        selector = _pyarrow_fs().FileSelector(self._path, allow_not_found=True)
+        found = self._filesystem.get_file_info(selector)
+        return {info.base_name: info.size or 0 for info in found if info.is_file and not info.base_name.startswith(".")}
+
+    def open(self, name: str) -> BinaryIO:
+        # As it is: by itself pyarrow would unpack what is called .zst, and pack it once more when it is written.
+        return cast(BinaryIO, self._filesystem.open_input_stream(self._inside(name), compression=None))
+
+    def path_of(self, name: str) -> str:
+        return f"{self.name}/{name}"
+
+    def check(self) -> None:
+        self.names()
+
+    def _inside(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def settle(self) -> None:
+        """What the store has, it has."""
+
+    def put(self, name: str, write: Write) -> None:
+        self._filesystem.create_dir(self._path, recursive=True)
+        with tempfile.TemporaryFile() as whole:
+            write(whole)
+            size = whole.tell()
+            whole.seek(0)
+            passed("archive file written")
+            renames = self._filesystem.type_name in _RENAMING
+            written = f".{name}.{os.urandom(8).hex()}.tmp" if renames else name
+            with self._filesystem.open_output_stream(self._inside(written), compression=None) as stream:
+                shutil.copyfileobj(whole, stream, _COPY_BYTES)
+            if renames:
+                self._filesystem.move(self._inside(written), self._inside(name))
+            passed("archive file renamed")
+        found = self._filesystem.get_file_info(self._inside(name))
+        if not found.is_file or found.size != size:
+            raise OSError(f"{self.path_of(name)} has {found.size} bytes after {size} were written")

@@ -1,0 +1,214 @@
+"""The `cursors` file: found, checked, mapped."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from dataclasses import dataclass
+
+from commitlog._kernel import memory as kernel
+from commitlog._kernel.memory import Cursors
+from commitlog.base.life_lock import WHOLE, LifeLock, Span, is_held, open_gate
+from commitlog.base.regular_file import open_regular
+from commitlog.errors import IOFailureError
+from commitlog.segment import lock_file
+from commitlog.segment.identity import Identity
+
+NAME = "cursors"
+_SLOT_LOCKS: Span = (kernel.SLOT_LOCK_AT, kernel.SLOTS)
+
+
+def boot_id() -> bytes:
+    """This boot of this machine, sixteen bytes: what lived only in memory did not outlive it."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return uuid.UUID(file.read().strip()).bytes
+
+
+@dataclass(frozen=True)
+class CursorsFile:
+    """A mapped `cursors` file and what it is worth.
+
+    Attributes
+    ----------
+    cells : Cursors
+        The mapping; a private stand-in where the file could not be used by a reader.
+    usable : bool
+        It is of this log, this boot and this place.
+    ready : bool
+        It is usable, and no recovery is under way or was killed.
+    inode : int
+        Its own.
+    """
+
+    cells: Cursors
+    usable: bool
+    inode: int
+
+    @property
+    def ready(self) -> bool:
+        return self.usable and self.cells["state"] == kernel.STATE_READY
+
+
+def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
+    return bool(cells.matches(identity.uuid, boot_id(), inode, identity.segment_size))
+
+
+def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
+    """Map the file for writing, created or brought to its size where need be; it never shrinks. Only under the exclusive lock."""
+    fd = open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
+    try:
+        # A file of the right size may have holes, in which a full disk would turn a store into SIGBUS.
+        os.posix_fallocate(fd, 0, kernel.CURSORS_SIZE)
+        inode = os.fstat(fd).st_ino
+        cells = Cursors(fd, True)
+    finally:
+        os.close(fd)
+    return CursorsFile(cells=cells, usable=_check(cells, identity, inode), inode=inode)
+
+
+def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
+    """Map the file for a reader, who may write its own cell where it has the permission. An unusable file gives a stand-in."""
+    found = find(dir_fd, identity)
+    return found if found is not None and found.ready else CursorsFile(cells=Cursors(-1, True), usable=False, inode=0)
+
+
+def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
+    """The file, if it is there and long enough, mapped for writing where that is permitted. Nothing is changed."""
+    for flags, writable in ((os.O_RDWR, True), (os.O_RDONLY, False)):
+        try:
+            fd = open_regular(NAME, flags, dir_fd=dir_fd)
+        except OSError:
+            continue
+        try:
+            inode = os.fstat(fd).st_ino
+            cells = Cursors(fd, writable)
+        except (ValueError, OSError):
+            continue
+        finally:
+            os.close(fd)
+        return CursorsFile(cells=cells, usable=_check(cells, identity, inode), inode=inode)
+    return None
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A writable handle that was not closed, as its slot says.
+
+    Attributes
+    ----------
+    pid : int
+        As it called itself.
+    pid_namespace : int
+        Where that pid means something: the namespace's inode; 0 where it is not known.
+    slot : int
+        Its line in the file.
+    since_ns : int
+        When it took that, in nanoseconds since 1970.
+    rolled_back : int
+        Its claims that others turned into SKIP.
+    counter : int
+        Goes up by two with each claim, whoever had the slot before included, and is odd while one is being made. A pooled log's
+        appends leave it as it is.
+    alive : bool
+        It holds the lock on its slot. One that died stays in the table until somebody else takes the slot.
+    """
+
+    pid: int
+    pid_namespace: int
+    slot: int
+    since_ns: int
+    rolled_back: int
+    counter: int
+    alive: bool
+
+
+def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
+    """The owners of slots, the dead among them included; none where the cells are a stand-in."""
+    if not cells.shared:
+        return []
+    # A description of its own, through which no lock is held: it may ask about this process's slots, too.
+    try:
+        fd = open_regular(NAME, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return []  # somebody has removed it under those who have it mapped
+    lock_fd = lock_file.open_to_ask(dir_fd)
+    try:
+        return [
+            Writer(pid, namespace, slot, attached_ns, rolled_back, counter, kernel.slot_alive(lock_fd, fd, slot))
+            for slot, pid, attached_ns, rolled_back, namespace, counter in cells.slots()
+        ]
+    finally:
+        os.close(fd)
+        if lock_fd >= 0:
+            os.close(lock_fd)
+
+
+def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
+    """The owners of slots who live, by their locks and not by their pids; none where the file is of no use."""
+    found = open_for_reading(dir_fd, identity)
+    return [writer for writer in writers(dir_fd, found.cells) if writer.alive]
+
+
+def is_live(dir_fd: int) -> bool:
+    """Whether somebody has the log in a directory open for writing. A user who cannot open `lock` learns of slots alone."""
+    fd = lock_file.open_to_ask(dir_fd)
+    span = WHOLE
+    if fd < 0:
+        try:
+            fd = open_regular(NAME, dir_fd=dir_fd)
+        except (FileNotFoundError, PermissionError):
+            return False
+        span = _SLOT_LOCKS
+    try:
+        return is_held(fd, span=span)
+    finally:
+        os.close(fd)
+
+
+class SlotLock:
+    """Descriptions of `lock` and of `cursors` for slot locks alone. They are never mapped: forked children would keep the locks alive.
+
+    Parameters
+    ----------
+    dir_fd : int
+        The log's directory.
+    writable : bool
+        To take a slot. Otherwise to ask who lives, where `lock` may be out of reach.
+
+    Attributes
+    ----------
+    descriptors : tuple of int
+        Of `lock`, -1 where it is out of reach, and of `cursors`.
+    """
+
+    def __init__(self, dir_fd: int, *, writable: bool) -> None:
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        self._cursors = LifeLock(lambda: open_regular(NAME, flags, dir_fd=dir_fd), kind=None)
+        self._lock: LifeLock | None = None
+        try:
+            self._lock = LifeLock(lambda: self._open_lock(dir_fd, writable), kind=None)
+        except (PermissionError, IOFailureError):
+            if writable:
+                self._cursors.close()
+                raise
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            self._cursors.close()
+            raise
+
+    @staticmethod
+    def _open_lock(dir_fd: int, writable: bool) -> int:
+        if writable:
+            return open_gate(lock_file.NAME, dir_fd)
+        return open_regular(lock_file.NAME, dir_fd=dir_fd)
+
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        return -1 if self._lock is None else self._lock.descriptor, self._cursors.descriptor
+
+    def close(self) -> None:
+        """Let go of both; idempotent."""
+        self._cursors.close()
+        if self._lock is not None:
+            self._lock.close()

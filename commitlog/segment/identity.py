@@ -1,0 +1,139 @@
+"""`log.json`: what a log is, written once when it is created."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid as uuids
+from dataclasses import dataclass
+
+from commitlog._kernel import segments as kernel
+from commitlog.base.regular_file import read_small_file
+from commitlog.base.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
+from commitlog.errors import IOFailureError, NotALogError, UnsupportedVersionError
+
+NAME = "log.json"
+SIZE_LIMIT = 1 << 16  # bytes; what is written there takes a few hundred
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What is fixed for the life of a log."""
+
+    uuid: bytes
+    segment_size: int
+    timestamps: str
+    created_ns: int
+    roll_cycle: RollCycle | None = None
+
+    @classmethod
+    def new(cls, segment_size: int, timestamps: str, roll_cycle: RollCycle | None = None) -> Identity:
+        return cls(uuids.uuid4().bytes, segment_size, timestamps, time.time_ns(), roll_cycle)
+
+    def to_json(self) -> str:
+        major, minor = kernel.FORMAT
+        cycle = self.roll_cycle
+        content = {
+            "format": {"major": major, "minor": minor},
+            "uuid": str(uuids.UUID(bytes=self.uuid)),
+            "segment_size": self.segment_size,
+            "roll_cycle": None if cycle is None else cycle.name,
+            **({} if cycle is None else {"roll_epoch_ns": cycle.epoch_ns, "time_zone": cycle.time_zone}),
+            "timestamps": self.timestamps,
+            "created_ns": self.created_ns,
+        }
+        return json.dumps(content, indent=2) + "\n"
+
+
+def _refuse(path: str, why: str) -> NotALogError:
+    return NotALogError(
+        f"{NAME} {why}: this is not a log, or its identity is damaged; `commitlog repair` rebuilds it from the segments", path=path
+    )
+
+
+def _whole_number(content: dict[str, object], name: str, path: str) -> int:
+    value = content.get(name)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise _refuse(path, f"has no usable {name!r}")
+    return value
+
+
+def _roll_cycle(content: dict[str, object], path: str) -> RollCycle | None:
+    name = content.get("roll_cycle")
+    if name is None:
+        return None
+    epoch_ns = content.get("roll_epoch_ns", 0)
+    if not isinstance(epoch_ns, int) or isinstance(epoch_ns, bool):
+        raise _refuse(path, "has no usable 'roll_epoch_ns'")
+    try:
+        return RollCycle(str(name), epoch_ns, str(content.get("time_zone", TIME_ZONE_DEFAULT)))
+    except ValueError as error:
+        raise _refuse(path, f"has no usable 'roll_cycle' ({error})") from None
+
+
+def parse(text: bytes, path: str) -> Identity:
+    """Read the content of a `log.json`.
+
+    Raises
+    ------
+    NotALogError
+        It is not one.
+    UnsupportedVersionError
+        A newer format wrote it. Nothing was changed.
+    """
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _refuse(path, f"is not JSON ({error})") from None
+    if not isinstance(content, dict) or not isinstance(content.get("format"), dict):
+        raise _refuse(path, "has no 'format'")
+    major = _whole_number(content["format"], "major", path)
+    if major > kernel.FORMAT[0]:
+        raise UnsupportedVersionError(
+            f"the log has format {major}, this release reads up to {kernel.FORMAT[0]}: use a newer commitlog", path=path
+        )
+    try:
+        uuid = uuids.UUID(str(content.get("uuid"))).bytes
+    except ValueError:
+        raise _refuse(path, "has no usable 'uuid'") from None
+    segment_size = _whole_number(content, "segment_size", path)
+    if not kernel.SMALLEST <= segment_size <= kernel.LARGEST or segment_size % kernel.HEADER_SIZE:
+        raise _refuse(path, f"has an impossible segment_size of {segment_size}")
+    return Identity(
+        uuid=uuid,
+        segment_size=segment_size,
+        timestamps=str(content.get("timestamps", "coarse")),
+        created_ns=_whole_number(content, "created_ns", path),
+        roll_cycle=_roll_cycle(content, path),
+    )
+
+
+def read(dir_fd: int, path: str) -> Identity | None:
+    """The identity of the log in a directory, or None where there is no `log.json`."""
+    try:
+        text = read_small_file(NAME, SIZE_LIMIT, dir_fd=dir_fd)
+    except FileNotFoundError:
+        return None
+    except IOFailureError as error:
+        raise _refuse(os.path.join(path, NAME), f"cannot be read, for {error.message.partition(':')[0]}") from None
+    return parse(text, os.path.join(path, NAME))
+
+
+def write(dir_fd: int, identity: Identity) -> bool:
+    """Put a new `log.json` in place, durably; False when there is one already."""
+    temporary = f".{NAME}.{os.urandom(8).hex()}.tmp"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=dir_fd)
+    try:
+        with open(fd, "wb") as file:
+            file.write(identity.to_json().encode())
+            file.flush()
+            os.fsync(file.fileno())
+        placed = kernel.rename_noreplace(dir_fd, temporary, NAME)
+    except BaseException:
+        os.unlink(temporary, dir_fd=dir_fd)
+        raise
+    if not placed:
+        os.unlink(temporary, dir_fd=dir_fd)
+    os.fsync(dir_fd)
+    return bool(placed)

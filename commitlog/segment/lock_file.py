@@ -1,0 +1,174 @@
+"""The `lock` file: held from open to close by every writable handle, shared by mapped ones, exclusively by a pooled one."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import time
+from dataclasses import dataclass, field
+
+import psutil
+
+from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_gate
+from commitlog.base.regular_file import open_regular, read_at_most
+from commitlog.errors import DiskFullError, IOFailureError
+
+NAME = "lock"
+# Bytes. The names of all buffers that a pool can have take less, twice, once as the pool's and once as lent.
+SIZE_LIMIT = 8 << 20
+_ROOM_STEP = 4096
+POLL_INTERVAL_S = 0.005
+# What else is locked in the file, besides its beginning and the slots. Only those who may write to the log can open it.
+TERMS: Span = byte(1 << 33)
+_TAILERS_AT = 1 << 62
+
+
+def tailer_span(inode: int) -> Span:
+    """The byte of the file that stands for the tailer whose file has that inode."""
+    return byte(_TAILERS_AT + inode % _TAILERS_AT)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """What the last pooled handle wrote into the file about itself."""
+
+    pid: int = 0
+    name: str = ""
+    since_ns: int = 0
+    boot_id: str = ""
+    inode: int = 0
+    pool_names: tuple[str, ...] = field(default=())
+    lent_names: tuple[str, ...] = field(default=())
+    pid_namespace: int = 0
+
+    def describe(self) -> str:
+        """Who it is, for a message."""
+        return describe_process(self.pid, self.pid_namespace, self.name)
+
+
+def pid_namespace() -> int:
+    """The namespace in which this process's pid says who it is, by its inode; 0 where the system does not tell."""
+    try:
+        return os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        return 0
+
+
+def is_foreign(namespace: int) -> bool:
+    """Whether pids of that namespace mean somebody else here, or nobody."""
+    return namespace != 0 and namespace != pid_namespace()
+
+
+def describe_process(pid: int, namespace: int, name: str = "") -> str:
+    """Who a process is that wrote its pid down, for a message."""
+    if pid == 0:
+        return "another process"
+    if is_foreign(namespace):
+        return f"a process in another pid namespace, where it is process {pid}" + (f" ({name})" if name else "")
+    if pid == os.getpid():
+        return "this very process"
+    return f"process {pid} ({name or process_name(pid)})"
+
+
+def process_name(pid: int) -> str:
+    """A process's name, as far as it can be known."""
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.Error:
+        return "unknown"
+
+
+def open_to_ask(dir_fd: int) -> int:
+    """A descriptor by which to ask about locks on the file; -1 where it is missing, or not this user's to read."""
+    try:
+        return open_regular(NAME, dir_fd=dir_fd)
+    except (FileNotFoundError, PermissionError):
+        return -1
+
+
+class LockFile:
+    """An open `lock` file.
+
+    Parameters
+    ----------
+    dir_fd : int
+        The log's directory.
+    """
+
+    def __init__(self, dir_fd: int) -> None:
+        self._lock = LifeLock(lambda: open_gate(NAME, dir_fd), kind=None)
+
+    def acquire(self, kind: Kind, timeout_s: float = 0.0) -> bool:
+        """Take the lock or change its kind, polling for at most `timeout_s` seconds."""
+        deadline = time.monotonic() + timeout_s
+        while not self._lock.acquire(kind):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_INTERVAL_S)
+        return True
+
+    def is_exclusive(self) -> bool:
+        """Whether another handle holds it exclusively, so that this one could not even share it."""
+        return is_held(self._lock.descriptor, against="shared")
+
+    def release(self) -> None:
+        """Unlock and keep the file open."""
+        self._lock.release()
+
+    def read(self) -> Holder:
+        """What the file says; an empty `Holder` where it says nothing that can be understood."""
+        try:
+            content = json.loads(read_at_most(self._lock.descriptor, SIZE_LIMIT).rstrip(b"\0").decode())
+            return Holder(
+                pid=int(content["pid"]),
+                name=str(content["name"]),
+                since_ns=int(content["since_ns"]),
+                boot_id=str(content["boot_id"]),
+                inode=int(content["inode"]),
+                pool_names=tuple(str(name) for name in content["pool_names"]),
+                lent_names=tuple(str(name) for name in content["lent_names"]),
+                pid_namespace=int(content.get("pid_namespace", 0)),  # a release that did not note it may have been the last
+            )
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return Holder()
+
+    def write(self, holder: Holder) -> None:
+        """Write who holds the log, in one call, so that a kill leaves the old text or the new. Only under the exclusive lock.
+
+        Raises
+        ------
+        DiskFullError, IOFailureError
+            The old text stands.
+        """
+        descriptor = self._lock.descriptor
+        text = json.dumps(holder.__dict__).encode()
+        try:
+            size = os.fstat(descriptor).st_size
+            if size > SIZE_LIMIT:  # somebody else's doing: nothing is read behind the limit
+                os.ftruncate(descriptor, SIZE_LIMIT)
+                size = SIZE_LIMIT
+            if size < len(text):
+                # Room comes first: a write that a full disk cut short would leave neither text.
+                size = -(-len(text) // _ROOM_STEP) * _ROOM_STEP
+                os.posix_fallocate(descriptor, 0, size)
+            if os.pwrite(descriptor, text.ljust(size), 0) < len(text):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else IOFailureError
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            raise kind(
+                f"cannot note who holds the log: {error.strerror}; mend that, then try again", path=path, errno=error.errno
+            ) from error
+
+    def close(self) -> None:
+        """Let go."""
+        self._lock.close()
+
+
+def new_holder(boot_id: bytes, inode: int) -> Holder:
+    """This process, as it will be written."""
+    pid = os.getpid()
+    return Holder(
+        pid=pid, name=process_name(pid), since_ns=time.time_ns(), boot_id=boot_id.hex(), inode=inode, pid_namespace=pid_namespace()
+    )

@@ -1,0 +1,90 @@
+"""Paths as callers give them: what is taken for one, wherever a path is taken."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import commitlog
+from commitlog import Archive, Retention, bus, keep
+from commitlog.base.path import path_of
+from commitlog.errors import InvalidOptionError, IOFailureError, LogNotFoundError, NotALogError
+from commitlog.observe.metrics import MetricsFile
+from commitlog.observe.watching import LogWatch
+from commitlog.repair.repair import repair
+from commitlog.repair.verification import verify
+from tests.setups import SEGMENT
+
+TAKERS: dict[str, Callable[[Any], object]] = {
+    "open": commitlog.open,
+    "bus.writer": bus.writer,
+    "bus.reader": bus.reader,
+    "prune": lambda path: keep.prune(path, Retention(max_bytes=0)),
+    "archive_segments": lambda path: keep.archive_segments(path, Archive("archive")),
+    "verify": verify,
+    "repair": repair,
+    "LogWatch": lambda path: LogWatch(path).look(),
+    "MetricsFile": MetricsFile,
+}
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", b"a\0b", None, 5, 1.5, ["log"], {}], ids=repr)
+@pytest.mark.parametrize("taker", TAKERS)
+def test_what_cannot_be_a_path_is_refused_everywhere(taker: str, path: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="path must"):
+        TAKERS[taker](path)
+
+
+def test_a_path_is_a_str_and_nothing_derived_from_one(tmp_path: Path) -> None:
+    """Which is what a column of paths gives; the kernel takes a str alone."""
+    path = np.str_(tmp_path / "log")
+    assert type(path_of(path)) is str
+    with commitlog.open(path, segment_size=SEGMENT) as log:
+        log.append(b"x")
+    with commitlog.open(path, mode="r") as log:
+        assert log.count() == 1
+
+
+@pytest.mark.parametrize("taker", ["prune", "archive_segments", "verify", "repair", "LogWatch"])
+def test_a_path_that_the_system_refuses_is_told_as_an_error_of_ours(taker: str, tmp_path: Path) -> None:
+    with pytest.raises(IOFailureError, match="File name too long"):
+        TAKERS[taker](tmp_path / ("x" * 300))
+    (tmp_path / "log.json").mkdir()
+    with pytest.raises((IOFailureError, NotALogError), match=r"Is a directory|log\.json"):
+        TAKERS[taker](tmp_path)
+
+
+def test_bytes_are_a_path(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path / "log")
+    commitlog.open(path, segment_size=SEGMENT).close()
+    assert verify(path).sound
+    assert keep.prune(path, Retention(max_bytes=0)).segments == ()
+    with pytest.raises(LogNotFoundError):
+        verify(path + b"x")
+
+
+def test_a_log_opened_by_a_relative_path_lives_on_when_the_program_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a daemon does, which goes to the root directory."""
+    monkeypatch.chdir(tmp_path)
+    with commitlog.open("log", segment_size=SEGMENT, roll_cycle="DAILY") as log:
+        monkeypatch.chdir("/")
+        for _ in range(4):
+            log.append_many([b"x" * 100] * 500)
+            log.roll()
+        log.flush()
+        assert log.count() == 2000
+        with log.tailer("reader", required=True) as tailer:
+            tailer.seek(sequence=1999)
+        assert [state.name for state in log.tailers()] == ["reader"]
+        assert sum(cycle.records for cycle in log.cycles()) == 2000
+        done = log.prune(Retention(max_bytes=0, archive=Archive(tmp_path / "archive")))
+        assert done.segments
+        assert log.stats().disk == "fine"
+        log.reset_tailer("reader", "end")
+    assert verify(tmp_path / "log").sound
+    assert verify(tmp_path / "archive").sound

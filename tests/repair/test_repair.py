@@ -1,0 +1,454 @@
+"""Repair: damage marked, headers and identities rebuilt, nothing thrown away, nothing written without need, killed at any step."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import functools
+import json
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog.base.roll_cycle import RollCycle
+from commitlog.errors import InvalidOptionError, IOFailureError, LogLockedError, LogNotFoundError, NotALogError, ReadOnlyError
+from commitlog.repair import repair as module
+from commitlog.repair.repair import RepairReport, mark_skipped, repair
+from commitlog.repair.verification import verify
+from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
+from tests.oracle import segment_file as oracle
+from tests.steps import killed_at
+
+STEP = 32
+SEALED = oracle.Seal(HEADER + 100 * STEP, 1000, 100, 7, 7, 7)
+
+
+def build(files: LogFiles) -> int:
+    """A log closed cleanly: two full segments, the first one sealed, one in use, one ahead of need. The end position."""
+    files.full(0, numbered(100))
+    files.put(0, 0, oracle.build_header(log_uuid=UUID, segment_id=files.segment_id(0), base=0, size=SIZE, created_ns=1, seal=SEALED))
+    files.full(1, numbered(100, 100))
+    files.create(2, opened=True)
+    end = 2 * SIZE + files.records(2, numbered(50, 200))
+    files.create(3)
+    files.checkpoint(end, clean=True)
+    (files.path / "lock").touch()
+    return end
+
+
+def without(values: list[bytes], *lost: int) -> list[bytes]:
+    return [value for number, value in enumerate(values) if number not in lost]
+
+
+def repair_twice(files: LogFiles) -> RepairReport:
+    """Repair, see that the log is sound then, and that a second run writes nothing."""
+    report = repair(files.path)
+    assert report.sound, report
+    assert verify(files.path).sound
+    after = files.snapshot()
+    again = repair(files.path)
+    assert (again.actions, again.copies, again.remaining) == ([], [], [])
+    assert files.snapshot() == after
+    return report
+
+
+def test_a_sound_log_is_not_written_to(files: LogFiles) -> None:
+    build(files)
+    before = files.snapshot()
+    times = {path.name: path.stat().st_mtime_ns for path in files.path.iterdir()}
+    report = repair(files.path)
+    assert (report.sound, report.actions, report.copies) == (True, [], [])
+    assert files.snapshot() == before
+    assert {path.name: path.stat().st_mtime_ns for path in files.path.iterdir()} == times
+
+
+def test_damage_is_marked_and_what_follows_is_kept(files: LogFiles) -> None:
+    build(files)
+    files.flip(1, HEADER + 10 * STEP + 20)
+    files.put(1, HEADER + 20 * STEP, b"\xff" * 3 * STEP)
+    (files.path / f"{SIZE:020d}.idx").write_bytes(b"index of what was")
+    broken = files.get(1)
+    report = repair_twice(files)
+    assert files.values() == without(numbered(250), 110, 120, 121, 122)
+    base = SIZE + HEADER
+    assert [(action.position, action.resume_position) for action in report.actions] == [
+        (base + 10 * STEP, base + 11 * STEP),
+        (base + 20 * STEP, base + 23 * STEP),
+    ]
+    copy = files.path / f"{SIZE:020d}.seg.broken"
+    assert report.copies == [str(copy)]
+    assert copy.read_bytes() == broken
+    assert not (files.path / f"{SIZE:020d}.idx").exists()
+    assert not verify(files.path).clean, "the next open looks for the end itself"
+
+
+def test_a_damaged_end_of_a_full_segment_is_marked_to_its_end(files: LogFiles) -> None:
+    build(files)
+    files.put(1, HEADER + 90 * STEP, bytes(SIZE - HEADER - 90 * STEP))
+    repair_twice(files)
+    assert files.values() == without(numbered(250), *range(190, 200))
+    last = list(oracle.frames(files.get(1)))[-1]
+    assert (last.kind, last.length, last.offset) == (oracle.Kind.SKIP, 0, HEADER + 90 * STEP)
+
+
+def test_a_damaged_end_of_the_log_is_marked_up_to_its_end_and_not_further(files: LogFiles) -> None:
+    end = build(files) - 2 * SIZE
+    files.flip(2, end - 8)
+    repair_twice(files)
+    last = list(oracle.frames(files.get(2)))[-1]
+    assert (last.kind, last.offset, last.length) == (oracle.Kind.SKIP, end - STEP, STEP)
+    assert files.values() == numbered(249)
+    assert files.recover(checkpoint=files.checkpoint(2 * SIZE + end, clean=True)).tail == (2, end)
+
+
+def test_a_repaired_segment_is_sealed_again_and_keeps_its_first_sequence(files: LogFiles) -> None:
+    build(files)
+    files.flip(0, HEADER + 99 * STEP + 20)
+    repair_twice(files)
+    assert oracle.read_header(files.get(0)).seal == oracle.Seal(HEADER + 99 * STEP, 1000, 99, 7, 7, 7)
+
+
+@pytest.mark.parametrize("at", [280, 304])
+def test_a_seal_that_does_not_fit_is_taken_away(files: LogFiles, at: int) -> None:
+    build(files)
+    files.flip(0, at)
+    report = repair_twice(files)
+    assert [action.what for action in report.actions] == ["seal that did not fit was rewritten"]
+    assert oracle.read_header(files.get(0)).seal is None
+    assert files.values() == numbered(250)
+
+
+def test_a_seal_that_contradicts_the_frames_is_corrected(files: LogFiles) -> None:
+    build(files)
+    wrong = oracle.Seal(HEADER + 100 * STEP, 1000, 77, 7, 7, 7)
+    files.put(0, 0, oracle.build_header(log_uuid=UUID, segment_id=files.segment_id(0), base=0, size=SIZE, created_ns=1, seal=wrong))
+    repair_twice(files)
+    assert oracle.read_header(files.get(0)).seal == SEALED
+
+
+def test_a_copy_is_never_overwritten(files: LogFiles) -> None:
+    build(files)
+    earlier = files.path / f"{SIZE:020d}.seg.broken"
+    earlier.write_bytes(b"from long ago")
+    files.flip(1, HEADER + 20)
+    assert repair(files.path).copies == [f"{earlier}.1"]
+    files.flip(1, HEADER + STEP + 20)
+    assert repair(files.path).copies == [f"{earlier}.2"]
+    assert earlier.read_bytes() == b"from long ago"
+
+
+# Magic, major, header size, uuid, base, size, created, CRC.
+@pytest.mark.parametrize("at", [0, 8, 12, 20, 41, 50, 57, 65])
+def test_a_damaged_header_is_rebuilt_around_the_segments_id(files: LogFiles, at: int) -> None:
+    build(files)
+    sound = files.get(0)
+    files.flip(0, at)
+    report = repair_twice(files)
+    assert [action.what for action in report.actions] == ["header rebuilt"]
+    assert files.values() == numbered(250)
+    header = oracle.read_header(files.get(0))
+    assert (header.segment_id, header.base, header.size, header.log_uuid, header.seal) == (files.segment_id(0), 0, SIZE, UUID, SEALED)
+    assert files.get(0, 72) == sound[72:]
+
+
+def test_a_damaged_header_of_an_empty_segment_is_rebuilt(files: LogFiles) -> None:
+    build(files)
+    files.flip(3, 45)
+    files.flip(3, 66)
+    report = repair_twice(files)
+    assert [action.what for action in report.actions] == ["header rebuilt"]
+
+
+def lose_id(files: LogFiles, number: int) -> None:
+    """Leave neither the id nor a CRC from which it could be computed."""
+    files.put(number, 0, bytes(HEADER))
+    files.put(number, HEADER, b"\xff" * 8)
+
+
+def test_a_segment_whose_id_is_lost_is_moved_away_and_passed_over(files: LogFiles) -> None:
+    build(files)
+    lose_id(files, 1)
+    content = files.get(1)
+    report = repair_twice(files)
+    assert (files.path / f"{SIZE:020d}.seg.broken").read_bytes() == content
+    assert report.copies == [str(files.path / f"{SIZE:020d}.seg.broken")]
+    assert "moved away" in report.actions[0].what
+    assert files.values() == without(numbered(250), *range(100, 200))
+
+
+def test_the_last_segment_whose_id_is_lost_is_passed_over_up_to_the_end(files: LogFiles) -> None:
+    end = build(files)
+    files.file(3).unlink()
+    lose_id(files, 2)
+    assert len(repair_twice(files).copies) == 1
+    assert files.values() == numbered(200)
+    assert files.recover(checkpoint=files.checkpoint(end)).end == end
+
+
+def test_a_newer_formats_segment_is_left_alone(files: LogFiles) -> None:
+    build(files)
+    header = oracle.build_header(log_uuid=UUID, segment_id=files.segment_id(1), base=SIZE, size=SIZE, created_ns=1, major=2)
+    files.put(1, 0, header)
+    before = files.snapshot()
+    report = repair(files.path)
+    assert not report.sound
+    assert "newer format" in report.remaining[0]
+    assert files.snapshot() == before
+
+
+def test_another_logs_segment_is_left_alone(files: LogFiles) -> None:
+    build(files)
+    files.put(1, 0, oracle.build_header(log_uuid=bytes(16), segment_id=5, base=SIZE, size=SIZE))
+    before = files.snapshot()
+    assert "another log" in repair(files.path).remaining[0]
+    assert files.snapshot() == before
+
+
+@pytest.mark.parametrize("length", [HEADER + 10 * STEP + 5, HEADER + 10 * STEP, SIZE - 8])
+def test_a_file_cut_short_is_extended_and_its_loss_marked(files: LogFiles, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(files)
+    os.truncate(files.file(1), length)
+    blocks: dict[str, int] = {}
+    monkeypatch.setattr(module, "passed", lambda step: blocks.setdefault(step, files.file(1).stat().st_blocks))
+    report = repair_twice(files)
+    left = (length - HEADER) // STEP
+    assert files.values() == without(numbered(250), *range(100 + left, 200))
+    assert files.file(1).stat().st_size == SIZE
+    assert blocks["extended"] * 512 >= SIZE
+    assert len(report.copies) == 1
+    assert (files.path / f"{SIZE:020d}.seg.broken").stat().st_size == length
+    assert report.actions[0].what == f"extended from {length} bytes to {SIZE}"
+
+
+def test_a_file_without_even_a_header_is_replaced(files: LogFiles) -> None:
+    build(files)
+    os.truncate(files.file(1), 10)
+    repair_twice(files)
+    assert files.values() == without(numbered(250), *range(100, 200))
+
+
+def test_a_missing_segment_is_replaced_by_one_that_holds_nothing(files: LogFiles) -> None:
+    build(files)
+    files.file(1).unlink()
+    report = repair_twice(files)
+    assert [(action.position, action.resume_position) for action in report.actions] == [(SIZE, 2 * SIZE)]
+    assert files.values() == without(numbered(250), *range(100, 200))
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"{}"])
+def test_a_lost_identity_is_rebuilt_from_the_segments(files: LogFiles, content: bytes | None) -> None:
+    build(files)
+    (files.path / "log.json").unlink()
+    if content is not None:
+        (files.path / "log.json").write_bytes(content)
+    repair_twice(files)
+    rebuilt = json.loads((files.path / "log.json").read_bytes())
+    assert (rebuilt["uuid"].replace("-", ""), rebuilt["segment_size"], rebuilt["created_ns"]) == (UUID.hex(), SIZE, 1)
+    assert files.values() == numbered(250)
+    if content is not None:
+        assert (files.path / "log.json.broken").read_bytes() == content
+
+
+def test_a_lost_identity_and_a_damaged_header_are_rebuilt_together(files: LogFiles) -> None:
+    build(files)
+    (files.path / "log.json").unlink()
+    files.flip(0, 1)
+    repair_twice(files)
+    assert files.values() == numbered(250)
+
+
+def test_a_torn_tail_is_left_to_recovery(files: LogFiles) -> None:
+    files.create(0)
+    torn = files.records(0, numbered(10))
+    files.records(0, numbered(5, 10), torn + 64)
+    files.checkpoint(HEADER + 5 * STEP)
+    before = files.snapshot()
+    report = repair(files.path)
+    assert (report.sound, report.actions) == (True, [])
+    after = files.snapshot()
+    after.pop("lock")
+    assert after == before
+
+
+def test_without_a_checkpoint_damage_is_marked_before_recovery_would_cut_there(files: LogFiles) -> None:
+    build(files)
+    (files.path / "checkpoint").unlink()
+    files.flip(0, HEADER + 20)
+    repair_twice(files)
+    assert files.recover().cut_range is None
+    assert files.values() == numbered(249, 1)
+
+
+def test_a_dry_run_writes_nothing(files: LogFiles) -> None:
+    build(files)
+    files.flip(0, HEADER + 20)
+    files.flip(1, 1)
+    os.truncate(files.file(2), 30000)
+    (files.path / "log.json").unlink()
+    (files.path / "lock").unlink()
+    before = files.snapshot()
+    report = repair(files.path, dry_run=True)
+    assert (report.sound, report.copies, report.dry_run) == (False, [], True)
+    assert [action.file for action in report.actions] == ["log.json", files.file(1).name, files.file(2).name, files.file(0).name]
+    assert files.snapshot() == before
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_log_that_somebody_has_open_is_refused(files: LogFiles, dry_run: bool) -> None:
+    build(files)
+    files.flip(0, HEADER + 20)
+    before = files.snapshot()
+    fd = os.open(files.path / "lock", os.O_RDWR)
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+        with pytest.raises(LogLockedError, match="has the log open"):
+            repair(files.path, dry_run=dry_run)
+    finally:
+        os.close(fd)
+    assert files.snapshot() == before
+    assert repair(files.path).sound
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogNotFoundError):
+        repair(tmp_path / "absent")
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(NotALogError):
+        repair(tmp_path / "directory")
+    assert list((tmp_path / "directory").iterdir()) == []
+
+
+@pytest.mark.parametrize(("code", "kind"), [(errno.EACCES, ReadOnlyError), (errno.EROFS, ReadOnlyError), (errno.EIO, IOFailureError)])
+def test_what_the_system_refuses_is_one_of_our_errors(
+    files: LogFiles, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
+) -> None:
+    build(files)
+    files.flip(0, HEADER + 20)
+    before = files.snapshot()
+
+    def refuse(*_: object) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(module.os, "sendfile", refuse)
+    with pytest.raises(kind):
+        repair(files.path)
+    assert files.snapshot() == before, "the half-made copy is gone"
+
+
+def test_ranges_longer_than_one_skip_take_several(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SKIP_LIMIT", 1000)
+    build(files)
+    files.put(1, HEADER, b"\xff" * 90 * STEP)
+    repair_twice(files)
+    skips = [frame.length for frame in oracle.frames(files.get(1)) if frame.kind is oracle.Kind.SKIP]
+    assert skips == [1000, 1000, 880, 0]
+
+
+def test_a_range_to_the_end_of_the_last_segment_has_a_length(files: LogFiles) -> None:
+    files.create(0)
+    segment = files.directory.open_segment(0, writable=True)
+    try:
+        mark_skipped(segment, HEADER, SIZE, last=True)
+    finally:
+        segment.release()
+    assert [frame.length for frame in oracle.frames(files.get(0))] == [SIZE - HEADER]
+
+
+def wreck(files: LogFiles) -> None:
+    """A log with something wrong for every step of repair."""
+    build(files)
+    (files.path / "log.json").write_bytes(b"{")
+    files.flip(0, 1)
+    files.flip(0, HEADER + 20)
+    lose_id(files, 1)
+    os.truncate(files.file(2), HEADER + 10 * STEP)
+    files.full(5, numbered(10, 300))
+    files.checkpoint(6 * SIZE, clean=True)
+
+
+def wrecked(path: Path) -> Callable[[], RepairReport]:
+    """What repairs a log with all that wrong."""
+    wreck(LogFiles(path))
+    return functools.partial(repair, path)
+
+
+def test_repair_killed_at_any_step_can_be_run_again(tmp_path: Path) -> None:
+    step, done = 1, False
+    while not done:
+        path = tmp_path / str(step)
+        done = not killed_at(step, functools.partial(wrecked, path))
+        files = LogFiles(path)
+        originals = files.snapshot()
+        report = repair(path)
+        assert report.sound, (step, report)
+        assert verify(path).sound
+        assert files.values() == [*numbered(99, 1), *numbered(10, 200), *numbered(10, 300)]
+        kept = [content for name, content in files.snapshot().items() if ".broken" in name]
+        for name, content in originals.items():
+            kept_whole = files.snapshot()[name] == content or content in kept
+            assert kept_whole or name.endswith(".tmp") or name == "checkpoint", f"{name} was changed without a copy"
+        files.directory.close()
+        step += 1
+    assert step > 12
+
+
+@pytest.mark.parametrize("name", ["DAILY", "HOURLY"])
+def test_a_lost_identity_gets_its_roll_cycle_back(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=65536, roll_cycle=name) as log:
+        for _ in range(3):
+            log.append(b"x")
+            log.roll()
+    (path / "log.json").unlink()
+    repair(path)
+    with commitlog.open(path) as log:
+        assert str(log.identity.roll_cycle) == f"{name} (UTC)"
+        assert log.count() == 3
+
+
+def test_a_period_is_not_guessed_at(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=65536, roll_cycle="90s") as log:
+        log.append(b"x")
+    (path / "log.json").write_text("{")
+    with caplog.at_level("WARNING"):
+        repair(path)
+    assert "by size alone" in caplog.text
+    with commitlog.open(path) as log:
+        assert log.identity.roll_cycle is None
+        assert log.count() == 1
+
+
+@pytest.fixture
+def cycled(tmp_path: Path) -> Path:
+    """A log with a period of its own, that has lost its identity."""
+    path = tmp_path / "log"
+    with commitlog.open(path, segment_size=65536, roll_cycle="90s", roll_epoch=7) as log:
+        log.append(b"x")
+    (path / "log.json").unlink()
+    return path
+
+
+def test_a_roll_cycle_that_somebody_remembers_is_restored(cycled: Path) -> None:
+    cycle = RollCycle("90s", 7 * 10**9)
+    repair(cycled, roll_cycle=cycle)
+    with commitlog.open(cycled) as log:
+        assert log.identity.roll_cycle == cycle
+        assert log.count() == 1
+
+
+def test_a_roll_cycle_that_the_segments_deny_is_refused(cycled: Path) -> None:
+    before = sorted(cycled.iterdir())
+    with pytest.raises(InvalidOptionError, match="did not roll by DAILY"):
+        repair(cycled, roll_cycle=RollCycle("DAILY"))
+    assert sorted(cycled.iterdir()) == before
+
+
+def test_a_roll_cycle_is_not_wanted_where_the_identity_is_whole(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "log", segment_size=65536).close()
+    with pytest.raises(InvalidOptionError, match="is whole and says how the log rolls"):
+        repair(tmp_path / "log", roll_cycle=RollCycle("DAILY"))

@@ -1,0 +1,431 @@
+"""Verification: what it finds, where, and that it leaves everything as it was."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog import Options
+from commitlog._kernel.segments import crc32c
+from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, UnsupportedVersionError
+from commitlog.log.parts import parts_of
+from commitlog.repair import verification
+from commitlog.repair.verification import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG, verify
+from commitlog.repair.verify_report import Damage, TornTail, VerifyReport
+from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
+from tests.oracle import segment_file as oracle
+
+STEP = 32  # bytes of one of the records of `numbered`
+NOT_A_FRAME = "not a frame, or its CRC does not match"
+
+
+def verify_unchanged(files: LogFiles) -> VerifyReport:
+    """Verify, and see that no file changed."""
+    before = files.snapshot()
+    report = verify(files.path)
+    assert files.snapshot() == before
+    return report
+
+
+def two_segments(files: LogFiles) -> int:
+    """A log closed cleanly: a full segment, one in use, one ahead of need. The end position."""
+    files.full(0, numbered(100))
+    files.create(1, opened=True)
+    end = SIZE + files.records(1, numbered(50, 100))
+    files.create(2)
+    files.checkpoint(end, clean=True)
+    return end
+
+
+def hold(files: LogFiles) -> int:
+    """Hold the log's lock as a writer does; close the descriptor to let go."""
+    fd = os.open(files.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
+    fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+    return fd
+
+
+def test_a_sound_log_is_sound(files: LogFiles) -> None:
+    end = two_segments(files)
+    report = verify_unchanged(files)
+    assert (report.sound, report.records, report.end, report.clean, report.live) == (True, 150, end, True, False)
+    assert (report.checkpoint, report.torn, report.damage) == (end, None, [])
+    assert [(segment.base, segment.records, segment.end) for segment in report.segments] == [
+        (0, 100, SIZE),
+        (SIZE, 50, end),
+        (2 * SIZE, 0, 0),
+    ]
+    assert report.skipped_bytes == SIZE - HEADER - 100 * STEP
+
+
+def test_an_empty_log_is_sound(files: LogFiles) -> None:
+    assert verify_unchanged(files).sound
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_flipped_bit_is_reported_with_its_position_and_the_scan_goes_on(files: LogFiles, number: int) -> None:
+    two_segments(files)
+    files.flip(number, HEADER + 10 * STEP + 20)
+    files.flip(number, HEADER + 30 * STEP)
+    report = verify_unchanged(files)
+    base = number * SIZE + HEADER
+    assert report.damage == [
+        Damage(base + 10 * STEP, base + 11 * STEP, NOT_A_FRAME),
+        Damage(base + 30 * STEP, base + 31 * STEP, NOT_A_FRAME),
+    ]
+    assert (report.sound, report.records, report.torn) == (False, 148, None)
+
+
+def test_damage_at_the_end_of_a_closed_log_reaches_to_its_end(files: LogFiles) -> None:
+    end = two_segments(files)
+    files.flip(1, end - SIZE - 8)
+    assert verify_unchanged(files).damage == [Damage(end - STEP, end, NOT_A_FRAME)]
+
+
+def test_a_zeroed_end_of_a_full_segment_is_damage_up_to_the_next(files: LogFiles) -> None:
+    two_segments(files)
+    files.put(0, HEADER + 90 * STEP, bytes(SIZE - HEADER - 90 * STEP))
+    report = verify_unchanged(files)
+    assert report.damage == [Damage(HEADER + 90 * STEP, SIZE, "zeros where a frame should be")]
+    assert report.records == 140
+
+
+def test_a_claim_below_the_checkpoint_is_damage(files: LogFiles) -> None:
+    two_segments(files)
+    files.claim(0, HEADER + 5 * STEP, 24)
+    assert verify_unchanged(files).damage == [Damage(HEADER + 5 * STEP, HEADER + 6 * STEP, "a claim that was never published")]
+
+
+def test_a_torn_tail_is_no_damage(files: LogFiles) -> None:
+    files.create(0)
+    torn = files.records(0, numbered(10))
+    behind = files.records(0, numbered(5, 10), torn + 64)
+    files.create(1, opened=True)
+    last = files.records(1, numbered(3))
+    files.checkpoint(HEADER + 5 * STEP)
+    report = verify_unchanged(files)
+    assert (report.sound, report.clean, report.records, report.end) == (True, False, 10, torn)
+    assert report.torn == TornTail(torn, SIZE + last, 8)
+    assert behind < SIZE
+
+
+def test_damage_above_the_checkpoint_is_a_torn_tail_and_below_it_is_damage(files: LogFiles) -> None:
+    files.create(0)
+    files.records(0, numbered(10))
+    files.flip(0, HEADER + 2 * STEP + 20)
+    files.flip(0, HEADER + 8 * STEP + 20)
+    files.checkpoint(HEADER + 5 * STEP)
+    report = verify_unchanged(files)
+    assert report.damage == [Damage(HEADER + 2 * STEP, HEADER + 3 * STEP, NOT_A_FRAME)]
+    assert report.torn == TornTail(HEADER + 8 * STEP, HEADER + 10 * STEP, 1)
+
+
+def test_damage_that_reaches_across_the_checkpoint_ends_there(files: LogFiles) -> None:
+    files.create(0)
+    files.records(0, numbered(10))
+    files.put(0, HEADER + 4 * STEP, b"\xff" * 2 * STEP)
+    files.checkpoint(HEADER + 5 * STEP)
+    report = verify_unchanged(files)
+    assert report.damage == [Damage(HEADER + 4 * STEP, HEADER + 5 * STEP, NOT_A_FRAME)]
+    assert report.torn == TornTail(HEADER + 5 * STEP, HEADER + 10 * STEP, 4)
+
+
+def test_bytes_behind_a_clean_end_are_reported_as_a_torn_tail(files: LogFiles) -> None:
+    end = two_segments(files)
+    files.put(1, end - SIZE + 400, b"stray")
+    report = verify_unchanged(files)
+    assert report.torn == TornTail(end, end + 408, 0)
+    assert report.sound
+
+
+def test_without_a_checkpoint_what_frames_follow_is_damage(files: LogFiles) -> None:
+    two_segments(files)
+    (files.path / "checkpoint").unlink()
+    files.flip(0, HEADER + 10 * STEP + 20)
+    report = verify_unchanged(files)
+    assert report.damage == [Damage(HEADER + 10 * STEP, HEADER + 11 * STEP, NOT_A_FRAME)]
+    assert (report.torn, report.checkpoint, report.records) == (None, None, 149)
+
+
+def test_missing_segments_are_holes(files: LogFiles) -> None:
+    two_segments(files)
+    files.full(4, numbered(3))
+    report = verify_unchanged(files)
+    assert (report.holes, report.sound) == ([(3 * SIZE, 4 * SIZE)], False)
+
+
+def test_missing_last_segments_are_a_problem(files: LogFiles) -> None:
+    two_segments(files)
+    files.file(1).unlink()
+    files.file(2).unlink()
+    report = verify_unchanged(files)
+    assert not report.sound
+    assert "the last are missing" in report.problems[0]
+
+
+def test_a_first_segment_above_zero_is_no_hole(files: LogFiles) -> None:
+    two_segments(files)
+    files.file(0).unlink()
+    report = verify_unchanged(files)
+    assert (report.sound, report.records) == (True, 50)
+
+
+def test_a_damaged_header_is_reported_and_the_other_segments_are_read(files: LogFiles) -> None:
+    two_segments(files)
+    files.flip(0, 35)
+    report = verify_unchanged(files)
+    assert "header is damaged" in report.segments[0].problems[0]
+    assert (report.sound, report.records, report.damage) == (False, 50, [])
+
+
+def test_a_file_cut_short_is_reported(files: LogFiles) -> None:
+    two_segments(files)
+    os.truncate(files.file(0), 20000)
+    assert "shorter than it says" in verify_unchanged(files).segments[0].problems[0]
+
+
+def test_another_logs_segment_is_reported(files: LogFiles) -> None:
+    two_segments(files)
+    header = oracle.build_header(log_uuid=bytes(16), segment_id=1, base=0, size=SIZE)
+    files.file(0).write_bytes(header.ljust(SIZE, b"\0"))
+    assert "another log" in verify_unchanged(files).segments[0].problems[0]
+
+
+def test_a_segment_of_a_newer_format_is_reported(files: LogFiles) -> None:
+    two_segments(files)
+    header = oracle.build_header(log_uuid=UUID, segment_id=1, base=0, size=SIZE, major=2)
+    files.file(0).write_bytes(header.ljust(SIZE, b"\0"))
+    assert "newer format" in verify_unchanged(files).segments[0].problems[0]
+
+
+def test_a_file_named_by_an_impossible_base_is_reported(files: LogFiles) -> None:
+    two_segments(files)
+    shutil.copy(files.file(1), files.path / f"{SIZE + 1:020d}.seg")
+    assert "no segment" in verify_unchanged(files).problems[0]
+
+
+def seal(**changed: int) -> oracle.Seal:
+    fields = {
+        "end": HEADER + 100 * STEP,
+        "first_sequence": 0,
+        "record_count": 100,
+        "first_timestamp_ns": 7,
+        "last_timestamp_ns": 7,
+        "largest_timestamp_ns": 7,
+        "crc_ok": True,
+    }
+    return oracle.Seal(**{**fields, **changed})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [(seal(), []), (seal(crc_ok=False), [SEAL_BROKEN]), (seal(record_count=99), [SEAL_WRONG]), (seal(end=HEADER), [SEAL_WRONG])],
+)
+def test_seals_are_held_against_the_frames(files: LogFiles, written: oracle.Seal, problem: list[str]) -> None:
+    end = two_segments(files)
+    frames = files.get(0, HEADER)
+    files.create(0, opened=True, seal=written)
+    files.put(0, HEADER, frames)
+    report = verify_unchanged(files)
+    assert report.segments[0].problems == problem
+    assert (report.sound, report.end) == (not problem, end)
+
+
+def test_a_live_logs_claims_are_no_damage_and_its_bad_frames_are(files: LogFiles) -> None:
+    files.create(0)
+    claim = files.records(0, numbered(10))
+    after = files.records(0, numbered(5, 10), files.claim(0, claim, 40) + 16)
+    files.checkpoint(HEADER + 5 * STEP)
+    fd = hold(files)
+    try:
+        report = verify_unchanged(files)
+        assert (report.live, report.sound, report.records, report.torn, report.end) == (True, True, 15, None, after)
+        files.flip(0, after - 8)
+        report = verify_unchanged(files)
+        assert report.damage == [Damage(after - STEP, after, NOT_A_FRAME)]
+    finally:
+        os.close(fd)
+    assert verify(files.path).torn is not None
+
+
+def test_a_log_that_is_opened_while_it_is_verified_is_looked_at_again(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.create(0)
+    files.records(0, numbered(5), files.claim(0, HEADER, 40) + 16)
+    files.checkpoint(HEADER)
+    answers = [False, True]
+    monkeypatch.setattr(verification, "is_live", lambda _fd: answers.pop(0))
+    report = verify_unchanged(files)
+    assert (report.live, report.torn, report.records, answers) == (True, None, 5, [])
+
+
+def test_a_live_logs_seal_may_be_in_the_writing(files: LogFiles) -> None:
+    two_segments(files)
+    files.put(0, 304, b"\1\2\3\4\1")
+    fd = hold(files)
+    try:
+        assert verify_unchanged(files).sound
+    finally:
+        os.close(fd)
+    assert not verify_unchanged(files).sound
+
+
+def test_a_lost_identity_is_found_in_the_segments(files: LogFiles) -> None:
+    end = two_segments(files)
+    (files.path / "log.json").write_text("{")
+    report = verify_unchanged(files)
+    assert (report.sound, report.uuid, report.segment_size, report.end) == (False, UUID.hex(), SIZE, end)
+    assert "log.json is not JSON" in report.problems[0]
+    (files.path / "log.json").unlink()
+    assert "log.json is missing" in verify_unchanged(files).problems[0]
+
+
+def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LogNotFoundError):
+        verify(tmp_path / "absent")
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(NotALogError, match="file"):
+        verify(tmp_path / "file")
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(NotALogError, match="log.json is missing"):
+        verify(tmp_path / "directory")
+
+
+def test_a_newer_log_is_refused(files: LogFiles) -> None:
+    text = (files.path / "log.json").read_text()
+    (files.path / "log.json").write_text(text.replace('"major": 1', '"major": 2'))
+    with pytest.raises(UnsupportedVersionError):
+        verify_unchanged(files)
+
+
+def test_a_log_that_recovery_has_cut_verifies_as_sound(files: LogFiles) -> None:
+    files.create(0)
+    cut = files.records(0, numbered(10))
+    files.records(0, numbered(5, 10), cut + 64)
+    files.recover(checkpoint=files.checkpoint(HEADER))
+    report = verify_unchanged(files)
+    assert (report.sound, report.torn, report.records, report.end) == (True, None, 10, cut)
+
+
+def test_damage_that_recovery_left_alone_is_found_with_its_position(files: LogFiles) -> None:
+    files.create(0)
+    end = files.records(0, numbered(10))
+    files.flip(0, HEADER + 3 * STEP + 20)
+    files.recover(checkpoint=files.checkpoint(end))
+    assert verify_unchanged(files).damage == [Damage(HEADER + 3 * STEP, HEADER + 4 * STEP, NOT_A_FRAME)]
+
+
+# --- a segment apart from its log -------------------------------------------------------------------------------------
+
+
+def alone(files: LogFiles, number: int, to: Path) -> VerifyReport:
+    """Verify a copy of a segment, and see that nothing changed and nothing came beside it."""
+    to.mkdir(exist_ok=True)
+    shutil.copy(files.file(number), to / "x.seg")
+    before = (to / "x.seg").read_bytes()
+    report = verify(to / "x.seg")
+    assert [(file.name, file.read_bytes()) for file in to.iterdir()] == [("x.seg", before)]
+    assert (report.kind, report.path, report.uuid, report.live) == ("segment", str(to / "x.seg"), UUID.hex(), False)
+    return report
+
+
+def test_a_segment_alone_is_told_as_it_is_in_its_log(tmp_path: Path, files: LogFiles) -> None:
+    two_segments(files)
+    whole = verify(files.path)
+    for number in range(3):
+        for report in (alone(files, number, tmp_path / "elsewhere"), verify(files.file(number))):
+            assert report.segments == [whole.segments[number]]
+            assert (report.sound, report.torn, report.holes, report.notes) == (True, None, [], [])
+            assert (report.clean, report.checkpoint) == ((True, SIZE) if number == 0 else (False, None))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_damage_in_a_segment_alone_is_found_as_in_its_log(tmp_path: Path, files: LogFiles, number: int) -> None:
+    two_segments(files)
+    files.flip(number, HEADER + 10 * STEP + 20)
+    files.flip(number, HEADER + 30 * STEP)
+    report = alone(files, number, tmp_path / "elsewhere")
+    assert report.segments == [verify(files.path).segments[number]]
+    assert [damage.position for damage in report.damage] == [number * SIZE + HEADER + at * STEP for at in (10, 30)]
+    assert (report.sound, report.torn) == (False, None)
+
+
+def test_a_segment_that_was_copied_in_the_middle_of_a_claim_has_a_torn_tail(tmp_path: Path, files: LogFiles) -> None:
+    files.create(1, opened=True)
+    claim = files.records(1, numbered(5))
+    end = files.records(1, numbered(3), files.claim(1, claim, 40))
+    report = alone(files, 1, tmp_path / "elsewhere")
+    assert report.torn == TornTail(SIZE + claim, SIZE + end, 3)
+    assert (report.sound, report.clean, report.records, report.end, report.checkpoint) == (True, False, 5, SIZE + claim, None)
+
+
+def test_the_seal_of_a_segment_alone_is_held_against_its_frames(tmp_path: Path, files: LogFiles) -> None:
+    two_segments(files)
+    frames = files.get(0, HEADER)
+    for written, problem in ((seal(), []), (seal(crc_ok=False), [SEAL_BROKEN]), (seal(record_count=99), [SEAL_WRONG])):
+        files.create(0, opened=True, seal=written)
+        files.put(0, HEADER, frames)
+        assert alone(files, 0, tmp_path / "elsewhere").segments[0].problems == problem
+
+
+def test_what_lies_beside_a_segment_alone_is_nothing_of_its(files: LogFiles) -> None:
+    two_segments(files)
+    (files.path / "joining").write_bytes(b"not a note")
+    (files.path / f"{SIZE + 1:020d}.seg").write_bytes(b"not a segment")
+    files.file(0).unlink()
+    assert not verify(files.path).sound
+    report = verify(files.file(1))
+    assert (report.sound, report.problems, report.joining, report.records) == (True, [], False, 50)
+
+
+@pytest.mark.parametrize(
+    ("length", "expected", "said"),
+    [(0, NotALogError, "no segment"), (100, CorruptSegmentError, "header is damaged|by its header"), (8192, CorruptSegmentError, "anew")],
+)
+def test_a_segment_alone_that_was_cut_short_is_refused(
+    tmp_path: Path, files: LogFiles, length: int, expected: type[Exception], said: str
+) -> None:
+    two_segments(files)
+    (tmp_path / "x.seg").write_bytes(files.get(0, 0, length))
+    with pytest.raises(expected, match=said):
+        verify(tmp_path / "x.seg")
+
+
+# --- indexes ---------------------------------------------------------------------------------------------------------
+
+
+def indexed(path: Path) -> Path:
+    """A closed log with a sealed segment; the path of its index."""
+    with commitlog.open(path, "a", Options(segment_size=SIZE)) as log:
+        log.append_many(numbered(3000))
+        assert parts_of(log).writer.allocation is not None
+        parts_of(log).writer.allocation.sealed_below()
+    return path / f"{0:020d}.idx"
+
+
+@pytest.mark.parametrize(("at", "said"), [(None, None), (70, "is damaged"), (34, "is damaged")])
+def test_a_damaged_index_is_named_and_is_no_damage(tmp_path: Path, at: int | None, said: str | None) -> None:
+    file = indexed(tmp_path / "log")
+    content = bytearray(file.read_bytes())
+    if at is not None:
+        content[at] ^= 1
+    file.write_bytes(content)
+    report = verify(tmp_path / "log")
+    assert report.sound
+    assert report.segments[0].notes == ([f"its index {file.name} {said}; {INDEX_REMEDY}"] if said else [])
+
+
+def test_an_index_that_does_not_fit_the_seal_or_the_frames_is_named(tmp_path: Path) -> None:
+    file = indexed(tmp_path / "log")
+    other = indexed(tmp_path / "other")
+    sound = file.read_bytes()
+    file.write_bytes(other.read_bytes())
+    assert "was made of something else" in verify(tmp_path / "log").segments[0].notes[0]
+    body = sound[64:72] + sound[72:80] + struct.pack("<Q", HEADER + 8) + sound[88:]
+    header = sound[:56] + struct.pack("<I", crc32c(body))
+    file.write_bytes(header + struct.pack("<I", crc32c(header)) + body)
+    assert "is damaged" in verify(tmp_path / "log").segments[0].notes[0]

@@ -1,0 +1,553 @@
+"""Archives: equal to the log, resumed after a kill, read from where they are, and never misread when damaged."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog import Archive, CommitLog, Retention
+from commitlog.errors import (
+    CorruptRecordError,
+    CorruptSegmentError,
+    InvalidOptionError,
+    IOFailureError,
+    LogExistsError,
+    LogNotFoundError,
+    NotALogError,
+    PositionError,
+    ReadOnlyError,
+)
+from commitlog.keep import archive_segments, archived_bases, open_segment_bytes, prune, read_identity, target_of
+from commitlog.log.parts import parts_of
+from commitlog.repair.verification import verify
+from commitlog.retention.archived_directory import ArchivedDirectory
+from tests.setups import BY_HAND, SEGMENT, Logs, values
+from tests.steps import killed_at
+
+COUNT = 6
+SEAL = Retention(max_bytes="1TiB")
+zstandard = pytest.importorskip("zstandard")
+
+
+def filled(logs: Logs, segments: int = COUNT) -> CommitLog:
+    """A log of some sealed and durable segments, one of them without a record of its own."""
+    log = logs.open(**BY_HAND)
+    for number in range(segments):
+        log.append_many([b"%d-%d" % (number, index) * 20 for index in range(40)], keys=[b"key"] * 40)
+        log.roll()
+    log.flush()
+    log.prune(SEAL)
+    return log
+
+
+def archived(logs: Logs, place: Path) -> CommitLog:
+    log = filled(logs)
+    archive_segments(log.path, Archive(place), keep=True)
+    return log
+
+
+def name(number: int) -> str:
+    return f"{number * SEGMENT:020d}.seg.zst"
+
+
+def expected(log: CommitLog, stop: int = COUNT) -> list[tuple[int, int, bytes | None, bytes, int]]:
+    return [row for row in rows(log) if row[0] < stop * SEGMENT]
+
+
+def rows(log: CommitLog) -> list[tuple[int, int, bytes | None, bytes, int]]:
+    return [(record.position, record.timestamp_ns, record.key, record.value, record.sequence) for record in log.tailer()]
+
+
+# --- there and back -----------------------------------------------------------------------------------------------------
+
+
+def test_an_archive_is_read_like_the_log_and_is_equal_to_it(logs: Logs, tmp_path: Path) -> None:
+    log = archived(logs, tmp_path / "archive")
+    assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == [*map(name, range(COUNT)), "log.json"]
+    with commitlog.open(tmp_path / "archive", "r") as copy:
+        assert rows(copy) == expected(log)
+        assert (copy.first_sequence, copy.last_sequence, copy.count()) == (0, COUNT * 40 - 1, COUNT * 40)
+        backward = [record.position for record in copy.tailer(direction="backward")]
+        assert backward == [row[0] for row in reversed(expected(log))]
+        some = expected(log)[100]
+        assert copy.read(some[0]).value == some[3]
+        tailer = copy.tailer()
+        tailer.seek(sequence=some[4])
+        assert next(iter(tailer)).position == some[0]
+        batch = copy.tailer().read_batch(10_000)
+        assert batch.values() == [row[3] for row in expected(log)][: len(batch)]
+
+
+def test_what_is_archived_is_the_very_file(logs: Logs, tmp_path: Path) -> None:
+    log = archived(logs, tmp_path / "archive")
+    for number in range(COUNT):
+        original = Path(parts_of(log).directory.segment_path(number)).read_bytes()
+        assert open_segment_bytes(tmp_path / "archive", number * SEGMENT) == original
+        frame = (tmp_path / "archive" / name(number)).read_bytes()
+        assert zstandard.decompress(frame) == original
+        parameters = zstandard.get_frame_parameters(frame)
+        assert (parameters.content_size, parameters.has_checksum) == (SEGMENT, True)
+    assert archived_bases(target_of(tmp_path / "archive"), SEGMENT) == [number * SEGMENT for number in range(COUNT)]
+    assert read_identity(target_of(tmp_path / "archive")).uuid == log.identity.uuid
+
+
+def test_unpacked_by_hand_an_archive_is_a_log_again(logs: Logs, tmp_path: Path) -> None:
+    log = archived(logs, tmp_path / "archive")
+    again = tmp_path / "again"
+    again.mkdir()
+    shutil.copy(tmp_path / "archive" / "log.json", again)
+    for number in range(COUNT):
+        (again / name(number).removesuffix(".zst")).write_bytes(zstandard.decompress((tmp_path / "archive" / name(number)).read_bytes()))
+    with commitlog.open(again) as opened:
+        assert rows(opened) == expected(log)
+        opened.append(b"on")
+        assert opened.last_sequence == COUNT * 40
+
+
+def test_archived_segments_are_deleted_and_the_log_goes_on(logs: Logs, tmp_path: Path) -> None:
+    log = filled(logs)
+    everything = rows(log)
+    pruned = log.prune(Retention(max_age="0s", archive=Archive(tmp_path / "archive")))
+    assert len(pruned.segments) == COUNT - 1
+    with commitlog.open(tmp_path / "archive", "r") as copy:
+        assert [*rows(copy), *rows(log)] == everything
+
+
+def test_the_service_archives_and_deletes(logs: Logs, tmp_path: Path, until: Callable[..., None]) -> None:
+    rule = Retention(max_bytes=3 * SEGMENT, archive=Archive(tmp_path / "archive"), interval="2ms")
+    log = logs.open(retention=rule, flush_interval="2ms", flush_least_pages=0)
+    for number in range(10):
+        log.append(b"%d" % number)
+        log.roll()
+    until(lambda: log.first_position > 7 * SEGMENT)
+    log.close()
+    with commitlog.open(tmp_path / "archive", "r") as copy, logs.open(mode="r") as rest:
+        both = [*values(copy), *values(rest)]
+    assert list(dict.fromkeys(both)) == [b"%d" % number for number in range(10)]
+
+
+def test_archiving_again_writes_nothing_again(logs: Logs, tmp_path: Path) -> None:
+    log = archived(logs, tmp_path / "archive")
+    before = {path: path.stat().st_ino for path in (tmp_path / "archive").iterdir()}
+    done = archive_segments(log.path, Archive(tmp_path / "archive", level=19), keep=True)
+    assert len(done.segments) == COUNT
+    assert {path: path.stat().st_ino for path in (tmp_path / "archive").iterdir()} == before
+
+
+def test_a_dry_run_makes_nothing(logs: Logs, tmp_path: Path) -> None:
+    log = filled(logs)
+    done = archive_segments(log.path, Archive(tmp_path / "archive"), dry_run=True)
+    assert len(done.segments) == COUNT - 1
+    assert not (tmp_path / "archive").exists()
+    assert log.first_position < SEGMENT
+
+
+def test_a_reader_goes_over_a_long_archive_with_two_segments_unpacked(logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    log = filled(logs, 30)
+    archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
+    most = 0
+    with commitlog.open(tmp_path / "archive", "r", archive_cache=0) as copy:
+        tailer = copy.tailer()
+        for index, _ in enumerate(tailer.values()):
+            if index % 40 == 0:
+                most = max(most, len(list((tmp_path / "scratch").rglob("*.seg"))))
+        assert index == 30 * 40 - 1
+        assert rows(copy) == expected(log, 30)
+        with open("/proc/self/maps", encoding="ascii") as maps:
+            assert sum(str(tmp_path / "scratch") in line for line in maps) <= 16
+    assert most == 2
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_every_frame_of_a_long_archive_is_checked_with_three_segments_unpacked(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    log = filled(logs, 30)
+    archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
+    seen, mapped = [], []
+    open_segment = ArchivedDirectory.open_segment
+
+    def counted(directory: ArchivedDirectory, number: int, *, writable: bool) -> Any:
+        opened = open_segment(directory, number, writable=writable)
+        seen.append(len([path for path in (tmp_path / "scratch").rglob("*") if path.is_file()]))
+        with open("/proc/self/maps", encoding="ascii") as maps:
+            mapped.append(len({line.split()[-1] for line in maps if str(tmp_path / "scratch") in line}))
+        return opened
+
+    monkeypatch.setattr(ArchivedDirectory, "open_segment", counted)
+    report = verify(tmp_path / "archive")
+    assert (report.kind, report.sound, report.records, report.clean) == ("archive", True, 30 * 40, True)
+    assert len(seen) == 30
+    assert (max(seen), max(mapped)) == (2, 1)  # and while the next is unpacked, a third
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize(("cache", "times"), [("1GiB", COUNT), (0, 2 * COUNT)])
+def test_what_was_unpacked_stays_for_the_next_reader_as_far_as_there_is_room(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: object, times: int
+) -> None:
+    archived(logs, tmp_path / "archive")
+    unpack, unpacked = ArchivedDirectory._unpack, []
+    monkeypatch.setattr(ArchivedDirectory, "_unpack", lambda self, number: (unpacked.append(number), unpack(self, number))[1])
+    with commitlog.open(tmp_path / "archive", "r", archive_cache=cache) as copy:  # type: ignore[arg-type]
+        for number in (*range(COUNT), *range(COUNT)):
+            parts_of(copy).directory.fetch(number)
+    assert len(unpacked) == times
+
+
+def test_what_an_archive_takes_is_what_its_files_do(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    sizes = {number: (tmp_path / "archive" / name(number)).stat().st_size for number in range(COUNT)}
+    for place in (str(tmp_path / "archive"), (tmp_path / "archive").as_uri()):
+        with commitlog.open(place, "r") as copy:
+            assert parts_of(copy).directory.whole_disk_bytes() == sum(sizes.values())
+            assert {number: parts_of(copy).directory.disk_bytes(number) for number in range(COUNT)} == sizes
+            assert parts_of(copy).directory.disk_bytes(COUNT) == 0
+            assert [cycle.disk_bytes for cycle in copy.cycles()] == list(sizes.values())
+
+
+def test_sequences_of_an_archive_are_those_of_its_log_also_beyond_a_gap(logs: Logs, tmp_path: Path) -> None:
+    log = archived(logs, tmp_path / "archive")
+    first, last = log.first_sequence, expected(log)[-1][4]
+    for missing in (None, 2, 0, COUNT - 1):
+        if missing is not None:
+            (tmp_path / "archive" / name(missing)).unlink()
+        directory = ArchivedDirectory(str(tmp_path / "archive"), 0)
+        try:
+            assert directory.sequences() == (first + 40 * (missing in (0, COUNT - 1)), last + 1 - 40 * (missing == COUNT - 1))
+        finally:
+            directory.close()
+
+
+# --- kills ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_kill_at_any_step_of_archiving_loses_nothing_and_is_resumed(logs: Logs, tmp_path: Path) -> None:
+    log = filled(logs, 4)
+    everything = rows(log)
+    log.close()
+    step, kills = 0, 0
+    while True:
+        step += 1
+        here, there = tmp_path / f"log{step}", tmp_path / f"archive{step}"
+        shutil.copytree(log.path, here)
+
+        def prepare(here: Path = here, there: Path = there) -> Callable[[], object]:
+            return lambda: archive_segments(here, Archive(there))
+
+        killed = killed_at(step, prepare)
+        kills += killed
+        # Whatever is gone here is whole there.
+        gone = {number for number in range(4) if not (here / name(number).removesuffix(".zst")).exists()}
+        for number in gone:
+            assert open_segment_bytes(there, number * SEGMENT) == Path(log.path, name(number).removesuffix(".zst")).read_bytes()
+        archive_segments(here, Archive(there))
+        assert sorted(path.name for path in there.iterdir()) == [*map(name, range(3)), "log.json"]
+        with commitlog.open(there, "r") as copy, commitlog.open(here, "r") as rest:
+            assert [*rows(copy), *rows(rest)] == everything
+        shutil.rmtree(here)
+        shutil.rmtree(there)
+        if not killed:
+            break
+    assert kills >= 12
+
+
+def test_a_copy_that_was_cut_short_is_written_anew_before_anything_is_deleted(
+    logs: Logs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = archived(logs, tmp_path / "archive")
+    whole = (tmp_path / "archive" / name(2)).read_bytes()
+    (tmp_path / "archive" / name(2)).write_bytes(whole[:100])
+    with caplog.at_level(logging.WARNING, "commitlog.keep"):
+        archive_segments(log.path, Archive(tmp_path / "archive"))
+    assert name(2) in caplog.text
+    assert (tmp_path / "archive" / name(2)).read_bytes() == whole
+    assert log.first_position == (COUNT - 1) * SEGMENT + 4096
+
+
+def test_a_damaged_segment_is_not_archived_and_stays(logs: Logs, tmp_path: Path) -> None:
+    log = filled(logs)
+    log.close()
+    damaged = Path(log.path, name(2).removesuffix(".zst"))
+    content = bytearray(damaged.read_bytes())
+    content[6000] ^= 1
+    damaged.write_bytes(content)
+    with pytest.raises(CorruptSegmentError, match="is damaged, and is not archived") as caught:
+        archive_segments(log.path, Archive(tmp_path / "archive"))
+    assert caught.value.path == str(damaged)
+    assert damaged.exists()
+    assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == [name(0), name(1), "log.json"]
+
+
+# --- addresses -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_archive_at_an_address_of_pyarrow(logs: Logs, tmp_path: Path) -> None:
+    log = filled(logs)
+    address = (tmp_path / "archive").as_uri()
+    archive_segments(log.path, Archive(address), keep=True)
+    with commitlog.open(address, "r") as copy:
+        assert rows(copy) == expected(log)
+    assert verify(address).records == COUNT * 40
+
+
+def test_an_archive_in_a_file_system_of_pyarrow(logs: Logs, tmp_path: Path) -> None:
+    fs = pytest.importorskip("pyarrow.fs")
+    log = filled(logs)
+    place = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    archive_segments(log.path, Archive("deep/archive", filesystem=place), keep=True)
+    with commitlog.open(tmp_path / "deep" / "archive", "r") as copy:
+        assert rows(copy) == expected(log)
+    assert open_segment_bytes("deep/archive", SEGMENT, filesystem=place) == Path(parts_of(log).directory.segment_path(1)).read_bytes()
+
+
+def test_an_archive_at_an_address_of_fsspec(logs: Logs, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    log = filled(logs)
+    everything = rows(log)
+    address = f"memory://bucket{tmp_path}/orders"
+    try:
+        archive_segments(log.path, Archive(address))
+        with commitlog.open(address, "r") as copy:
+            assert [*rows(copy), *rows(log)] == everything
+        assert len(memory.ls(f"/bucket{tmp_path}/orders")) == COUNT
+        assert verify(address).sound
+        with memory.open(f"/bucket{tmp_path}/orders/{name(1)}", "wb") as file:
+            file.write(b"cut")
+        with pytest.raises(CorruptSegmentError, match=f"memory://.*{name(1)}"):
+            verify_all(address)
+    finally:
+        memory.rm("/bucket", recursive=True)
+
+
+def verify_all(place: str) -> None:
+    with commitlog.open(place, "r") as copy:
+        rows(copy)
+
+
+# --- damage and refusals --------------------------------------------------------------------------------------------------
+
+
+def _cut(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def _without_checksum(content: bytes) -> bytes:
+    return content[:-4]
+
+
+def _flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0x40]) + content[middle + 1 :]
+
+
+def _empty(content: bytes) -> bytes:
+    return b""
+
+
+def _text(content: bytes) -> bytes:
+    return b"not a frame at all"
+
+
+def _longer(content: bytes) -> bytes:
+    return content + b"more"
+
+
+def _unchecked_frame(content: bytes) -> bytes:
+    return bytes(zstandard.ZstdCompressor(write_checksum=False).compress(zstandard.decompress(content)))
+
+
+def _shorter_segment(content: bytes) -> bytes:
+    return bytes(zstandard.ZstdCompressor(write_checksum=True).compress(zstandard.decompress(content)[:-4096]))
+
+
+def _bomb(content: bytes) -> bytes:
+    return bytes(zstandard.ZstdCompressor(write_checksum=True, write_content_size=False).compress(bytes(1 << 26)))
+
+
+HARMS = [_cut, _without_checksum, _flipped, _empty, _text, _longer, _unchecked_frame, _shorter_segment, _bomb]
+
+
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__[1:])
+def test_a_damaged_file_is_named_and_never_misread(logs: Logs, tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
+    log = archived(logs, tmp_path / "archive")
+    good = expected(log)
+    file = tmp_path / "archive" / name(3)
+    file.write_bytes(harm(file.read_bytes()))
+    with commitlog.open(tmp_path / "archive", "r") as copy:
+        seen: list[bytes] = []
+        with pytest.raises(CorruptSegmentError, match=name(3)) as caught:
+            seen.extend(copy.tailer().values())
+        assert caught.value.path == str(file)
+        assert seen == [row[3] for row in good if row[0] < 3 * SEGMENT]
+        assert values(copy, start=4 * SEGMENT) == [row[3] for row in good if row[0] > 4 * SEGMENT]
+    report = verify(tmp_path / "archive")
+    assert not report.sound
+    assert [segment.base for segment in report.segments if segment.problems] == [3 * SEGMENT]
+    assert report.records == (COUNT - 1) * 40
+
+
+def test_the_file_of_another_segment_is_refused(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    shutil.copy(tmp_path / "archive" / name(1), tmp_path / "archive" / name(3))
+    with pytest.raises(CorruptSegmentError, match=f"{name(3)} is not that segment of this log"):
+        verify_all(str(tmp_path / "archive"))
+
+
+def test_a_segment_whose_frames_were_damaged_is_read_up_to_there(logs: Logs, tmp_path: Path) -> None:
+    """The compression is sound, what was compressed is not: the CRC of the frame says so."""
+    archived(logs, tmp_path / "archive")
+    file = tmp_path / "archive" / name(1)
+    content = bytearray(zstandard.decompress(file.read_bytes()))
+    content[6000] ^= 1
+    file.write_bytes(zstandard.ZstdCompressor(write_checksum=True).compress(bytes(content)))
+    with pytest.raises(CorruptRecordError):
+        verify_all(str(tmp_path / "archive"))
+    (segment,) = [segment for segment in verify(tmp_path / "archive").segments if segment.damage]
+    assert segment.base == SEGMENT
+
+
+def test_a_missing_segment_is_a_gap(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    (tmp_path / "archive" / name(2)).unlink()
+    with commitlog.open(tmp_path / "archive", "r") as copy:
+        with pytest.raises(PositionError) as caught:
+            rows(copy)
+        assert caught.value.first_position == 3 * SEGMENT
+    assert verify(tmp_path / "archive").holes == [(2 * SEGMENT, 3 * SEGMENT)]
+
+
+def test_an_archive_is_not_written_as_a_log(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    before = sorted(path.name for path in (tmp_path / "archive").iterdir())
+    for mode in ("a", "x"):
+        with pytest.raises(ReadOnlyError, match="archive"):
+            commitlog.open(tmp_path / "archive", mode)
+        with pytest.raises(ReadOnlyError, match="archive"):
+            commitlog.open("memory://nowhere/log", mode)
+    assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == before
+    assert not Path("memory:").exists()
+
+
+def test_an_archive_keeps_no_tailer_s_place_and_says_so(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    with commitlog.open(tmp_path / "archive", "r") as copy, pytest.raises(ReadOnlyError, match="keeps no tailer's place"):
+        copy.tailer(name="mine")
+
+
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), RuntimeError("many\nlines"), EOFError()], ids=repr)
+@pytest.mark.parametrize("step", ["find", "_open"])
+def test_whatever_keeps_an_archive_from_being_read_is_told_in_a_line(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    log = filled(logs)
+    address = f"memory://bucket{tmp_path}/orders"
+    archive_segments(log.path, Archive(address), keep=True)
+
+    def fail(*given: object, **named: object) -> None:
+        raise error
+
+    try:
+        monkeypatch.setattr(type(memory), step, fail)
+        for use in (verify, commitlog.open):
+            with pytest.raises(IOFailureError, match="the archive cannot be read: ") as caught:
+                use(address, *("r",) * (use is commitlog.open))
+            assert "\n" not in str(caught.value)
+            assert str(caught.value.path).startswith(address)
+            assert caught.value.__cause__ is error
+    finally:
+        monkeypatch.undo()
+        memory.rm("/bucket", recursive=True)
+
+
+def test_what_is_no_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
+    log = archived(logs, tmp_path / "archive")
+    identity = tmp_path / "archive" / "log.json"
+    identity.write_text("{}")
+    with pytest.raises(NotALogError):
+        commitlog.open(tmp_path / "archive", "r")
+    with pytest.raises(NotALogError):
+        archive_segments(log.path, Archive(tmp_path / "archive"))
+    identity.unlink()
+    with pytest.raises(NotALogError, match="no log.json"):
+        commitlog.open(tmp_path / "archive", "r")
+    with pytest.raises(LogExistsError, match="no log.json"):
+        archive_segments(log.path, Archive(tmp_path / "archive"))
+    with pytest.raises(LogNotFoundError):
+        commitlog.open((tmp_path / "none").as_uri(), "r")
+    with pytest.raises(InvalidOptionError, match="nonsense://"):
+        commitlog.open("nonsense://here", "r")
+
+
+def test_a_target_of_another_log_is_refused_and_nothing_is_deleted(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    other = logs.open("other", **BY_HAND)
+    for _ in range(3):
+        other.append(b"other")
+        other.roll()
+    other.flush()
+    other.prune(SEAL)
+    for target in (tmp_path / "archive", other.path, tmp_path / "log", tmp_path / "other" / "tailers"):
+        with pytest.raises(LogExistsError):
+            archive_segments(other.path, Archive(target))
+    assert other.first_position < SEGMENT
+
+
+def test_a_target_that_refuses_keeps_the_segments(logs: Logs, tmp_path: Path) -> None:
+    log = filled(logs)
+    (tmp_path / "file").write_bytes(b"mine")
+    with pytest.raises(IOFailureError):
+        log.prune(Retention(max_age="0s", archive=Archive(tmp_path / "file" / "below")))
+    assert log.first_position < SEGMENT
+
+
+@pytest.mark.parametrize(
+    "given",
+    [("",), (7,), ("nonsense://x",), ("file://host/x",), ("place", 0), ("place", 23), ("place", True), ("place", 3, object())],
+    ids=["empty", "a number", "an unknown scheme", "another host", "level 0", "level 23", "a level that is no number", "no file system"],
+)
+def test_what_cannot_be_a_target_is_refused(given: tuple[object, ...]) -> None:
+    with pytest.raises(InvalidOptionError, match=re.compile("^(target|level|filesystem) must be")):
+        Archive(*given)  # type: ignore[arg-type]
+    with pytest.raises(InvalidOptionError, match="archive must be a commitlog.Archive"):
+        Retention(max_age="0s", archive="place")  # type: ignore[arg-type]
+
+
+def test_an_archive_is_neither_pruned_nor_archived(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    with pytest.raises(NotALogError, match="an archive, and not a log"):
+        prune(tmp_path / "archive", Retention(max_bytes=0))
+    with pytest.raises(NotALogError, match="an archive, and not a log"):
+        archive_segments(tmp_path / "archive", Archive(tmp_path / "second"))
+
+
+def test_frame_that_asks_for_large_window_is_refused(logs: Logs, tmp_path: Path) -> None:
+    archived(logs, tmp_path / "archive")
+    magic, descriptor, window = b"\x28\xb5\x2f\xfd", b"\x84", b"\x88"  # size in four bytes, with a checksum; 2^27 bytes
+    (tmp_path / "archive" / name(1)).write_bytes(magic + descriptor + window + SEGMENT.to_bytes(4, "little") + bytes(100))
+    with pytest.raises(CorruptSegmentError, match="asks for a window of 134217728 bytes, for a segment of 65536"):
+        open_segment_bytes(tmp_path / "archive", SEGMENT)
+
+
+@pytest.mark.parametrize("irregular", ["log.json", name(1)])
+def test_irregular_file_of_archive_is_refused(logs: Logs, tmp_path: Path, irregular: str) -> None:
+    archived(logs, tmp_path / "archive")
+    (tmp_path / "archive" / irregular).unlink()
+    os.mkfifo(tmp_path / "archive" / irregular)
+    refused = pytest.raises(IOFailureError, match="this is a FIFO, and not a regular file")
+    with refused, commitlog.open(tmp_path / "archive", "r") as log:
+        list(log.tailer())

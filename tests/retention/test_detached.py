@@ -1,0 +1,49 @@
+"""What is apart from its log is told by its path, in one place."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import commitlog
+from commitlog.errors import NotALogError
+from commitlog.keep import Archive, archive_segments
+from commitlog.log.parts import parts_of
+from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.retention.detached import open_detached
+from commitlog.segment.lone_segment import LoneSegment
+from tests.cli.program import sealed_log
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return sealed_log(tmp_path / "log")
+
+
+def test_a_log_or_nothing_is_neither_an_archive_nor_a_segment(log: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    assert [open_detached(str(path)) for path in (log, tmp_path / "empty", tmp_path / "absent", Path("/dev/null"))] == [None] * 4
+
+
+def test_a_file_is_a_segment_or_refused(log: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copy(min(log.glob("*.seg")), tmp_path / "x.seg"))
+    found = open_detached(str(copy))
+    assert isinstance(found, LoneSegment)
+    assert (found.kind, found.detached, found.find_end()) == ("segment", True, found.segment_size)
+    found.close()
+    (tmp_path / "text").write_bytes(b"mine")
+    with pytest.raises(NotALogError, match="no segment of a log"):
+        open_detached(str(tmp_path / "text"))
+
+
+def test_a_directory_with_archived_segments_and_an_address_are_archives(log: Path, tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    archive_segments(log, Archive(tmp_path / "archive"), keep=True)
+    for place in (str(tmp_path / "archive"), (tmp_path / "archive").as_uri()):
+        found = open_detached(place)
+        assert isinstance(found, ArchivedDirectory)
+        with commitlog.open(place, "r") as opened:
+            assert (found.kind, found.path, found.segment_numbers()) == ("archive", opened.path, parts_of(opened).queue.numbers())
+        found.close()

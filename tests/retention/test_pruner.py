@@ -1,0 +1,413 @@
+"""Which segments go, in what order, and what keeps them."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog import CommitLog, Retention
+from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, PositionError, ReadOnlyError
+from commitlog.keep import Pruned, prune
+from commitlog.log.parts import parts_of
+from commitlog.retention import retention
+from commitlog.segment import mapped_file
+from commitlog.segment.directory import LogDirectory
+from commitlog.tail.tailer_file import TailerFile
+from tests.log_files import LogFiles
+from tests.setups import BY_HAND, SEGMENT, Logs, values
+
+ALL = Retention(max_bytes=0)
+# Deletes nothing, and seals first what can be sealed: from outside nothing is.
+SEAL = Retention(max_bytes="1TiB")
+
+
+def filled(logs: Logs, segments: int = 8, **options: Any) -> CommitLog:
+    """A log of some sealed segments, three records in each, all of it durable."""
+    log = logs.open(**{**BY_HAND, **options})
+    for number in range(segments):
+        log.append_many([b"%d-%d" % (number, index) for index in range(3)])
+        log.roll()
+    log.flush()
+    if not log.pooled:
+        log.pretouch()  # no file comes any more while a test counts them
+    return log
+
+
+def numbers(log: CommitLog) -> list[int]:
+    return parts_of(log).directory.segment_numbers()
+
+
+def bases(pruned: Pruned) -> list[int]:
+    return [removal.position // SEGMENT for removal in pruned.segments]
+
+
+def test_all_that_may_go_goes_oldest_first_and_the_last_sealed_segment_stays(logs: Logs) -> None:
+    log = filled(logs)
+    last = numbers(log)[-1]
+    pruned = log.prune(ALL)
+    assert bases(pruned) == [0, 1, 2, 3, 4, 5, 6]
+    assert numbers(log) == list(range(7, last + 1))
+    assert (pruned.complete, pruned.first_position, pruned.dry_run) == (False, 7 * SEGMENT, False)
+    assert "last sealed segment" in pruned.stopped_by
+    assert values(log) == [b"7-0", b"7-1", b"7-2"]
+    assert log.first_sequence == 21
+
+
+def test_what_goes_in_one_look_is_made_durable_once_and_last(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    remove, sync = LogDirectory.remove_segment, LogDirectory.sync
+    monkeypatch.setattr(LogDirectory, "remove_segment", lambda self, number: (done.append(f"removed {number}"), remove(self, number)))
+    monkeypatch.setattr(LogDirectory, "sync", lambda self: (done.append("synced"), sync(self)))
+    log = filled(logs)
+    done.clear()
+    log.prune(ALL)
+    assert done == [*(f"removed {number}" for number in range(7)), "synced"]
+    log.prune(ALL)
+    assert len(done) == 8
+
+
+def test_by_bytes_as_many_go_as_must(logs: Logs) -> None:
+    log = filled(logs)
+    total = sum(parts_of(log).directory.disk_bytes(number) for number in numbers(log))
+    each = parts_of(log).directory.disk_bytes(0)
+    pruned = log.prune(Retention(max_bytes=total - 2 * each))
+    assert bases(pruned) == [0, 1]
+    assert pruned.bytes == 2 * each
+    assert {removal.reason for removal in pruned.segments} == {"max_bytes"}
+    assert (pruned.complete, pruned.stopped_by) == (True, "no more has to go")
+    assert log.prune(Retention(max_bytes=total - 2 * each)).segments == ()
+
+
+def test_by_age_those_go_that_the_log_rolled_on_from_long_enough_ago(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(logs)
+    rolled = []
+    for number in range(1, 6):
+        segment = parts_of(log).directory.open_segment(number, writable=False)
+        rolled.append(segment.opened_ns)
+        segment.release()
+    monkeypatch.setattr(retention, "now_ns", lambda: rolled[3] + 3600 * 10**9)
+    pruned = log.prune(Retention(max_age="1h"))
+    assert bases(pruned)[:4] == [0, 1, 2, 3]  # more only where two rolls met the same nanosecond
+    assert {removal.reason for removal in pruned.segments} == {"max_age"}
+    monkeypatch.setattr(retention, "now_ns", lambda: rolled[3] - 1)
+    assert log.prune(Retention(max_age="1h")).segments == ()
+
+
+def test_the_timestamps_that_appenders_choose_do_not_make_a_segment_old_or_young(logs: Logs) -> None:
+    log = logs.open(**BY_HAND)
+    for stamp in (1, 1 << 62):
+        log.append(b"v", timestamp_ns=stamp)
+        log.roll()
+    log.append(b"v")
+    log.roll()
+    log.flush()
+    assert log.prune(Retention(max_age="1h")).segments == ()
+    assert bases(log.prune(Retention(max_age="0s"))) == [0, 1]
+
+
+def test_by_free_disk_as_many_go_as_are_missing(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(logs)
+    each = parts_of(log).directory.disk_bytes(0)
+
+    class Status:
+        f_frsize, f_blocks, f_bavail = each, 1000, 100
+
+    monkeypatch.setattr("os.fstatvfs", lambda descriptor: Status)
+    assert log.prune(Retention(min_free_bytes=100 * each)).segments == ()
+    assert bases(log.prune(Retention(min_free_bytes=102 * each))) == [0, 1]
+    pruned = log.prune(Retention(min_free_percent=10.3))
+    assert bases(pruned) == [2, 3, 4]
+    assert {removal.reason for removal in pruned.segments} == {"min_free"}
+
+
+def test_outside_its_time_of_day_only_a_full_disk_acts(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = filled(logs)
+    monkeypatch.setattr(retention, "now_ns", lambda: 12 * 3600 * 10**9)
+    night = {"max_bytes": 0, "max_age": "0s", "between": "02:00-05:00"}
+    pruned = log.prune(Retention(**night))  # type: ignore[arg-type]
+    assert (pruned.segments, pruned.complete) == ((), True)
+    assert "02:00-05:00" in pruned.stopped_by
+    assert len(log.prune(Retention(**night, min_free_percent=100)).segments) == 7  # type: ignore[arg-type]
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(logs: Logs) -> None:
+    log = filled(logs)
+    log.prune(SEAL)  # seals
+    before = {path: path.read_bytes() for path in Path(log.path).glob("*.seg")}
+    dry = log.prune(ALL, dry_run=True)
+    outside = prune(log.path, ALL, dry_run=True)
+    assert {path: path.read_bytes() for path in Path(log.path).glob("*.seg")} == before
+    assert dry.dry_run
+    assert dry == outside
+    wet = log.prune(ALL)
+    assert (wet.segments, wet.stopped_by, wet.first_position) == (dry.segments, dry.stopped_by, dry.first_position)
+
+
+def test_a_held_segment_stops_it_and_those_before_it_go(logs: Logs) -> None:
+    log = filled(logs)
+    tailer = log.tailer(start=3 * SEGMENT)
+    record = tailer.read()
+    assert record is not None
+    pruned = log.prune(ALL)
+    assert bases(pruned) == [0, 1, 2]
+    assert "held by tailer" in pruned.stopped_by
+    assert not pruned.complete
+    assert numbers(log)[0] == 3
+    tailer.close()
+    del record
+    assert bases(log.prune(ALL)) == [3, 4, 5, 6]
+
+
+def test_who_holds_a_segment_for_a_moment_only_does_not_stop_it(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log's own threads do so, whenever they like: they are waited for."""
+    monkeypatch.setattr(mapped_file, "_MOMENT_S", 60)
+    log = filled(logs)
+    held = parts_of(log).queue.hold(0, "seal", briefly=True)
+    assert held is not None
+    file, token = held
+    assert bases(log.prune(ALL, dry_run=True)) == [0, 1, 2, 3, 4, 5, 6]
+    leaving = threading.Timer(0.1, file.release, [token])
+    leaving.start()
+    assert bases(log.prune(ALL)) == [0, 1, 2, 3, 4, 5, 6]
+    leaving.join()
+
+
+def test_what_is_not_durable_stays(logs: Logs) -> None:
+    log = filled(logs, 3)
+    for _ in range(3):
+        log.append(b"not flushed")
+        log.roll()
+    pruned = log.prune(ALL)
+    assert bases(pruned) == [0, 1, 2][: len(pruned.segments)]
+    assert "not durable" in pruned.stopped_by
+    assert pruned.first_position == log.flushed_position // SEGMENT * SEGMENT
+
+
+def test_a_required_tailer_that_lags_stops_it_at_its_segment(logs: Logs) -> None:
+    log = filled(logs)
+    log.prune(SEAL)
+    slow = TailerFile(parts_of(log).directory, "slow", 2 * SEGMENT + 4096)
+    slow.declare(True, 0, lambda: None)
+    TailerFile(parts_of(log).directory, "of no account", 4096).close()
+    # From outside, by hand and by the position: nobody gets past it.
+    pruned = prune(log.path, ALL)
+    assert bases(pruned) == [0, 1]
+    assert pruned.stopped_by == f"a required tailer has yet to read from position {2 * SEGMENT} on"
+    assert log.prune(ALL).segments == ()
+    assert log.delete_before(7 * SEGMENT) == []
+    # It has read the segment, and stands before what fills its end.
+    tailer = log.tailer(start=2 * SEGMENT)
+    for _ in range(3):
+        tailer.read()
+    slow.page.save(tailer.position)
+    assert tailer.position // SEGMENT == 2
+    tailer.close()
+    assert bases(log.prune(ALL)) == [2]
+    slow.declare(False, 0, lambda: None)
+    assert bases(log.prune(ALL)) == [3, 4, 5, 6]
+    slow.close()
+
+
+def test_the_service_prunes_at_its_interval(logs: Logs, until: Callable[..., None]) -> None:
+    log = logs.open(retention=Retention(max_bytes=4 * SEGMENT, interval="5ms"), flush_interval="5ms", flush_least_pages=0)
+    for number in range(12):
+        log.append(b"%d" % number)
+        log.roll()
+    until(lambda: log.first_position > 8 * SEGMENT)
+    log.close()
+    kept = values(logs.open(mode="r"))
+    assert kept == [b"%d" % number for number in range(12 - len(kept), 12)]
+    assert 0 < len(kept) <= 4
+
+
+def test_the_service_says_once_what_stops_it(logs: Logs, until: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "commitlog.keep"):
+        log = logs.open(retention=Retention(max_bytes=0, interval="1ms"))
+        log.append(b"one")
+        log.roll()
+        log.flush()
+        until(lambda: any("last sealed segment" in message for message in caplog.messages))
+        count = len(caplog.messages)
+        done = threading.Event()
+        done.wait(0.05)
+        assert len(caplog.messages) - count <= 1
+
+
+def test_a_handle_with_retention_closes_and_leaves_no_thread(logs: Logs) -> None:
+    log = logs.open(retention=Retention(max_bytes="1GiB", interval="1h"))
+    name = f"commitlog retention {log.path}"
+    assert name in [thread.name for thread in threading.enumerate()]
+    log.close()
+    assert name not in [thread.name for thread in threading.enumerate()]
+
+
+def test_two_writers_with_retention_do_not_trip_over_each_other(logs: Logs, until: Callable[..., None]) -> None:
+    rule = Retention(max_bytes=3 * SEGMENT, interval="1ms")
+    both = [logs.open(retention=rule, flush_interval="2ms", flush_least_pages=0) for _ in range(2)]
+    for number in range(40):
+        both[number % 2].append(b"%d" % number)
+        both[number % 2].roll()
+    until(lambda: both[0].first_position > 36 * SEGMENT)
+    assert all(service.error is None for log in both for service in parts_of(log).writer.services)
+    # From behind: in front segments may still go.
+    assert next(iter(both[1].tailer(direction="backward").values())) == b"39"
+
+
+def test_from_outside_a_closed_log_is_pruned_and_opens_as_it_was(logs: Logs) -> None:
+    log = filled(logs)
+    log.prune(SEAL)
+    log.close()
+    pruned = prune(log.path, ALL)
+    assert bases(pruned) == [0, 1, 2, 3, 4, 5, 6]
+    again = logs.open()
+    assert values(again) == [b"7-0", b"7-1", b"7-2"]
+    assert again.first_sequence == 21
+    again.append(b"on")
+    assert again.last_sequence == 24
+
+
+def test_from_outside_beside_a_writer_that_goes_on(logs: Logs) -> None:
+    log = filled(logs)
+    log.prune(SEAL)
+    assert len(prune(log.path, ALL).segments) == 7
+    log.append(b"on")
+    assert values(log) == [b"7-0", b"7-1", b"7-2", b"on"]
+    log.close()
+    with commitlog.open(log.path, "r") as reader:
+        assert parts_of(reader).engine.doubtful == (1 << 64) - 1  # it was closed cleanly
+
+
+def test_from_outside_beside_a_pooled_writer(logs: Logs) -> None:
+    log = filled(logs, pool=logs.pool())
+    log.prune(SEAL)
+    assert len(prune(log.path, ALL).segments) == 7
+    log.append(b"on")
+    log.flush()
+    assert values(log) == [b"7-0", b"7-1", b"7-2", b"on"]
+
+
+def test_a_log_that_was_not_closed_is_pruned_below_its_checkpoint_only(files: LogFiles) -> None:
+    for number in range(5):
+        files.full(number, [b"a", b"b"])
+    files.create(5, opened=True)
+    files.checkpoint(2 * SEGMENT + 4096)
+    pruned = prune(files.path, ALL)
+    assert pruned.segments == ()
+    assert "not sealed" in pruned.stopped_by
+
+
+def test_refusals(logs: Logs, tmp_path: Path) -> None:
+    log = filled(logs, 2)
+    with pytest.raises(InvalidOptionError, match="retention"):
+        log.prune()
+    with pytest.raises(InvalidOptionError, match="retention"):
+        log.prune("7d")  # type: ignore[arg-type]
+    with logs.open(mode="r") as reader, pytest.raises(ReadOnlyError):
+        reader.prune(ALL)
+    with pytest.raises(LogNotFoundError):
+        prune(tmp_path / "none", ALL)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(NotALogError):
+        prune(tmp_path / "file", ALL)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(NotALogError):
+        prune(tmp_path / "other", ALL)
+
+
+# --- readers while segments go from under them --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["start", "middle", "end"])
+def test_a_reader_whose_segments_were_deleted_outside_gets_a_clear_gap(logs: Logs, place: str) -> None:
+    log = filled(logs)
+    reader = logs.open(mode="r")
+    first = {"start": 0, "middle": 3, "end": 7}[place]
+    tailer = reader.tailer(start=first * SEGMENT)
+    if place != "start":
+        assert tailer.read() is not None
+    # As `rm` does it: the segments from the one behind the reader's on, or the one that it has yet to open.
+    gone = {"start": [0, 1], "middle": [4, 5], "end": [6, 7]}[place]
+    for number in gone:
+        Path(parts_of(log).directory.segment_path(number)).unlink()
+    seen: list[bytes] = []
+    if place == "end":
+        # It stands in the last one, which it keeps, and goes on with what comes.
+        log.append(b"on")
+        assert list(tailer.values()) == [b"7-1", b"7-2", b"on"]
+        return
+    with pytest.raises(PositionError) as caught:
+        seen.extend(tailer.values())
+    assert seen == ([] if place == "start" else [b"3-1", b"3-2"])
+    assert caught.value.first_position == (gone[-1] + 1) * SEGMENT
+    tailer.seek(caught.value.first_position)
+    assert next(iter(tailer.values())) == b"%d-0" % (gone[-1] + 1)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+def test_a_batch_ends_at_a_gap_and_the_next_one_says_it(logs: Logs, direction: Any) -> None:
+    log = filled(logs)
+    reader = logs.open(mode="r")
+    tailer = reader.tailer(direction=direction)
+    for number in (3, 4):
+        Path(parts_of(log).directory.segment_path(number)).unlink()
+    found = tailer.read_batch().values()
+    ordered = [b"%d-%d" % (number, index) for number in range(8) for index in range(3)]
+    assert found == (ordered[:9] if direction == "forward" else ordered[15:][::-1])
+    for _ in range(2):
+        with pytest.raises(PositionError) as caught:
+            tailer.read_batch()
+        assert caught.value.first_position is not None
+
+
+def test_random_deletions_under_load_cost_readers_nothing_but_what_was_deleted(logs: Logs) -> None:
+    """A writer, a tool that prunes from outside, and two readers; each value that a reader gets is in order and whole."""
+    log = logs.open(flush_interval="1ms", flush_least_pages=0)
+    reader = logs.open(mode="r")
+    count = 30000
+    done = threading.Event()
+
+    def follow(handle: CommitLog) -> int:
+        """Read to the last one; how often what came next was gone."""
+        last, gaps = -1, 0
+        tailer = handle.tailer()
+        while last < count - 1:
+            try:
+                for value in tailer.values():
+                    assert int(value[:8]) > last
+                    last = int(value[:8])
+                    assert value == b"%08d" % last + b"." * 92
+                tailer.read(timeout=0.001)
+                tailer.seek(tailer.position)
+            except PositionError:
+                gaps += 1
+                tailer.to_start()
+        return gaps
+
+    def delete() -> None:
+        for size in itertools.cycle([5, 2, 9, 3, 7]):
+            if done.is_set():
+                return
+            prune(log.path, Retention(max_bytes=size * SEGMENT))
+
+    with ThreadPoolExecutor() as threads:
+        readers = [threads.submit(follow, handle) for handle in (log, reader)]
+        deleter = threads.submit(delete)
+        for number in range(count):
+            log.append(b"%08d" % number + b"." * 92)
+            if number % 500 == 0:
+                log.flush()
+        try:
+            for future in readers:
+                future.result(60)
+        finally:
+            done.set()
+        deleter.result(60)
+    assert log.first_position > SEGMENT

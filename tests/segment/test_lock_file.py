@@ -1,0 +1,103 @@
+"""The `lock` file: one exclusive holder or many shared ones, who says so in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commitlog.pool.pool_options import MOST_BUFFERS
+from commitlog.segment.lock_file import SIZE_LIMIT, Holder, LockFile, new_holder, process_name
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[[], LockFile]]:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    made: list[LockFile] = []
+
+    def make() -> LockFile:
+        made.append(LockFile(fd))
+        return made[-1]
+
+    yield make
+    for lock in made:
+        lock.close()
+    os.close(fd)
+
+
+def test_many_may_share_and_one_alone_exclude(make: Callable[[], LockFile]) -> None:
+    first, second, third = make(), make(), make()
+    assert first.acquire("shared")
+    assert second.acquire("shared")
+    assert not third.acquire("exclusive", 0.01)
+    assert not first.acquire("exclusive")
+    second.release()
+    assert first.acquire("exclusive")
+    assert not second.acquire("shared")
+    assert first.acquire("shared")
+    assert second.acquire("shared", 1)
+    first.close()
+    second.close()
+    assert third.acquire("exclusive")
+
+
+def test_a_lock_ends_with_its_process(make: Callable[[], LockFile], in_child: Callable[..., Any]) -> None:
+    assert in_child(lambda: make().acquire("exclusive")) is True
+    assert make().acquire("exclusive")
+
+
+def test_a_forked_child_does_not_hold_its_parents_lock(make: Callable[[], LockFile], in_child: Callable[..., Any]) -> None:
+    lock = make()
+    assert lock.acquire("exclusive")
+    assert in_child(lambda: (lock.close(), make().acquire("shared"))[1]) is False
+    lock.close()
+    assert make().acquire("exclusive")
+
+
+def test_the_holder_is_written_whole_and_read_back(make: Callable[[], LockFile], tmp_path: Path) -> None:
+    lock = make()
+    assert lock.read() == Holder()
+    long = Holder(7, "writer", 5, "b" * 32, 9, pool_names=tuple(f"/commitlog-{index}" for index in range(500)), lent_names=("/x",))
+    short = new_holder(bytes(16), 12)
+    for holder in (long, short, long):
+        lock.write(holder)
+        assert make().read() == holder
+    assert short.pid == os.getpid()
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"5", b"{}", b"\xff" * 50, b'{"pid": "x"}', b"null", b"[" * 60000], ids=lambda content: repr(content[:9])
+)
+def test_what_cannot_be_understood_says_nothing(make: Callable[[], LockFile], tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "lock").write_bytes(content)
+    assert make().read() == Holder()
+
+
+def test_holders_are_described_for_people() -> None:
+    assert Holder().describe() == "another process"
+    assert Holder(pid=os.getpid()).describe() == "this very process"
+    assert Holder(pid=1 << 30, name="gone").describe() == f"process {1 << 30} (gone)"
+    assert process_name(1 << 30) == "unknown"
+    assert process_name(os.getpid()) != "unknown"
+
+
+def test_names_of_largest_pool_are_read_back(make: Callable[[], LockFile], tmp_path: Path) -> None:
+    names = tuple(f"/commitlog-{index:032x}" for index in range(MOST_BUFFERS))
+    holder = Holder((1 << 22) - 1, "w" * 255, 1 << 62, "b" * 32, 1 << 63, pool_names=names, lent_names=names, pid_namespace=1 << 32)
+    lock = make()
+    lock.write(holder)
+    assert make().read() == holder
+    assert (tmp_path / "lock").stat().st_size < SIZE_LIMIT
+
+
+def test_oversized_lock_is_cut_to_its_limit(make: Callable[[], LockFile], tmp_path: Path) -> None:
+    lock = make()
+    os.truncate(tmp_path / "lock", 1 << 40)
+    assert lock.read() == Holder()
+    holder = new_holder(bytes(16), 12)
+    lock.write(holder)
+    assert make().read() == holder
+    assert (tmp_path / "lock").stat().st_size == SIZE_LIMIT
