@@ -10,7 +10,7 @@ from commitlog._kernel.readers import Record
 from commitlog.tail.watcher import watcher_of
 
 if TYPE_CHECKING:
-    from commitlog.tail.tailer import Tailer
+    from commitlog.tail.seek import Seeker
 
 _RUN_MOST = 64  # records in a row that are there already, after which the loop gets a turn
 _NAP_LEAST_S, _NAP_MOST_S = 0.001, 0.01
@@ -23,7 +23,7 @@ class Coming:
     record that it would have got.
     """
 
-    def __init__(self, tailer: Tailer, timeout_s: float | None) -> None:
+    def __init__(self, tailer: Seeker, timeout_s: float | None) -> None:
         self._tailer = tailer
         self._timeout_s = timeout_s
         self._present = tailer.follow(timeout=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import HEADER_SIZE, read_opened
@@ -13,9 +13,7 @@ from commitlog.base.roll_cycle import RollCycle, nanoseconds_of
 from commitlog.errors import InvalidOptionError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.mapped_file_queue import MappedFileQueue
-
-if TYPE_CHECKING:
-    from commitlog.tail.index import LogIndex
+from commitlog.segment.seal_table import SealTable
 
 CycleLike = int | dt.datetime | dt.date
 _NUMBER_MOST = 1 << 62
@@ -58,6 +56,18 @@ class Cycle:
     disk_bytes: int
 
 
+class RecordCounter(Protocol):
+    """What counts the records of a log: its index."""
+
+    seals: SealTable
+
+    def end(self) -> tuple[int, int]:
+        """The position up to which records are counted, and the sequence there."""
+
+    def first_sequence(self, number: int) -> int:
+        """The sequence of a segment's first record."""
+
+
 class LogCycles:
     """The cycles of one open log. Cycles never step back from one segment to the next, so they are found by halves.
 
@@ -69,15 +79,15 @@ class LogCycles:
         Where the files are; knows the roll cycle.
     queue : MappedFileQueue
         Its segments.
-    index : LogIndex
+    counter : RecordCounter
         Counts records.
     """
 
-    def __init__(self, core: Core, directory: LogDirectory, queue: MappedFileQueue, index: LogIndex) -> None:
+    def __init__(self, core: Core, directory: LogDirectory, queue: MappedFileQueue, counter: RecordCounter) -> None:
         self._core = core
         self._directory = directory
         self._queue = queue
-        self._index = index
+        self._counter = counter
         self._opened: dict[int, int] = {}
 
     # --- what there is -----------------------------------------------------------------------------------------------
@@ -85,7 +95,7 @@ class LogCycles:
     def cycles(self) -> list[Cycle]:
         """All cycles that there are segments of, oldest first. One that the log has left without a record is none."""
         spans = list(self._spans())
-        counted = self._index.end()[0]
+        counted = self._counter.end()[0]
         found = [self._describe(*span, last=span is spans[-1]) for span in spans]
         return [cycle for cycle in found if cycle.number is None or cycle.records or not cycle.over or cycle.end_position > counted]
 
@@ -205,7 +215,7 @@ class LogCycles:
         return start, end
 
     def _used_bytes(self, number: int) -> int:
-        seal = self._index.seals.get(number)
+        seal = self._counter.seals.get(number)
         if seal is not None:
             return seal.end - HEADER_SIZE
         size = self._directory.segment_size
@@ -213,5 +223,5 @@ class LogCycles:
 
     def _sequence(self, number: int) -> int:
         """The sequence of the first record from a segment on, or of the next one, as far as they can be counted."""
-        position, sequence = self._index.end()
-        return sequence if number > position // self._directory.segment_size else self._index.first_sequence(number)
+        position, sequence = self._counter.end()
+        return sequence if number > position // self._directory.segment_size else self._counter.first_sequence(number)

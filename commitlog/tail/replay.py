@@ -15,7 +15,7 @@ from commitlog.errors import CommitLogError, InvalidOptionError
 
 if TYPE_CHECKING:
     from commitlog._kernel.readers import Following
-    from commitlog.tail.tailer import Tailer
+    from commitlog.tail.seek import Seeker
 
 _SECOND_NS = 1_000_000_000
 _SLICE_S = 0.05  # how long a pause may keep the log's close() waiting
@@ -60,7 +60,7 @@ class Replay:
     Whatever ends a pause early leaves the tailer before the record that was not given yet.
     """
 
-    def __init__(self, tailer: Tailer, coming: Following, pace: Pace) -> None:
+    def __init__(self, tailer: Seeker, coming: Following, pace: Pace) -> None:
         self._tailer = tailer
         self._coming = coming
         self._pace = pace

@@ -13,7 +13,7 @@ from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.cycles import CycleLike
-from commitlog.tail.direction import DIRECTIONS, Direction, stride
+from commitlog.tail.direction import DIRECTIONS, Direction
 from commitlog.tail.index import LogIndex
 
 Start = Literal["first", "end"] | int
@@ -95,7 +95,7 @@ class Seeker(RecordLoops):
         iterator of Record
             Each time it is asked it goes on from where the tailer stands then.
         """
-        return stride(self)
+        return _stride(self)
 
     # --- seeking ---------------------------------------------------------------------------------------------------
 
@@ -278,3 +278,31 @@ class Seeker(RecordLoops):
             position=position,
             first_position=first,
         )
+
+
+def _stride(tailer: Seeker) -> Iterator[Record]:
+    """The indexed records alone, from where a tailer stands, in its direction at each step."""
+    tailer.return_to_place()
+    try:
+        yield from _steps(tailer)
+    finally:
+        tailer.return_to_place()
+
+
+def _steps(tailer: Seeker) -> Iterator[Record]:
+    while True:
+        tailer.save_place()
+        place = tailer.position
+        backward = tailer.direction == "backward"
+        entry = tailer.log_index.entry(place, before=backward)
+        if entry is None:
+            return
+        tailer.move_to(entry)
+        record = tailer.read_onward()
+        if backward:
+            tailer.move_to(entry)
+        if record is not None and (record.position == entry or not backward):
+            yield record
+        elif not backward:
+            tailer.move_to(place)  # the next one is not to be seen yet
+            return
