@@ -16,7 +16,7 @@ from commitlog.spark.columns import FIELDS
 from commitlog.spark.presence import identity_at
 from commitlog.spark.segment_bytes import open_bytes
 from commitlog.spark.slices import Slice, read_slices
-from commitlog.spark.topics import Topic, refuse_gap
+from commitlog.spark.topic import Topic, refuse_gap
 
 
 @dataclass(frozen=True)

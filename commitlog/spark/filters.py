@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import datasource as spark
 
 from commitlog.spark.columns import FIELDS
-from commitlog.spark.topics import Topic
+from commitlog.spark.topic import Topic
 
 _COMPARISONS = {
     spark.EqualTo: pc.equal,

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from commitlog.errors import InvalidOptionError
-from commitlog.spark import java, register
+from commitlog.spark import java
+from commitlog.spark.registration import register_source
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,5 +86,5 @@ def open_session(app_name: str, master: str | None, config: Mapping[str, str]) -
         for name, value in {**SETTINGS, **config}.items():
             builder = builder.config(name, value)
         active = builder.getOrCreate()
-    register(active)
+    register_source(active)
     return active

@@ -10,7 +10,7 @@ from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.log.parts import parts_of
 from commitlog.spark.presence import check_present
 from commitlog.spark.slices import Slice
-from commitlog.spark.topics import Topic, refuse_gap
+from commitlog.spark.topic import Topic, refuse_gap
 
 
 class LogTopic(Topic):

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pyspark.sql.datasource import InputPartition
 
 from commitlog.spark.slices import Slice
-from commitlog.spark.topics import Topic
+from commitlog.spark.topic import Topic
 
 # As large as Spark's own splits of files. With fewer bytes than that there is a task for every core, if each then has enough to do.
 LARGEST_BYTES = 128 << 20

@@ -15,7 +15,8 @@ from commitlog.spark.filters import RowFilter, is_taken
 from commitlog.spark.plan import LogPartition, cores, partitions_of
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import read_slices
-from commitlog.spark.topics import Topic, check_names, end_of, locate, open_topic, start_of
+from commitlog.spark.topic import Topic
+from commitlog.spark.topics import check_names, end_of, locate, open_topic, start_of
 
 
 def schema_of(schema: StructType) -> pa.Schema:

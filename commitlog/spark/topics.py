@@ -2,78 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, PositionError
 from commitlog.spark import places
+from commitlog.spark.archive_topic import ArchiveTopic
+from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.read_options import Bound, ReadOptions
-from commitlog.spark.slices import Slice
+from commitlog.spark.topic import Topic
 
 _LOG_JSON = "log.json"
 _WATERMARKS = ("cursors", "checkpoint")
-_logger = logging.getLogger("commitlog.spark")
-
-
-class Topic(ABC):
-    """One log or archive. Positions are those of the log.
-
-    Attributes
-    ----------
-    name : str
-        The name of its directory.
-    place : str
-        Its directory, a path or a URI.
-    segment_size : int
-        Bytes of each of its segments.
-    uuid : bytes
-        The log's identity.
-    """
-
-    name: str
-    place: str
-    segment_size: int
-    uuid: bytes
-
-    @property
-    @abstractmethod
-    def first(self) -> int:
-        """Where the oldest segment that is still there begins."""
-
-    @property
-    @abstractmethod
-    def end(self) -> int:
-        """Where what may be read ends at present."""
-
-    @abstractmethod
-    def position_since(self, timestamp_ns: int) -> int | None:
-        """Where the first record stands that is not older; None where all are, or where there is none."""
-
-    @abstractmethod
-    def boundary(self, position: int) -> int:
-        """Where a slice may end, at a position or before it: a frame's beginning, or a segment's."""
-
-    @abstractmethod
-    def slices(self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool) -> Iterator[Slice]:
-        """What there is of [start, stop), a segment at a time. Segments that are missing in between are refused, or passed over."""
-
-    def sequence_of(self, position: int) -> int:
-        """The sequence of the record at a boundary that is inside a segment."""
-        raise NotImplementedError("this is cut between segments only")
-
-    @abstractmethod
-    def close(self) -> None:
-        """Let go of it."""
-
-    def __enter__(self) -> Topic:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
 
 # --- finding them ----------------------------------------------------------------------------------------------------
@@ -145,25 +86,6 @@ def _logs_at(place: str, options: ReadOptions, *, certain: bool) -> list[str]:
             f"this directory has no {_LOG_JSON}: it is not a log. Name the logs below it with subscribe or subscribePattern", path=place
         )
     return []
-
-
-def refuse_gap(topic: Topic, start: int, stop: int, fail_on_data_loss: bool) -> None:
-    """Say that segments are missing.
-
-    Raises
-    ------
-    PositionError
-        Unless data may be lost.
-    """
-    if fail_on_data_loss:
-        raise PositionError(
-            f"the segments with positions from {start} to {stop} are missing: restore them, or pass over what is lost with "
-            "failOnDataLoss=false",
-            path=topic.place,
-            position=start,
-            first_position=stop,
-        )
-    _logger.warning("%s: the positions from %d to %d are missing, and lost to this query", topic.place, start, stop)
 
 
 # --- bounds ----------------------------------------------------------------------------------------------------------
@@ -257,9 +179,6 @@ def open_topic(name: str, place: str, options: ReadOptions) -> Topic:
     LogNotFoundError, NotALogError, CorruptSegmentError
         It is none, or cannot be read.
     """
-    from commitlog.spark.archive_topic import ArchiveTopic
-    from commitlog.spark.log_topic import LogTopic
-
     if not places.is_uri(place):
         only = places.segment_of(places.name_of(place))
         folder = place if only is None else os.path.dirname(place)

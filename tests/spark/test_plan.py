@@ -12,7 +12,8 @@ from commitlog.spark.log_topic import LogTopic
 from commitlog.spark.plan import LogPartition, partitions_of, tasks_for
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.slices import read_slices
-from commitlog.spark.topics import Topic, open_topic
+from commitlog.spark.topic import Topic
+from commitlog.spark.topics import open_topic
 from tests.spark.logs_in_spark import archive, fill, numbered, schema
 
 
