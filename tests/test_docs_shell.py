@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlog import cli
+from commitlog.cli import group
 from tests.cli.program import run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -65,7 +65,7 @@ def test_the_tour_prints_what_it_says(tmp_path: Path, environment: dict[str, str
 def test_the_tour_comes_by_every_command_about_a_log() -> None:
     named = set(re.findall(r"\bcommitlog ([a-z][a-z-]+)", PAGE.read_text(encoding="utf-8")))
     # Of a machine, and of Spark, other pages tell.
-    assert set(cli.COMMANDS) - {"doctor", "bench", "spark"} <= named <= set(cli.COMMANDS)
+    assert set(group.COMMANDS) - {"doctor", "bench", "spark"} <= named <= set(group.COMMANDS)
 
 
 def test_dots_stand_for_anything_within_a_line() -> None:

@@ -1,7 +1,8 @@
 """The command line: `commitlog COMMAND LOG`.
 
-A command is a module of this package with a click command named `command`, and a line in `COMMANDS`; nothing is imported before it is
-asked for. Exit status: 0 fine, 1 damage or failure, 2 usage, 130 Ctrl-C, 141 when whoever read the output went away.
+A command is a module of this package with a click command named `command`, and a line in `COMMANDS` of `group.py`.
+Nothing is imported before it is asked for. Exit status: 0 fine, 1 damage or failure, 2 usage, 130 Ctrl-C, 141 when
+whoever read the output went away.
 """
 
 from __future__ import annotations
@@ -10,30 +11,6 @@ import codecs
 import io
 import os
 import sys
-
-# What `commitlog --help` lists, in this order.
-COMMANDS = (
-    "append",
-    "cat",
-    "tail",
-    "export",
-    "info",
-    "cycles",
-    "dump",
-    "top",
-    "tailers",
-    "verify",
-    "repair",
-    "pretouch",
-    "prune",
-    "archive",
-    "remove",
-    "export-metrics",
-    "spark",
-    "doctor",
-    "bench",
-    "completion",
-)
 
 FAILURE = 1
 USAGE = 2

@@ -8,7 +8,30 @@ import click
 
 from commitlog import __version__
 from commitlog._kernel.segments import FORMAT
-from commitlog.cli import COMMANDS
+
+# What `commitlog --help` lists, in this order.
+COMMANDS = (
+    "append",
+    "cat",
+    "tail",
+    "export",
+    "info",
+    "cycles",
+    "dump",
+    "top",
+    "tailers",
+    "verify",
+    "repair",
+    "pretouch",
+    "prune",
+    "archive",
+    "remove",
+    "export-metrics",
+    "spark",
+    "doctor",
+    "bench",
+    "completion",
+)
 
 
 class LazyGroup(click.Group):

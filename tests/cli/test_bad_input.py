@@ -13,6 +13,7 @@ import pytest
 
 import commitlog
 from commitlog import cli
+from commitlog.cli import group
 from tests.cli.program import PROGRAM, ROOT, SEGMENT, run
 from tests.log_files import numbered
 
@@ -70,7 +71,7 @@ commands = pytest.mark.parametrize("command", COMMANDS)
 
 
 def test_the_table_has_every_command() -> None:
-    assert {*COMMANDS, *ABOUT_SHELLS, *GROUPS} == set(cli.COMMANDS)
+    assert {*COMMANDS, *ABOUT_SHELLS, *GROUPS} == set(group.COMMANDS)
 
 
 def all_of(folder: Path) -> dict[str, str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from commitlog import cli
-from tests.cli.program import run
+from commitlog.cli import group
 from tests.log_files import HEADER, LogFiles, numbered
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,7 +129,7 @@ def test_wrong_usage_is_status_2(arguments: list[str]) -> None:
 def test_help_and_version_are_status_0() -> None:
     listed = interpreter("-m", "commitlog.cli", "--help")
     assert listed.returncode == 0
-    for name in cli.COMMANDS:
+    for name in group.COMMANDS:
         assert name in listed.stdout
         assert commitlog(name, "--help").returncode == 0
     assert interpreter("-m", "commitlog.cli", "--version").stdout.startswith("commitlog ")
