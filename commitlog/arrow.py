@@ -9,28 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from commitlog._kernel.engine import RowColumns
+from commitlog.base.extras import pyarrow_for
 from commitlog.errors import RecordTypeError
 
 # Columns that only the log can give: a batch that was read has them, and appended again its records get new ones.
 _GIVEN_BY_THE_LOG = ("position", "sequence")
 _TIMESTAMPS = ("timestamp_ns", "timestamp")
 _TAKEN = ("value", "key", "type", *_TIMESTAMPS)
-
-
-def pyarrow_for(what: str) -> Any:
-    """The module pyarrow.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        It is not there, and `what` needs it: the message says which extra brings it.
-    """
-    try:
-        import pyarrow as pa
-        import pyarrow.compute as _compute  # noqa: F401 - so that `pa.compute` is there
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{what} needs pyarrow: pip install 'commitlog-engine[arrow]'", name="pyarrow") from error
-    return pa
 
 
 def row_columns(data: object) -> list[RowColumns]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from commitlog._kernel.readers import first_sequence
 from commitlog._kernel.segments import Segment
-from commitlog.arrow import pyarrow_for
+from commitlog.base.extras import pyarrow_for
 from commitlog.errors import CommitLogError, SequenceError
 
 if TYPE_CHECKING:
