@@ -74,6 +74,7 @@ instructions: $(DEPENDENCIES)
 lint: $(DEPENDENCIES)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/python -m mypy --strict commitlog
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint commitlog
 	@$(if $(C_FILES),$(BIN)/clang-format --dry-run -Werror $(C_FILES))
