@@ -182,18 +182,21 @@ def test_every_source_file_that_is_named_exists() -> None:
         if path.is_file()
     ]
     known = {path.name for path in files} | {name_of(path) for path in files} | {path.name for path in ROOT.iterdir()} | {"Python.h"}
+    known |= {name.removeprefix("commitlog/") for name in known}
     for page in PAGES:
         for span in spans(page):
             if re.fullmatch(r"[\w./*-]+\.(?:py|pyx|c|h|md)", span):
                 assert any(fnmatch(name, span) for name in known), f"{name_of(page)}: {span}"
 
 
-def test_the_architecture_names_every_folder_and_every_top_level_module() -> None:
-    text = TEXTS[ROOT / "docs" / "architecture.md"]
-    named = re.findall(r"[\w*]+\.py\b|\b\w+/", text)
-    parts = [path.name + "/" * path.is_dir() for path in (ROOT / "commitlog").iterdir() if path.suffix == ".py" or path.is_dir()]
-    for part in set(parts) - {"__init__.py", "__pycache__/"}:
-        assert any(fnmatch(part, name) for name in named), part
+def test_floors_of_the_architecture_are_those_of_the_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "floors")
+    rows = re.findall(r"^\| (\d) \| `(\w+)/` \|", TEXTS[ROOT / "docs" / "architecture.md"], re.MULTILINE)
+    told = {(int(floor), room) for floor, room in rows}
+    kept = {(floor, name) for floor, layer in enumerate(reversed(layers), 1) for name in re.findall(r"\w+", layer)}
+    assert told <= kept
+    assert {name for _, name in told} >= {path.parent.name for path in (ROOT / "commitlog").glob("*/__init__.py")}
 
 
 def test_each_cell_of_the_durability_table_names_a_test_that_exists() -> None:

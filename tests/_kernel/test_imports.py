@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-KERNEL = Path(__file__).resolve().parents[2] / "commitlog" / "_kernel"
+KERNEL = Path(__file__).resolve().parents[2] / "commitlog" / "_kernel" / "c"
 IMPORT = re.compile(r"^\s*(?:from|c?import) (commitlog[\w.]*)", re.MULTILINE)
 
 
