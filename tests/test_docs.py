@@ -199,6 +199,17 @@ def test_floors_of_the_architecture_are_those_of_the_contract() -> None:
     assert {name for _, name in told} >= {path.parent.name for path in (ROOT / "commitlog").glob("*/__init__.py")}
 
 
+def test_functions_that_the_architecture_follows_are_where_it_says() -> None:
+    rows = re.findall(r"^\| `([\w/]+\.\w+)` \| (`.+?`) \| ", TEXTS[ROOT / "docs" / "architecture.md"], re.MULTILINE)
+    assert rows
+    for path, functions in rows:
+        text = (ROOT / "commitlog" / path).read_text(encoding="utf-8")
+        for function in SPAN.findall(functions):
+            owner, _, name = function.rpartition(".")
+            assert re.search(rf"\bclass {owner}\b", text) or not owner, f"{path}: {function}"
+            assert re.search(rf"^\s*(?:c?def |static |int |bool ).*\b{name}\(", text, re.MULTILINE), f"{path}: {function}"
+
+
 def test_each_cell_of_the_durability_table_names_a_test_that_exists() -> None:
     """The cells are numbered; the list below them says which test proves each."""
     section = TEXTS[ROOT / "README.md"].partition("## What survives what\n\n")[2].partition("\n## ")[0]
