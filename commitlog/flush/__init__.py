@@ -1,0 +1,1 @@
+"""Makes appended records durable in the background."""

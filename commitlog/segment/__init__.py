@@ -1,0 +1,1 @@
+"""Manages the files in a log's directory."""

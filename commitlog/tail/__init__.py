@@ -1,0 +1,1 @@
+"""Reads a log from any position, sequence, time or name."""
