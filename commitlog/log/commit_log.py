@@ -208,7 +208,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         ModuleNotFoundError
             pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
         """
-        from commitlog.arrow import row_columns
+        from commitlog.log.arrow import row_columns
 
         return self._parts.engine.append_columns(row_columns(data), timestamp_ns=timestamp_ns, sync=sync)
 
