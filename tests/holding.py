@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from commitlog import CommitLog, Tailer
-from commitlog.log.policy import LogPolicy
+from commitlog.log.open_log import OpenLog
 
 FILLING = 21  # appends until the limit, the one that goes past it included
 
@@ -32,10 +32,10 @@ def fill(log: CommitLog) -> list[bytes]:
 def no_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on an append that would hold its thread fails."""
 
-    def fail(self: LogPolicy, records: int) -> bool:
+    def fail(self: OpenLog, records: int) -> bool:
         raise AssertionError("the loop was held up")
 
-    monkeypatch.setattr(LogPolicy, "hold_back", fail)
+    monkeypatch.setattr(OpenLog, "hold_back", fail)
 
 
 async def held(log: CommitLog, count: int, prefix: bytes = b"", **options: Any) -> list[asyncio.Task[int]]:

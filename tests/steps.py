@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+
+from commitlog.log.open_log import OpenLog
+from commitlog.log.rolling import Rolling
+from commitlog.segment.directory import LogDirectory
 
 
 def die() -> None:
@@ -32,6 +37,35 @@ def replace_hooks(passed: Callable[[str], None]) -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("commitlog.") and hasattr(module, "passed"):
             module.passed = passed  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def hooked_rolls(passed: Callable[[str], None]) -> Iterator[None]:
+    """Call `passed` before and after each move of the tail, and before the segment is opened, too."""
+    time_after, roll_from = Rolling.time_after, OpenLog.roll_from
+    cycle_at = LogDirectory.cycle_at
+
+    def timed(self: Rolling, number: int) -> int:
+        passed("next segment brought")
+        return time_after(self, number)
+
+    def opened(self: LogDirectory, opened_ns: int) -> int:
+        passed("next segment opened")
+        return cycle_at(self, opened_ns)
+
+    def rolled(self: OpenLog, number: int) -> None:
+        before = self.engine.tail
+        roll_from(self, number)
+        if self.engine.tail != before:
+            passed("tail moved")
+
+    Rolling.time_after, OpenLog.roll_from = timed, rolled  # type: ignore[method-assign]
+    LogDirectory.cycle_at = opened  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Rolling.time_after, OpenLog.roll_from = time_after, roll_from  # type: ignore[method-assign]
+        LogDirectory.cycle_at = cycle_at  # type: ignore[method-assign]
 
 
 def killed_at(step: int, prepare: Callable[[], Callable[[], object]]) -> bool:

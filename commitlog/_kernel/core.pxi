@@ -16,7 +16,7 @@ cdef class Core:
     Parameters
     ----------
     policy : EnginePolicy
-        Decides what the kernel cannot: see `commitlog/log/policy.py`.
+        Decides what the kernel cannot: see `commitlog/log/parts.py`.
     path : str
         The log's directory, for messages.
     dir_fd : int

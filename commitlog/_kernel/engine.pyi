@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +14,11 @@ GATE_READ_ONLY: int
 GATE_FORKED: int
 GATE_LAG: int
 
-class EnginePolicy(Protocol):
-    def roll_from(self, number: int) -> None: ...
-    def meet_cycle(self) -> None: ...
-    def hold_back(self, records: int) -> bool: ...
-    def adopt(self) -> None: ...
-    def find_cursors(self) -> None: ...
-    def release_files(self) -> None: ...
-
 class Core:
     watcher: Any
     def __init__(
         self,
-        policy: EnginePolicy,
+        policy: object,
         path: str,
         dir_fd: int,
         log_uuid: bytes,

@@ -8,20 +8,15 @@ import logging
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING
 
-from commitlog._kernel.engine import GATE_CLOSED
+from commitlog._kernel.engine import GATE_CLOSED, LogMethods
 from commitlog.base.service import start_lock
 from commitlog.errors import CloseTimeoutError, CommitLogError, IOFailureError, SyncTimeoutError
+from commitlog.log.parts import LogParts
 from commitlog.log.registry import registry
-
-if TYPE_CHECKING:
-    from commitlog._kernel.engine import LogMethods
-    from commitlog.log.parts import LogParts
-    from commitlog.log.writer_services import WriterServices
+from commitlog.log.writer_services import WriterServices
 
 _logger = logging.getLogger("commitlog")
-_EVERY_SEGMENT = 1 << 62
 
 
 def close(parts: LogParts) -> None:
@@ -120,18 +115,9 @@ def _let_go(parts: LogParts) -> None:
         with contextlib.suppress(IOFailureError):  # a place was not durable: its records come again
             file.close()
     if parts.pid == os.getpid():
-        unmap(parts)
+        parts.unmap()
     registry.discard(parts)
     parts.engine.leave_kernel()
-
-
-def unmap(parts: LogParts) -> None:
-    """Let go of every segment; views, tailers and open claims keep theirs."""
-    parts.queue.close()
-    parts.engine.drop_segment()
-    parts.engine.trim(_EVERY_SEGMENT, 0)
-    if parts.writer is not None and parts.writer.listener is not None:
-        parts.writer.listener.finish()
 
 
 # --- a log that was dropped ------------------------------------------------------------------

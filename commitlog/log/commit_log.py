@@ -18,8 +18,9 @@ from commitlog.base.units import Duration, parse_duration, whole_of
 from commitlog.errors import InvalidOptionError, PositionError
 from commitlog.log.coroutines import AsyncMethods
 from commitlog.log.figures import log_stats
+from commitlog.log.open_log import OpenLog
 from commitlog.log.opening import check_mode, open_for_reading, open_for_writing
-from commitlog.log.parts import LogParts, Mode
+from commitlog.log.parts import Mode
 from commitlog.log.tailers import TailerMethods
 from commitlog.options import OptionOverrides, Options
 from commitlog.retention.pruner import Pruned
@@ -38,9 +39,9 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     If it is dropped without `close`, it is closed in a thread of its own, with a `ResourceWarning`.
     """
 
-    _parts: LogParts
+    _parts: OpenLog
 
-    def __init__(self, parts: LogParts) -> None:
+    def __init__(self, parts: OpenLog) -> None:
         """Made by `commitlog.open`."""
 
     @property
@@ -402,4 +403,4 @@ def open_log(
     with telling_of_refusals(where):
         reads = mode == "r"
         opened = open_for_reading(where, chosen) if reads else open_for_writing(where, mode, chosen)
-        return CommitLog(LogParts(mode, opened, chosen))
+        return CommitLog(OpenLog(mode, opened, chosen))

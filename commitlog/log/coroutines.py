@@ -14,14 +14,14 @@ from commitlog.tail.lag import Hold
 
 if TYPE_CHECKING:
     from commitlog._kernel.engine import ReadableBuffer
-    from commitlog.log.parts import LogParts
+    from commitlog.log.open_log import OpenLog
 _NOWHERE = 1 << 63
 
 
 class AsyncMethods:
     """The methods of `CommitLog` for asyncio."""
 
-    _parts: LogParts
+    _parts: OpenLog
 
     async def append_async(
         self,
@@ -106,12 +106,12 @@ class AsyncMethods:
         return records.positions
 
 
-def _has_turns(parts: LogParts) -> bool:
+def _has_turns(parts: OpenLog) -> bool:
     """Whether coroutines are held by a required tailer: a later one must not overtake them."""
     return parts.writer is not None and bool(parts.writer.turns)
 
 
-async def _append_in_turn(parts: LogParts, records: RecordList) -> None:
+async def _append_in_turn(parts: OpenLog, records: RecordList) -> None:
     """Append what is left of a list, after the coroutines of this loop that are held already."""
     import asyncio  # by those who use it
 
@@ -126,14 +126,14 @@ async def _append_in_turn(parts: LogParts, records: RecordList) -> None:
                 await asyncio.sleep(nap_s)
 
 
-def _is_awaited(parts: LogParts, sync: bool | None) -> bool:
+def _is_awaited(parts: OpenLog, sync: bool | None) -> bool:
     durable = parts.options.flush == "sync" if sync is None else bool(sync)
     if durable:
         parts.engine.check_claims(_NOWHERE)
     return durable
 
 
-async def _until_durable(parts: LogParts, position: int) -> None:
+async def _until_durable(parts: OpenLog, position: int) -> None:
     assert parts.writer is not None  # the append was not refused
     service = parts.writer.acknowledging(parts.options.sync_timeout)
     if service is None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from commitlog.log.parts import LogParts
 from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.segment.disk_monitor import free_bytes
 from commitlog.stats import Latency, LogStats
-
-if TYPE_CHECKING:
-    from commitlog.log.parts import LogParts
 
 
 def log_stats(parts: LogParts) -> LogStats:

@@ -5,17 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from typing import TYPE_CHECKING
 
 from commitlog._kernel.engine import GATE_FORKED
 from commitlog._kernel.memory import MODE_MAPPED
 from commitlog.errors import ForkedError
-from commitlog.log.registry import registry
-from commitlog.log.writer_services import WriterServices
-from commitlog.segment.lock_file import Holder, LockFile
-
-if TYPE_CHECKING:
-    from commitlog.log.parts import LogParts
+from commitlog.log.parts import LogParts
+from commitlog.segment.lock_file import LockFile
 
 
 def forked(parts: LogParts) -> None:
@@ -67,10 +62,9 @@ def _adopt(parts: LogParts) -> None:
         raise
     parts.pid = os.getpid()
     parts.lock_file = lock_file
-    parts.writer = WriterServices(parts, None, Holder(), pooled=False)
+    parts.writer = parts.new_writer_services(None)
     parts.engine.restart()
     parts.writer.start()
-    registry.add(parts)
     parts.engine.gate = 0
     if parts.identity.roll_cycle is not None:
         parts.writer.rolling.close_if_over()

@@ -7,27 +7,24 @@ import os
 import threading
 import weakref
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol, cast
 
-from commitlog._kernel.engine import GATE_CLOSED, GATE_FORKED, Engine
+from commitlog._kernel.engine import GATE_CLOSED, Engine
 from commitlog._kernel.memory import STATE_READY
-from commitlog.errors import ClosedError, ReadOnlyError
+from commitlog.errors import ClosedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.log import closing, fork
+from commitlog.log.lending import PoolLender
 from commitlog.log.opening import NEVER_DOUBTFUL, Opened
-from commitlog.log.policy import LogPolicy
-from commitlog.log.registry import registry
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options
+from commitlog.pool.transient_store_pool import TransientStorePool
 from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import SlotLock
+from commitlog.segment.lock_file import Holder
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.index import LogIndex
 from commitlog.tail.tailer_file import TailerFile
-
-if TYPE_CHECKING:
-    from commitlog._kernel.engine import LogMethods
 
 _logger = logging.getLogger("commitlog")
 Mode = Literal["a", "x", "r"]
@@ -35,6 +32,29 @@ Mode = Literal["a", "x", "r"]
 COPY_LIMIT = 16 << 10
 # A pooled log's committer is woken each time this much was appended.
 WAKE_BYTES = 1 << 20
+_EVERY_SEGMENT = 1 << 62
+
+
+class EnginePolicy(Protocol):
+    """What the engine cannot decide alone. It calls these with the interpreter's lock held."""
+
+    def roll_from(self, number: int) -> None:
+        """Bring the segment after `number` and move the tail there."""
+
+    def meet_cycle(self) -> None:
+        """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`."""
+
+    def hold_back(self, records: int) -> bool:
+        """Wait for a required tailer, or raise; True if so many records are dropped instead."""
+
+    def adopt(self) -> None:
+        """Take the log over in the child of a fork, or raise `ForkedError`."""
+
+    def find_cursors(self) -> None:
+        """Go on with live cursors, if a writer has made some since the log was opened."""
+
+    def release_files(self) -> None:
+        """Close descriptors, locks and cursors: no call of the kernel uses them any more."""
 
 
 class LogParts:
@@ -51,6 +71,8 @@ class LogParts:
         The log, locked and recovered. The parts own it, also when the constructor raises.
     options : Options
         As for `commitlog.open`.
+    policy : EnginePolicy
+        What the engine calls. It is not called before the constructor returns.
 
     Attributes
     ----------
@@ -62,7 +84,7 @@ class LogParts:
 
     writer: WriterServices | None
 
-    def __init__(self, mode: Mode, opened: Opened, options: Options) -> None:
+    def __init__(self, mode: Mode, opened: Opened, options: Options, policy: EnginePolicy) -> None:
         self.mode = mode
         self.options = options
         self.directory = opened.directory
@@ -78,10 +100,10 @@ class LogParts:
         self.pid = os.getpid()
         with ExitStack() as undo:
             undo.callback(opened.close)
-            self.engine = self._new_engine(opened)
+            self.engine = self._new_engine(opened, policy)
             self.engine.doubtful = opened.doubtful
             self.queue = MappedFileQueue(self.engine, self.directory)
-            undo.callback(closing.unmap, self)
+            undo.callback(self.unmap)
             spacing, writable = options.index_spacing, mode != "r"
             self.index = LogIndex(self.engine, self.directory, self.queue, spacing=spacing, writable=writable)
             if writable:
@@ -89,11 +111,10 @@ class LogParts:
             elif opened.cursors.shared:
                 self.watch_slots()
             undo.pop_all()
-        registry.add(self)
 
-    def _new_engine(self, opened: Opened) -> Engine:
+    def _new_engine(self, opened: Opened, policy: EnginePolicy) -> Engine:
         return Engine(
-            LogPolicy(self),
+            policy,
             opened.directory.path,
             opened.directory.fd,
             opened.identity.uuid,
@@ -117,7 +138,7 @@ class LogParts:
         self.keep_checkpoint(opened.checkpoint_count)
         if opened.exclusive:
             self._announce(opened)
-        self.writer = WriterServices(self, opened.lock_file, opened.holder, pooled=opened.pooled)
+        self.writer = self.new_writer_services(opened.holder if opened.pooled else None)
         undo.callback(self.writer.end)
         undo.callback(self.writer.stop)
         undo.callback(setattr, self.engine, "gate", GATE_CLOSED)
@@ -135,6 +156,21 @@ class LogParts:
             self.options.flush,
             self.engine.tail_position,
         )
+
+    def new_writer_services(self, holder: Holder | None) -> WriterServices:
+        """What a writable log runs beside its engine; `holder` is that of a pooled log."""
+        lender: PoolLender | None = None
+        if holder is not None:
+            assert self.lock_file is not None
+            pool = cast(TransientStorePool, self.options.pool)
+            owner, uuid = f"log {self.path}", self.identity.uuid
+            lender = PoolLender(pool, owner, uuid, self.lock_file, holder)
+        try:
+            return WriterServices(self.engine, self.directory, self.queue, self.options, lender)
+        except BaseException:
+            if lender is not None:
+                lender.end()
+            raise
 
     def _announce(self, opened: Opened) -> None:
         """Take the clean mark away, durably, before the first claim; then let other writers in."""
@@ -240,35 +276,13 @@ class LogParts:
         if self.closed:
             raise ClosedError("the log is closed: open it again", path=self.path)
 
-    def writing(self) -> WriterServices:
-        """What a writable log runs; taken over first, in the child of a fork.
-
-        Raises
-        ------
-        ClosedError, ReadOnlyError, ForkedError
-            The log cannot be written through this handle.
-        """
-        self.check_open()
-        if self.engine.gate == GATE_FORKED:
-            fork.adopt(self)
-        if self.writer is None:
-            why = "the log was opened for reading: open it with mode 'a' to write"
-            raise ReadOnlyError(why, path=self.path)
-        return self.writer
-
-    # --- the end -----------------------------------------------------------------------------
-
-    def close(self) -> None:
-        """Close the log: see `CommitLog.close`."""
-        closing.close(self)
-
-    def dropped_by(self, log: LogMethods) -> None:
-        """Close the log for a `CommitLog` that was collected: see `closing.close_dropped`."""
-        closing.close_dropped(self, log)
-
-    def forked(self) -> None:
-        """Prepare for use in the child of a fork, before any other code runs there."""
-        fork.forked(self)
+    def unmap(self) -> None:
+        """Let go of every segment; views, tailers and open claims keep theirs."""
+        self.queue.close()
+        self.engine.drop_segment()
+        self.engine.trim(_EVERY_SEGMENT, 0)
+        if self.writer is not None and self.writer.listener is not None:
+            self.writer.listener.finish()
 
 
 def parts_of(log: Any) -> LogParts:

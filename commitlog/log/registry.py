@@ -15,7 +15,7 @@ from commitlog.errors import CommitLogError
 _logger = logging.getLogger("commitlog")
 
 
-class OpenLog(Protocol):
+class RegisteredLog(Protocol):
     """What the registry asks of a log."""
 
     @property
@@ -34,11 +34,11 @@ class Registry:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._logs: set[OpenLog] = set()
+        self._logs: set[RegisteredLog] = set()
         self._at_exit = False
         os.register_at_fork(before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._forked)
 
-    def add(self, log: OpenLog) -> None:
+    def add(self, log: RegisteredLog) -> None:
         """A log was opened. To have it open twice for writing works, and is seldom meant: it is said."""
         with self._lock:
             if log.place is not None and any(other.place == log.place for other in self._logs):
@@ -49,10 +49,10 @@ class Registry:
                 self._at_exit = True
                 atexit.register(self.drain)
 
-    def discard(self, log: OpenLog) -> None:
+    def discard(self, log: object) -> None:
         """A log was closed."""
         with self._lock:
-            self._logs.discard(log)
+            self._logs = {other for other in self._logs if other is not log}
 
     def drain(self) -> None:
         """Close every log that is still open, with a warning each."""

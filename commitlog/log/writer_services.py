@@ -6,27 +6,27 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
-from commitlog._kernel.engine import GATE_CLOSED
+from commitlog._kernel.engine import GATE_CLOSED, Engine
 from commitlog.base.service import Service, start_lock
 from commitlog.flush.commit_service import CommitService
 from commitlog.flush.flush_service import flush_service
 from commitlog.log.lending import PoolLender
 from commitlog.log.report_service import ReportService
 from commitlog.log.rolling import Rolling
-from commitlog.pool.transient_store_pool import TransientStorePool
+from commitlog.options import Options
 from commitlog.retention.listener import ListenerService
 from commitlog.retention.pruner import LogState, Pruner
 from commitlog.retention.retention import Retention
 from commitlog.retention.retention_service import RetentionService
 from commitlog.segment.allocation_service import AllocationService
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.events import NO_EVENTS
-from commitlog.segment.lock_file import Holder, LockFile
+from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.lag import LagGuard
 from commitlog.tail.tailer_state import lowest_required
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
-    from commitlog.log.parts import LogParts
     from commitlog.log.turns import Turns
 
 _JOIN_S = 10.0
@@ -37,19 +37,28 @@ class WriterServices:
 
     Parameters
     ----------
-    parts : LogParts
-        The log's, with engine, queue and slot in place.
-    lock_file : LockFile or None
-        Held exclusively by a pooled log.
-    holder : Holder
-        What a pooled log's lock file says of this process.
-    pooled : bool
-        Whether appends go to the buffers of ``options.pool``.
+    engine : Engine
+        With a slot.
+    directory : LogDirectory
+        The log's.
+    queue : MappedFileQueue
+        Its segments.
+    options : Options
+        As for `commitlog.open`.
+    lender : PoolLender or None
+        Where a pooled log's buffers come from.
     """
 
-    def __init__(self, parts: LogParts, lock_file: LockFile | None, holder: Holder, *, pooled: bool) -> None:
-        engine, directory, queue, options = parts.engine, parts.directory, parts.queue, parts.options
+    def __init__(
+        self,
+        engine: Engine,
+        directory: LogDirectory,
+        queue: MappedFileQueue,
+        options: Options,
+        lender: PoolLender | None,
+    ) -> None:
         self._engine = engine
+        self.lender = lender
         self.roll_lock = threading.RLock()
         self.rolling = Rolling(engine, directory, queue)
         self.acknowledge_service: AcknowledgeService | None = None
@@ -61,24 +70,17 @@ class WriterServices:
             timeout_s=options.lag_timeout,
             evict_after_s=options.evict_after,
         )
-        self.pruner = Pruner(directory, _log_state(parts))
+        self.pruner = Pruner(directory, _log_state(engine, directory, queue))
         with ExitStack() as undo:
-            self.lender: PoolLender | None = None
-            if pooled:
-                assert lock_file is not None
-                pool = cast(TransientStorePool, options.pool)
-                owner = f"log {engine.path}"
-                self.lender = PoolLender(pool, owner, parts.identity.uuid, lock_file, holder)
-                undo.callback(self.lender.end)
             self.listener: ListenerService | None = None
             if options.listener is not None:
                 self.listener = ListenerService(directory, options.listener)
                 self.listener.start()
                 undo.callback(self.listener.finish)
                 queue.watch(self.listener)
-            self.allocation = AllocationService(engine, directory, queue, options, self.lender, events=self.listener or NO_EVENTS)
+            self.allocation = AllocationService(engine, directory, queue, options, lender, events=self.listener or NO_EVENTS)
             self.services: list[Service] = [self.allocation, flush_service(engine, options)]
-            if pooled:
+            if lender is not None:
                 self.services.append(CommitService(engine, options))
             if options.retention is not None:
                 retention = cast(Retention, options.retention)
@@ -137,13 +139,13 @@ class WriterServices:
         self.turns = {}
 
 
-def _log_state(parts: LogParts) -> LogState:
+def _log_state(engine: Engine, directory: LogDirectory, queue: MappedFileQueue) -> LogState:
     """What the pruner must know of a log."""
     return LogState(
-        flushed_position=lambda: parts.engine.flushed_position,
-        lowest_required=lambda: lowest_required(parts.directory),
-        holders=parts.queue.holders,
-        remove=lambda number: parts.queue.delete(number, 0.0),
-        settle=parts.directory.sync,
+        flushed_position=lambda: engine.flushed_position,
+        lowest_required=lambda: lowest_required(directory),
+        holders=queue.holders,
+        remove=lambda number: queue.delete(number, 0.0),
+        settle=directory.sync,
         check=lambda: None,  # this handle has written here, and holds the lock
     )

@@ -13,6 +13,7 @@ import pytest
 
 from commitlog import cli
 from commitlog.cli import group
+from tests.cli.program import run
 from tests.log_files import HEADER, LogFiles, numbered
 
 ROOT = Path(__file__).resolve().parents[2]

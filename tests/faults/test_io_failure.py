@@ -15,7 +15,7 @@ import pytest
 
 import commitlog
 from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogFailedError, SyncTimeoutError
-from commitlog.log.policy import LogPolicy
+from commitlog.log.open_log import OpenLog
 from commitlog.segment.directory import file_system_type
 from tests.faults import image
 from tests.faults.account import Account, read_all
@@ -362,10 +362,10 @@ def test_unexpected_error_of_a_roll_is_raised(path: Path, monkeypatch: pytest.Mo
     log, _ = open_log(str(path), None, QUIET | {"allocate_ahead": 0})
     frame = (SEGMENT_SIZE - HEADER_SIZE) // 8
 
-    def broken(self: LogPolicy, number: int) -> None:
+    def broken(self: OpenLog, number: int) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(LogPolicy, "roll_from", broken)
+    monkeypatch.setattr(OpenLog, "roll_from", broken)
     for _ in range(7):
         log.append(bytes(frame - 16))
     with pytest.raises(ZeroDivisionError):

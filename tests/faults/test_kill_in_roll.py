@@ -15,25 +15,13 @@ from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, close_log, open_log, value_of
-from tests.steps import die, die_at, replace_hooks
+from tests.steps import die, die_at, hooked_rolls, replace_hooks
 
 Start = Callable[..., Child]
 Pool = dict[str, Any] | None
 POOLS: dict[str, Pool] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
 MOST_STEPS = 60
 SYNC_EVERY = 50
-
-
-def hook_roll(passed: Callable[[str], None]) -> None:
-    """Pass a step before and after each move of the tail, too."""
-    move_tail = CommitLog.move_tail
-
-    def moved(self: CommitLog, number: int, opened_ns: int, cycle: int = 0) -> None:
-        passed("next segment brought")
-        move_tail(self, number, opened_ns, cycle)
-        passed("tail moved")
-
-    CommitLog.move_tail = moved  # type: ignore[method-assign]
 
 
 def roll_and_die(link: Link, path: str, step: int, from_the_start: bool, how: dict[str, Any]) -> None:
@@ -43,10 +31,9 @@ def roll_and_die(link: Link, path: str, step: int, from_the_start: bool, how: di
         replace_hooks(passed)
     log, made = open_log(path, how["pool"], {"flush": "sync", "allocate_ahead": how["ahead"]})
     replace_hooks(passed)
-    hook_roll(passed)
-    fill(link, log, 0, 0 if from_the_start else 2)
+    with hooked_rolls(passed):
+        fill(link, log, 0, 0 if from_the_start else 2)
     replace_hooks(lambda _: None)
-    del CommitLog.move_tail  # what `hook_roll` put before the inherited one
     close_log(log, made)
 
 
@@ -102,8 +89,8 @@ def roll_beside(link: Link, path: str, session: int, step: int) -> None:
     link.say(OPENED, session)
     link.wait()
     replace_hooks(die_at(step))
-    hook_roll(die_at(step))
-    fill(link, log, session, 4)
+    with hooked_rolls(die_at(step)):
+        fill(link, log, session, 4)
     close_log(log, made)
 
 

@@ -13,13 +13,11 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT
-from commitlog.log.policy import LogPolicy
-from commitlog.log.rolling import Rolling
 from tests.faults import image
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, open_log
 from tests.multiprocess.watched import Watched
-from tests.steps import replace_hooks
+from tests.steps import hooked_rolls, replace_hooks
 
 Start = Callable[..., Child]
 STEP = "S"
@@ -51,20 +49,10 @@ def roll_stepwise(link: Link, path: str, stop_at: str) -> None:
             link.say(STEP)
             link.wait()
 
-    time_after, roll_from = Rolling.time_after, LogPolicy.roll_from
-
-    def timed(self: Rolling, number: int) -> int:
-        passed("next segment brought")
-        return time_after(self, number)
-
-    def rolled(self: LogPolicy, number: int) -> None:
-        roll_from(self, number)
-        passed("tail moved")
-
-    Rolling.time_after, LogPolicy.roll_from = timed, rolled  # type: ignore[method-assign]
     replace_hooks(passed)
-    passed("begin")
-    link.say(APPENDED, 0, 0, log.append(LAST))
+    with hooked_rolls(passed):
+        passed("begin")
+        link.say(APPENDED, 0, 0, log.append(LAST))
     log.close()
 
 

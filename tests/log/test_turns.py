@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 
 import commitlog
+from commitlog.log.open_log import OpenLog
 from commitlog.log.parts import parts_of
-from commitlog.log.policy import LogPolicy
 from tests.holding import FILLING, fill, held, held_halfway, long_list, no_thread_waits, outcomes_of, read_on, value
 from tests.setups import Logs, Setup, all_appended
 from tests.tail.lagging import MAX_LAG, required
@@ -62,16 +62,16 @@ def test_a_limit_that_is_met_within_an_append_holds_no_loop_up(logs: Logs, monke
     log.append_many([b"1", b"2"])
     log.append(b"3")  # from now on the limit is known
     no_thread_waits(monkeypatch)
-    roll_from = LogPolicy.roll_from
+    roll_from = OpenLog.roll_from
 
-    def roll_and_pass_the_limit(self: LogPolicy, number: int) -> None:
-        monkeypatch.setattr(LogPolicy, "roll_from", roll_from)
+    def roll_and_pass_the_limit(self: OpenLog, number: int) -> None:
+        monkeypatch.setattr(OpenLog, "roll_from", roll_from)
         roll_from(self, number)
         other = threading.Thread(target=log.append, args=(bytes(MAX_LAG),))
         other.start()
         other.join()
 
-    monkeypatch.setattr(LogPolicy, "roll_from", roll_and_pass_the_limit)
+    monkeypatch.setattr(OpenLog, "roll_from", roll_and_pass_the_limit)
     parts_of(log).engine.close_segment()
 
     async def run() -> None:

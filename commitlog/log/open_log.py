@@ -1,0 +1,124 @@
+"""OpenLog: the parts of an open log at work."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from commitlog._kernel.engine import GATE_FORKED, LogMethods
+from commitlog.errors import ReadOnlyError
+from commitlog.log import closing, fork
+from commitlog.log.opening import Opened
+from commitlog.log.parts import LogParts, Mode
+from commitlog.log.registry import registry
+from commitlog.log.writer_services import WriterServices
+from commitlog.options import Options
+
+_logger = logging.getLogger("commitlog")
+
+
+class OpenLog(LogParts):
+    """The parts of an open log, and what the engine, the registry and `CommitLog` ask of them.
+
+    The engine calls `roll_from`, `meet_cycle`, `hold_back`, `adopt`, `find_cursors` and
+    `release_files`, with the interpreter's lock held: it is the engine's `EnginePolicy`.
+
+    Parameters
+    ----------
+    mode, opened, options
+        As for `LogParts`.
+    """
+
+    def __init__(self, mode: Mode, opened: Opened, options: Options) -> None:
+        super().__init__(mode, opened, options, policy=self)
+        registry.add(self)
+
+    def writing(self) -> WriterServices:
+        """What a writable log runs; taken over first, in the child of a fork.
+
+        Raises
+        ------
+        ClosedError, ReadOnlyError, ForkedError
+            The log cannot be written through this handle.
+        """
+        self.check_open()
+        if self.engine.gate == GATE_FORKED:
+            self.adopt()
+        if self.writer is None:
+            why = "the log was opened for reading: open it with mode 'a' to write"
+            raise ReadOnlyError(why, path=self.path)
+        return self.writer
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close the log: see `CommitLog.close`."""
+        closing.close(self)
+
+    def dropped_by(self, log: LogMethods) -> None:
+        """Close the log for a `CommitLog` that was collected: see `closing.close_dropped`."""
+        closing.close_dropped(self, log)
+
+    def forked(self) -> None:
+        """Prepare for use in the child of a fork, before any other code runs there."""
+        fork.forked(self)
+
+    # --- what the engine asks ----------------------------------------------------------------
+
+    @property
+    def _writer(self) -> WriterServices:
+        writer = self.writer
+        assert writer is not None  # the engine of a reader appends nothing
+        return writer
+
+    def roll_from(self, number: int) -> None:
+        """Bring the segment after `number` and move the tail there.
+
+        One thread of this process does so; the others find it done.
+        """
+        engine, directory, writer = self.engine, self.directory, self._writer
+        with writer.roll_lock:
+            tail = engine.tail
+            if tail is None or tail[0] != number or tail[1] < engine.segment_size:
+                return
+            writer.allocation.bring(number + 1)
+            opened_ns = engine.open_segment(number + 1, writer.rolling.time_after(number))
+            engine.move_tail(number, opened_ns, directory.cycle_at(opened_ns))
+            position = (number + 1) * engine.segment_size
+            _logger.debug("%s: rolled to the segment at position %d", engine.path, position)
+
+    def meet_cycle(self) -> None:
+        """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`."""
+        self._writer.rolling.close_if_over()
+
+    def hold_back(self, records: int) -> bool:
+        """Hold an append of so many records for a required tailer.
+
+        Returns
+        -------
+        bool
+            True if the records are dropped.
+
+        Raises
+        ------
+        TailerLagError
+            The tailer did not catch up in time.
+        """
+        return self._writer.lag_guard.hold(records)
+
+    def adopt(self) -> None:
+        """Take the log over on the first append in the child of a fork."""
+        fork.adopt(self)
+        registry.add(self)
+
+    def release_files(self) -> None:
+        """Close what calls in the kernel use: after `close`, and after the last call of other threads."""
+        self.close_checkpoint()
+        if self.slot_lock is not None:
+            self.slot_lock.close()
+            self.slot_lock = None
+        if self.pid == os.getpid():
+            self.directory.close()
+        if self.lock_file is not None:
+            self.lock_file.close()
+        self.engine.cursors.part()
