@@ -30,7 +30,7 @@ class RegisteredLog(Protocol):
 
 
 class Registry:
-    """A set of open logs. It keeps them alive: a log that is dropped unclosed is still drained at exit."""
+    """The parts of every open log: `drain` closes at exit what nobody closed."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import commitlog
 from commitlog import cli
+from commitlog.cli import group
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "commitlog.cli"]
@@ -41,7 +42,7 @@ def sealed_log(path: Path) -> Path:
 @functools.cache
 def _import_commands() -> None:
     """Import what the commands need once, and not in each forked process."""
-    for name in ("group", *cli.COMMANDS):
+    for name in ("group", *group.COMMANDS):
         importlib.import_module(f"commitlog.cli.{name.replace('-', '_')}")
 
 
