@@ -108,11 +108,14 @@ class OpenLog(LogParts):
 
     def adopt(self) -> None:
         """Take the log over on the first append in the child of a fork."""
-        fork.adopt(self)
-        registry.add(self)
+        try:
+            fork.adopt(self)
+        finally:
+            if self.pid == os.getpid():  # it has services by now, whatever failed after that
+                registry.add(self)
 
     def release_files(self) -> None:
-        """Close what calls in the kernel use: after `close`, and after the last call of other threads."""
+        """Close what kernel calls use: after `close` and the last call of other threads."""
         self.close_checkpoint()
         if self.slot_lock is not None:
             self.slot_lock.close()
