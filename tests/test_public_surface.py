@@ -72,7 +72,14 @@ def test_what_was_read_can_be_pickled(tmp_path: Path) -> None:
         batch = log.tailer().read_batch(10)
         assert pickle.loads(pickle.dumps(record)) == record
         assert pickle.loads(pickle.dumps(batch)).values() == [b"value"]
-        assert pickle.loads(pickle.dumps(log.stats())) == log.stats()
+        stats = log.stats()
+        assert pickle.loads(pickle.dumps(stats)) == stats
+
+
+@pytest.mark.parametrize("given", [(), (3,)], ids=["nothing", "a number"])
+def test_only_open_makes_a_log(given: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match=r"a log is opened by commitlog\.open"):
+        commitlog.CommitLog(*given)
 
 
 @pytest.mark.parametrize("kind", [commitlog.Record, commitlog.Claim])

@@ -18,8 +18,11 @@ cdef class LogMethods:
         The parts of the open log, the engine among them.
     """
 
-    def __cinit__(self, parts):
-        self.engine = <Engine?>parts.engine
+    def __cinit__(self, parts=None):
+        engine = getattr(parts, "engine", None)
+        if not isinstance(engine, Engine):
+            raise TypeError("a log is opened by commitlog.open")
+        self.engine = <Engine>engine
         self.parts = parts
 
     def __del__(self):
