@@ -70,19 +70,18 @@ cdef class LogMethods:
         DiskFullError, IOFailureError, PoolExhaustedError, ReadOnlyError, ClosedError, ForkedError
             Nothing was appended.
         """
-        cdef Writer engine = self.engine
         cdef uint64_t position
         cdef Py_ssize_t value_length
-        if value_alone(value, key, type, timestamp_ns, sync) and not engine.sync_default:
+        if value_alone(value, key, type, timestamp_ns, sync) and not self.engine.sync_default:
             value_length = PyBytes_GET_SIZE(value)
             if value_length <= CL_FRAME_LIMIT and cl_writer_append_value(
-                &engine.writer, PyBytes_AS_STRING(value), <uint32_t>value_length, &position
+                &self.engine.writer, PyBytes_AS_STRING(value), <uint32_t>value_length, &position
             ) == CL_OK:
-                if engine.writer.roll_due:
-                    engine.settle(position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False)
+                if self.engine.writer.roll_due:
+                    self.engine.settle(position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False)
                 return position
             # `append_any` handles the refusal.
-        position = engine.append_any(value, key, type, timestamp_ns, engine.sync_default if sync is None else sync, True)
+        position = self.engine.append_any(value, key, type, timestamp_ns, self.engine.sync_default if sync is None else sync, True)
         return -1 if position == NOT_APPENDED else position
 
     def append_many(self, values, *, keys=None, types=None, timestamp_ns=None, sync=None):
