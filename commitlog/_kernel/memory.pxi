@@ -169,3 +169,8 @@ cdef class Memory:
         if code != 0:
             self.bytes = self.area.bytes
             raise OSError(error, f"cannot unmap {self.size} bytes: {os.strerror(error)}")
+
+
+def crc32c_implementation():
+    """The implementation of CRC-32C that was picked for this machine."""
+    return cl_crc32c_name().decode()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from commitlog.doctor import locks, storage, system
 from commitlog.doctor import round as rounds
-from commitlog.doctor import sharing, storage, system
 from commitlog.doctor.finding import Finding, Outcome, Verdict, failed, warning
 from commitlog.doctor.ground import Ground
 
@@ -24,11 +24,9 @@ class Check:
 CHECKS = (
     Check("platform", "where commitlog runs, and how it computes CRCs", system.check_platform),
     Check("boot id", "tells recovery whether the machine was restarted", system.check_boot_id),
-    Check("processes", "whose numbers messages name", system.check_processes),
     Check("clock", "each record has a timestamp", system.check_clock),
     Check("open files", "each log and tailer has a few", system.check_open_files),
     Check("memory lock", "keeps a pool's buffers from being swapped out", system.check_memory_lock),
-    Check("memory policy", "how the machine hands memory to pools", system.check_memory_policy),
     Check("shared memory", "pools that survive a kill live there", system.check_shared_memory),
     Check("file system", "whether mappings and locks hold there", storage.check_kind),
     Check("room", "segments are made ahead of need", storage.check_room),
@@ -37,12 +35,7 @@ CHECKS = (
     Check("directory sync", "a new segment's name survives a power cut", storage.check_directory_sync),
     Check("msync", "how long an append waits in a mapped log under flush='sync'", storage.check_msync),
     Check("fdatasync", "how fast recovery and segment files get durable", storage.check_fdatasync),
-    Check("shared mapping", "readers see what writers append", sharing.check_shared_mapping),
-    Check("coherence", "commits go through pwrite, reads through mappings", sharing.check_coherence),
-    Check("atomics", "no two appends get the same place", sharing.check_atomics),
-    Check("publish race", "a record is published or rolled back, never both", sharing.check_publish_race),
-    Check("locks", "the dead are told from the living", sharing.check_locks),
-    Check("waking", "readers that sleep hear of a record", sharing.check_waking),
+    Check("locks", "the dead are told from the living", locks.check_locks),
     Check("round", "all of it together", rounds.check_round, needs_all=True),
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import shutil
 import tempfile
@@ -11,8 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-
-from commitlog._kernel.memory import Cells
 
 PREFIX = ".commitlog-doctor-"
 
@@ -57,30 +54,3 @@ class Ground:
         finally:
             os.close(fd)
             path.unlink()
-
-    @contextmanager
-    def cells(self, name: str, count: int) -> Iterator[Cells]:
-        """As many cells in a file, mapped and shared. `remapped` maps the same ones once more."""
-        with self.file(name, count * 8) as fd, mapped_cells(fd, count) as cells:
-            yield cells
-
-    @contextmanager
-    def remapped(self, name: str, count: int) -> Iterator[Cells]:
-        """The cells of a file that is there, opened and mapped anew: for a child, to which nothing of the parent's mapping is left."""
-        fd = os.open(self.place / name, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            with mapped_cells(fd, count) as cells:
-                yield cells
-        finally:
-            os.close(fd)
-
-
-@contextmanager
-def mapped_cells(fd: int, count: int) -> Iterator[Cells]:
-    """Cells over a shared mapping of a file."""
-    with mmap.mmap(fd, count * 8, mmap.MAP_SHARED) as mapping:
-        cells = Cells(mapping)
-        try:
-            yield cells
-        finally:
-            cells.release()

@@ -1,7 +1,8 @@
-"""The machine: platform, clock, boot id, process numbers, limits, memory."""
+"""The machine: platform, clock, boot id, limits, memory."""
 
 from __future__ import annotations
 
+import mmap
 import os
 import platform
 import resource
@@ -14,7 +15,7 @@ import psutil
 
 from commitlog._kernel.memory import Memory, crc32c_implementation
 from commitlog.doctor.finding import Outcome, failed, ok, warning
-from commitlog.doctor.ground import Ground, mapped_cells
+from commitlog.doctor.ground import Ground
 from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space
 from commitlog.segment.cursors_file import boot_id
 
@@ -22,7 +23,6 @@ _ARCHITECTURES = ("x86_64", "aarch64")
 _KERNEL_LEAST = (3, 15)  # open-file-description locks, renameat2
 _KERNEL_POPULATES = (5, 14)  # MADV_POPULATE_WRITE
 _FAST_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
-_INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 _POOL = 5 * (64 << 20)  # what a pool takes unless it is told otherwise
 _OPEN_FILES_LEAST = 64
 _OPEN_FILES_ENOUGH = 1024
@@ -50,15 +50,6 @@ def check_boot_id(ground: Ground) -> Outcome:
         return ok(boot_id().hex())
     except (OSError, ValueError) as error:
         return failed(f"/proc/sys/kernel/random/boot_id: {error}", "mount /proc where the program runs")
-
-
-def check_processes(ground: Ground) -> Outcome:
-    try:
-        namespace = os.readlink("/proc/self/ns/pid")
-    except OSError as error:
-        return warning(f"/proc/self/ns/pid: {error.strerror}", "mount /proc: messages name who holds a log by it")
-    own = "the machine's own" if namespace == _INITIAL_PID_NAMESPACE else "a container's"
-    return ok(f"process numbers are {own} ({namespace}); locks, not numbers, say who lives")
 
 
 def check_clock(ground: Ground) -> Outcome:
@@ -112,15 +103,6 @@ def check_memory_lock(ground: Ground) -> Outcome:
     return ok(told)
 
 
-def check_memory_policy(ground: Ground) -> Outcome:
-    overcommit = _setting("/proc/sys/vm/overcommit_memory")
-    huge = _setting("/sys/kernel/mm/transparent_hugepage/enabled")
-    found = f"transparent huge pages {huge or 'unknown'}, overcommit {overcommit or 'unknown'}"
-    if overcommit == "2":
-        return warning(found, "the machine promises no more memory than it has: leave room for pools in vm.overcommit_ratio")
-    return ok(found)
-
-
 def check_shared_memory(ground: Ground) -> Outcome:
     name = f"/commitlog-doctor-{os.getpid()}-{os.urandom(4).hex()}"
     advice = "mount a tmpfs at /dev/shm (in a container: --shm-size) for pools with backing='shm'; other logs need none"
@@ -128,8 +110,7 @@ def check_shared_memory(ground: Ground) -> Outcome:
         memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, size=_PAGE, mode=0o600)
         try:
             os.posix_fallocate(memory.fd, 0, _PAGE)
-            with mapped_cells(memory.fd, 1) as cells:
-                cells[0] = 1
+            mmap.mmap(memory.fd, _PAGE).close()
         finally:
             memory.close_fd()
             posix_ipc.unlink_shared_memory(name)

@@ -3,14 +3,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
@@ -74,17 +72,6 @@ int fcntl(int fd, int command, ...) {
     return lock(fd, command, argument);
 }
 
-/* "shared": a mapping that others should see is private. */
-void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
-    if (lacks("shared") && fd >= 0 && (flags & MAP_SHARED)) {
-        flags = (flags & ~MAP_SHARED) | MAP_PRIVATE;
-    }
-    return REAL(mmap)(address, length, protection, flags, fd, offset);
-}
-void *mmap64(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
-    return mmap(address, length, protection, flags, fd, offset);
-}
-
 /* "msync", "fdatasync", "directories", "lock": refused. "device": a flush that does nothing. */
 int msync(void *address, size_t length, int flags) {
     if (lacks("device")) {
@@ -107,21 +94,6 @@ int fsync(int fd) {
     return REAL(fsync)(fd);
 }
 int mlock(const void *address, size_t length) { return refused("lock") ? -1 : REAL(mlock)(address, length); }
-
-/* "wakes": nobody is woken. */
-long syscall(long number, ...) {
-    va_list arguments;
-    va_start(arguments, number);
-    long given[6];
-    for (int at = 0; at < 6; at++) {
-        given[at] = va_arg(arguments, long);
-    }
-    va_end(arguments);
-    if (number == SYS_futex && (int)given[1] == FUTEX_WAKE && lacks("wakes")) {
-        return 0;
-    }
-    return REAL(syscall)(number, given[0], given[1], given[2], given[3], given[4], given[5]);
-}
 
 /* "memory": there is no POSIX shared memory. */
 int shm_open(const char *name, int flags, mode_t mode) {

@@ -27,14 +27,9 @@ LACKS = [
     ("fdatasync", "fdatasync", FAILED, "refused"),
     ("device", "msync", WARNING, "too fast"),
     ("device", "fdatasync", WARNING, "too fast"),
-    ("shared", "shared mapping", FAILED, "0 is read"),
-    ("shared", "coherence", FAILED, "not what pread reads"),
-    ("shared", "atomics", FAILED, "additions make 0"),
-    ("shared", "publish race", FAILED, "0 and 0 are found"),
     ("locks", "locks", FAILED, "not supported"),
     ("holders", "locks", FAILED, "is not seen"),
     ("death", "locks", FAILED, "still held"),
-    ("wakes", "waking", FAILED, "is not woken"),
     ("lock", "memory lock", WARNING, "refused"),
     ("memory", "shared memory", WARNING, "cannot be had"),
 ]
@@ -101,7 +96,6 @@ def test_network_fuse_memory_and_copying_file_systems_are_told_apart(
     ("setting", "value", "check"),
     [
         ("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", system.check_clock),
-        ("/proc/sys/vm/overcommit_memory", "2", system.check_memory_policy),
     ],
 )
 def test_slow_clocks_and_strict_memory_are_warned_about(

@@ -44,8 +44,7 @@ def _is_there(pid: int) -> bool:
 
 def test_ground_leaves_nothing_behind(tmp_path: Path) -> None:
     def work() -> None:
-        with Ground(tmp_path) as ground, ground.cells("cells", 8) as cells:
-            cells[0] = 1
+        with Ground(tmp_path) as ground, ground.file("file", 8):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
