@@ -16,7 +16,8 @@ from pathlib import Path
 from commitlog.doctor import checks, sharing
 from commitlog.doctor.ground import Ground
 
-if os.environ.get("COMMITLOG_LACKS") in ("shared", "wakes"):  # where it takes all of its time to find that something never comes
+if os.environ.get("COMMITLOG_LACKS") in ("shared", "wakes"):
+    # Finding that something never comes takes all of the time.
     sharing._LIMIT_S, sharing._SPINS = 0.5, 100_000
 wanted = sys.argv[2:]
 with Ground(Path(sys.argv[1])) as ground:
