@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
+from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CorruptSegmentError, IOFailureError
-from commitlog.recovery.place import Place, passed
+from commitlog.recovery.place import Place
 from commitlog.segment.directory import LogDirectory, segment_name, write_whole
 
 _logger = logging.getLogger("commitlog.recovery")
@@ -114,17 +115,17 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
     for number in cut.later:
         _save(directory, Place(number, HEADER_SIZE), saved)
         cut_range = (cut.place.position(directory.segment_size), (number + 1) * directory.segment_size)
-    passed("frames saved")
+    failpoint("frames saved")
     for number in sorted(cut.later + cut.blank, reverse=True):
         directory.remove_segment(number)
-        passed("segment removed")
+        failpoint("segment removed")
     if cut.dirty:
         stop = max(stop, _zero(directory, cut.place))
         directory.remove_index(cut.place.number)
         if cut_range is None and stop > cut.place.offset:
             cut_range = (cut.place.position(directory.segment_size), cut.place.number * directory.segment_size + stop)
     directory.sync()
-    passed("rest zeroed")
+    failpoint("rest zeroed")
     if cut_range is not None:
         kept = f"; frames among them were saved to {', '.join(saved)}" if saved else "; no whole frame was among them"
         _logger.warning("%s: positions %d to %d were cut off as a torn tail%s", directory.path, *cut_range, kept)
@@ -236,7 +237,7 @@ def _zero(directory: LogDirectory, start: Place) -> int:
                 continue
             last = last or at + len(segment.read(at, stop - at).rstrip(b"\0"))
             write_whole(fd, bytes(stop - at), at)
-            passed("chunk zeroed")
+            failpoint("chunk zeroed")
         os.fsync(fd)
     except OSError as error:
         raise IOFailureError(f"cannot zero the torn tail: {error.strerror}", path=segment.path, errno=error.errno) from error

@@ -14,10 +14,6 @@ from commitlog.segment.directory import LogDirectory, segment_name
 AHEAD_LIMIT = 8
 
 
-def passed(step: str) -> None:
-    """Told of each step by which recovery changes a log. Tests replace it to stop or die there."""
-
-
 class Place(NamedTuple):
     """Where a frame begins or ends: segment number and offset in it."""
 

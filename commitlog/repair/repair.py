@@ -19,6 +19,7 @@ import stat
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import HEADER, VERSION
 from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE, Segment
+from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling, telling_of_refusals
 from commitlog.base.regular_file import open_regular
 from commitlog.base.roll_cycle import RollCycle
@@ -54,10 +55,6 @@ _logger = logging.getLogger("commitlog.repair")
 _CHUNK = 1 << 20
 _COPIES_LIMIT = 10_000
 _SKIP_LIMIT = (1 << 28) - 8
-
-
-def passed(step: str) -> None:
-    """Told of each step by which repair changes a log. Tests replace it to stop or die there."""
 
 
 def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None) -> RepairReport:
@@ -195,13 +192,13 @@ class _Repair:
         os.fsync(self.dir_fd)
         self.copied.add(name)
         self.report.copies.append(os.path.join(self.path, copy))
-        passed("copied")
+        failpoint("copied")
         self._distrust()
 
     def _distrust(self) -> None:
         """A segment is about to change: what was recorded of the log's end counts no longer."""
         self.recorded.distrust()
-        passed("distrusted")
+        failpoint("distrusted")
 
     def _copy_bytes(self, name: str, temporary: str) -> None:
         source = open_regular(name, dir_fd=self.dir_fd)
@@ -225,7 +222,7 @@ class _Repair:
         os.fsync(self.dir_fd)
         self.copied.add(name)
         self.report.copies.append(os.path.join(self.path, copy))
-        passed("moved away")
+        failpoint("moved away")
 
     def _write(self, name: str, offset: int, content: bytes) -> None:
         fd = open_regular(name, os.O_RDWR, dir_fd=self.dir_fd)
@@ -234,7 +231,7 @@ class _Repair:
             os.fsync(fd)
         finally:
             os.close(fd)
-        passed("written")
+        failpoint("written")
 
     # --- the steps ---
 
@@ -244,7 +241,7 @@ class _Repair:
         if os.path.lexists(os.path.join(self.path, identities.NAME)):
             self._move_away(identities.NAME)
         identities.write(self.dir_fd, self.identity)
-        passed("identity written")
+        failpoint("identity written")
 
     def _settle_joins(self) -> None:
         """Finish a join that was begun. One that cannot be finished is taken back: no reader has come to its segments."""
@@ -315,7 +312,7 @@ class _Repair:
             self._distrust()
             for number in range(first, first + count):
                 create_blank(self.directory, number, closed=bool(numbers) and number < numbers[-1])
-                passed("segment created")
+                failpoint("segment created")
 
     def _mend_length(self, number: int) -> None:
         """Bring a file that was cut short back to its size; what it lost is damage to be marked."""
@@ -330,7 +327,7 @@ class _Repair:
             os.fsync(fd)
         finally:
             os.close(fd)
-        passed("extended")
+        failpoint("extended")
 
     def _mend_header(self, number: int) -> None:
         """Rebuild the identity part of a header around the segment's id, which nothing but the file itself and its CRCs know."""
@@ -352,7 +349,7 @@ class _Repair:
             self._distrust()
             self._move_away(name)
             create_blank(self.directory, number, closed=number < max(self.directory.segment_numbers(), default=number))
-            passed("segment created")
+            failpoint("segment created")
 
     def _sound_page(self, page: bytes, segment_id: int, base: int) -> bytes:
         return kernel.header_page(self.identity.uuid, segment_id, base, self.size, kernel.header_fields(page)[4])
@@ -388,7 +385,7 @@ class _Repair:
             for part in damage:
                 mark_skipped(segment, part.position - segment.base, part.resume_position - segment.base, last=last)
                 segment.flush(0, segment.size)
-                passed("marked")
+                failpoint("marked")
             self._seal_again(segment)
         finally:
             segment.release()
@@ -411,7 +408,7 @@ class _Repair:
             if self._act("the log's end lay inside a SKIP, and was moved behind it", name, position, landing):
                 self.recorded.distrust()
                 self.recorded.move(name, landing)
-                passed("end moved")
+                failpoint("end moved")
         for state, landing in list(tailer_file.inside_skips(self.directory)):
             if self._act("the tailer stood inside a SKIP, and goes on behind it", f"tailers/{state.name}", state.position, landing):
                 tailer_file.go_on_at(self.directory, state, landing)

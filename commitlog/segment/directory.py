@@ -16,6 +16,7 @@ from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import FAILED, failure
 from commitlog._kernel.segments import Segment
 from commitlog.base.descriptor import Descriptor
+from commitlog.base.failpoint import failpoint
 from commitlog.base.path import telling
 from commitlog.base.regular_file import open_regular
 from commitlog.base.roll_cycle import RollCycle
@@ -71,10 +72,6 @@ def names_in(dir_fd: int) -> list[str]:
         return os.listdir(own_fd)
     finally:
         os.close(own_fd)
-
-
-def passed(step: str) -> None:
-    """Told of each step by which a segment file comes into being. Tests replace it to stop or die there."""
 
 
 def is_base(base: int, segment_size: int) -> bool:
@@ -253,7 +250,7 @@ class LogDirectory:
         try:
             self._write_whole(temporary, page + frames, solid=not frames)
             placed = kernel.rename_noreplace(self.fd, temporary, segment_name(base))
-            passed("renamed")
+            failpoint("renamed")
         except OSError as error:
             self._discard(temporary)
             path = self.segment_path(number)
@@ -268,23 +265,23 @@ class LogDirectory:
         if not placed:
             self._discard(temporary)
         self.sync()
-        passed("directory synced")
+        failpoint("directory synced")
         return placed
 
     def _write_whole(self, name: str, content: bytes, *, solid: bool) -> None:
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=self.fd)
         try:
-            passed("created")
+            failpoint("created")
             if solid:
                 # A sparse file would turn a full disk into SIGBUS in the middle of an append.
                 os.posix_fallocate(fd, 0, self.segment_size)
             else:
                 os.ftruncate(fd, self.segment_size)
-            passed("allocated")
+            failpoint("allocated")
             write_whole(fd, content, 0)
-            passed("written")
+            failpoint("written")
             os.fsync(fd)
-            passed("synced")
+            failpoint("synced")
         finally:
             os.close(fd)
 

@@ -15,13 +15,14 @@ from itertools import accumulate
 
 from commitlog._kernel.memory import STATE_READY
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.errors import CorruptSegmentError, LogLockedError
 from commitlog.log.opening import Opened, open_for_writing
 from commitlog.options import Options
 from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote
-from commitlog.recovery.pending_join import finish, give_place, mark_clean, passed, roll_into, seal_below
+from commitlog.recovery.pending_join import finish, give_place, mark_clean, roll_into, seal_below
 from commitlog.segment import cursors_file
 from commitlog.segment.lock_file import POLL_INTERVAL_S, describe_process
 from commitlog.stage.staging import StagedSegment
@@ -125,7 +126,7 @@ def _join(opened: Opened, staged: Sequence[StagedSegment], query: str | None, ba
     except BaseException:
         _let_in(opened, opened.tail, opened.end)
         raise
-    passed("note written")
+    failpoint("note written")
     finish(directory, note)
     _let_in(opened, (note.moves[-1].number, size), note.end)
     return Joined(note.first_number * size + HEADER_SIZE, note.end + HEADER_SIZE, sum(segment.records for segment in staged))
@@ -146,7 +147,7 @@ def _prepare(opened: Opened, staged: Sequence[StagedSegment], query: str | None,
     moves = []
     for index, (segment, first_sequence) in enumerate(zip(staged, sequences, strict=False)):
         moves.append(give_place(segment.path, directory, number + 1 + index, first_sequence, opened_ns))
-        passed("place given")
+        failpoint("place given")
     return JoinNote(opened.end, (moves[-1].number + 1) * directory.segment_size, gate, tuple(moves), query, batch)
 
 
