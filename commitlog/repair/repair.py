@@ -88,12 +88,7 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: R
         refuse_lone_segment(path)
         fd = open_directory(path)
     try:
-        with telling(
-            path,
-            permission="no permission to write here: repair the log as its owner",
-            room="no room to repair: free space and run it again",
-            other="cannot repair: {why}",
-        ):
+        with telling(path, "repair the log", permission="repair it as its owner"):
             return _repair_opened(fd, path, dry_run, roll_cycle)
     finally:
         os.close(fd)

@@ -151,12 +151,7 @@ class LogDirectory:
 
     def telling(self, doing: str) -> contextlib.AbstractContextManager[None]:
         """Raise what the system refuses in the block as one of commitlog's own errors."""
-        return telling(
-            self.path,
-            permission=f"no permission to {doing} ({{why}}): fix the permissions of the log's directory, then try again",
-            room=f"no room to {doing} ({{why}}): free space, then try again",
-            other=f"cannot {doing}: {{why}}",
-        )
+        return telling(self.path, doing)
 
     def names(self) -> list[str]:
         """The names of all that is in the directory; none once it is removed."""
