@@ -17,6 +17,7 @@ from commitlog._kernel.memory import STATE_READY
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.polling import attempts
 from commitlog.errors import CorruptSegmentError, LogLockedError
 from commitlog.log.opening import Opened, open_for_writing
 from commitlog.options import Options
@@ -24,7 +25,7 @@ from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote
 from commitlog.recovery.pending_join import finish, give_place, mark_clean, roll_into, seal_below
 from commitlog.segment import cursors_file
-from commitlog.segment.lock_file import POLL_INTERVAL_S, describe_process
+from commitlog.segment.lock_file import describe_process
 from commitlog.stage.staging import StagedSegment
 
 
@@ -93,21 +94,20 @@ def join(
 
 def _open_alone(path: str, options: Options) -> Opened:
     """The log, recovered and with nobody else at it. Who only prunes it has the lock for a moment, and is waited for."""
-    deadline = time.monotonic() + options.open_timeout
-    while True:
+    for _ in attempts(options.open_timeout, f"other processes to let go of {path}"):
         opened = open_for_writing(path, "a", options)
         if opened.exclusive:
             return opened
         writers = cursors_file.live_writers(opened.directory.fd, opened.identity)
         opened.close()
-        if writers or time.monotonic() >= deadline:
-            names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
-            raise LogLockedError(
-                f"segments are joined to a log that nobody else writes, and this one is open in {names}: close it there, then try again",
-                path=path,
-                holder=names,
-            )
-        time.sleep(POLL_INTERVAL_S)
+        if writers:
+            break
+    names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
+    raise LogLockedError(
+        f"segments are joined to a log that nobody else writes, and this one is open in {names}: close it there, then try again",
+        path=path,
+        holder=names,
+    )
 
 
 def _join(opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None) -> Joined:
