@@ -9,7 +9,6 @@ so that their CRCs still fit.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Iterable
@@ -18,10 +17,11 @@ from dataclasses import dataclass
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import open_regular, write_whole
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.recovery.place import Place
-from commitlog.segment.directory import LogDirectory, segment_name, write_whole
+from commitlog.segment.directory import LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.recovery")
 _CHUNK = 1 << 20
@@ -139,7 +139,7 @@ def _save(directory: LogDirectory, start: Place, saved: list[str]) -> int:
     except CorruptSegmentError as error:
         name = segment_name(start.number * directory.segment_size)
         _logger.error("%s; its file is put aside whole", error)
-        saved.append(_put_aside(directory, name))
+        saved.append(_put_aside(directory, name, name))
         return directory.segment_size
     try:
         end = segment.certain_end(start.offset)
@@ -160,16 +160,13 @@ def _copy_names(name: str) -> Iterable[str]:
         yield f"{name}.cut.{count}"
 
 
-def _put_aside(directory: LogDirectory, name: str) -> str:
+def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
+    """Give a file the first free name of a copy of the segment `name`, durably; the path."""
     for copy in _copy_names(name):
-        if kernel.rename_noreplace(directory.fd, name, copy):
+        if kernel.rename_noreplace(directory.fd, source, copy):
             directory.sync()
             return os.path.join(directory.path, copy)
-    raise _too_many(directory, name)
-
-
-def _too_many(directory: LogDirectory, name: str) -> IOFailureError:
-    return IOFailureError(
+    raise IOFailureError(
         f"there are {_COPIES_LIMIT} saved copies of this segment: move some of them away", path=os.path.join(directory.path, name)
     )
 
@@ -195,28 +192,19 @@ def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: i
 def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str:
     """Write the header and [start, end) to a new file beside the segment, durably."""
     name = os.path.basename(segment.path)
-    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory.fd)
     try:
-        write_whole(fd, segment.read(0, HEADER_SIZE), 0)
-        for at in range(start, end, _CHUNK):
-            write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
-        os.fsync(fd)
+        with temporary_file(directory.fd, name) as (fd, temporary):
+            write_whole(fd, segment.read(0, HEADER_SIZE), 0)
+            for at in range(start, end, _CHUNK):
+                write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
+            os.fsync(fd)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory.fd)
         raise IOFailureError(
             f"cannot save the frames that have to be cut off: {error.strerror}; make room and open the log again",
             path=segment.path,
             errno=error.errno,
         ) from error
-    finally:
-        os.close(fd)
-    for copy in _copy_names(name):
-        if kernel.rename_noreplace(directory.fd, temporary, copy):
-            directory.sync()
-            return os.path.join(directory.path, copy)
-    raise _too_many(directory, name)
+    return _put_aside(directory, temporary, name)
 
 
 def _zero(directory: LogDirectory, start: Place) -> int:

@@ -15,12 +15,12 @@ import time
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import open_regular, write_whole
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote, Move
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name, write_whole
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.stage")
 

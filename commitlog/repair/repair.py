@@ -21,8 +21,9 @@ from commitlog._kernel.failure import HEADER, VERSION
 from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling, telling_of_refusals
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import open_regular, write_whole
 from commitlog.base.roll_cycle import RollCycle
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import (
     CorruptSegmentError,
     InvalidOptionError,
@@ -44,7 +45,7 @@ from commitlog.repair.verification import SEAL_BROKEN, SEAL_WRONG, open_director
 from commitlog.repair.verify_report import Damage, VerifyReport
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, is_base, segment_name, write_whole
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, is_base, segment_name
 from commitlog.segment.lock_file import LockFile
 from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.tail import tailer_file
@@ -175,15 +176,18 @@ class _Repair:
         """Copy a segment beside itself, durably, the first time that it is about to be changed."""
         if name in self.copied:
             return
-        temporary = f".{name}.{os.urandom(8).hex()}.tmp"
+        source = open_regular(name, dir_fd=self.dir_fd)
         try:
-            self._copy_bytes(name, temporary)
-            while not kernel.rename_noreplace(self.dir_fd, temporary, copy := self._free_name(name)):
-                continue
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=self.dir_fd)
-            raise
+            mode = stat.S_IMODE(os.fstat(source).st_mode)
+            with temporary_file(self.dir_fd, name, mode) as (target, temporary):
+                left = self.size  # behind that nothing is read, and nothing changed
+                while left and (copied := os.sendfile(target, source, None, min(_CHUNK, left))):
+                    left -= copied
+                os.fsync(target)
+                while not kernel.rename_noreplace(self.dir_fd, temporary, copy := self._free_name(name)):
+                    continue
+        finally:
+            os.close(source)
         os.fsync(self.dir_fd)
         self.copied.add(name)
         self.report.copies.append(os.path.join(self.path, copy))
@@ -194,21 +198,6 @@ class _Repair:
         """A segment is about to change: what was recorded of the log's end counts no longer."""
         self.recorded.distrust()
         failpoint("distrusted")
-
-    def _copy_bytes(self, name: str, temporary: str) -> None:
-        source = open_regular(name, dir_fd=self.dir_fd)
-        try:
-            mode = stat.S_IMODE(os.fstat(source).st_mode)
-            target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=self.dir_fd)
-            try:
-                left = self.size  # behind that nothing is read, and nothing changed
-                while left and (copied := os.sendfile(target, source, None, min(_CHUNK, left))):
-                    left -= copied
-                os.fsync(target)
-            finally:
-                os.close(target)
-        finally:
-            os.close(source)
 
     def _move_away(self, name: str) -> None:
         """Give a file another name under which nothing looks for it."""

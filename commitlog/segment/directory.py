@@ -18,7 +18,7 @@ from commitlog._kernel.segments import Segment
 from commitlog.base.descriptor import Descriptor
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import telling
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import open_regular, write_whole
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedFileSystemError
 
@@ -352,14 +352,6 @@ class LogDirectory:
                 path=self.path,
                 errno=error.errno,
             ) from error
-
-
-def write_whole(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all of `data`, however many calls it takes."""
-    view = memoryview(data)
-    while view:
-        wrote = os.pwrite(fd, view, offset)
-        view, offset = view[wrote:], offset + wrote
 
 
 def check_file_system(path: str, fd: int | None = None) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, Frames
 from commitlog.base.path import make_directory, sync_directory, telling
-from commitlog.segment.directory import write_whole
+from commitlog.base.regular_file import write_whole
 from commitlog.stage.columns import Columns
 
 if TYPE_CHECKING:

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage, new_page, read_page
 from commitlog._kernel.segments import HEADER_SIZE, rename_noreplace
 from commitlog.base.failpoint import failpoint
+from commitlog.base.regular_file import write_whole
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
-from commitlog.segment.directory import LogDirectory, write_whole
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import pid_namespace
 from commitlog.tail.tailer_folder import (
     make_folder,
@@ -137,26 +139,17 @@ class TailerFile:
 
 def _create(folder_fd: int, name: str, content: bytes) -> bool:
     """Put a whole file in place, whose name is not durable yet; False when another one got there first."""
-    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
-    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder_fd)
-    try:
-        try:
-            # Room first: a store into a hole of the mapping would be SIGBUS on a full disk.
-            failpoint("created")
-            os.posix_fallocate(fd, 0, TAILER_SIZE)
-            failpoint("allocated")
-            write_whole(fd, content, 0)
-            failpoint("written")
-            os.fsync(fd)
-            failpoint("synced")
-        finally:
-            os.close(fd)
+    with temporary_file(folder_fd, name) as (fd, temporary):
+        # Room first: a store into a hole of the mapping would be SIGBUS on a full disk.
+        failpoint("created")
+        os.posix_fallocate(fd, 0, TAILER_SIZE)
+        failpoint("allocated")
+        write_whole(fd, content, 0)
+        failpoint("written")
+        os.fsync(fd)
+        failpoint("synced")
         placed = rename_noreplace(folder_fd, temporary, name)
         failpoint("renamed")
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder_fd)
-        raise
     if not placed:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder_fd)
