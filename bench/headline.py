@@ -31,14 +31,23 @@ SETUPS = ("mapped-cold", "mapped", "pooled", "pacing-alone")
 _HEAD, _LEGEND_LINE = 68, 20
 # A picture that is loaded by a page does not know the page's colours, only what the reader prefers: it brings its own paper.
 _STYLE = """
-:root { --ink: #1c2330; --faint: #5b6678; --rule: #dfe3ea; --paper: #ffffff; --c0: #c43a5b; --c1: #d9661f; --c2: #1f9d6b; --c3: #98a2b3; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e5e9f0; --faint: #a3adbd; --rule: #343b49; --paper: #161a22; --c0: #ff7d96; --c1: #f0a35e; --c2: #4cc38a; --c3: #7a8496; }
+:root {
+  --ink: #1c2330; --faint: #5b6678; --rule: #dfe3ea; --paper: #ffffff;
+  --c0: #c43a5b; --c1: #d9661f; --c2: #1f9d6b; --c3: #98a2b3;
 }
-.paper { fill: var(--paper); } text { font-family: system-ui, sans-serif; fill: var(--ink); } .title { font-size: 19px; font-weight: 600; }
-.about, .tick { fill: var(--faint); font-size: 13px; } .name { font-size: 14px; } .grid { stroke: var(--rule); }
+@media (prefers-color-scheme: dark) {
+  :root {
+    --ink: #e5e9f0; --faint: #a3adbd; --rule: #343b49; --paper: #161a22;
+    --c0: #ff7d96; --c1: #f0a35e; --c2: #4cc38a; --c3: #7a8496;
+  }
+}
+.paper { fill: var(--paper); } text { font-family: system-ui, sans-serif; fill: var(--ink); }
+.title { font-size: 19px; font-weight: 600; }
+.about, .tick { fill: var(--faint); font-size: 13px; } .name { font-size: 14px; }
+.grid { stroke: var(--rule); }
 .curve { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
-.c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); } .c3 { stroke: var(--c3); stroke-dasharray: 3 3; }
+.c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
+.c3 { stroke: var(--c3); stroke-dasharray: 3 3; }
 .d0 { fill: var(--c0); } .d1 { fill: var(--c1); } .d2 { fill: var(--c2); } .d3 { fill: var(--c3); }
 """
 
@@ -97,10 +106,12 @@ def draw(results: dict[str, Any]) -> str | None:
     machine = results["machine"]
     about = f"1 KiB records, flush=&quot;async&quot;, from when each was due; {machine['file_system']['type']}, {machine['kernel']}"
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {chart.WIDTH} {height}" width="{chart.WIDTH}" height="{height}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {chart.WIDTH} {height}" '
+        f'width="{chart.WIDTH}" height="{height}" role="img">'
         f"<title>{title}, by percentile</title><style>{_STYLE}</style>"
         f'<rect class="paper" width="{chart.WIDTH}" height="{height}" rx="8"/>'
-        f'<text class="title" x="20" y="26">{title}</text><text class="about" x="20" y="44">{about}</text>{"".join(legend)}'
+        f'<text class="title" x="20" y="26">{title}</text>'
+        f'<text class="about" x="20" y="44">{about}</text>{"".join(legend)}'
         f'<g transform="translate(0 {top})">{plotted}{dots}</g></svg>\n'
     )
 

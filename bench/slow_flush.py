@@ -41,7 +41,8 @@ _C_SOURCE = r"""
 
 uint64_t commitlog_bench_delayed;
 
-/* Asleep, as a thread is that waits for a disk, and without the kernel's leave to round the time up. */
+/* Asleep, as a thread is that waits for a disk, and without the kernel's leave to round the time
+ * up. */
 static int delayed(int code) {
     int cause = errno;
     struct timespec delay = {0, DELAY_NS};

@@ -1,4 +1,4 @@
-"""Killing a process at a chosen step: the package calls `passed` at each of its own, and here is what is put in its place."""
+"""Killing a process at a chosen step: the package names its steps by failpoints, and here are hooks for them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import itertools
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator
 
+from commitlog.base import failpoint
 from commitlog.log.open_log import OpenLog
 from commitlog.log.rolling import Rolling
 from commitlog.segment.directory import LogDirectory
@@ -21,7 +21,7 @@ def die() -> None:
 
 
 def die_at(step: int) -> Callable[[str], None]:
-    """A replacement of the `passed` hooks that kills the process at the step with that number, from 1; 0 never does."""
+    """A hook of the failpoints that kills the process at the step with that number, from 1; 0 never does."""
     steps = itertools.count(1)
 
     def passed(_name: str) -> None:
@@ -32,11 +32,9 @@ def die_at(step: int) -> Callable[[str], None]:
     return passed
 
 
-def replace_hooks(passed: Callable[[str], None]) -> None:
-    """Put `passed` in place of the hook of that name in every module of the package that has it."""
-    for name, module in list(sys.modules.items()):
-        if name.startswith("commitlog.") and hasattr(module, "passed"):
-            module.passed = passed  # type: ignore[attr-defined]
+def replace_hook(hook: Callable[[str], None] | None) -> None:
+    """Have this called at each failpoint of the package from now on; nothing if it is None."""
+    failpoint.hook = hook
 
 
 @contextlib.contextmanager
@@ -75,7 +73,7 @@ def killed_at(step: int, prepare: Callable[[], Callable[[], object]]) -> bool:
         status = 1
         try:
             act = prepare()
-            replace_hooks(die_at(step))
+            replace_hook(die_at(step))
             logging.disable()
             act()
             status = 0

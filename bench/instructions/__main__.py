@@ -24,7 +24,8 @@ def show(rows: Sequence[Change]) -> None:
     print(f"{'instructions per operation':<28}{'kept':>10}{'now':>10}{'ratio':>8}")
     for row in rows:
         ratio = "-" if row.ratio is None else f"{row.ratio:.3f}"
-        print(f"{row.path:<28}{shown(row.kept):>10}{shown(row.now):>10}{ratio:>8}  {row.verdict}".rstrip())
+        figures = f"{shown(row.kept):>10}{shown(row.now):>10}{ratio:>8}"
+        print(f"{row.path:<28}{figures}  {row.verdict}".rstrip())
 
 
 def check(kept: Counts, now: Counts) -> int:

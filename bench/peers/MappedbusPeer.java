@@ -11,7 +11,8 @@ import java.util.Arrays;
 /**
  * Mappedbus in the roles that commitlog is measured in: MappedbusPeer ROLE PATH KEY=VALUE...
  *
- * Says "ready", waits for a line on standard input, works, and prints one JSON object: the protocol of ours.py.
+ * Says "ready", waits for a line on standard input, works, and prints one JSON object: the
+ * protocol of ours.py.
  */
 public final class MappedbusPeer {
     private static final int SIZE = 12;
@@ -137,7 +138,8 @@ public final class MappedbusPeer {
         long began = System.nanoTime();
         sum += take(reader, (long) writers * messages);
         long took = System.nanoTime() - began;
-        System.out.println("{\"nanoseconds\": " + took + ", \"messages\": " + (long) writers * messages + ", \"sum\": " + sum + "}");
+        System.out.println("{\"nanoseconds\": " + took
+                + ", \"messages\": " + (long) writers * messages + ", \"sum\": " + sum + "}");
         reader.close();
     }
 
@@ -222,7 +224,8 @@ public final class MappedbusPeer {
     private static String percentiles(long[] taken) {
         Arrays.sort(taken);
         int last = taken.length - 1;
-        return "{\"p50\": " + taken[(int) (last * 0.5)] + ", \"p99\": " + taken[(int) (last * 0.99)] + ", \"p999\": "
-                + taken[(int) (last * 0.999)] + ", \"largest\": " + taken[last] + "}";
+        return "{\"p50\": " + taken[(int) (last * 0.5)] + ", \"p99\": " + taken[(int) (last * 0.99)]
+                + ", \"p999\": " + taken[(int) (last * 0.999)]
+                + ", \"largest\": " + taken[last] + "}";
     }
 }

@@ -100,7 +100,8 @@ cdef extern from "cursors.h":
         uint64_t segment_size
         uint32_t mode
         uint32_t slot_count
-        cl_line state, tail, appended, committed, flushed, failed, flusher, flush_signal, waiters, append_signal, rolled_back
+        cl_line state, tail, appended, committed, flushed, failed
+        cl_line flusher, flush_signal, waiters, append_signal, rolled_back
         cl_line required, flush_wanted
         cl_slot slots[256]
     ctypedef struct cl_slot_fds:

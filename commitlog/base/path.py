@@ -62,36 +62,34 @@ def sync_directory(path: str) -> None:
 
 
 @contextlib.contextmanager
-def telling(path: str, *, permission: str, room: str, other: str) -> Iterator[None]:
-    """Whatever the system refuses in the block is told as one of commitlog's own errors.
+def telling(path: str, doing: str, *, permission: str = "fix the permissions, then try again") -> Iterator[None]:
+    """Raise an OSError of the block as one of commitlog's own errors.
 
     Parameters
     ----------
     path : str
         What the block is about.
-    permission, room, other : str
-        What is said where permission or room is lacking, or anything else is the matter. ``{why}`` is the system's own word for it.
+    doing : str
+        What the block does, to follow "no permission to", "no room to" and "cannot".
+    permission : str
+        What to do about a lack of permission.
     """
     try:
         yield
     except CommitLogError:
         raise
     except OSError as error:
+        why = error.strerror or str(error)
         kind: type[ReadOnlyError | DiskFullError | IOFailureError]
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            kind, message = ReadOnlyError, permission
+            kind, message = ReadOnlyError, f"no permission to {doing} ({why}): {permission}"
         elif error.errno in (errno.ENOSPC, errno.EDQUOT):
-            kind, message = DiskFullError, room
+            kind, message = DiskFullError, f"no room to {doing} ({why}): free space, then try again"
         else:
-            kind, message = IOFailureError, other
-        raise kind(message.replace("{why}", error.strerror or str(error)), path=path, errno=error.errno) from error
+            kind, message = IOFailureError, f"cannot {doing}: {why}"
+        raise kind(message, path=path, errno=error.errno) from error
 
 
 def telling_of_refusals(path: str) -> contextlib.AbstractContextManager[None]:
-    """The same while a log is opened."""
-    return telling(
-        path,
-        permission="no permission here ({why}): only read, be another user, or fix the permissions",
-        room="no room to open the log ({why}): free space and open it again",
-        other="the log cannot be opened: {why}",
-    )
+    """Do the same while a log is opened."""
+    return telling(path, "open the log", permission="only read, be another user, or fix the permissions")

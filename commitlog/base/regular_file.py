@@ -1,4 +1,4 @@
-"""Opening and reading a log's files: only regular ones, without waiting, and no more bytes than their format allows."""
+"""Opening, reading and writing a log's files: only regular ones, without waiting, and no more bytes than their format allows."""
 
 from __future__ import annotations
 
@@ -113,3 +113,11 @@ def _full_path(path: str | os.PathLike[str], dir_fd: int | None) -> str:
         return os.path.join(os.readlink(f"/proc/self/fd/{dir_fd}"), name)
     except OSError:
         return name
+
+
+def write_whole(fd: int, data: bytes | memoryview, offset: int) -> None:
+    """Write all of `data`, however many calls it takes."""
+    view = memoryview(data)
+    while view:
+        wrote = os.pwrite(fd, view, offset)
+        view, offset = view[wrote:], offset + wrote

@@ -38,7 +38,8 @@ _C_SOURCE = r"""
 int main(int argc, char **argv) {
     if (argc != 5)
         return 2;
-    long long total = atoll(argv[2]), piece = atoll(argv[3]), sync_every = atoll(argv[4]), unsynced = 0;
+    long long total = atoll(argv[2]), piece = atoll(argv[3]);
+    long long sync_every = atoll(argv[4]), unsynced = 0;
     unsigned char *bytes = malloc(piece);
     struct timespec began, ended;
     int fd = open(argv[1], O_RDWR | O_CREAT | O_CLOEXEC, 0600);

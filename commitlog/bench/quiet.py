@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from commitlog.base.polling import attempts
 from commitlog.bench.settings import MIB
 
 # So much is always on its way to some disk.
@@ -42,9 +43,9 @@ def settle(directory: Path, limit_s: float) -> float:
         ctypes.CDLL(None).syncfs(fd)
     finally:
         os.close(fd)
-    deadline = time.monotonic() + limit_s
-    while unwritten_bytes() > _AT_REST_BYTES and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
+    for _ in attempts(limit_s, "the disk to be at rest", interval_s=_LOOK_S):
+        if unwritten_bytes() <= _AT_REST_BYTES:
+            break
     return time.monotonic() - began
 
 

@@ -15,24 +15,30 @@ from commitlog.bench.words import say_bytes, say_seconds
 from commitlog.bench.workloads import BY_NAME, titles
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1c2330; --faint: #667084; --rule: #d9dee7; --paper: #fff; }
+:root { color-scheme: light dark;
+  --ink: #1c2330; --faint: #667084; --rule: #d9dee7; --paper: #fff; }
 @media (prefers-color-scheme: dark) {
   :root { --ink: #e5e9f0; --faint: #98a2b3; --rule: #343b49; --paper: #161a22; }
 }
-body { margin: 2rem auto; max-width: 70rem; padding: 0 1rem; font: 15px/1.5 system-ui, sans-serif; color: var(--ink);
-  background: var(--paper); }
+body { margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
+  font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); }
 h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin: 2.5rem 0 .5rem; }
 h3 { font-size: .95rem; margin: 1.2rem 0 .2rem; font-weight: 600; }
 p, li { color: var(--faint); } .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--rule); text-align: right; white-space: nowrap; }
+th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--rule);
+  text-align: right; white-space: nowrap; }
 th:nth-child(-n+3), td:nth-child(-n+3) { text-align: left; }
 th { color: var(--faint); font-weight: 600; }
 svg { width: 100%; height: auto; display: block; } .grid { stroke: var(--rule); stroke-width: 1; }
-.tick { fill: var(--faint); font-size: 12px; } .curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
-.legend { list-style: none; padding: 0; margin: .2rem 0 0; display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: 13px; }
-.legend i { display: inline-block; width: 1rem; height: 3px; margin-right: .4rem; vertical-align: middle; }
-details { margin-top: 2rem; } pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px; }
+.tick { fill: var(--faint); font-size: 12px; }
+.curve { fill: none; stroke-width: 2; stroke-linejoin: round; }
+.legend { list-style: none; padding: 0; margin: .2rem 0 0;
+  display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; font-size: 13px; }
+.legend i { display: inline-block; width: 1rem; height: 3px; margin-right: .4rem;
+  vertical-align: middle; }
+details { margin-top: 2rem; }
+pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 12px; }
 """
 _COLOURS = ("#2f6fde", "#d9661f", "#1f9d6b", "#a24bd1", "#c43a5b", "#8a7a1a", "#1b95b5", "#7a7f8c")
 _MOST_LINES = 8

@@ -83,12 +83,15 @@ class LoneSegmentInfo:
     def lines(self) -> list[str]:
         """For people."""
         clock = Clock()
+        opened = "not yet"
+        if self.opened_ns is not None:
+            opened = f"{clock.text(self.opened_ns)}, cycle {self.cycle}"
         said = [
             f"{self.path}: a segment, {'not sealed' if self.seal is None else 'sealed'}",
             identity_line(self.uuid, self.created_ns),
             f"  size       {self.segment_size} bytes, {self.disk_bytes} bytes on disk",
             f"  base       {self.base}, id {self.id}",
-            f"  opened     {'not yet' if self.opened_ns is None else f'{clock.text(self.opened_ns)}, cycle {self.cycle}'}",
+            f"  opened     {opened}",
             f"  first      {self.first_position}",
             f"  end        {self.end_position}",
             f"  records    {self.records}",

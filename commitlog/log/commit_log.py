@@ -186,7 +186,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
 
         Parameters
         ----------
-        data : pyarrow.Array, ChunkedArray, RecordBatch or Table, or what offers Arrow's C interface, such as a polars DataFrame
+        data : pyarrow.Array, ChunkedArray, RecordBatch or Table, or what offers Arrow's C interface
             An array holds the values: binary, string, their large and view kinds, fixed-size binary, or a dictionary of these. A table has
             them in its column ``value``, and may have ``key`` (the same kinds; null: no key), ``type`` (whole numbers; null: 0) and
             ``timestamp_ns`` (or ``timestamp``: whole nanoseconds since 1970, or Arrow timestamps; null: the clock's). The columns

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
 from commitlog.base.path import make_directory, sync_directory
+from commitlog.base.polling import attempts
 from commitlog.errors import (
     CommitLogError,
     InvalidOptionError,
@@ -35,7 +35,7 @@ from commitlog.segment.cursors_file import CursorsFile, boot_id
 from commitlog.segment.directory import STAGED, LogDirectory, check_file_system, names_in
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME
-from commitlog.segment.lock_file import POLL_INTERVAL_S, Holder, LockFile, describe_process, is_foreign, new_holder, process_name
+from commitlog.segment.lock_file import Holder, LockFile, describe_process, is_foreign, new_holder, process_name
 
 _logger = logging.getLogger("commitlog")
 NEVER_DOUBTFUL = 2**64 - 1
@@ -103,15 +103,12 @@ def _open_detached(directory: Detached) -> Opened:
 
 def _await_identity(path: str, wait_s: float) -> Identity:
     """What the log is, once somebody has created it."""
-    deadline = time.monotonic() + wait_s
-    while True:
+    for _ in attempts(wait_s, f"a writer to create {path}"):
         found = _look_for_identity(path, waits=wait_s > 0)
         if isinstance(found, Identity):
             return found
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            raise found
-        time.sleep(min(left_s, POLL_INTERVAL_S))
+        missing = found
+    raise missing
 
 
 def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
@@ -214,16 +211,13 @@ def foreign_name(names: Iterable[str]) -> str | None:
 
 
 def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:
-    deadline = time.monotonic() + options.open_timeout
-    while True:
+    for _ in attempts(options.open_timeout, f"the process that opens or recovers {path}"):
         if lock_file.acquire("exclusive"):
             return _open_exclusively(fd, path, mode, options, lock_file)
         opened = _try_to_join(fd, path, mode, options, lock_file)
         if opened is not None:
             return opened
-        if time.monotonic() >= deadline:
-            raise OpenTimeoutError(_why_not_ready(fd, path, lock_file, options.open_timeout), path=path)
-        time.sleep(POLL_INTERVAL_S)
+    raise OpenTimeoutError(_why_not_ready(fd, path, lock_file, options.open_timeout), path=path)
 
 
 def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened | None:

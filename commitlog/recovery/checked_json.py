@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import json
 import os
 from typing import Any
 
 from commitlog._kernel.segments import crc32c
-from commitlog.base.regular_file import read_small_file
+from commitlog.base.regular_file import read_small_file, write_whole
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError, UnsupportedVersionError
 from commitlog.segment.directory import LogDirectory
 
@@ -31,18 +31,10 @@ def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
             path=os.path.join(directory.path, name),
             errno=errno.EFBIG,
         )
-    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory.fd)
-    try:
-        with open(fd, "wb") as file:
-            file.write(whole)
-            file.flush()
-            os.fsync(fd)
+    with temporary_file(directory.fd, name) as (fd, temporary):
+        write_whole(fd, whole, 0)
+        os.fsync(fd)
         os.rename(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory.fd)
-        raise
     directory.sync()
 
 

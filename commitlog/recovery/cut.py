@@ -9,7 +9,6 @@ so that their CRCs still fit.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Iterable
@@ -17,10 +16,12 @@ from dataclasses import dataclass
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
-from commitlog.base.regular_file import open_regular
+from commitlog.base.failpoint import failpoint
+from commitlog.base.regular_file import open_regular, write_whole
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
-from commitlog.recovery.place import Place, passed
-from commitlog.segment.directory import LogDirectory, segment_name, write_whole
+from commitlog.recovery.place import Place
+from commitlog.segment.directory import LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.recovery")
 _CHUNK = 1 << 20
@@ -114,17 +115,17 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
     for number in cut.later:
         _save(directory, Place(number, HEADER_SIZE), saved)
         cut_range = (cut.place.position(directory.segment_size), (number + 1) * directory.segment_size)
-    passed("frames saved")
+    failpoint("frames saved")
     for number in sorted(cut.later + cut.blank, reverse=True):
         directory.remove_segment(number)
-        passed("segment removed")
+        failpoint("segment removed")
     if cut.dirty:
         stop = max(stop, _zero(directory, cut.place))
         directory.remove_index(cut.place.number)
         if cut_range is None and stop > cut.place.offset:
             cut_range = (cut.place.position(directory.segment_size), cut.place.number * directory.segment_size + stop)
     directory.sync()
-    passed("rest zeroed")
+    failpoint("rest zeroed")
     if cut_range is not None:
         kept = f"; frames among them were saved to {', '.join(saved)}" if saved else "; no whole frame was among them"
         _logger.warning("%s: positions %d to %d were cut off as a torn tail%s", directory.path, *cut_range, kept)
@@ -138,7 +139,7 @@ def _save(directory: LogDirectory, start: Place, saved: list[str]) -> int:
     except CorruptSegmentError as error:
         name = segment_name(start.number * directory.segment_size)
         _logger.error("%s; its file is put aside whole", error)
-        saved.append(_put_aside(directory, name))
+        saved.append(_put_aside(directory, name, name))
         return directory.segment_size
     try:
         end = segment.certain_end(start.offset)
@@ -159,16 +160,13 @@ def _copy_names(name: str) -> Iterable[str]:
         yield f"{name}.cut.{count}"
 
 
-def _put_aside(directory: LogDirectory, name: str) -> str:
+def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
+    """Give a file the first free name of a copy of the segment `name`, durably; the path."""
     for copy in _copy_names(name):
-        if kernel.rename_noreplace(directory.fd, name, copy):
+        if kernel.rename_noreplace(directory.fd, source, copy):
             directory.sync()
             return os.path.join(directory.path, copy)
-    raise _too_many(directory, name)
-
-
-def _too_many(directory: LogDirectory, name: str) -> IOFailureError:
-    return IOFailureError(
+    raise IOFailureError(
         f"there are {_COPIES_LIMIT} saved copies of this segment: move some of them away", path=os.path.join(directory.path, name)
     )
 
@@ -194,28 +192,19 @@ def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: i
 def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int) -> str:
     """Write the header and [start, end) to a new file beside the segment, durably."""
     name = os.path.basename(segment.path)
-    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory.fd)
     try:
-        write_whole(fd, segment.read(0, HEADER_SIZE), 0)
-        for at in range(start, end, _CHUNK):
-            write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
-        os.fsync(fd)
+        with temporary_file(directory.fd, name) as (fd, temporary):
+            write_whole(fd, segment.read(0, HEADER_SIZE), 0)
+            for at in range(start, end, _CHUNK):
+                write_whole(fd, segment.read(at, min(_CHUNK, end - at)), at)
+            os.fsync(fd)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=directory.fd)
         raise IOFailureError(
             f"cannot save the frames that have to be cut off: {error.strerror}; make room and open the log again",
             path=segment.path,
             errno=error.errno,
         ) from error
-    finally:
-        os.close(fd)
-    for copy in _copy_names(name):
-        if kernel.rename_noreplace(directory.fd, temporary, copy):
-            directory.sync()
-            return os.path.join(directory.path, copy)
-    raise _too_many(directory, name)
+    return _put_aside(directory, temporary, name)
 
 
 def _zero(directory: LogDirectory, start: Place) -> int:
@@ -236,7 +225,7 @@ def _zero(directory: LogDirectory, start: Place) -> int:
                 continue
             last = last or at + len(segment.read(at, stop - at).rstrip(b"\0"))
             write_whole(fd, bytes(stop - at), at)
-            passed("chunk zeroed")
+            failpoint("chunk zeroed")
         os.fsync(fd)
     except OSError as error:
         raise IOFailureError(f"cannot zero the torn tail: {error.strerror}", path=segment.path, errno=error.errno) from error

@@ -14,18 +14,15 @@ import time
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT
-from commitlog.base.regular_file import open_regular
+from commitlog.base.failpoint import failpoint
+from commitlog.base.regular_file import open_regular, write_whole
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote, Move
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name, write_whole
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.stage")
-
-
-def passed(step: str) -> None:
-    """Told of each step by which a join changes a log. Tests replace it to stop or die there."""
 
 
 def finish_pending(directory: LogDirectory) -> JoinNote | None:
@@ -50,19 +47,19 @@ def finish(directory: LogDirectory, note: JoinNote) -> None:
     # Down from the last one: as long as the first is missing nobody finds the others.
     for move in reversed(note.moves):
         _place(directory, move)
-        passed("segment placed")
+        failpoint("segment placed")
     directory.sync()
-    passed("placement synced")
+    failpoint("placement synced")
     if note.gate is not None:
         _open_gate(directory, *note.gate)
     seal_below(directory, note.first_number)
-    passed("sealed")
+    failpoint("sealed")
     _move_end(directory, note.end)
     if note.query is not None and note.batch is not None:
         Manifest.read(directory).add(directory, note.query, note.batch)
-        passed("manifest written")
+        failpoint("manifest written")
     JoinNote.remove(directory)
-    passed("note removed")
+    failpoint("note removed")
     for source in {os.path.dirname(move.source) for move in note.moves}:
         with contextlib.suppress(OSError):
             os.rmdir(source, dir_fd=directory.fd)
@@ -134,7 +131,7 @@ def _clear(directory: LogDirectory, note: JoinNote) -> None:
         if not blank:
             raise _unfit(directory, f"{name} stands in its way, and is not empty")
         directory.remove_segment(number)
-        passed("blank segment removed")
+        failpoint("blank segment removed")
 
 
 def _place(directory: LogDirectory, move: Move) -> None:
@@ -160,7 +157,7 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
     try:
         if segment.nonzero(offset, offset + 8) == offset + 8:
             segment.skip(offset, 0)
-            passed("gate opened")
+            failpoint("gate opened")
         # An earlier try may have written these pages in vain, and the system takes them for clean.
         segment.rewrite(0, HEADER_SIZE)
         segment.rewrite(offset, offset + 8)
@@ -247,7 +244,7 @@ def _move_end(directory: LogDirectory, end: int) -> None:
     """The log was closed, and ends there: in both turns of the checkpoint, so that one lost sector does not bring the old end back."""
     for _ in range(2):
         mark_clean(directory, end)
-        passed("checkpoint written")
+        failpoint("checkpoint written")
 
 
 def mark_clean(directory: LogDirectory, end: int) -> None:

@@ -14,10 +14,6 @@ from commitlog.segment.directory import LogDirectory, segment_name
 AHEAD_LIMIT = 8
 
 
-def passed(step: str) -> None:
-    """Told of each step by which recovery changes a log. Tests replace it to stop or die there."""
-
-
 class Place(NamedTuple):
     """Where a frame begins or ends: segment number and offset in it."""
 
@@ -75,9 +71,8 @@ def make_solid(directory: LogDirectory, number: int) -> None:
     name = segment_name(number * directory.segment_size)
     with telling(
         directory.segment_path(number),
-        permission="the blocks of the segment in use cannot be allocated ({why}): open with mode 'r', or mount the disk for writing",
-        room="no room for all blocks of the segment in use ({why}): free space and open the log again",
-        other="the blocks of the segment in use cannot be allocated: {why}",
+        "allocate all blocks of the segment in use",
+        permission="open with mode 'r', or mount the disk for writing",
     ):
         fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
         try:

@@ -15,10 +15,11 @@ from collections.abc import Sequence
 from commitlog._kernel.failure import END, ROLLED_BACK
 from commitlog._kernel.memory import STATE_NONE, STATE_RECOVERING, Cursors
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.failpoint import failpoint
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm import ShmSurvey, discard, find_buffers
-from commitlog.recovery.place import AHEAD_LIMIT, Place, locate, make_solid, passed, resting_place
+from commitlog.recovery.place import AHEAD_LIMIT, Place, locate, make_solid, resting_place
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.unclean import UncleanLog
 from commitlog.segment.directory import LogDirectory
@@ -65,7 +66,7 @@ def recover(
     cursors["state"] = STATE_RECOVERING
     directory.sweep()
     tailer_folder.sweep(directory)
-    passed("swept")
+    failpoint("swept")
     survey = find_buffers(shm_names, directory.log_uuid)
     if survey.live_in_use:
         raise LogLockedError(
@@ -85,7 +86,7 @@ def recover(
     _finish(directory, cursors, found)
     for name in (*found.from_shm, *survey.free):
         discard(name)
-        passed("buffer discarded")
+        failpoint("buffer discarded")
     return found
 
 
@@ -100,13 +101,13 @@ def _report_lost(directory: LogDirectory, survey: ShmSurvey) -> tuple[str, ...]:
 def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None:
     """Give the cursors what every later handle starts from, and named tailers an end that is there."""
     tailer_file.cut_back(directory, found.end)
-    passed("tailers cut back")
+    failpoint("tailers cut back")
     for watermark in ("appended", "committed", "flushed"):
         cursors[watermark] = found.end
     for cell in ("failed", "flusher"):  # `waiters` stays: who sleeps through the opening is woken by the first append
         cursors[cell] = 0
     cursors["tail"] = found.tail[0] << 32 | found.tail[1]
-    passed("cursors set")
+    failpoint("cursors set")
     _logger.debug("%s: opened as %s, ends at position %d", directory.path, found.case, found.end)
 
 
@@ -117,7 +118,7 @@ def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
         number = -(-checkpoint.position // directory.segment_size)
         _logger.error("%s: all segments below position %d are missing; the log goes on behind them", directory.path, checkpoint.position)
     directory.create_segment(number, opened_ns=time.time_ns())
-    passed("first segment created")
+    failpoint("first segment created")
     place = Place(number, HEADER_SIZE)
     return Recovered("empty", place, place.position(directory.segment_size))
 

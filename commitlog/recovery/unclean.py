@@ -8,10 +8,11 @@ from typing import Literal
 
 from commitlog._kernel.memory import MODE_MAPPED, MODE_POOLED, Cursors
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.failpoint import failpoint
 from commitlog.errors import CorruptSegmentError
 from commitlog.pool.shm import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out
-from commitlog.recovery.place import AHEAD_LIMIT, Place, land, locate, make_solid, passed, resting_place
+from commitlog.recovery.place import AHEAD_LIMIT, Place, land, locate, make_solid, resting_place
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.walk import Walk, walk_buffers, walk_claimed, walk_valid
 from commitlog.segment.directory import LogDirectory
@@ -144,7 +145,7 @@ class UncleanLog:
                 landing.position(self.directory.segment_size),
             )
             tailer_file.step_out(self.directory)
-            passed("tailers stepped out")
+            failpoint("tailers stepped out")
         return landing
 
     def _tell_of_damage(self, floor: Place) -> None:
@@ -186,9 +187,9 @@ class UncleanLog:
                 segment.flush(offset, stop)
             finally:
                 segment.release()
-            passed("segment flushed")
+            failpoint("segment flushed")
         self.directory.sync()
-        passed("all flushed")
+        failpoint("all flushed")
 
     def _keep_what_is_there(self, lost: tuple[str, ...]) -> Recovered:
         """The last segments are gone, and what is left was durable: none of it is touched."""

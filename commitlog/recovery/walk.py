@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog.base.failpoint import failpoint
 from commitlog.pool.shm import RecoverableBuffer
-from commitlog.recovery.place import Place, passed
+from commitlog.recovery.place import Place
 from commitlog.segment.directory import LogDirectory
 
 _logger = logging.getLogger("commitlog.recovery")
@@ -90,7 +91,7 @@ def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
             walk.end = Place(segment.number, offset)
             return
         walk.rolled_back += 1
-        passed("claim rolled back")
+        failpoint("claim rolled back")
 
 
 def _roll_back(segment: Segment, offset: int) -> None:
@@ -151,7 +152,7 @@ def _walk_one(walk: Walk, directory: LogDirectory, numbers: set[int], buffer: Re
             walk.recovered.append(buffer.name)
             _logger.info("%s: %d bytes recovered from shared memory %s", segment.path, offset - before, buffer.name)
             _keep_the_rest(segment, buffer, offset)
-            passed("buffer taken over")
+            failpoint("buffer taken over")
         walk.end = Place(number, offset)
     finally:
         segment.release()
@@ -162,7 +163,7 @@ def _segment_of(directory: LogDirectory, numbers: set[int], number: int, buffer:
     if number not in numbers and buffer is not None:
         directory.create_segment(number, segment_id=buffer.segment_id)
         numbers.add(number)
-        passed("segment created")
+        failpoint("segment created")
     return directory.open_segment(number, writable=True)
 
 

@@ -19,9 +19,11 @@ import stat
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import HEADER, VERSION
 from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE, Segment
+from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling, telling_of_refusals
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import open_regular, write_whole
 from commitlog.base.roll_cycle import RollCycle
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import (
     CorruptSegmentError,
     InvalidOptionError,
@@ -43,7 +45,7 @@ from commitlog.repair.verification import SEAL_BROKEN, SEAL_WRONG, open_director
 from commitlog.repair.verify_report import Damage, VerifyReport
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, is_base, segment_name, write_whole
+from commitlog.segment.directory import JOIN_NOTE, LogDirectory, is_base, segment_name
 from commitlog.segment.lock_file import LockFile
 from commitlog.segment.lone_segment import refuse_lone_segment
 from commitlog.tail import tailer_file
@@ -54,10 +56,6 @@ _logger = logging.getLogger("commitlog.repair")
 _CHUNK = 1 << 20
 _COPIES_LIMIT = 10_000
 _SKIP_LIMIT = (1 << 28) - 8
-
-
-def passed(step: str) -> None:
-    """Told of each step by which repair changes a log. Tests replace it to stop or die there."""
 
 
 def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None) -> RepairReport:
@@ -91,12 +89,7 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: R
         refuse_lone_segment(path)
         fd = open_directory(path)
     try:
-        with telling(
-            path,
-            permission="no permission to write here: repair the log as its owner",
-            room="no room to repair: free space and run it again",
-            other="cannot repair: {why}",
-        ):
+        with telling(path, "repair the log", permission="repair it as its owner"):
             return _repair_opened(fd, path, dry_run, roll_cycle)
     finally:
         os.close(fd)
@@ -183,40 +176,28 @@ class _Repair:
         """Copy a segment beside itself, durably, the first time that it is about to be changed."""
         if name in self.copied:
             return
-        temporary = f".{name}.{os.urandom(8).hex()}.tmp"
+        source = open_regular(name, dir_fd=self.dir_fd)
         try:
-            self._copy_bytes(name, temporary)
-            while not kernel.rename_noreplace(self.dir_fd, temporary, copy := self._free_name(name)):
-                continue
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=self.dir_fd)
-            raise
+            mode = stat.S_IMODE(os.fstat(source).st_mode)
+            with temporary_file(self.dir_fd, name, mode) as (target, temporary):
+                left = self.size  # behind that nothing is read, and nothing changed
+                while left and (copied := os.sendfile(target, source, None, min(_CHUNK, left))):
+                    left -= copied
+                os.fsync(target)
+                while not kernel.rename_noreplace(self.dir_fd, temporary, copy := self._free_name(name)):
+                    continue
+        finally:
+            os.close(source)
         os.fsync(self.dir_fd)
         self.copied.add(name)
         self.report.copies.append(os.path.join(self.path, copy))
-        passed("copied")
+        failpoint("copied")
         self._distrust()
 
     def _distrust(self) -> None:
         """A segment is about to change: what was recorded of the log's end counts no longer."""
         self.recorded.distrust()
-        passed("distrusted")
-
-    def _copy_bytes(self, name: str, temporary: str) -> None:
-        source = open_regular(name, dir_fd=self.dir_fd)
-        try:
-            mode = stat.S_IMODE(os.fstat(source).st_mode)
-            target = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=self.dir_fd)
-            try:
-                left = self.size  # behind that nothing is read, and nothing changed
-                while left and (copied := os.sendfile(target, source, None, min(_CHUNK, left))):
-                    left -= copied
-                os.fsync(target)
-            finally:
-                os.close(target)
-        finally:
-            os.close(source)
+        failpoint("distrusted")
 
     def _move_away(self, name: str) -> None:
         """Give a file another name under which nothing looks for it."""
@@ -225,7 +206,7 @@ class _Repair:
         os.fsync(self.dir_fd)
         self.copied.add(name)
         self.report.copies.append(os.path.join(self.path, copy))
-        passed("moved away")
+        failpoint("moved away")
 
     def _write(self, name: str, offset: int, content: bytes) -> None:
         fd = open_regular(name, os.O_RDWR, dir_fd=self.dir_fd)
@@ -234,7 +215,7 @@ class _Repair:
             os.fsync(fd)
         finally:
             os.close(fd)
-        passed("written")
+        failpoint("written")
 
     # --- the steps ---
 
@@ -244,7 +225,7 @@ class _Repair:
         if os.path.lexists(os.path.join(self.path, identities.NAME)):
             self._move_away(identities.NAME)
         identities.write(self.dir_fd, self.identity)
-        passed("identity written")
+        failpoint("identity written")
 
     def _settle_joins(self) -> None:
         """Finish a join that was begun. One that cannot be finished is taken back: no reader has come to its segments."""
@@ -315,7 +296,7 @@ class _Repair:
             self._distrust()
             for number in range(first, first + count):
                 create_blank(self.directory, number, closed=bool(numbers) and number < numbers[-1])
-                passed("segment created")
+                failpoint("segment created")
 
     def _mend_length(self, number: int) -> None:
         """Bring a file that was cut short back to its size; what it lost is damage to be marked."""
@@ -330,7 +311,7 @@ class _Repair:
             os.fsync(fd)
         finally:
             os.close(fd)
-        passed("extended")
+        failpoint("extended")
 
     def _mend_header(self, number: int) -> None:
         """Rebuild the identity part of a header around the segment's id, which nothing but the file itself and its CRCs know."""
@@ -352,7 +333,7 @@ class _Repair:
             self._distrust()
             self._move_away(name)
             create_blank(self.directory, number, closed=number < max(self.directory.segment_numbers(), default=number))
-            passed("segment created")
+            failpoint("segment created")
 
     def _sound_page(self, page: bytes, segment_id: int, base: int) -> bytes:
         return kernel.header_page(self.identity.uuid, segment_id, base, self.size, kernel.header_fields(page)[4])
@@ -388,7 +369,7 @@ class _Repair:
             for part in damage:
                 mark_skipped(segment, part.position - segment.base, part.resume_position - segment.base, last=last)
                 segment.flush(0, segment.size)
-                passed("marked")
+                failpoint("marked")
             self._seal_again(segment)
         finally:
             segment.release()
@@ -411,7 +392,7 @@ class _Repair:
             if self._act("the log's end lay inside a SKIP, and was moved behind it", name, position, landing):
                 self.recorded.distrust()
                 self.recorded.move(name, landing)
-                passed("end moved")
+                failpoint("end moved")
         for state, landing in list(tailer_file.inside_skips(self.directory)):
             if self._act("the tailer stood inside a SKIP, and goes on behind it", f"tailers/{state.name}", state.position, landing):
                 tailer_file.go_on_at(self.directory, state, landing)

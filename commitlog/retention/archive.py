@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular, read_small_file
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, IOFailureError, LogExistsError, PositionError
 from commitlog.retention.archived import archived_name, read_pieces, zstandard
-from commitlog.retention.target import LocalTarget, passed, target_of
+from commitlog.retention.target import LocalTarget, target_of
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.identity import Identity
@@ -208,7 +209,7 @@ class Archiver:
         stream = compressor.compressobj(size=self._directory.segment_size)
         file.writelines(stream.compress(piece) for piece in iter(lambda: content.read(_PIECE), b""))
         file.write(stream.flush())
-        passed("segment compressed")
+        failpoint("segment compressed")
 
 
 def _write(file: BinaryIO, text: bytes) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import time
 from collections.abc import Iterator
 
 from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError, NotALogError
 from commitlog.flush import checkpoint as checkpoints
@@ -20,7 +20,7 @@ from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.identity import Identity
-from commitlog.segment.lock_file import POLL_INTERVAL_S, LockFile
+from commitlog.segment.lock_file import LockFile
 from commitlog.tail.tailer_state import lowest_required
 
 _PATIENCE_S = 10.0
@@ -157,17 +157,17 @@ def _no_recovery(directory: LogDirectory, identity: Identity) -> Iterator[None]:
     """Segments do not go while a recovery walks over them. It needs the lock for itself: here it is kept from it, or a live writer is."""
     lock_file = LockFile(directory.fd)
     try:
-        deadline = time.monotonic() + _PATIENCE_S
-        while not lock_file.acquire("exclusive") and not lock_file.acquire("shared"):
+        for _ in attempts(_PATIENCE_S, f"the process that opens or recovers {directory.path}"):
+            if lock_file.acquire("exclusive") or lock_file.acquire("shared"):
+                break
             file = cursors_file.find(directory.fd, identity)
             if file is not None and file.ready:
                 break  # a pooled log, whose one writer is through with it
-            if time.monotonic() >= deadline:
-                raise LogLockedError(
-                    f"another process has been opening or recovering this log for {_PATIENCE_S:g} s: try again, or look for a stopped one",
-                    path=directory.path,
-                )
-            time.sleep(POLL_INTERVAL_S)
+        else:
+            raise LogLockedError(
+                f"another process has been opening or recovering this log for {_PATIENCE_S:g} s: try again, or look for a stopped one",
+                path=directory.path,
+            )
         yield
     finally:
         lock_file.close()

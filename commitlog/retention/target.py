@@ -13,6 +13,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Protocol, cast
 
+from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
@@ -23,10 +24,6 @@ _COPY_BYTES = 1 << 20
 _RENAMING = ("local", "hdfs")
 
 Write = Callable[[BinaryIO], None]
-
-
-def passed(step: str) -> None:
-    """Told of each step by which a file gets to its target. Tests replace it to stop or die there."""
 
 
 class Target(Protocol):
@@ -205,17 +202,17 @@ class LocalTarget:
                 with open(fd, "wb") as file:
                     write(file)
                     file.flush()
-                    passed("archive file written")
+                    failpoint("archive file written")
                     os.fsync(fd)
                 os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
                 left = name  # the next run would take it for durable, and the system reports a failed fsync once
-                passed("archive file renamed")
+                failpoint("archive file renamed")
                 os.fsync(folder_fd)
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(left, dir_fd=folder_fd)
                 raise
-            passed("archive folder synced")
+            failpoint("archive folder synced")
 
     def settle(self) -> None:
         with self._opened() as folder_fd:
@@ -284,14 +281,14 @@ class ArrowTarget:
             write(whole)
             size = whole.tell()
             whole.seek(0)
-            passed("archive file written")
+            failpoint("archive file written")
             renames = self._filesystem.type_name in _RENAMING
             written = f".{name}.{os.urandom(8).hex()}.tmp" if renames else name
             with self._filesystem.open_output_stream(self._inside(written), compression=None) as stream:
                 shutil.copyfileobj(whole, stream, _COPY_BYTES)
             if renames:
                 self._filesystem.move(self._inside(written), self._inside(name))
-            passed("archive file renamed")
+            failpoint("archive file renamed")
         found = self._filesystem.get_file_info(self._inside(name))
         if not found.is_file or found.size != size:
             raise OSError(f"{self.path_of(name)} has {found.size} bytes after {size} were written")

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from commitlog._kernel.engine import GATE_LAG, Writer
 from commitlog._kernel.memory import Memory
+from commitlog.base.polling import attempts
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError, PositionError
 from commitlog.options import Options
@@ -132,11 +133,11 @@ class AllocationService(Service):
         with self._place_lock:
             if number < self._synced_below:
                 return
-            alone = self._core.try_creation()
-            deadline = time.monotonic() + (_PATIENCE_S if needed else 0.0)
-            while not alone and time.monotonic() < deadline and not self._directory.has(number):
-                time.sleep(_PATIENCE_STEP_S)
+            patience_s = _PATIENCE_S if needed else 0.0
+            for _ in attempts(patience_s, f"segment {number}", interval_s=_PATIENCE_STEP_S):
                 alone = self._core.try_creation()
+                if alone or self._directory.has(number):
+                    break
             try:
                 if self._directory.has(number):
                     # Somebody else's rename: whoever moves the tail has synced the directory itself.

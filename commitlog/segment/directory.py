@@ -16,8 +16,9 @@ from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import FAILED, failure
 from commitlog._kernel.segments import Segment
 from commitlog.base.descriptor import Descriptor
+from commitlog.base.failpoint import failpoint
 from commitlog.base.path import telling
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import open_regular, write_whole
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedFileSystemError
 
@@ -71,10 +72,6 @@ def names_in(dir_fd: int) -> list[str]:
         return os.listdir(own_fd)
     finally:
         os.close(own_fd)
-
-
-def passed(step: str) -> None:
-    """Told of each step by which a segment file comes into being. Tests replace it to stop or die there."""
 
 
 def is_base(base: int, segment_size: int) -> bool:
@@ -154,12 +151,7 @@ class LogDirectory:
 
     def telling(self, doing: str) -> contextlib.AbstractContextManager[None]:
         """Raise what the system refuses in the block as one of commitlog's own errors."""
-        return telling(
-            self.path,
-            permission=f"no permission to {doing} ({{why}}): fix the permissions of the log's directory, then try again",
-            room=f"no room to {doing} ({{why}}): free space, then try again",
-            other=f"cannot {doing}: {{why}}",
-        )
+        return telling(self.path, doing)
 
     def names(self) -> list[str]:
         """The names of all that is in the directory; none once it is removed."""
@@ -253,7 +245,7 @@ class LogDirectory:
         try:
             self._write_whole(temporary, page + frames, solid=not frames)
             placed = kernel.rename_noreplace(self.fd, temporary, segment_name(base))
-            passed("renamed")
+            failpoint("renamed")
         except OSError as error:
             self._discard(temporary)
             path = self.segment_path(number)
@@ -268,23 +260,23 @@ class LogDirectory:
         if not placed:
             self._discard(temporary)
         self.sync()
-        passed("directory synced")
+        failpoint("directory synced")
         return placed
 
     def _write_whole(self, name: str, content: bytes, *, solid: bool) -> None:
         fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=self.fd)
         try:
-            passed("created")
+            failpoint("created")
             if solid:
                 # A sparse file would turn a full disk into SIGBUS in the middle of an append.
                 os.posix_fallocate(fd, 0, self.segment_size)
             else:
                 os.ftruncate(fd, self.segment_size)
-            passed("allocated")
+            failpoint("allocated")
             write_whole(fd, content, 0)
-            passed("written")
+            failpoint("written")
             os.fsync(fd)
-            passed("synced")
+            failpoint("synced")
         finally:
             os.close(fd)
 
@@ -360,14 +352,6 @@ class LogDirectory:
                 path=self.path,
                 errno=error.errno,
             ) from error
-
-
-def write_whole(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all of `data`, however many calls it takes."""
-    view = memoryview(data)
-    while view:
-        wrote = os.pwrite(fd, view, offset)
-        view, offset = view[wrote:], offset + wrote
 
 
 def check_file_system(path: str, fd: int | None = None) -> None:

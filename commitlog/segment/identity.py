@@ -9,8 +9,9 @@ import uuid as uuids
 from dataclasses import dataclass
 
 from commitlog._kernel import segments as kernel
-from commitlog.base.regular_file import read_small_file
+from commitlog.base.regular_file import read_small_file, write_whole
 from commitlog.base.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import IOFailureError, NotALogError, UnsupportedVersionError
 
 NAME = "log.json"
@@ -122,17 +123,10 @@ def read(dir_fd: int, path: str) -> Identity | None:
 
 def write(dir_fd: int, identity: Identity) -> bool:
     """Put a new `log.json` in place, durably; False when there is one already."""
-    temporary = f".{NAME}.{os.urandom(8).hex()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=dir_fd)
-    try:
-        with open(fd, "wb") as file:
-            file.write(identity.to_json().encode())
-            file.flush()
-            os.fsync(file.fileno())
+    with temporary_file(dir_fd, NAME) as (fd, temporary):
+        write_whole(fd, identity.to_json().encode(), 0)
+        os.fsync(fd)
         placed = kernel.rename_noreplace(dir_fd, temporary, NAME)
-    except BaseException:
-        os.unlink(temporary, dir_fd=dir_fd)
-        raise
     if not placed:
         os.unlink(temporary, dir_fd=dir_fd)
     os.fsync(dir_fd)

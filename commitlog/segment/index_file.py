@@ -6,13 +6,13 @@ power cut its CRC tells what is left of it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
 from typing import Literal
 
 from commitlog._kernel.segments import ENTRY_SIZE, HEADER_SIZE, SparseIndex, crc32c
-from commitlog.base.regular_file import open_regular, read_at_most
+from commitlog.base.regular_file import open_regular, read_at_most, write_whole
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import IOFailureError
 from commitlog.options import INDEX_SPACING_LARGEST
 from commitlog.segment.directory import LogDirectory, index_name
@@ -45,17 +45,10 @@ def write(directory: LogDirectory, number: int, index: SparseIndex, seal: Seal) 
         crc32c(content),
     )
     name = index_name(number * directory.segment_size)
-    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=directory.fd)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                file.write(header + _CRC.pack(crc32c(header)) + content)
+        with temporary_file(directory.fd, name) as (fd, temporary):
+            write_whole(fd, header + _CRC.pack(crc32c(header)) + content, 0)
             os.rename(temporary, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=directory.fd)
-            return False
     except OSError:
         return False
     return True

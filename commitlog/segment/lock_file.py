@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from commitlog.base.life_lock import Kind, LifeLock, Span, byte, is_held, open_gate
+from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular, read_at_most
 from commitlog.errors import DiskFullError, IOFailureError
 
@@ -18,7 +19,6 @@ NAME = "lock"
 # Bytes. The names of all buffers that a pool can have take less, twice, once as the pool's and once as lent.
 SIZE_LIMIT = 8 << 20
 _ROOM_STEP = 4096
-POLL_INTERVAL_S = 0.005
 # What else is locked in the file, besides its beginning and the slots. Only those who may write to the log can open it.
 TERMS: Span = byte(1 << 33)
 _TAILERS_AT = 1 << 62
@@ -101,12 +101,7 @@ class LockFile:
 
     def acquire(self, kind: Kind, timeout_s: float = 0.0) -> bool:
         """Take the lock or change its kind, polling for at most `timeout_s` seconds."""
-        deadline = time.monotonic() + timeout_s
-        while not self._lock.acquire(kind):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(POLL_INTERVAL_S)
-        return True
+        return any(self._lock.acquire(kind) for _ in attempts(timeout_s, "the lock of a log"))
 
     def is_exclusive(self) -> bool:
         """Whether another handle holds it exclusively, so that this one could not even share it."""

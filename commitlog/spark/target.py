@@ -14,6 +14,7 @@ import re
 import shutil
 import time
 
+from commitlog.base.path import telling
 from commitlog.errors import InvalidOptionError, LogLockedError, NotALogError
 from commitlog.log.opening import foreign_name
 from commitlog.options import Options
@@ -23,7 +24,6 @@ from commitlog.segment.cursors_file import is_live
 from commitlog.segment.directory import JOIN_NOTE, STAGED, check_file_system
 from commitlog.segment.lock_file import describe_process
 from commitlog.spark.write_options import WriteOptions, check_topic
-from commitlog.stage.staging import telling_of_refusals
 
 _logger = logging.getLogger("commitlog.spark")
 _KEPT_S = 24 * 3600.0
@@ -79,7 +79,7 @@ class Target:
         """
         if os.path.exists(self.root) and not os.path.isdir(self.root):
             raise NotALogError("this is a file: a log is a directory", path=self.root)
-        with telling_of_refusals(self.root, "write a log"):
+        with telling(self.root, "write a log"):
             os.makedirs(os.path.join(self.root, STAGED), exist_ok=True)
             if not os.access(os.path.join(self.root, STAGED), os.W_OK | os.X_OK):
                 raise PermissionError(13, "Permission denied")

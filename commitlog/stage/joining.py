@@ -15,15 +15,17 @@ from itertools import accumulate
 
 from commitlog._kernel.memory import STATE_READY
 from commitlog._kernel.segments import HEADER_SIZE
+from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling_of_refusals
+from commitlog.base.polling import attempts
 from commitlog.errors import CorruptSegmentError, LogLockedError
 from commitlog.log.opening import Opened, open_for_writing
 from commitlog.options import Options
 from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote
-from commitlog.recovery.pending_join import finish, give_place, mark_clean, passed, roll_into, seal_below
+from commitlog.recovery.pending_join import finish, give_place, mark_clean, roll_into, seal_below
 from commitlog.segment import cursors_file
-from commitlog.segment.lock_file import POLL_INTERVAL_S, describe_process
+from commitlog.segment.lock_file import describe_process
 from commitlog.stage.staging import StagedSegment
 
 
@@ -92,21 +94,20 @@ def join(
 
 def _open_alone(path: str, options: Options) -> Opened:
     """The log, recovered and with nobody else at it. Who only prunes it has the lock for a moment, and is waited for."""
-    deadline = time.monotonic() + options.open_timeout
-    while True:
+    for _ in attempts(options.open_timeout, f"other processes to let go of {path}"):
         opened = open_for_writing(path, "a", options)
         if opened.exclusive:
             return opened
         writers = cursors_file.live_writers(opened.directory.fd, opened.identity)
         opened.close()
-        if writers or time.monotonic() >= deadline:
-            names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
-            raise LogLockedError(
-                f"segments are joined to a log that nobody else writes, and this one is open in {names}: close it there, then try again",
-                path=path,
-                holder=names,
-            )
-        time.sleep(POLL_INTERVAL_S)
+        if writers:
+            break
+    names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
+    raise LogLockedError(
+        f"segments are joined to a log that nobody else writes, and this one is open in {names}: close it there, then try again",
+        path=path,
+        holder=names,
+    )
 
 
 def _join(opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None) -> Joined:
@@ -125,7 +126,7 @@ def _join(opened: Opened, staged: Sequence[StagedSegment], query: str | None, ba
     except BaseException:
         _let_in(opened, opened.tail, opened.end)
         raise
-    passed("note written")
+    failpoint("note written")
     finish(directory, note)
     _let_in(opened, (note.moves[-1].number, size), note.end)
     return Joined(note.first_number * size + HEADER_SIZE, note.end + HEADER_SIZE, sum(segment.records for segment in staged))
@@ -146,7 +147,7 @@ def _prepare(opened: Opened, staged: Sequence[StagedSegment], query: str | None,
     moves = []
     for index, (segment, first_sequence) in enumerate(zip(staged, sequences, strict=False)):
         moves.append(give_place(segment.path, directory, number + 1 + index, first_sequence, opened_ns))
-        passed("place given")
+        failpoint("place given")
     return JoinNote(opened.end, (moves[-1].number + 1) * directory.segment_size, gate, tuple(moves), query, batch)
 
 

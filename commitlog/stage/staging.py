@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, Frames
 from commitlog.base.path import make_directory, sync_directory, telling
-from commitlog.segment.directory import write_whole
+from commitlog.base.regular_file import write_whole
 from commitlog.stage.columns import Columns
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class StagingWriter:
         self._fd = -1
         self._name = ""
         self._id = 0
-        with telling_of_refusals(directory, _DOING):
+        with telling(directory, _DOING):
             make_directory(directory)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -107,7 +107,7 @@ class StagingWriter:
         """Complete the last segment, and make all of them durable; the segments in the order of their records."""
         self._close()
         if self.staged:
-            with telling_of_refusals(self.directory, _DOING):
+            with telling(self.directory, _DOING):
                 sync_directory(self.directory)
         return self.staged
 
@@ -131,14 +131,14 @@ class StagingWriter:
         if self._frames is None:
             self._id = int.from_bytes(os.urandom(8), "little")
             self._name = f"{self._id:016x}.seg"
-            with telling_of_refusals(self._temporary, _DOING):
+            with telling(self._temporary, _DOING):
                 self._fd = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             self._frames = Frames(self._id, self.segment_size, min(_PIECE, self.segment_size))
         return self._frames
 
     def _spill(self, frames: Frames) -> None:
         """Write the piece that is in memory."""
-        with telling_of_refusals(self._temporary, _DOING), frames.piece() as piece:
+        with telling(self._temporary, _DOING), frames.piece() as piece:
             write_whole(self._fd, piece, frames.start)
         frames.advance()
 
@@ -156,7 +156,7 @@ class StagingWriter:
         seal = kernel.seal_part(self._id, end, 0, records, first_ns, last_ns, largest_ns)
         page[SEAL_AT : SEAL_AT + len(seal)] = seal
         path = os.path.join(self.directory, self._name)
-        with telling_of_refusals(path, _DOING):
+        with telling(path, _DOING):
             os.ftruncate(self._fd, self.segment_size)
             write_whole(self._fd, memoryview(frames.closing()), frames.offset)
             write_whole(self._fd, memoryview(page), 0)
@@ -166,13 +166,3 @@ class StagingWriter:
         self._fd = -1
         self._frames = None
         self.staged.append(StagedSegment(path, records, end - HEADER_SIZE))
-
-
-def telling_of_refusals(path: str, doing: str) -> contextlib.AbstractContextManager[None]:
-    """System errors of the block, told as one of ours."""
-    return telling(
-        path,
-        permission=f"no permission to {doing} here ({{why}}): write as a user who may, or fix the permissions",
-        room=f"no room to {doing} ({{why}}): free space and write again",
-        other=f"cannot {doing}: {{why}}",
-    )

@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage, new_page, read_page
 from commitlog._kernel.segments import HEADER_SIZE, rename_noreplace
+from commitlog.base.failpoint import failpoint
+from commitlog.base.regular_file import write_whole
+from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
-from commitlog.segment.directory import LogDirectory, write_whole
+from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import pid_namespace
 from commitlog.tail.tailer_folder import (
     make_folder,
@@ -31,10 +34,6 @@ from commitlog.tail.tailer_state import TailerState, read_state, states
 Tell = Callable[[], None]
 _ATTEMPTS = 100  # at a name that others create and delete meanwhile
 _logger = logging.getLogger("commitlog")
-
-
-def passed(step: str) -> None:
-    """Told of each step by which a file comes into being, changes or goes. Tests replace it to stop or die there."""
 
 
 class TailerFile:
@@ -73,7 +72,7 @@ class TailerFile:
         self._directory = directory
         with telling_of_refusals(directory, name):
             make_folder(directory)
-            passed("folder made")
+            failpoint("folder made")
             with opened_folder(directory) as folder_fd:
                 self._lock, self.page = self._take(folder_fd, start)
                 try:
@@ -106,7 +105,7 @@ class TailerFile:
         log_uuid = self._directory.log_uuid
         if read_page(self.page.content(), log_uuid)["owned_ns"] == 0:
             sync_names(self._directory, folder_fd)
-            passed("names synced")
+            failpoint("names synced")
         with terms_locked(self._directory, self.name):
             self.page.change_terms(log_uuid, owner=(os.getpid(), pid_namespace(), time.time_ns()))
 
@@ -120,9 +119,9 @@ class TailerFile:
         """
         with telling_of_refusals(self._directory, self.name), terms_locked(self._directory, self.name):
             tell()
-            passed("writers told")
+            failpoint("writers told")
             self.page.change_terms(self._directory.log_uuid, required=required, max_lag_bytes=max_lag_bytes, evicted_ns=0)
-            passed("terms written")
+            failpoint("terms written")
         self.page.sync()
 
     def __del__(self) -> None:
@@ -140,26 +139,17 @@ class TailerFile:
 
 def _create(folder_fd: int, name: str, content: bytes) -> bool:
     """Put a whole file in place, whose name is not durable yet; False when another one got there first."""
-    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
-    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder_fd)
-    try:
-        try:
-            # Room first: a store into a hole of the mapping would be SIGBUS on a full disk.
-            passed("created")
-            os.posix_fallocate(fd, 0, TAILER_SIZE)
-            passed("allocated")
-            write_whole(fd, content, 0)
-            passed("written")
-            os.fsync(fd)
-            passed("synced")
-        finally:
-            os.close(fd)
+    with temporary_file(folder_fd, name) as (fd, temporary):
+        # Room first: a store into a hole of the mapping would be SIGBUS on a full disk.
+        failpoint("created")
+        os.posix_fallocate(fd, 0, TAILER_SIZE)
+        failpoint("allocated")
+        write_whole(fd, content, 0)
+        failpoint("written")
+        os.fsync(fd)
+        failpoint("synced")
         placed = rename_noreplace(folder_fd, temporary, name)
-        passed("renamed")
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder_fd)
-        raise
+        failpoint("renamed")
     if not placed:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary, dir_fd=folder_fd)
@@ -210,7 +200,7 @@ def reset(directory: LogDirectory, name: str, position: int, tell: Tell) -> None
     """
     with _held(directory, name) as (folder_fd, lock), terms_locked(directory, name):
         tell()
-        passed("writers told")
+        failpoint("writers told")
         _place_anew(directory, folder_fd, name, lock, position)
 
 
@@ -220,7 +210,7 @@ def _place_anew(directory: LogDirectory, folder_fd: int, name: str, lock: Tailer
     except DamagedPageError:
         # Away with it first, which is all that can be done at once: the one lock that there is, is on this very file.
         os.unlink(name, dir_fd=folder_fd)
-        passed("damage removed")
+        failpoint("damage removed")
         _create(folder_fd, name, new_page(directory.log_uuid, position, time.time_ns()))
     else:
         page.save(position)
@@ -239,9 +229,9 @@ def delete(directory: LogDirectory, name: str, tell: Tell) -> None:
     with _held(directory, name) as (folder_fd, _):
         with terms_locked(directory, name):
             tell()
-            passed("writers told")
+            failpoint("writers told")
             os.unlink(name, dir_fd=folder_fd)
-            passed("deleted")
+            failpoint("deleted")
         os.fsync(folder_fd)
 
 
@@ -287,10 +277,10 @@ def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
             required = read_page(page.content(), directory.log_uuid)["required"]
             if required:
                 tell()
-                passed("writers told")
+                failpoint("writers told")
             # Also where it is evicted already: an earlier try may not have reached the disk.
             page.change_terms(directory.log_uuid, required=False, evicted_ns=time.time_ns() if required else None)
-            passed("terms written")
+            failpoint("terms written")
         page.sync()
     return required
 

@@ -7,12 +7,12 @@ import errno
 import fcntl
 import os
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
 from commitlog.base.life_lock import LifeLock, is_held, open_gate
 from commitlog.base.path import telling
+from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import (
     CommitLogError,
@@ -23,7 +23,7 @@ from commitlog.errors import (
 )
 from commitlog.segment import lock_file
 from commitlog.segment.directory import LogDirectory
-from commitlog.segment.lock_file import POLL_INTERVAL_S, TERMS
+from commitlog.segment.lock_file import TERMS
 
 FOLDER = "tailers"
 NAME_LONGEST = 128  # bytes of UTF-8
@@ -107,27 +107,21 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
             pass
         else:
             held.callback(byte.close)
-            if not _wait_for(lambda: byte.acquire("exclusive"), _TERMS_WAIT_S):
+            changing = attempts(_TERMS_WAIT_S, f"the terms of tailer {name!r}")
+            if not any(byte.acquire("exclusive") for _ in changing):
                 raise IOFailureError(
                     f"another process has been changing a tailer of this log for {_TERMS_WAIT_S:g} s: look for a stopped one",
                     path=tailer_path(directory, name),
                     errno=errno.EAGAIN,
                 )
         folder_fd = held.enter_context(opened_folder(directory))
-        _wait_for(lambda: _lock_folder(folder_fd, fcntl.LOCK_EX), FOLDER_WAIT_S)
+        for _ in attempts(FOLDER_WAIT_S, f"the folder of tailer {name!r}"):
+            if _lock_folder(folder_fd, fcntl.LOCK_EX):
+                break
         try:
             yield
         finally:
             fcntl.flock(folder_fd, fcntl.LOCK_UN)
-
-
-def _wait_for(acquire: Callable[[], bool], timeout_s: float) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not acquire():
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(POLL_INTERVAL_S)
-    return True
 
 
 def _lock_folder(folder_fd: int, kind: int) -> bool:
@@ -168,10 +162,8 @@ def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
     path = tailer_path(directory, name)
     with telling(
         path,
-        permission="no permission to keep a tailer's position ({why}): read without a name, or fix the permissions of the folder "
-        f"{FOLDER!r} in the log",
-        room="no room for a tailer's position ({why}): free space and try again",
-        other="a tailer's position cannot be kept: {why}",
+        "keep a tailer's position",
+        permission=f"read without a name, or fix the permissions of the folder {FOLDER!r} in the log",
     ):
         try:
             yield

@@ -64,7 +64,9 @@ import gc, sys
 gc.set_threshold(1)
 import commitlog
 
-pool = commitlog.TransientStorePool(buffers=3, buffer_size="64KiB", lock_memory="off") if sys.argv[2] == "pooled" else None
+pool = None
+if sys.argv[2] == "pooled":
+    pool = commitlog.TransientStorePool(buffers=3, buffer_size="64KiB", lock_memory="off")
 log = commitlog.open(sys.argv[1], **({"pool": pool} if pool else {"segment_size": "64KiB"}))
 values = [number.to_bytes(2, "little") * 2000 for number in range(100)]
 log.append_many(values[:50])

@@ -29,9 +29,9 @@ TIME_LIMIT_S = 250  # the first test that needs a sanitizer compiles the kernel 
 
 
 def special(test: Path) -> tuple[str, str]:
-    """What the test's first line says about it, as (subject, rest)."""
-    first_line = test.read_text(encoding="utf-8").partition("\n")[0]
-    said = re.fullmatch(r"/\* (sources|threads)(?:: (.*))? \*/", first_line)
+    """What the test's first comment says about it, as (subject, rest)."""
+    comment = test.read_text(encoding="utf-8").partition(" */")[0].replace("\n *", "")
+    said = re.fullmatch(r"/\* (sources|threads)(?:: (.*))?", comment)
     return (said[1], said[2] or "") if said else ("", "")
 
 

@@ -62,7 +62,8 @@ def test_populate_touches_the_pages_when_the_kernel_refuses_with_einval_only(tmp
     fake = tmp_path / "fake.c"
     fake.write_text(
         "#include <errno.h>\n#include <stddef.h>\n"
-        f"int refused_madvise(void *at, size_t size, int advice) {{ (void)at; (void)size; (void)advice; errno = {refusal}; return -1; }}\n"
+        "int refused_madvise(void *at, size_t size, int advice) "
+        f"{{ (void)at; (void)size; (void)advice; errno = {refusal}; return -1; }}\n"
         '#define madvise refused_madvise\n#include "memory.c"\n'
     )
     library_path = tmp_path / "fake.so"

@@ -71,7 +71,8 @@ def _run_in_child(arguments: list[str], descriptors: list[int], encoding: str | 
         signal.alarm(60)
         for descriptor, found in enumerate(descriptors):
             os.dup2(found, descriptor)
-        sys.stdin, sys.stderr = (open(number, mode, closefd=False) for number, mode in ((0, "r"), (2, "w")))  # noqa: SIM115
+        sys.stdin = open(0, closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
         sys.stdout = open(1, "w", closefd=False, encoding=encoding)  # noqa: SIM115
         status = cli.run(arguments)
         sys.stdout.flush()

@@ -133,4 +133,4 @@ def test_without_permission_it_is_refused_with_a_clear_line(in_child: Callable[[
     finally:
         shutil.rmtree(directory)
     assert status == 1
-    assert "no permission here" in said
+    assert "no permission to open the log" in said

@@ -14,7 +14,7 @@ from tests.faults import image
 from tests.faults.account import Account, read_all
 from tests.faults.child import Child, Link, Report
 from tests.faults.writers import APPENDED, CLAIMED, OPENED, SEGMENT_SIZE, close_log, open_log, value_of
-from tests.steps import die, die_at, replace_hooks
+from tests.steps import die, die_at, replace_hook
 
 Start = Callable[..., Child]
 Pool = dict[str, Any] | None
@@ -38,9 +38,9 @@ def crash(link: Link, path: str, count: int, claim_every: int, pool: Pool) -> No
 
 def recover_up_to(link: Link, path: str, step: int, pool: Pool) -> None:
     """Open, dying at that step of whatever opening does; say so when it did not come to it."""
-    replace_hooks(die_at(step))
+    replace_hook(die_at(step))
     log, _ = open_log(path, pool, LAZY)
-    replace_hooks(lambda _: None)
+    replace_hook(None)
     link.say(OPENED, 0, 0, log.tail_position)
     die()
 
@@ -164,9 +164,9 @@ def test_recoveries_killed_one_after_the_other_on_one_log_lose_nothing(path: Pat
 
 def open_beside(link: Link, path: str, session: int, step: int) -> None:
     """Open at the same time as others, dying at a step, and append a little."""
-    replace_hooks(die_at(step))
+    replace_hook(die_at(step))
     log, made = open_log(path, None, {"flush": "sync"})
-    replace_hooks(lambda _: None)
+    replace_hook(None)
     for index in range(5):
         link.say(APPENDED, session, index, log.append(value_of(session, index)))
     close_log(log, made)

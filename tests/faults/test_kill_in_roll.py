@@ -15,7 +15,7 @@ from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, close_log, open_log, value_of
-from tests.steps import die, die_at, hooked_rolls, replace_hooks
+from tests.steps import die, die_at, hooked_rolls, replace_hook
 
 Start = Callable[..., Child]
 Pool = dict[str, Any] | None
@@ -28,12 +28,12 @@ def roll_and_die(link: Link, path: str, step: int, from_the_start: bool, how: di
     """Die at the given step, of the log's creation and first record, or of what follows: two rolls."""
     passed = die_at(step)
     if from_the_start:
-        replace_hooks(passed)
+        replace_hook(passed)
     log, made = open_log(path, how["pool"], {"flush": "sync", "allocate_ahead": how["ahead"]})
-    replace_hooks(passed)
+    replace_hook(passed)
     with hooked_rolls(passed):
         fill(link, log, 0, 0 if from_the_start else 2)
-    replace_hooks(lambda _: None)
+    replace_hook(None)
     close_log(log, made)
 
 
@@ -88,7 +88,7 @@ def roll_beside(link: Link, path: str, session: int, step: int) -> None:
     log, made = open_log(path, None, {"allocate_ahead": 0})
     link.say(OPENED, session)
     link.wait()
-    replace_hooks(die_at(step))
+    replace_hook(die_at(step))
     with hooked_rolls(die_at(step)):
         fill(link, log, session, 4)
     close_log(log, made)
@@ -124,7 +124,7 @@ def test_two_processes_roll_at_once_and_lose_nothing(path: Path, start: Start) -
 
 def die_in_create(link: Link, path: str) -> None:
     """Leave behind what a creation leaves that is killed before its rename."""
-    replace_hooks(die_at(2))
+    replace_hook(die_at(2))
     open_log(path, None, {})
     die()
 

@@ -158,8 +158,11 @@ def test_a_log_is_a_context_manager_that_closes_on_errors_too(logs: Logs) -> Non
 def test_a_log_that_was_never_closed_is_drained_at_exit_with_a_warning(run_python: Callable[..., Any], logs: Logs, tmp_path: Path) -> None:
     script = """
 import sys, commitlog
-pool = commitlog.TransientStorePool(buffers=2, buffer_size="64KiB", lock_memory="off") if sys.argv[2] == "pooled" else None
-log = commitlog.open(sys.argv[1], pool=pool, segment_size="64KiB", commit_interval=60, commit_thorough_interval=60, flush="none")
+pool = None
+if sys.argv[2] == "pooled":
+    pool = commitlog.TransientStorePool(buffers=2, buffer_size="64KiB", lock_memory="off")
+never = {"commit_interval": 60, "commit_thorough_interval": 60, "flush": "none"}
+log = commitlog.open(sys.argv[1], pool=pool, segment_size="64KiB", **never)
 log.append_many([b"%d" % index for index in range(3000)])
 del log, pool
 """

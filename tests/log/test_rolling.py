@@ -278,7 +278,7 @@ def test_the_segment_of_an_idle_log_is_sealed_at_the_cycles_end(clock: Clock, pa
 
 
 @clocked(NOON)
-def test_reopening_after_a_cycles_end_seals_the_old_segment_and_the_next_append_begins_the_new_cycle(clock: Clock, path: Path) -> None:
+def test_reopening_after_a_cycle_seals_the_old_segment(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         log.append(b"noon")
     clock.move(50 * 3600)

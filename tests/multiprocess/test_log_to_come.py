@@ -14,7 +14,7 @@ import commitlog
 from commitlog.errors import LogNotFoundError, NotALogError
 from tests.faults.child import Child, Link
 from tests.faults.writers import OPENED, How, mark_of, value_of, write_some
-from tests.steps import replace_hooks
+from tests.steps import replace_hook
 
 Start = Callable[..., Child]
 READ = "R"
@@ -80,9 +80,9 @@ def create_step_by_step(link: Link, path: str) -> None:
         link.say(OPENED)
         link.wait()
 
-    replace_hooks(passed)
+    replace_hook(passed)
     log = commitlog.open(path, segment_size="64KiB", allocate_ahead=0)
-    replace_hooks(lambda _: None)
+    replace_hook(None)
     link.say(READ, 0, 0, log.append(value_of(0, 0)))
     link.wait()
     log.close()

@@ -23,7 +23,7 @@ from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, How, open_log, value_of, write_some
-from tests.steps import die_at, replace_hooks
+from tests.steps import die_at, replace_hook
 
 Start = Callable[..., Child]
 Until = Callable[..., None]
@@ -111,9 +111,9 @@ def recover_stepwise(link: Link, path: str, step: int) -> None:
             link.say(STEP)
             link.wait()
 
-    replace_hooks(passed)
+    replace_hook(passed)
     log, _ = open_log(path, None, {})
-    replace_hooks(lambda _: None)
+    replace_hook(None)
     link.say(OPENED, 0, 0, log.tail_position)
     link.wait()
     log.close()
@@ -172,7 +172,7 @@ def test_newcomers_are_told_of_a_recovery_that_stands_still(path: Path, left: Ac
 
 
 def die_recovering(link: Link, path: str, step: int) -> None:
-    replace_hooks(die_at(step))
+    replace_hook(die_at(step))
     log, _ = open_log(path, None, {})
     link.say(OPENED)
     log.close()

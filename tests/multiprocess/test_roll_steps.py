@@ -17,7 +17,7 @@ from tests.faults import image
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, open_log
 from tests.multiprocess.watched import Watched
-from tests.steps import hooked_rolls, replace_hooks
+from tests.steps import hooked_rolls, replace_hook
 
 Start = Callable[..., Child]
 STEP = "S"
@@ -49,7 +49,7 @@ def roll_stepwise(link: Link, path: str, stop_at: str) -> None:
             link.say(STEP)
             link.wait()
 
-    replace_hooks(passed)
+    replace_hook(passed)
     with hooked_rolls(passed):
         passed("begin")
         link.say(APPENDED, 0, 0, log.append(LAST))

@@ -15,7 +15,7 @@ from commitlog.log.parts import LogParts, parts_of
 from commitlog.tail.tailer_folder import tailer_path
 from tests.faults.child import Child, Link
 from tests.setups import SEGMENT
-from tests.steps import die, killed_at, replace_hooks
+from tests.steps import die, killed_at, replace_hook
 from tests.tail.lagging import FRAME, MAX_LAG, VALUE, append_until_refused, required
 
 Start = Callable[..., Child]
@@ -97,7 +97,7 @@ def declare_and_die(link: Link, path: str) -> None:
             die()
 
     reader = commitlog.open(path, "r")
-    replace_hooks(passed)
+    replace_hook(passed)
     required(reader, start="end")
 
 

@@ -37,8 +37,10 @@ class Keep(logging.Handler):
 logging.getLogger("commitlog.pool").addHandler(Keep())
 result = dict(messages=messages, error=None)
 try:
-    with TransientStorePool(buffers={buffers}, buffer_size=65536, backing={backing!r}, lock_memory={policy!r}) as pool:
-        result.update(locked=pool.locked, stats=pool.stats().locked, buffers=[buffer.locked for buffer in pool._all])
+    options = dict(buffers={buffers}, backing={backing!r}, lock_memory={policy!r})
+    with TransientStorePool(buffer_size=65536, **options) as pool:
+        locked = [buffer.locked for buffer in pool._all]
+        result.update(locked=pool.locked, stats=pool.stats().locked, buffers=locked)
 except MemoryLockError as error:
     result.update(error=str(error), errno=error.errno)
 print(json.dumps(result))

@@ -115,7 +115,7 @@ def test_the_smallest_of_all_limits_decides(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("backing", ["anonymous", "shm"])
-def test_a_pool_larger_than_the_free_memory_is_refused_with_both_numbers_before_anything_is_allocated(backing: str) -> None:
+def test_pool_larger_than_free_memory_is_refused_with_both_numbers(backing: str) -> None:
     before = psutil.Process().memory_info()
     with pytest.raises(PoolMemoryError) as caught:
         TransientStorePool(buffers=65536, buffer_size="1GiB", backing=backing)  # type: ignore[arg-type]

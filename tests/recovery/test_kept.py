@@ -8,8 +8,9 @@ import pytest
 
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.segments import Segment
+from commitlog.base import failpoint
 from commitlog.errors import CorruptSegmentError
-from commitlog.recovery import Recovered, recovery
+from commitlog.recovery import Recovered
 from tests.log_files import HEADER, SIZE, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 
@@ -163,7 +164,7 @@ class WatchedSegment:
 
 def test_kept_frames_are_written_again_and_flushed_before_anything_is_exposed(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
-    monkeypatch.setattr(recovery, "passed", lambda step: calls.append(step) if step == "cursors set" else None)
+    monkeypatch.setattr(failpoint, "hook", lambda step: calls.append(step) if step == "cursors set" else None)
     original = files.directory.open_segment
     monkeypatch.setattr(
         files.directory, "open_segment", lambda number, *, writable: WatchedSegment(original(number, writable=writable), calls)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
+from commitlog.base import failpoint
 from commitlog.errors import PositionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.repair.repair import repair
@@ -187,7 +188,7 @@ def test_a_repair_takes_the_clean_mark_away_before_it_writes(files: LogFiles, mo
         if step == "distrusted":
             raise RuntimeError
 
-    monkeypatch.setattr("commitlog.repair.repair.passed", stop)
+    monkeypatch.setattr(failpoint, "hook", stop)
     before = files.get(0)
     with pytest.raises(RuntimeError):
         repair(files.path)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
+from commitlog.base import failpoint
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import InvalidOptionError, IOFailureError, LogLockedError, LogNotFoundError, NotALogError, ReadOnlyError
 from commitlog.repair import repair as module
@@ -213,7 +214,7 @@ def test_a_file_cut_short_is_extended_and_its_loss_marked(files: LogFiles, lengt
     build(files)
     os.truncate(files.file(1), length)
     blocks: dict[str, int] = {}
-    monkeypatch.setattr(module, "passed", lambda step: blocks.setdefault(step, files.file(1).stat().st_blocks))
+    monkeypatch.setattr(failpoint, "hook", lambda step: blocks.setdefault(step, files.file(1).stat().st_blocks))
     report = repair_twice(files)
     left = (length - HEADER) // STEP
     assert files.values() == without(numbered(250), *range(100 + left, 200))

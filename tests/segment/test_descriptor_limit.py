@@ -15,7 +15,8 @@ import commitlog
 
 options = {"segment_size": "64KiB"}
 if sys.argv[2] == "pooled":
-    options = {"pool": commitlog.TransientStorePool(buffers=3, buffer_size="64KiB", lock_memory="off")}
+    pool = commitlog.TransientStorePool(buffers=3, buffer_size="64KiB", lock_memory="off")
+    options = {"pool": pool}
 with commitlog.open(sys.argv[1], flush="none", **options) as log:
     values = [number.to_bytes(2, "little") * 4000 for number in range(700)]
     log.append_many(values)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from commitlog.base import failpoint
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.repair.lost_identity import segment_files
-from commitlog.segment import directory as module
 from commitlog.segment.directory import LogDirectory, file_system_type, names_in, segment_name
 from tests.setups import HEADER, SEGMENT
 
@@ -87,7 +87,7 @@ def test_another_failure_names_its_cause(directory: LogDirectory, tmp_path: Path
 
 def test_the_steps_come_in_the_order_that_survives_a_kill(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
-    monkeypatch.setattr(module, "passed", steps.append)
+    monkeypatch.setattr(failpoint, "hook", steps.append)
     directory.create_segment(0)
     assert steps == ["created", "allocated", "written", "synced", "renamed", "directory synced"]
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import psutil
 
-from commitlog.recovery import pending_join
+from commitlog.base import failpoint
 from commitlog.spark.sink import LogStreamWriter, StagedTask
 from commitlog.spark.source import CommitLogSource
-from commitlog.stage import joining
 
 STEPS = {"before the note": "place given", "after the note": "segment placed", "after the manifest": "manifest written"}
 
@@ -45,11 +44,11 @@ class HarmedWriter(LogStreamWriter):
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: N803 - Spark's name
         if batchId == 1:
             self._fail("before commit")
-            pending_join.passed = joining.passed = self._at_step
+            failpoint.hook = self._at_step
         try:
             super().commit(messages, batchId)
         finally:
-            pending_join.passed = joining.passed = lambda step: None
+            failpoint.hook = None
         if batchId == 1:
             self._fail("after commit")
 

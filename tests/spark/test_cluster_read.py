@@ -19,7 +19,8 @@ import sys
 from commitlog.spark import session
 
 master, log, cold, checkpoint = sys.argv[1:]
-spark = session("cluster", master=master, config={"spark.log.level": "ERROR", "spark.driver.host": "127.0.0.1"})
+config = {"spark.log.level": "ERROR", "spark.driver.host": "127.0.0.1"}
+spark = session("cluster", master=master, config=config)
 
 def places(rows):
     import os
@@ -32,9 +33,12 @@ print(len({place for place, _ in found}), len({sequence for _, sequence in found
 print(spark.read.format("commitlog").load(cold).count())
 
 rows = []
-stream = spark.readStream.format("commitlog").option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 7000).load(log)
-writer = stream.writeStream.foreachBatch(lambda batch, number: rows.extend(batch.select("sequence").collect()))
-writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+stream = spark.readStream.format("commitlog").option("startingOffsets", "earliest")
+stream = stream.option("maxOffsetsPerTrigger", 7000).load(log)
+def keep(batch, number):
+    rows.extend(batch.select("sequence").collect())
+writer = stream.writeStream.foreachBatch(keep).option("checkpointLocation", checkpoint)
+writer.trigger(availableNow=True).start().awaitTermination()
 print(len({row.sequence for row in rows}), len(rows))
 spark.stop()
 """

@@ -15,13 +15,15 @@ import pytest
 
 import commitlog
 from commitlog import cli
+from commitlog.base import failpoint
 from commitlog.errors import InvalidOptionError, IOFailureError, NotALogError
-from commitlog.spark.jobs import compact, compaction, export, exporting, verify, verifying
+from commitlog.spark.jobs import compact, export, verify, verifying
 from tests.cli import program
 from tests.conftest import ROOT
 from tests.spark.logs_in_spark import archive
 
 SIZE = 65536
+STEPS = ("step noted", "file moved", "step done")  # of an export
 DAY_NS = 86400 * 10**9
 
 
@@ -41,16 +43,17 @@ def test_an_export_that_is_ended_at_any_step_goes_on_and_has_every_record_once(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path / "log", 900)
-    steps = ["step noted", "file moved", "step done"]
+    steps = list(STEPS)
     told: list[str] = []
 
     def passed(step: str) -> None:
-        told.append(step)
+        if step in STEPS:
+            told.append(step)
         if steps and step == steps[0]:
             del steps[0]
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(exporting, "passed", passed)
+    monkeypatch.setattr(failpoint, "hook", passed)
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             export(spark, str(tmp_path / "log"), str(tmp_path / "out"))
@@ -124,11 +127,13 @@ def test_a_compaction_that_is_ended_at_any_step_goes_on_and_makes_the_same(
     starts: list[int] = []
 
     def passed(step: str) -> None:
+        if step != "step done":
+            return
         starts.append(json.loads((kept / "note.json").read_text())["position"])
         if len(starts) in (1, 3):
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(compaction, "passed", passed)
+    monkeypatch.setattr(failpoint, "hook", passed)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             compact(spark, log, new, step=SIZE)
@@ -147,10 +152,11 @@ def test_what_another_compaction_left_there_is_not_used(spark: Any, tmp_path: Pa
     fill(tmp_path / "other", 20)
 
     def end(step: str) -> None:
-        raise KeyboardInterrupt
+        if step == "step done":
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(compaction, "passed", end)
+        patch.setattr(failpoint, "hook", end)
         with pytest.raises(KeyboardInterrupt):
             compact(spark, str(tmp_path / "other"), str(tmp_path / "new"))
     assert compact(spark, str(tmp_path / "log"), str(tmp_path / "new")).read == 10

@@ -24,8 +24,8 @@ from pyspark.sql.types import (
 )
 
 import commitlog
+from commitlog.base import failpoint
 from commitlog.errors import CommitLogError, CorruptSegmentError, InvalidOptionError, LogLockedError, NotALogError, RecordTypeError
-from commitlog.recovery import pending_join
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.sink import LogStreamWriter, LogWriter, StagedTask
 from commitlog.spark.target import folder_of
@@ -124,7 +124,7 @@ def test_a_commit_that_fails_in_the_middle_is_finished_and_its_abort_takes_nothi
             raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pending_join, "passed", fail)
+        patch.setattr(failpoint, "hook", fail)
         with pytest.raises(CommitLogError, match="Input/output error"):
             stream_writer(path).commit([message], 0)
     stream_writer(path).abort([message], 0)

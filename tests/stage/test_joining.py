@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import commitlog
+from commitlog.base import failpoint
 from commitlog.errors import CorruptSegmentError, LogLockedError, UnsupportedVersionError
 from commitlog.options import Options
-from commitlog.recovery import join_manifest, pending_join
+from commitlog.recovery import join_manifest
 from commitlog.recovery.join_note import JoinNote
 from commitlog.repair.repair import repair
 from commitlog.repair.verification import verify
 from commitlog.segment.directory import LogDirectory
-from commitlog.stage import joining
 from commitlog.stage.joining import join
 from tests.cli import program
 from tests.setups import Logs
@@ -208,8 +208,7 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> Path:
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pending_join, "passed", passed)
-        patch.setattr(joining, "passed", passed)
+        patch.setattr(failpoint, "hook", passed)
         with pytest.raises(KeyboardInterrupt):
             join(path, staged)
     assert (path / "joining").exists()

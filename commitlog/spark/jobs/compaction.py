@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import read_small_file
 from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError
@@ -56,10 +57,6 @@ class Compaction:
     superseded: int = 0
     tombstones: int = 0
     repeated: bool = False
-
-
-def passed(step: str) -> None:
-    """A step is done. Tests end a run here."""
 
 
 def compact(
@@ -214,7 +211,7 @@ class _Found:
         self.read += int(seen.get["records"])
         self.bare.append(stop)
         self._note()
-        passed("step done")
+        failpoint("step done")
         if before is not None and before != stop:
             shutil.rmtree(self._folder / f"keyed-{before:020d}", ignore_errors=True)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from commitlog.base.failpoint import failpoint
 from commitlog.base.units import Size, parse_size
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.spark.jobs.folder import Folder
@@ -24,10 +25,6 @@ _NOTES = "_commitlog"
 _COLUMNS = ("topic", "offset", "sequence", "timestamp", "type", "key", "value")
 # Not Spark's own function, which would take the session's time zone.
 _DATE = "date_from_unix_date(cast(floor(unix_micros(timestamp) / 86400000000) as int)) as date"
-
-
-def passed(step: str) -> None:
-    """Told of each step of an export. Tests replace it to stop there."""
 
 
 @dataclass
@@ -138,7 +135,7 @@ def _move_pending(folder: Folder, notes: _Notes) -> None:
         if name.endswith(".parquet"):
             date, _, part = name.rpartition("/")
             folder.move(f"{_NOTES}/step/{name}", f"{date}/{start:020d}-{part}")
-            passed("file moved")
+            failpoint("file moved")
     files = sum(1 for name in folder.files("") if name.endswith(".parquet") and not name.startswith(_NOTES))
     notes.end(stop, records, files)
 
@@ -191,7 +188,7 @@ class _Notes:
         """A step is written aside, and is going to be moved."""
         self.state.pending = [start, stop, records]
         self._write()
-        passed("step noted")
+        failpoint("step noted")
 
     def end(self, stop: int, records: int, files: int) -> None:
         """A step is in place."""
@@ -199,5 +196,5 @@ class _Notes:
         self.state.position, self.state.files = stop, files
         self.state.records += records
         self._write()
-        passed("step done")
+        failpoint("step done")
         self._folder.remove(f"{_NOTES}/step")

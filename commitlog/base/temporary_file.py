@@ -1,0 +1,37 @@
+"""Files that are written under a temporary name, and renamed once they are whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def temporary_file(dir_fd: int, name: str, mode: int = 0o666) -> Iterator[tuple[int, str]]:
+    """Create a file for the block to write and to rename; remove it if the block raises.
+
+    Parameters
+    ----------
+    dir_fd : int
+        The directory.
+    name : str
+        The name that the file is to get. A temporary name begins with a dot and ends in ``.tmp``.
+    mode : int
+        Permissions, as for `os.open`.
+
+    Yields
+    ------
+    tuple of int and str
+        The descriptor, which is closed after the block, and the temporary name.
+    """
+    temporary = f".{name}.{os.urandom(8).hex()}.tmp"
+    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=dir_fd)
+    try:
+        yield fd, temporary
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=dir_fd)
+        raise
+    finally:
+        os.close(fd)

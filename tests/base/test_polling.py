@@ -1,0 +1,34 @@
+"""Attempts: how often a caller may look, when the looks end, and what a long wait logs."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+
+from commitlog.base import polling
+from commitlog.base.polling import attempts
+
+
+def test_without_a_timeout_there_is_one_look() -> None:
+    assert len(list(attempts(0, "nothing"))) == 1
+
+
+def test_last_look_is_not_before_the_timeout() -> None:
+    began_s = time.monotonic()
+    looks_s = [time.monotonic() - began_s for _ in attempts(0.02, "nothing")]
+    assert looks_s[0] < looks_s[-1]
+    assert looks_s[-1] >= 0.02
+
+
+def test_interval_longer_than_the_timeout_is_cut() -> None:
+    assert len(list(attempts(0.01, "nothing", interval_s=100))) == 2
+
+
+def test_long_wait_logs_once_what_it_waits_for(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(polling, "_SILENCE_S", 0.0)
+    with caplog.at_level(logging.INFO, logger="commitlog"):
+        for _ in attempts(0.02, "a writer"):
+            pass
+    assert caplog.messages == ["waiting for a writer, at most 0.02 s"]
