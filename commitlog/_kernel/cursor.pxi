@@ -52,10 +52,13 @@ cdef class Cursor:
 
     def move_to(self, uint64_t position):
         """Move to a position, at which a record starts or the log ends."""
+        cdef uint64_t number
         self.guard()
         self.pending = cl_log_upward(&self.core.log, position)
-        if self.segment is not None and self.segment.segment.number == self.pending // self.core.log.segment_size:
-            cl_reader_enter(&self.reader, self.segment.segment, self.pending - self.segment.segment.base)
+        number = self.pending // self.core.log.segment_size
+        if self.segment is not None and self.segment.segment.number == number:
+            cl_reader_enter(
+                &self.reader, self.segment.segment, self.pending - self.segment.segment.base)
             return
         self.segment = None
         self.reader.segment = NULL
@@ -71,7 +74,10 @@ cdef class Cursor:
         return bool(self.turned)
 
     cpdef leave(self):
-        """Let go of the segment and remember the place. If another thread reads, that thread does this when it is done."""
+        """Let go of the segment and remember the place.
+
+        If another thread reads, that thread does this when it is done.
+        """
         if self.busy:
             self.leaving = True
         elif self.segment is not None:
@@ -90,9 +96,13 @@ cdef class Cursor:
         self.page = page
 
     cdef int keep_place(self) except -1:
-        """Save the place in the page. A segment's end has two positions; this may save the lower one."""
-        cdef uint64_t position = self.pending if self.segment is None else self.segment.segment.base + self.reader.offset
-        return 0 if cl_tailer_save_plainly(&self.page.mark, position) else self.page.save_place(position)
+        """Save the place in the page; of a segment's two end positions, perhaps the lower."""
+        cdef uint64_t position = self.pending
+        if self.segment is not None:
+            position = self.segment.segment.base + self.reader.offset
+        if cl_tailer_save_plainly(&self.page.mark, position):
+            return 0
+        return self.page.save_place(position)
 
     cpdef save_place(self):
         """Save the place in the page, if there is one."""
@@ -100,7 +110,10 @@ cdef class Cursor:
             self.keep_place()
 
     cpdef return_to_place(self):
-        """Move to the saved place, if there is a page: the last record of a loop that was left comes again."""
+        """Move to the saved place, if there is a page.
+
+        So the last record of a loop that was left comes again.
+        """
         if self.page is not None and self.page.mark.saved != self.place():
             self.move_to(self.page.mark.saved)
 
@@ -116,11 +129,15 @@ cdef class Cursor:
 
     cdef int guard(self) except -1:
         if self.ended:
-            raise ClosedError("the tailer is closed, and others may read under its name: open it again", path=self.core.path)
+            raise ClosedError(
+                "the tailer is closed, and others may read under its name: open it again",
+                path=self.core.path)
         if self.core.log.gate == GATE_CLOSED:
             raise self.core.failed_with(CL_E_CLOSED, 0, None)
         if self.busy:
-            raise TailerInUseError("another thread is reading with this tailer: give each thread a tailer of its own", path=self.core.path)
+            raise TailerInUseError(
+                "another thread is reading with this tailer: give each thread a tailer of its own",
+                path=self.core.path)
         return 0
 
     # --- the next record ---------------------------------------------------------------------
@@ -154,13 +171,18 @@ cdef class Cursor:
             return CL_E_END
 
     def read_onward(self):
-        """The record behind the place, whatever the direction; None at the end. A named place is not saved."""
+        """The record behind the place, whatever the direction; None at the end.
+
+        A named place is not saved.
+        """
         cdef cl_record native
         cdef bint turned = self.turned
         self.guard()
         self.turned = False
         try:
-            return make_record(self.segment, &native) if self.next_record(&native) == CL_OK else None
+            if self.next_record(&native) != CL_OK:
+                return None
+            return make_record(self.segment, &native)
         finally:
             self.turned = turned
 
@@ -172,7 +194,8 @@ cdef class Cursor:
         cdef uint64_t passed = 0
         before = self.position
         while self.next_record(&native) == CL_OK:
-            if native.key != NULL and native.key_length == length and memcmp(native.key, wanted, length) == 0:
+            if (native.key != NULL and native.key_length == length
+                    and memcmp(native.key, wanted, length) == 0):
                 return before
             before = self.position
             passed += 1
@@ -195,7 +218,8 @@ cdef class Cursor:
             return CL_E_END
         segment.check()
         if segment.segment.number != position // self.core.log.segment_size:
-            raise ValueError(f"segment {segment.segment.number} is not the one that position {position} lies in")
+            raise ValueError(
+                f"segment {segment.segment.number} is not the one that position {position} lies in")
         self.segment = segment
         cl_reader_enter(&self.reader, segment.segment, position - segment.segment.base)
         return CL_OK
@@ -211,8 +235,9 @@ cdef class Cursor:
         resume = cl_log_upward(&self.core.log, resume + held.base)
         cl_segment_release(held)
         error = CorruptRecordError(
-            f"damage: what stands here is not a whole frame, or its CRC does not match; the next whole frame is at {resume}. "
-            "Run `commitlog verify` on the log, and `commitlog repair` to step over the damage for good",
+            "damage: what stands here is not a whole frame, or its CRC does not match; "
+            f"the next whole frame is at {resume}. Run `commitlog verify` on the log, "
+            "and `commitlog repair` to step over the damage for good",
             path=segment.path, position=position, resume_position=resume)
         if not self.policy.skips_damage(error):
             raise error
@@ -277,7 +302,9 @@ cdef class Cursor:
         cdef uint64_t base = self.segment.segment.base
         cdef uint64_t flushed = cl_load(&self.core.log.cursors.flushed.value)
         if self.reader.flushed_only and base + self.reader.offset > flushed:
-            self.reader.offset = max(flushed - base, <uint64_t>CL_SEGMENT_HEADER) if flushed > base else CL_SEGMENT_HEADER
+            self.reader.offset = CL_SEGMENT_HEADER
+            if flushed > base:
+                self.reader.offset = max(flushed - base, <uint64_t>CL_SEGMENT_HEADER)
 
     cdef int fill_stretch(self) except? -100:
         """Go over the frames before the place; CL_E_BUSY if a claim among them is not resolved."""
@@ -287,7 +314,8 @@ cdef class Cursor:
         self.keep_to_flushed()
         if self.reader.offset <= CL_SEGMENT_HEADER:
             return CL_OK
-        if self.index is None or self.index.segment_id != self.segment.segment.id or self.index.index.offset < self.reader.offset:
+        if (self.index is None or self.index.segment_id != self.segment.segment.id
+                or self.index.index.offset < self.reader.offset):
             self.busy = True
             try:
                 self.index = self.policy.index_of(self.segment, self.reader.offset)
@@ -331,8 +359,9 @@ cdef class Cursor:
             resume = cl_segment_resume(held, damage)
         cl_segment_release(held)
         error = CorruptRecordError(
-            f"damage: what stands here is not a whole frame, or its CRC does not match; what is whole ends at {position}. "
-            "Run `commitlog verify` on the log, and `commitlog repair` to step over the damage for good",
+            "damage: what stands here is not a whole frame, or its CRC does not match; "
+            f"what is whole ends at {position}. Run `commitlog verify` on the log, "
+            "and `commitlog repair` to step over the damage for good",
             path=segment.path, position=position, resume_position=base + resume)
         if not self.policy.skips_damage(error):
             raise error
@@ -341,7 +370,7 @@ cdef class Cursor:
     # --- waiting and columns -----------------------------------------------------------------
 
     def take(self, timeout=0, idle="backoff"):
-        """The next record, waited for as `ReadMethods.read` does; None if none came. A named place is not saved."""
+        """As `ReadMethods.read`, but a named place is not saved."""
         return read_record(self, timeout, idle, False)
 
     def batch(self, Py_ssize_t max_records, timeout, idle, bint keeps):
@@ -350,7 +379,10 @@ cdef class Cursor:
 
     @property
     def has_news(self):
-        """Whether a read now may find a record. For a thread that waits on behalf of others, with the interpreter's lock held."""
+        """Whether a read now may find a record.
+
+        For a thread that waits on behalf of others, with the interpreter's lock held.
+        """
         if self.core.log.gate == GATE_CLOSED:
             return True
         if self.busy:
@@ -365,4 +397,6 @@ cdef class Cursor:
     @property
     def is_woken(self):
         """Whether appends end `Core.wait_append` for this cursor; if not, poll it."""
-        return self.core.append_signal() != NULL and not self.reader.flushed_only and not (self.reader.from_buffer and self.core.log.pooled)
+        if self.reader.flushed_only or (self.reader.from_buffer and self.core.log.pooled):
+            return False
+        return self.core.append_signal() != NULL

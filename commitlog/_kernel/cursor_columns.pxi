@@ -3,7 +3,8 @@
 cdef Py_ssize_t BATCH_BYTES = 16 << 20
 
 
-cdef tuple await_columns(Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps):
+cdef tuple await_columns(
+        Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps):
     """The next records as columns, waited for as `await_record` does."""
     cdef Patience patience
     cdef int64_t deadline_ns, left_ns
@@ -15,7 +16,7 @@ cdef tuple await_columns(Cursor cursor, Py_ssize_t max_records, object timeout, 
     deadline_ns = cl_clock_monotonic_ns() + left_ns
     while not len(found[0]) and left_ns > 0:
         if keeps:
-            cursor.save_place()  # it may have passed what is no record, and a writer may wait for that
+            cursor.save_place()  # it may have passed what is no record, and a writer may wait
         if wait_for(cursor, patience.idle, left_ns):
             found = take_columns(cursor, max_records)
         if not patience.endless:
@@ -24,8 +25,11 @@ cdef tuple await_columns(Cursor cursor, Py_ssize_t max_records, object timeout, 
 
 
 cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records):
-    """The next records as columns, up to the present end:
-    (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets, the segment of the first)."""
+    """The next records as columns, up to the present end.
+
+    Positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets; then the segment of
+    the first record.
+    """
     cdef Columns columns
     cdef Segment first = None
     cdef Segment segment

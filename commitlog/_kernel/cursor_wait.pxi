@@ -1,6 +1,9 @@
 # Waiting for the next record of a cursor.
 
-IDLE = {"spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF, "block": CL_IDLE_BLOCK}
+IDLE = {
+    "spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF,
+    "block": CL_IDLE_BLOCK,
+}
 cdef int64_t SLICE_NS = 50_000_000  # how long a wait may delay Ctrl-C
 cdef int64_t NO_END_NS = 3_600_000_000_000  # the budget of an endless wait, which starts anew
 cdef double PLAIN_LIMIT_S = 86_400.0  # a longer timeout is parsed in Python
@@ -20,7 +23,8 @@ def check_idle(idle):
 
 cdef Patience patience_of(object timeout, object idle):
     cdef Patience patience
-    cdef bint plain = timeout is None or ((type(timeout) is int or type(timeout) is float) and 0 <= timeout <= PLAIN_LIMIT_S)
+    cdef bint plain = timeout is None or (
+        (type(timeout) is int or type(timeout) is float) and 0 <= timeout <= PLAIN_LIMIT_S)
     if not plain or type(idle) is not str or idle not in IDLE:
         check_idle(idle)
         timeout = None if timeout is None else parse_duration(timeout, "timeout")
@@ -80,7 +84,7 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
 
 
 cdef bint wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1:
-    """Wait until there may be a record, at most `budget_ns` and one slice of 50 ms; whether there may be one."""
+    """Wait at most `budget_ns` and one slice of 50 ms; whether there may be a record."""
     cdef bint news
     budget_ns = min(budget_ns, SLICE_NS)
     cursor.guard()

@@ -25,9 +25,12 @@ cdef class Loop:
         return self
 
     def __del__(self):
-        if self.cursor is not None and self.cursor.page is not None and not self.cursor.busy and self.cursor.core.log.gate != GATE_CLOSED:
+        cdef Cursor cursor = self.cursor
+        if cursor is None or cursor.page is None or cursor.busy:
+            return
+        if cursor.core.log.gate != GATE_CLOSED:
             try:
-                self.cursor.return_to_place()
+                cursor.return_to_place()
             except CommitLogError:
                 pass  # the saved place is gone; the next read says so
 
@@ -107,7 +110,8 @@ cdef class FollowIterator(Loop):
 
     def __anext__(self):
         if self.later is None:
-            self.later = self.waiter(None if self.patience.endless else self.patience.budget_ns / 1e9)
+            seconds = None if self.patience.endless else self.patience.budget_ns / 1e9
+            self.later = self.waiter(seconds)
         return self.later.next()
 
 
@@ -135,8 +139,9 @@ cdef class ReadMethods:
         Parameters
         ----------
         timeout : float, str or None
-            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one or the log is closed. A backward tailer does
-            not wait: nothing comes before the oldest record.
+            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one or
+            the log is closed. A backward tailer does not wait: nothing comes before the oldest
+            record.
         idle : {"spin", "yield", "backoff", "block"}
             How to wait: see `follow`.
 
@@ -165,7 +170,8 @@ cdef class ReadMethods:
         Parameters
         ----------
         timeout : float, str or None
-            0 ends at the present end; otherwise as for `follow`: end when none came for so long, or, with None, when the log is closed.
+            0 ends at the present end; otherwise as for `follow`: end when none came for so long,
+            or, with None, when the log is closed.
         idle : {"spin", "yield", "backoff", "block"}
             How to wait: see `follow`.
 

@@ -134,7 +134,8 @@ class Seeker:
         """
         end = max(self._core.tail_position, self._visible_end())
         if position > end:
-            _logger.warning("tailer %r of %s was at %d, and the log ends at %d: it goes on there", name, self._core.path, position, end)
+            why = "tailer %r of %s was at %d, and the log ends at %d: it goes on there"
+            _logger.warning(why, name, self._core.path, position, end)
         self.cursor.move_to(min(position, end))
 
     # --- one place ---------------------------------------------------------------------------

@@ -122,11 +122,12 @@ class SegmentHolder:
         onward = self._onward(number)
         if onward is None or onward == number:
             return
+        end = onward * self._core.segment_size
         raise PositionError(
-            f"the records from here to {onward * self._core.segment_size} were deleted: go on with seek('first') or a later position",
+            f"the records from here to {end} were deleted: go on with seek('first') or a later position",
             path=self._core.path,
             position=number * self._core.segment_size,
-            first_position=onward * self._core.segment_size,
+            first_position=end,
         )
 
     def _onward(self, number: int) -> int | None:
