@@ -51,7 +51,7 @@ def test_ctrl_c_ends_a_blocked_follow(logs: Logs, idle: Any) -> None:
 
     def waits() -> bool:
         try:
-            tailer.move_to(tailer.position)
+            tailer.direction = "forward"
         except TailerInUseError:
             return True
         return False

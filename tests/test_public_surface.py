@@ -49,6 +49,14 @@ def test_help_shows_the_parameters_of_a_compiled_method() -> None:
     assert "append(self" in pydoc.plain(pydoc.render_doc(commitlog.CommitLog.append))
 
 
+def test_a_tailer_shows_what_users_need_and_no_more() -> None:
+    assert {name for name in dir(commitlog.Tailer) if not name.startswith("_")} == {
+        *("close", "damaged", "direction", "dropped_records", "follow", "name", "position"),
+        *("read", "read_batch", "reading", "reading_batch", "search", "seek", "seek_cycle"),
+        *("striding", "to_end", "to_start", "values"),
+    }
+
+
 @pytest.mark.parametrize("act", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda act: act.__name__)
 def test_what_lives_in_one_process_cannot_be_pickled(tmp_path: Path, act: Callable[[Any], Any]) -> None:
     with (

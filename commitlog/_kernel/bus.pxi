@@ -164,22 +164,20 @@ cdef class MessageWriter:
 
 cdef class MessageReader:
     """Reads messages from a log: see `commitlog.bus.reader`."""
-    cdef Reader tailer
+    cdef Cursor cursor
+    cdef object idle       # how to wait unless `next` says so
     cdef _Known known
-    cdef cl_record record  # its bytes stay mapped while the tailer stands in their segment
+    cdef cl_record record  # its bytes stay mapped while the cursor stands in their segment
     cdef bint standing     # on a message
     cdef bint recovered
     cdef bint closed
     cdef uint64_t end
 
-    def __init__(self, Reader tailer not None, end):
+    def __init__(self, ReadMethods tailer not None, end, idle):
         self.known = _Known()
+        self.cursor = tailer.cursor
         self.end = end
-        self.tailer = tailer
-
-    def wait_next(self, timeout, idle):
-        """Told by `next` that there is none yet: parses both and calls `await_next`."""
-        raise NotImplementedError
+        self.idle = idle
 
     def next(self, timeout=0, idle=None):
         """Go on to the next message. One that was not read is passed over, as a whole.
@@ -207,30 +205,27 @@ cdef class MessageReader:
             return True
         if timeout is not None and timeout == 0:
             return False
-        return self.wait_next(timeout, idle)
+        return self.await_next(patience_of(timeout, idle or self.idle))
 
     cdef inline bint look(self) except -1:
         self.standing = False
         if self.closed:
-            raise ClosedError("the reader is closed: open another", path=self.tailer.core.path)
-        if self.tailer.next_record(&self.record) == CL_OK:
+            raise ClosedError("the reader is closed: open another", path=self.cursor.core.path)
+        if self.cursor.next_record(&self.record) == CL_OK:
             self.standing = True
             return True
         return False
 
-    def await_next(self, cl_idle idle, timeout):
-        """Wait for the next message at most `timeout` seconds; None: for ever."""
-        cdef bint endless = timeout is None
-        cdef int64_t deadline_ns = 0 if endless else cl_clock_monotonic_ns() + nanoseconds(timeout)
-        cdef double left = 3600.0
-        while True:
-            if not endless:
-                left = (deadline_ns - cl_clock_monotonic_ns()) / 1e9
-                if left <= 0:
-                    return False
-            self.tailer.wait(idle, left)
+    cdef bint await_next(self, Patience patience) except -1:
+        cdef int64_t deadline_ns = cl_clock_monotonic_ns() + patience.budget_ns
+        cdef int64_t left_ns = patience.budget_ns
+        while left_ns > 0:
+            wait_for(self.cursor, patience.idle, left_ns)
             if self.look():
                 return True
+            if not patience.endless:
+                left_ns = deadline_ns - cl_clock_monotonic_ns()
+        return False
 
     @property
     def type(self):
@@ -264,7 +259,7 @@ cdef class MessageReader:
     def has_recovered(self):
         """Whether the reader has passed what stood in the log when it was opened: what it reads from now on is new."""
         if not self.recovered:
-            self.recovered = self.tailer.position >= self.end
+            self.recovered = self.cursor.position >= self.end
         return self.recovered
 
     def read(self, into=None):
@@ -302,7 +297,7 @@ cdef class MessageReader:
         else:
             return self.copy_to(into)
         if message.shape is not self.known.last:
-            self.known.meet(message.shape, self.tailer.core.path)
+            self.known.meet(message.shape, self.cursor.core.path)
         if self.record.type != message.shape.type or self.record.value_length != message.shape.size:
             raise self.mismatch(message.shape)
         memcpy(message.data, self.record.value, self.record.value_length)
@@ -324,7 +319,7 @@ cdef class MessageReader:
             if view.len < self.record.value_length:
                 raise DestinationTooSmallError(
                     f"the message has {self.record.value_length} bytes and the buffer {view.len}: read it again into a larger one",
-                    path=self.tailer.core.path, position=self.record.position, size=self.record.value_length, limit=view.len)
+                    path=self.cursor.core.path, position=self.record.position, size=self.record.value_length, limit=view.len)
             memcpy(view.buf, self.record.value, self.record.value_length)
             return self.record.value_length
         finally:
@@ -332,15 +327,15 @@ cdef class MessageReader:
 
     cdef object nothing(self):
         if self.closed:
-            return ClosedError("the reader is closed: open another", path=self.tailer.core.path)
+            return ClosedError("the reader is closed: open another", path=self.cursor.core.path)
         return NoMessageError("the reader stands on no message: call next(), and read when it has returned True",
-                              path=self.tailer.core.path)
+                              path=self.cursor.core.path)
 
     cdef object mismatch(self, Shape shape):
         return MessageMismatchError(
             f"the message here has type {self.record.type} and {self.record.value_length} bytes, but {shape.name} has type {shape.type} "
             f"and {shape.size} bytes: look at reader.type first, and read it into its own class, or as bytes",
-            path=self.tailer.core.path, position=self.record.position)
+            path=self.cursor.core.path, position=self.record.position)
 
     def let_go(self):
         """The reader ends: it stands on nothing any more."""

@@ -21,12 +21,12 @@ from libc.math cimport isfinite
 from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcpy, memset
 
-from commitlog._kernel.engine cimport LogMethods, NOT_APPENDED, nanoseconds, type_of, Writer
+from commitlog._kernel.engine cimport LogMethods, NOT_APPENDED, type_of, Writer
 from commitlog._kernel.kernel cimport (
-    CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns, cl_frame_aligned, cl_idle,
+    CL_FRAME_LIMIT, CL_KEYLEN_NONE, CL_OK, cl_clock_monotonic_ns, cl_frame_aligned,
     cl_input_length, cl_record, cl_record_input,
 )
-from commitlog._kernel.readers cimport Reader
+from commitlog._kernel.readers cimport Cursor, Patience, patience_of, ReadMethods, wait_for
 from commitlog.errors import (
     ClaimError, ClosedError, DestinationTooSmallError, MessageLayoutError, MessageMismatchError,
     MessageValueError, NoMessageError, RecordTypeError,

@@ -82,45 +82,53 @@ cdef class TailerPage:
 
 cdef struct Patience:
     # How long to wait for a record, and how.
-    int64_t budget_ns
+    int64_t budget_ns  # 0: not at all
     bint endless
     cl_idle idle
 
 
-cdef class Reader:
+cdef class Cursor:
     cdef cl_reader reader
+    cdef cl_stretch stretch
     cdef readonly Core core
+    cdef object policy     # gives segments, decides about damage
     cdef Segment segment
-    cdef uint64_t pending  # the position to start at, while no segment is entered
-    cdef bint busy         # in a call without the interpreter's lock, or in one to a subclass
-    cdef bint dropping     # `drop_place` was called meanwhile
-    cdef bint ended        # a named tailer that was closed: its place is somebody else's now
+    cdef SparseIndex index  # of the segment, once it was read backward
+    cdef uint64_t pending  # the place while no segment is entered
+    cdef bint busy         # in a call without the interpreter's lock, or in one to the policy
+    cdef bint leaving      # `leave` was called meanwhile
+    cdef bint ended        # a named tailer that was closed: its place is another tailer's now
     cdef bint turned       # it reads backward
     cdef Shelf shelf       # memory for batches
     cdef TailerPage page   # where a named tailer's place is kept; None: it has no name
 
-    cdef int guard(self) except -1
-    cdef int rest(self) except -1
+    cdef uint64_t place(self)
+    cpdef leave(self)
     cdef int keep_place(self) except -1
+    cpdef save_place(self)
+    cpdef return_to_place(self)
+    cdef int rest(self) except -1
+    cdef int guard(self) except -1
     cdef int next_record(self, cl_record *record) except? -100
-    cdef int enter(self) except? -100
-    cdef object damaged(self)
+    cdef int enter_next(self) except? -100
+    cdef object pass_damage(self)
     cdef int previous_record(self, cl_record *record) except? -100
-    cdef tuple batch_back(self, Py_ssize_t max_records, Py_ssize_t max_bytes)
-    cdef Patience patience_of(self, object timeout, object idle)
-    cdef int await_record(self, cl_record *record, Patience patience, bint keeps=*) except? -100
-    cdef bint wait_for(self, cl_idle idle, int64_t budget_ns) except -1
-    cdef int batch_alone(self, cl_batch *batch) except? -100
-    cdef Py_ssize_t room(self, Py_ssize_t max_bytes)
-
-
-cdef class BackwardReader(Reader):
-    cdef cl_stretch stretch
-    cdef SparseIndex index  # of the segment that it stands in
-
-    cdef int enter_before(self) except -1
-    cdef int fill_stretch(self) except? -100
-    cdef void keep_to_flushed(self)
-    cdef int make_room(self, uint32_t spacing) except -1
     cdef int go_back(self, int code) except -1
-    cdef object damaged_before(self)
+    cdef int enter_before(self) except -1
+    cdef void keep_to_flushed(self)
+    cdef int fill_stretch(self) except? -100
+    cdef int make_room(self, uint32_t spacing) except -1
+    cdef object pass_damage_before(self)
+
+
+cdef Patience patience_of(object timeout, object idle)
+cdef object read_record(Cursor cursor, object timeout, object idle, bint keeps)
+cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint keeps) except? -100
+cdef bint wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1
+cdef tuple await_columns(Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps)
+cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records)
+cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records)
+
+
+cdef class ReadMethods:
+    cdef Cursor cursor

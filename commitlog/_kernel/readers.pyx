@@ -1,4 +1,4 @@
-"""Readers, forward, backward and in loops; records, batches, and a named tailer's page."""
+"""Cursors and loops; records, columns, and a named tailer's page."""
 
 import os
 from inspect import Signature
@@ -23,13 +23,14 @@ from commitlog._kernel.kernel cimport (
     cl_index, cl_index_below, cl_index_extend, cl_index_find, cl_index_ordinal, cl_index_since,
     cl_load, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init, cl_reader_news,
     cl_reader_next, cl_reader_previous, cl_reader_spin, cl_reader_wait, cl_record, cl_segment,
-    cl_segment_release, cl_segment_resume, cl_short_frame_next, cl_stretch_batch, cl_stretch_fill,
+    cl_segment_release, cl_segment_resume, cl_short_frame_next, cl_sleep_ns, cl_stretch_batch, cl_stretch_fill,
     cl_stretch_pass, cl_tailer_forks, cl_tailer_mark, cl_tailer_place, cl_tailer_read_place,
     cl_tailer_read_terms, cl_tailer_save, cl_tailer_save_plainly, cl_tailer_terms,
     cl_tailer_write_terms,
 )
 from commitlog._kernel.memory cimport cl_memory_map_descriptor, cl_memory_part, cl_memory_unmap
 from commitlog._kernel.segments cimport Segment, SparseIndex
+from commitlog.base.units import parse_duration
 from commitlog.errors import (
     ClosedError, CommitLogError, CorruptRecordError, ForkedError, IOFailureError,
     InvalidOptionError, SequenceError, TailerInUseError,
@@ -39,6 +40,7 @@ include "columns.pxi"
 include "finder.pxi"
 include "record.pxi"
 include "tailer_page.pxi"
-include "reader.pxi"
-include "backward.pxi"
-include "record_loops.pxi"
+include "cursor.pxi"
+include "cursor_wait.pxi"
+include "cursor_columns.pxi"
+include "read_methods.pxi"

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from commitlog.bench.case import Case
 from commitlog.bench.ground import Ground, fill, what_is_written
 from commitlog.bench.sample import Meter, Sample
-from commitlog.tail.direction import Direction
+from commitlog.tail.seek import Direction
 from commitlog.tail.tailer import Tailer
 
 BATCH = 65536
@@ -93,7 +93,7 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
 
 def timed(read_all: Callable[[Tailer], None], tailer: Tailer) -> int:
     """Read the whole log in the tailer's direction; return the nanoseconds it took."""
-    tailer.seek("end" if tailer.backward else "first")
+    tailer.seek("end" if tailer.direction == "backward" else "first")
     began = time.perf_counter_ns()
     read_all(tailer)
     return time.perf_counter_ns() - began

@@ -37,16 +37,19 @@ class Beginning:
 
     def stand(self, log: CommitLog, tailer: Tailer, chosen: Filter, visibility: Visibility) -> None:
         """Bring a tailer there. One that reads backward begins with the very record that was asked for, where one was."""
+        backward = tailer.direction == "backward"
         if self.last is not None:
-            tailer.seek("end" if tailer.backward or self.last == 0 else _last_start(log, self.last, chosen, visibility))
+            tailer.seek("end" if backward or self.last == 0 else _last_start(log, self.last, chosen, visibility))
         elif self.place is not None:
             tailer.seek(self.place)
         elif self.sequence is not None:
             tailer.seek(sequence=self.sequence)
         elif self.timestamp_ns is not None:
             tailer.seek(timestamp=self.timestamp_ns)
-        if tailer.backward and (self.sequence is not None or isinstance(self.place, int)):
-            tailer.read_onward()
+        if backward and (self.sequence is not None or isinstance(self.place, int)):
+            tailer.direction = "forward"
+            tailer.read()
+            tailer.direction = "backward"
 
 
 def _last_start(log: CommitLog, count: int, chosen: Filter, visibility: Visibility) -> Start:

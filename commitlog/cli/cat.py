@@ -15,7 +15,8 @@ from commitlog.cli.reading import present_end, reading_options, say_damage
 from commitlog.errors import CommitLogError
 from commitlog.tail.batch import Batch
 from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.tailer import OnDamage, Tailer
+from commitlog.tail.segment_holder import OnDamage
+from commitlog.tail.tailer import Tailer
 
 _LENGTH = struct.Struct("<I")
 _BATCH = 65536
@@ -63,7 +64,7 @@ def command(
     ending = b"\0" if null else b"" if no_newline else b"\n"
     with commitlog.open(log, "r") as opened:
         tailer = opened.tailer(start=cast(Start, start), visibility=cast(Visibility, visibility), on_damage=cast(OnDamage, on_damage))
-        end = present_end(opened, tailer) if to is None else to
+        end = present_end(opened) if to is None else to
         try:
             told = _print(tailer, end, _BATCH_LIMIT if count is None else count, output, None if frames else ending)
         except CommitLogError:

@@ -22,7 +22,8 @@ from commitlog.cli.reading import present_end, reading_options, say_damage
 from commitlog.cli.sink import Sink, open_sink
 from commitlog.log.commit_log import CommitLog
 from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.tailer import OnDamage, Tailer
+from commitlog.tail.segment_holder import OnDamage
+from commitlog.tail.tailer import Tailer
 
 FORMATS = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
@@ -106,7 +107,7 @@ def _format_of(asked: _Asked) -> str:
 
 def _bounds(log: CommitLog, tailer: Tailer, asked: _Asked) -> int:
     """Bring the tailer to the beginning; the end."""
-    end = present_end(log, tailer) if asked.to is None else asked.to
+    end = present_end(log) if asked.to is None else asked.to
     if asked.before is not None and tailer.seek(timestamp=asked.before.nanoseconds(asked.zone)):
         end = tailer.position
     if asked.since is not None:

@@ -35,9 +35,9 @@ def reading_options(command: Command) -> Command:
     return command
 
 
-def present_end(log: CommitLog, tailer: Tailer) -> int:
-    """A position that bounds what is in the log now, so that a reader ends although somebody goes on appending."""
-    return max(log.tail_position, tailer.visible_end)
+def present_end(log: CommitLog) -> int:
+    """A position that bounds what is in the log now, so that a reader ends although writers go on."""
+    return max(log.tail_position, log.committed_position)
 
 
 def say_damage(tailer: Tailer, told: int = 0) -> int:

@@ -25,7 +25,8 @@ from commitlog.errors import CommitLogError
 from commitlog.log.parts import parts_of
 from commitlog.tail.replay import Pace
 from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.tailer import Idle, OnDamage
+from commitlog.tail.segment_holder import OnDamage
+from commitlog.tail.tailer import Idle
 
 LAST_DEFAULT = 10
 

@@ -83,7 +83,7 @@ class View:
 
     def print_present(self) -> None:
         """Print what is there now; what is appended meanwhile is not."""
-        end = None if self._tailer.backward else present_end(self._log, self._tailer)
+        end = None if self._tailer.direction == "backward" else present_end(self._log)
         while self._print(self._tailer.read_batch(self._most()), end) and not self._beyond(end):
             self._output.check_reader()
 
@@ -142,7 +142,7 @@ class View:
         """Move the named tailer past the first so many records of a batch."""
         if self._named is None or count == 0:
             return
-        if self._tailer.backward:
+        if self._tailer.direction == "backward":
             place = int(batch.positions[count - 1])
         else:
             place = int(batch.positions[count]) if count < len(batch) else self._tailer.position

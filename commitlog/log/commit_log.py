@@ -27,7 +27,7 @@ from commitlog.retention.pruner import Pruned
 from commitlog.retention.retention import Retention
 from commitlog.segment.identity import Identity
 from commitlog.stats import LogStats
-from commitlog.tail.direction import Direction
+from commitlog.tail.seek import Direction, Seeker
 from commitlog.tail.tailer import Tailer
 
 _FORCE_AFTER_S = 5.0
@@ -137,7 +137,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
 
     def _tailer_at(self, position: int | None, direction: Direction = "forward") -> Tailer:
         parts = self._parts
-        return Tailer(
+        seeker = Seeker(
             parts.engine,
             parts.queue,
             parts.index,
@@ -145,6 +145,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             direction=direction,
             visibility="appended",
         )
+        return Tailer(seeker)
 
     def count(self, first_position: int | None = None, last_position: int | None = None) -> int:
         """How many records stand between two positions: the one at the lower is counted, the one at the higher is not.

@@ -10,10 +10,10 @@ from commitlog.log.parts import LogParts
 from commitlog.segment.directory import check_file_system
 from commitlog.tail import tailer_file, tailer_state
 from commitlog.tail.cycles import Cycle, CycleLike
-from commitlog.tail.direction import Direction
 from commitlog.tail.name_options import Durable, NameOptions, name_options
-from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.tailer import OnDamage, Tailer
+from commitlog.tail.seek import Direction, Seeker, Start, Visibility
+from commitlog.tail.segment_holder import OnDamage
+from commitlog.tail.tailer import Tailer
 from commitlog.tail.tailer_file import TailerFile
 from commitlog.tail.tailer_folder import check_name
 from commitlog.tail.tailer_state import TailerState
@@ -79,18 +79,28 @@ class TailerMethods:
         parts = self._parts
         parts.check_open()
         named = name_options(name, required, max_lag, durable)
-        tailer = Tailer(
+        seeker = Seeker(
             parts.engine,
             parts.queue,
             parts.index,
-            log=self,
             start=start,
             direction=direction,
             visibility=visibility,
             on_damage=on_damage,
         )
-        if named is not None:
-            _name(parts, tailer, named)
+        if named is None:
+            return Tailer(seeker, log=self)
+        file = _open_file(parts, named, seeker.cursor.position)
+        try:
+            tailer = Tailer(seeker, file, log=self)
+        except BaseException:
+            file.close()
+            raise
+        with parts.named_lock:
+            parts.named.add(file)
+        if parts.closed:  # meanwhile, and perhaps without this file
+            file.close()
+            parts.check_open()
         return tailer
 
     def cycles(self) -> list[Cycle]:
@@ -156,8 +166,8 @@ class TailerMethods:
         parts = self._parts
         parts.check_open()
         check_name(name)
-        with Tailer(parts.engine, parts.queue, parts.index, start=position) as tailer:
-            tailer_file.reset(parts.directory, name, tailer.position, partial(_tell_writers, parts))
+        place = Seeker(parts.engine, parts.queue, parts.index, start=position).cursor.position
+        tailer_file.reset(parts.directory, name, place, partial(_tell_writers, parts))
         _look_who_is_required(parts)
 
     def delete_tailer(self, name: str) -> None:
@@ -194,7 +204,8 @@ class TailerMethods:
         return evicted
 
 
-def _name(parts: LogParts, tailer: Tailer, options: NameOptions) -> None:
+def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFile:
+    """The file of a named tailer, with its terms declared. A new tailer stands at `position`."""
     if parts.directory.detached:
         why = "an archive, or a segment alone, keeps no tailer's place: read it with a tailer without a name"
         raise ReadOnlyError(why, path=parts.path)
@@ -202,22 +213,17 @@ def _name(parts: LogParts, tailer: Tailer, options: NameOptions) -> None:
     check_file_system(parts.path, parts.directory.fd)
     if options.required is not None:
         _check_told(parts)
-    file = TailerFile(parts.directory, options.name, tailer.position)
+    file = TailerFile(parts.directory, options.name, position)
     try:
         file.page.keep_durable(options.durable_every_ns)
         if options.required is not None:
             tell = partial(_tell_writers, parts)
             file.declare(options.required, options.max_lag_bytes, tell)
             _look_who_is_required(parts)
-        tailer.keep_in(file)
     except BaseException:
         file.close()
         raise
-    with parts.named_lock:
-        parts.named.add(file)
-    if parts.closed:  # meanwhile, and perhaps without this file
-        file.close()
-        parts.check_open()
+    return file
 
 
 def _check_told(parts: LogParts) -> None:

@@ -7,13 +7,13 @@ from types import TracebackType
 from typing import Self
 
 from commitlog._kernel.messages import MessageReader
-from commitlog._kernel.readers import IDLE
+from commitlog._kernel.readers import check_idle
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import DURATION_LARGEST_S, Duration, parse_duration
-from commitlog.errors import InvalidOptionError
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.tailer import Idle, OnDamage
+from commitlog.tail.segment_holder import OnDamage
+from commitlog.tail.tailer import Idle
 
 
 class BusReader(ProcessBound, MessageReader):
@@ -27,13 +27,8 @@ class BusReader(ProcessBound, MessageReader):
 
     def __init__(self, log: CommitLog, start: Start, visibility: Visibility, on_damage: OnDamage, idle: Idle) -> None:
         self.log = log
-        self._idle = idle
         self._tailer = log.tailer(start=start, visibility=visibility, on_damage=on_damage)
-        super().__init__(self._tailer, log.flushed_position if visibility == "flushed" else log.tail_position)
-
-    def wait_next(self, timeout: Duration | None, idle: Idle | None) -> bool:
-        seconds = None if timeout is None else parse_duration(timeout, "timeout")
-        return self.await_next(checked_idle(idle or self._idle), seconds)
+        super().__init__(self._tailer, log.flushed_position if visibility == "flushed" else log.tail_position, idle)
 
     def close(self) -> None:
         """Let go of the log. Idempotent; any other call then raises `ClosedError`."""
@@ -49,13 +44,6 @@ class BusReader(ProcessBound, MessageReader):
 
     def __repr__(self) -> str:
         return f"<BusReader {self.log.path!r}, {'closed' if self.log.closed else f'at {self._tailer.position}'}>"
-
-
-def checked_idle(idle: object) -> int:
-    """The kernel's number of a way to wait."""
-    if not isinstance(idle, str) or idle not in IDLE:
-        raise InvalidOptionError(f"idle must be one of {', '.join(map(repr, IDLE))}, not {idle!r}")
-    return IDLE[idle]
 
 
 def open_reader(
@@ -96,7 +84,7 @@ def open_reader(
     PositionError
         No message starts at the position that `start` names.
     """
-    checked_idle(idle)
+    check_idle(idle)
     log = open_log(path, "r", wait_for_log=DURATION_LARGEST_S if wait is None else parse_duration(wait, "wait"))
     try:
         return BusReader(log, start, visibility, on_damage, idle)

@@ -6,16 +6,12 @@ import contextlib
 import math
 import time
 from numbers import Real
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 
 from commitlog._kernel.engine import GATE_CLOSED
-from commitlog._kernel.readers import Record
+from commitlog._kernel.readers import Cursor, FollowIterator, Record
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, InvalidOptionError
-
-if TYPE_CHECKING:
-    from commitlog._kernel.readers import Following
-    from commitlog.tail.seek import Seeker
 
 _SECOND_NS = 1_000_000_000
 _SLICE_S = 0.05  # how long a pause may keep the log's close() waiting
@@ -55,24 +51,33 @@ class Pace:
 
 
 class Replay:
-    """What `Tailer.follow` gives when it is told a speed: the records of `coming`, each when it is due.
+    """What `Tailer.follow` gives with a speed: each record when it is due.
 
-    Whatever ends a pause early leaves the tailer before the record that was not given yet.
+    If a pause is interrupted, the cursor moves back before the record that was not given.
+
+    Parameters
+    ----------
+    cursor : Cursor
+        The tailer's.
+    records : FollowIterator
+        The records of that cursor.
+    pace : Pace
+        When each of them is due.
     """
 
-    def __init__(self, tailer: Seeker, coming: Following, pace: Pace) -> None:
-        self._tailer = tailer
-        self._coming = coming
+    def __init__(self, cursor: Cursor, records: FollowIterator, pace: Pace) -> None:
+        self._cursor = cursor
+        self._records = records
         self._pace = pace
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> Record:
-        record = next(self._coming)
+        record = next(self._records)
         try:
             while (left_s := self._pace.wait_s(record.timestamp_ns)) > 0:
-                if self._tailer.core.gate == GATE_CLOSED:
+                if self._cursor.core.gate == GATE_CLOSED:
                     raise StopIteration
                 time.sleep(min(left_s, _SLICE_S))
         except BaseException:
@@ -86,10 +91,10 @@ class Replay:
     async def __anext__(self) -> Record:
         import asyncio  # imported by those who use it
 
-        record = await anext(self._coming)
+        record = await anext(self._records)
         try:
             while (left_s := self._pace.wait_s(record.timestamp_ns)) > 0:
-                if self._tailer.core.gate == GATE_CLOSED:
+                if self._cursor.core.gate == GATE_CLOSED:
                     raise StopAsyncIteration
                 await asyncio.sleep(min(left_s, _SLICE_S))
         except BaseException:
@@ -99,4 +104,4 @@ class Replay:
 
     def _go_back(self, record: Record) -> None:
         with contextlib.suppress(CommitLogError):  # the log is closed
-            self._tailer.move_to(record.position)
+            self._cursor.move_to(record.position)

@@ -1,26 +1,30 @@
-"""Seeker: how a tailer gets from one place to another."""
+"""Seeker: moves a cursor from one place in a log to another."""
 
 from __future__ import annotations
 
 import datetime as dt
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
+from commitlog._kernel.engine import Core
 from commitlog._kernel.failure import ROLLED_BACK
-from commitlog._kernel.readers import Record, RecordLoops
+from commitlog._kernel.readers import Cursor, Record
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.tail.cycles import CycleLike
-from commitlog.tail.direction import DIRECTIONS, Direction
 from commitlog.tail.index import LogIndex
+from commitlog.tail.segment_holder import OnDamage, SegmentHolder
 
+Direction = Literal["forward", "backward"]
 Start = Literal["first", "end"] | int
 Visibility = Literal["committed", "appended", "flushed"]
 Timestamp = int | dt.datetime
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
+_logger = logging.getLogger("commitlog")
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -60,44 +64,81 @@ def _is_frame(segment: Segment, offset: int) -> bool:
     return stopped == offset
 
 
-class Seeker(RecordLoops):
-    """What `Tailer` is made of: a place between two records, and the ways to another one."""
+class Seeker:
+    """A cursor and the ways to move it: what a `Tailer` has.
 
-    log_index: LogIndex
-    _queue: MappedFileQueue
-    _visibility: Visibility
-    _who: str
+    Parameters
+    ----------
+    core : Core
+        The log's kernel handle.
+    queue : MappedFileQueue
+        The log's segments.
+    index : LogIndex
+        Finds records in them.
+    start : {"first", "end"}, int or None
+        The oldest record, the present end, or a record's position. None: the end that the direction
+        leads away from.
+    direction : {"forward", "backward"}
+        Which way the cursor reads first.
+    visibility : {"committed", "appended", "flushed"}
+        "committed": what every process sees. "appended": also what only this process's pool buffers
+        have; a kill loses it. "flushed": only what no crash can take back.
+    on_damage : {"raise", "skip"}
+        "skip": step over damage to the next whole frame.
 
-    @property
-    def visible_end(self) -> int:
-        """Where what this tailer may see ends at present."""
-        core = self.core
-        ends = {"committed": core.committed_position, "appended": core.appended_position, "flushed": core.flushed_position}
-        return ends[self._visibility]
+    Attributes
+    ----------
+    cursor : Cursor
+        The place.
+    segments : SegmentHolder
+        The segment that the cursor reads.
+    """
 
-    # --- direction -------------------------------------------------------------------------------------------------
+    def __init__(
+        self,
+        core: Core,
+        queue: MappedFileQueue,
+        index: LogIndex,
+        *,
+        start: Start | None = None,
+        direction: Direction = "forward",
+        visibility: Visibility = "committed",
+        on_damage: OnDamage = "raise",
+    ) -> None:
+        check_choice("visibility", visibility, ("committed", "appended", "flushed"))
+        check_choice("on_damage", on_damage, ("raise", "skip"))
+        self.segments = SegmentHolder(core, queue, index, on_damage)
+        self.cursor = Cursor(
+            core,
+            self.segments,
+            from_buffer=visibility == "appended",
+            flushed_only=visibility == "flushed",
+        )
+        self._core = core
+        self._queue = queue
+        self._index = index
+        self._visibility = visibility
+        self.turn(direction)
+        self.seek(("end" if direction == "backward" else "first") if start is None else start)
 
-    @property
-    def direction(self) -> Direction:
-        """ "forward" or "backward": where the next `read` goes. Setting it turns the tailer around and leaves it in its place."""
-        return "backward" if self.backward else "forward"
+    def turn(self, direction: Direction) -> None:
+        """Read in a direction from now on."""
+        check_choice("direction", direction, ("forward", "backward"))
+        self.cursor.turn(direction == "backward")
 
-    @direction.setter
-    def direction(self, direction: Direction) -> None:
-        check_choice("direction", direction, DIRECTIONS)
-        self.turn(direction == "backward")
+    def resume(self, name: str, position: int) -> None:
+        """Move to the saved place of a named tailer.
 
-    def striding(self) -> Iterator[Record]:
-        """The indexed records alone, one in every `index_spacing`, in the tailer's direction: a quick look over a long log.
-
-        Returns
-        -------
-        iterator of Record
-            Each time it is asked it goes on from where the tailer stands then.
+        If what stood there was deleted, the next read says so. If the place is behind the end of
+        the log, move to the end and log a warning: no tailer ever read beyond it.
         """
-        return _stride(self)
+        end = max(self._core.tail_position, self._visible_end())
+        if position > end:
+            why = "tailer %r of %s was at %d, and the log ends at %d: it goes on there"
+            _logger.warning(why, name, self._core.path, position, end)
+        self.cursor.move_to(min(position, end))
 
-    # --- seeking ---------------------------------------------------------------------------------------------------
+    # --- one place ---------------------------------------------------------------------------
 
     def seek(
         self,
@@ -107,30 +148,7 @@ class Seeker(RecordLoops):
         timestamp: Timestamp | None = None,
         key: bytes | None = None,
     ) -> bool:
-        """Stand in another place: before the record that is asked for by exactly one of these.
-
-        Parameters
-        ----------
-        position : {"first", "end"} or int
-            The oldest record, the present end, or a record's position (or the end's).
-        sequence : int
-            The record's ordinal in the log.
-        timestamp : int or datetime.datetime
-            The first record in the log's order that is not older; nanoseconds since 1970, or a datetime with a time zone. Timestamps may
-            step back between writers, so older records may follow.
-        key : bytes
-            The next record with that key, from here in the tailer's direction, which `read` then gives: a backward tailer stands behind it.
-
-        Returns
-        -------
-        bool
-            False where all records are older, and the tailer stands at the end; or none has the key, and it stands where it stood.
-
-        Raises
-        ------
-        PositionError
-            No such record, or it was deleted; the error knows the first position that there is.
-        """
+        """Move to the place that exactly one of these names: see `Tailer.seek`."""
         given = {"position": position, "sequence": sequence, "timestamp": timestamp, "key": key}
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:
@@ -146,99 +164,63 @@ class Seeker(RecordLoops):
             there = self._seek_key(key)
         else:
             self._seek_position(position)
-        self.save_place()
+        self.cursor.save_place()
         return there
 
     def seek_cycle(self, cycle: CycleLike) -> bool:
-        """Stand before the first record of a cycle, whatever the direction.
-
-        Parameters
-        ----------
-        cycle : int, datetime.datetime or datetime.date
-            Its number; an instant in it, with a time zone; or a day of the log's time zone, for the cycle that its first moment is in.
-
-        Returns
-        -------
-        bool
-            False where the cycle has no record that can be seen: the tailer then stands where later cycles begin.
-
-        Raises
-        ------
-        InvalidOptionError
-            It is none of these, or the log rolls by size alone.
-        """
-        cycles = self.log_index.cycles
+        """Move before the first record of a cycle: see `Tailer.seek_cycle`."""
+        cycles = self._index.cycles
         number = cycles.number_of(cycle)
-        start, end = cycles.first_segment(number) * self.core.segment_size, self.visible_end
-        self.move_to(min(start, end))
-        self.save_place()
+        start, end = cycles.first_segment(number) * self._core.segment_size, self._visible_end()
+        self.cursor.move_to(min(start, end))
+        self.cursor.save_place()
         return start < end and cycles.records_in(number) > 0
-
-    def to_start(self) -> None:
-        """Stand before the oldest record."""
-        self.seek("first")
-
-    def to_end(self) -> None:
-        """Stand behind the last record there is to see at present."""
-        self.seek("end")
 
     def _seek_position(self, position: object) -> None:
         if isinstance(position, str) and position == "first":
-            self.move_to(self._first_position())
+            self.cursor.move_to(self._first_position())
         elif isinstance(position, str) and position == "end":
-            self.move_to(self.visible_end)
+            self.cursor.move_to(self._visible_end())
         else:
             where = whole_of(position)
             if where is None:
                 raise InvalidOptionError(f"start must be 'first', 'end' or a position, not {position!r}")
             self._check_position(where)
-            self.move_to(where)
+            self.cursor.move_to(where)
 
     def _seek_sequence(self, sequence: object) -> None:
         ordinal = whole_of(sequence)
         if ordinal is None or not 0 <= ordinal < 1 << 63:
             raise InvalidOptionError(f"sequence must be an int from 0, of 63 bits, not {sequence!r}")
-        self.move_to(self.log_index.position_of(ordinal))
+        self.cursor.move_to(self._index.position_of(ordinal))
 
     def _seek_timestamp(self, timestamp: object) -> bool:
-        found = self.log_index.position_since(nanoseconds_of(timestamp))
-        end = self.visible_end
-        self.move_to(end if found is None else min(found, end))
+        found = self._index.position_since(nanoseconds_of(timestamp))
+        end = self._visible_end()
+        self.cursor.move_to(end if found is None else min(found, end))
         return found is not None and found < end
 
     def _seek_key(self, key: object) -> bool:
         if not isinstance(key, bytes | bytearray | memoryview):
             hint = ": encode it first" if isinstance(key, str) else ""
-            raise RecordTypeError(f"key must be bytes, not {type(key).__name__}{hint}", path=self.core.path)
-        began = self.position
-        place = self.pass_to_key(bytes(key))
-        self.move_to(began if place is None else place)
+            raise RecordTypeError(f"key must be bytes, not {type(key).__name__}{hint}", path=self._core.path)
+        began = self.cursor.position
+        place = self.cursor.pass_to_key(bytes(key))
+        self.cursor.move_to(began if place is None else place)
         return place is not None
 
+    # --- many places -------------------------------------------------------------------------
+
     def search(self, key_function: Callable[[Record], Any], value: Any) -> Record | None:
-        """Search records that are in ascending order of what a function makes of them, by halves.
-
-        Parameters
-        ----------
-        key_function : callable
-            Makes of a record what the records are sorted by.
-        value : object
-            What to look for; compared with ``<`` and ``==``.
-
-        Returns
-        -------
-        Record or None
-            The first of the records of which the function makes `value`; None where there is none. The tailer then stands before it, or
-            before the first record that is not less, or at the end; its direction stays.
-        """
+        """Search sorted records by halves: see `Tailer.search`."""
         if not callable(key_function):
             raise InvalidOptionError(f"key_function must be a callable that takes a record, not {key_function!r}")
-        low, high = self.log_index.sequence_of(self._first_position()), self.log_index.sequence_of(self.visible_end)
-        found, place = None, self.visible_end
+        low, high = self._index.sequence_of(self._first_position()), self._index.sequence_of(self._visible_end())
+        found, place = None, self._visible_end()
         while low < high:
             middle = (low + high) // 2
-            self.move_to(self.log_index.position_of(middle))
-            record = self.read_onward()
+            self.cursor.move_to(self._index.position_of(middle))
+            record = self.cursor.read_onward()
             if record is None:
                 high = middle  # damage that the tailer passes over took the rest
                 continue
@@ -248,23 +230,57 @@ class Seeker(RecordLoops):
             else:
                 high, place = middle, record.position
                 found = record if made == value else None
-        self.move_to(place)
-        self.save_place()
+        self.cursor.move_to(place)
+        self.cursor.save_place()
         return found
 
-    # --- positions -------------------------------------------------------------------------------------------------
+    def stride(self) -> Iterator[Record]:
+        """Read the indexed records alone, from the place, in the direction at each step."""
+        self.cursor.return_to_place()
+        try:
+            yield from self._steps()
+        finally:
+            self.cursor.return_to_place()
+
+    def _steps(self) -> Iterator[Record]:
+        cursor = self.cursor
+        while True:
+            cursor.save_place()
+            place = cursor.position
+            backward = cursor.backward
+            entry = self._index.entry(place, before=backward)
+            if entry is None:
+                return
+            cursor.move_to(entry)
+            record = cursor.read_onward()
+            if backward:
+                cursor.move_to(entry)
+            if record is not None and (record.position == entry or not backward):
+                yield record
+            elif not backward:
+                cursor.move_to(place)  # the next one is not to be seen yet
+                return
+
+    # --- positions ---------------------------------------------------------------------------
+
+    def _visible_end(self) -> int:
+        """Where what the cursor may see ends at present."""
+        core = self._core
+        if self._visibility == "flushed":
+            return core.flushed_position
+        return core.appended_position if self._visibility == "appended" else core.committed_position
 
     def _first_position(self) -> int:
-        return self._queue.first_number * self.core.segment_size
+        return self._queue.first_number * self._core.segment_size
 
     def _check_position(self, position: int) -> None:
         first = self._first_position()
-        end = max(self.core.tail_position, self.visible_end)
-        offset = position % self.core.segment_size
+        end = max(self._core.tail_position, self._visible_end())
+        offset = position % self._core.segment_size
         if first <= position <= end and (offset == 0 or position == end):
             return
         if first <= position < end and offset % 8 == 0 and offset >= HEADER_SIZE:
-            held = self._queue.hold(position // self.core.segment_size, self._who)
+            held = self._queue.hold(position // self._core.segment_size, self.segments.name)
             if held is not None:
                 file, token = held
                 try:
@@ -274,35 +290,7 @@ class Seeker(RecordLoops):
                     file.release(token)
         raise PositionError(
             f"no record starts here: the log's positions go from {first} to {end}; use a position that an append or a record gave",
-            path=self.core.path,
+            path=self._core.path,
             position=position,
             first_position=first,
         )
-
-
-def _stride(tailer: Seeker) -> Iterator[Record]:
-    """The indexed records alone, from where a tailer stands, in its direction at each step."""
-    tailer.return_to_place()
-    try:
-        yield from _steps(tailer)
-    finally:
-        tailer.return_to_place()
-
-
-def _steps(tailer: Seeker) -> Iterator[Record]:
-    while True:
-        tailer.save_place()
-        place = tailer.position
-        backward = tailer.direction == "backward"
-        entry = tailer.log_index.entry(place, before=backward)
-        if entry is None:
-            return
-        tailer.move_to(entry)
-        record = tailer.read_onward()
-        if backward:
-            tailer.move_to(entry)
-        if record is not None and (record.position == entry or not backward):
-            yield record
-        elif not backward:
-            tailer.move_to(place)  # the next one is not to be seen yet
-            return

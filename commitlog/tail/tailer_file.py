@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage, new_page, read_page
@@ -80,6 +81,9 @@ class TailerFile:
                 except BaseException:
                     self._lock.close()
                     raise
+        # A lock that outlives its tailer would keep the name, also in children of a fork.
+        self._dropped = weakref.finalize(self, _let_go, self.page, self._lock)
+        self._dropped.atexit = False
 
     def _take(self, folder_fd: int, start: int) -> tuple[TailerLock, TailerPage]:
         for _ in range(_ATTEMPTS):
@@ -124,17 +128,23 @@ class TailerFile:
             failpoint("terms written")
         self.page.sync()
 
-    def __del__(self) -> None:
-        # Dropped without being closed: the lock would outlive it, in the list of those that a child of a fork closes.
-        with contextlib.suppress(AttributeError, IOFailureError):
-            self.close()
-
     def close(self) -> None:
         """Let others read under the name. Idempotent."""
+        if self._dropped.detach() is None:
+            return
         try:
             self.page.close()
         finally:
             self._lock.close()
+
+
+def _let_go(page: TailerPage, lock: TailerLock) -> None:
+    """Close the file of a tailer that was dropped without `close`."""
+    try:
+        with contextlib.suppress(IOFailureError):
+            page.close()
+    finally:
+        lock.close()
 
 
 def _create(folder_fd: int, name: str, content: bytes) -> bool:

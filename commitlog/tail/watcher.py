@@ -1,4 +1,4 @@
-"""Watcher: wakes the coroutines that wait for records of a log, however many, with one thread."""
+"""Watcher: the thread that wakes coroutines when records come. AsyncRecords: what a coroutine asks."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import asyncio
 import threading
 
 from commitlog._kernel.engine import GATE_CLOSED, Core
-from commitlog._kernel.readers import Reader
+from commitlog._kernel.readers import Cursor, FollowIterator, Record
 from commitlog.base.loops import resolve, resolve_here
 from commitlog.base.service import Service, start_lock
 
 _SLEEP_S = 0.05  # in the kernel, which an append ends
 _NAP_LEAST_S, _NAP_MOST_S = 0.0005, 0.01  # where no append can end it
+_RUN_MOST = 64  # records in a row that are there already, after which the event loop runs others
+_POLL_LEAST_S, _POLL_MOST_S = 0.001, 0.01
 _JOIN_S = 10.0
 
 
@@ -26,23 +28,23 @@ class Watcher(Service):
         super().__init__(f"commitlog watch {core.path}")
         self._core = core
         self._changed = threading.Condition()
-        self._waiting: dict[asyncio.Future[None], Reader] = {}
+        self._waiting: dict[asyncio.Future[None], Cursor] = {}
         self._ended = False
 
-    async def news(self, reader: Reader, timeout_s: float | None) -> None:
-        """Wait until a look at what the reader stands before is worth while, or so many seconds."""
+    async def news(self, cursor: Cursor, timeout_s: float | None) -> None:
+        """Wait until a look at what the cursor stands before is worth while, or so many seconds."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self._changed:
             if self._ended:
                 return
-            self._waiting[future] = reader
+            self._waiting[future] = cursor
             self._changed.notify()
         expiry = None if timeout_s is None else loop.call_later(timeout_s, resolve_here, [(future, None)])
         try:
             # In the thread's list before this look: between the two of them no record is missed.
             self._core.announce_sleeper()
-            if not reader.has_news:
+            if not cursor.has_news:
                 await future
         finally:
             if expiry is not None:
@@ -65,11 +67,11 @@ class Watcher(Service):
         seen = self._core.announce_sleeper()
         with self._changed:
             waiting = list(self._waiting.items())
-        with_news = [future for future, reader in waiting if reader.has_news]
+        with_news = [future for future, cursor in waiting if cursor.has_news]
         if with_news:
             self._tell(with_news)
         else:
-            self._core.wait_append(seen, _SLEEP_S if all(reader.is_woken for _, reader in waiting) else nap_s)
+            self._core.wait_append(seen, _SLEEP_S if all(cursor.is_woken for _, cursor in waiting) else nap_s)
         return bool(with_news)
 
     def _wait_for_work(self) -> bool:
@@ -111,3 +113,59 @@ def watcher_of(core: Core) -> Watcher:
                 else:
                     watcher.start()
     return watcher
+
+
+class AsyncRecords:
+    """What `async for` over `Tailer.follow` asks.
+
+    The cursor moves when a record is given and at no other time. So a coroutine that is cancelled
+    at an await leaves it before the record that it would have got.
+
+    Parameters
+    ----------
+    cursor : Cursor
+        The tailer's.
+    present : FollowIterator
+        The records of that cursor that are there already.
+    timeout_s : float or None
+        End when no record came for so long.
+    """
+
+    def __init__(self, cursor: Cursor, present: FollowIterator, timeout_s: float | None) -> None:
+        self._cursor = cursor
+        self._timeout_s = timeout_s
+        self._present = present
+        self._run = 0
+
+    async def next(self) -> Record:
+        """The next record.
+
+        Raises
+        ------
+        StopAsyncIteration
+            None came in time, or the log is closed.
+        """
+        self._cursor.save_place()  # who asks for the next record is done with the last one
+        self._run += 1
+        if self._run > _RUN_MOST:
+            self._run = 0
+            await asyncio.sleep(0)
+        record = next(self._present, None)
+        return record if record is not None else await self._next_to_come()
+
+    async def _next_to_come(self) -> Record:
+        self._run = 0
+        loop = asyncio.get_running_loop()
+        deadline_s = None if self._timeout_s is None else loop.time() + self._timeout_s
+        nap_s = _POLL_LEAST_S
+        while True:
+            left_s = None if deadline_s is None else deadline_s - loop.time()
+            if self._cursor.core.gate == GATE_CLOSED or self._cursor.backward or (left_s is not None and left_s <= 0):
+                raise StopAsyncIteration
+            await watcher_of(self._cursor.core).news(self._cursor, left_s)
+            record = next(self._present, None)
+            if record is not None:
+                return record
+            # News but no record: an open claim, or a segment that is still being made. Poll for these.
+            await asyncio.sleep(nap_s if left_s is None else min(nap_s, left_s))
+            nap_s = min(2 * nap_s, _POLL_MOST_S)

@@ -195,7 +195,7 @@ def test_a_follower_whose_filter_lets_nothing_pass_ends_with_its_reader(tmp_path
 def place_of(path: Path, name: str) -> int:
     """The sequence of the record at which a named tailer goes on."""
     with commitlog.open(path, "r") as log, log.tailer(name) as tailer:
-        record = tailer.read_onward()
+        record = log.tailer(start=tailer.position).read()
         return 24 if record is None else record.sequence
 
 

@@ -12,7 +12,7 @@ import commitlog
 from commitlog import CommitLog
 from commitlog.errors import CorruptRecordError
 from commitlog.log.parts import parts_of
-from commitlog.tail.tailer import Visibility
+from commitlog.tail.seek import Visibility
 from tests.faults import image
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, How, close_log, open_log, value_of, write_some

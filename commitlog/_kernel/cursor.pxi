@@ -1,0 +1,402 @@
+# A place in a log, and the way on from there: what a `Tailer` has.
+
+cdef uint32_t STRETCH_LEAST = 256
+cdef int PATIENCE = 20  # looks at a claim whose owner may be dead; one look is too short to tell
+cdef int64_t NAP_NS = 100_000
+cdef uint64_t SIGNALS_EVERY = 4096  # records between two looks for signals
+
+
+@cython.final
+@cython.no_gc_clear  # a call that comes while a cycle is taken apart finds all of it
+cdef class Cursor:
+    """A place between two records of a log. One thread at a time reads from it.
+
+    Parameters
+    ----------
+    core : Core
+        The log's kernel handle.
+    policy : CursorPolicy
+        Gives the segments and decides about damage: see `readers.pyi`.
+    from_buffer : bool
+        Read also what only this process's pool buffers have.
+    flushed_only : bool
+        Read only what is flushed.
+    """
+
+    def __cinit__(self, Core core not None, policy, *, bint from_buffer, bint flushed_only):
+        memset(&self.reader, 0, sizeof(self.reader))
+        memset(&self.stretch, 0, sizeof(self.stretch))
+        self.core = core
+        self.policy = policy
+        self.shelf = Shelf.__new__(Shelf)
+        cl_reader_init(&self.reader, &core.log)
+        # A read-only handle has no pool buffers, and cannot see those of another process.
+        self.reader.from_buffer = from_buffer and core.log.resolves
+        self.reader.flushed_only = flushed_only
+        self.pending = cl_log_upward(&core.log, 0)
+
+    def __dealloc__(self):
+        free(self.stretch.offsets)
+
+    # --- the place ---------------------------------------------------------------------------
+
+    @property
+    def position(self):
+        """Where the next record would be read."""
+        return self.place()
+
+    cdef uint64_t place(self):
+        if self.segment is None:
+            return self.pending
+        return cl_log_upward(&self.core.log, self.segment.segment.base + self.reader.offset)
+
+    def move_to(self, uint64_t position):
+        """Move to a position, at which a record starts or the log ends."""
+        cdef uint64_t number
+        self.guard()
+        self.pending = cl_log_upward(&self.core.log, position)
+        number = self.pending // self.core.log.segment_size
+        if self.segment is not None and self.segment.segment.number == number:
+            cl_reader_enter(
+                &self.reader, self.segment.segment, self.pending - self.segment.segment.base)
+            return
+        self.segment = None
+        self.reader.segment = NULL
+
+    def turn(self, bint backward):
+        """Read in that direction from now on."""
+        self.guard()
+        self.turned = backward
+
+    @property
+    def backward(self):
+        """Whether it reads backward."""
+        return bool(self.turned)
+
+    cpdef leave(self):
+        """Let go of the segment and remember the place.
+
+        If another thread reads, that thread does this when it is done.
+        """
+        if self.busy:
+            self.leaving = True
+        elif self.segment is not None:
+            self.pending = self.place()
+            self.segment = None
+            self.reader.segment = NULL
+
+    def end(self):
+        """Read no more: the name is given back."""
+        self.ended = self.busy = True
+
+    # --- the place of a named tailer ---------------------------------------------------------
+
+    def keep_in(self, TailerPage page not None):
+        """Keep the place in a page from now on."""
+        self.page = page
+
+    cdef int keep_place(self) except -1:
+        """Save the place in the page; of a segment's two end positions, perhaps the lower."""
+        cdef uint64_t position = self.pending
+        if self.segment is not None:
+            position = self.segment.segment.base + self.reader.offset
+        if cl_tailer_save_plainly(&self.page.mark, position):
+            return 0
+        return self.page.save_place(position)
+
+    cpdef save_place(self):
+        """Save the place in the page, if there is one."""
+        if self.page is not None:
+            self.keep_place()
+
+    cpdef return_to_place(self):
+        """Move to the saved place, if there is a page.
+
+        So the last record of a loop that was left comes again.
+        """
+        if self.page is not None and self.page.mark.saved != self.place():
+            self.move_to(self.page.mark.saved)
+
+    # --- one thread at a time ----------------------------------------------------------------
+
+    cdef int rest(self) except -1:
+        """Be busy no more."""
+        self.busy = False
+        if self.leaving:
+            self.leaving = False
+            self.leave()
+        return 0
+
+    cdef int guard(self) except -1:
+        if self.ended:
+            raise ClosedError(
+                "the tailer is closed, and others may read under its name: open it again",
+                path=self.core.path)
+        if self.core.log.gate == GATE_CLOSED:
+            raise self.core.failed_with(CL_E_CLOSED, 0, None)
+        if self.busy:
+            raise TailerInUseError(
+                "another thread is reading with this tailer: give each thread a tailer of its own",
+                path=self.core.path)
+        return 0
+
+    # --- the next record ---------------------------------------------------------------------
+
+    cdef int next_record(self, cl_record *record) except? -100:
+        """CL_OK with the next record, or CL_E_END."""
+        cdef int code = CL_E_ROLL
+        if self.busy or self.core.log.gate == GATE_CLOSED:
+            self.guard()
+        if self.turned:
+            return self.previous_record(record)
+        if self.segment is not None and cl_short_frame_next(&self.reader, record):
+            return CL_OK
+        while True:
+            if self.segment is not None:
+                code = cl_reader_next(&self.reader, record)
+            if code == CL_OK:
+                return CL_OK
+            if code == CL_E_ROLL:
+                code = self.enter_next()
+                if code == CL_OK:
+                    code = CL_E_ROLL
+                    continue
+                self.core.look()
+                return code
+            if code == CL_E_DAMAGE:
+                self.pass_damage()
+                code = CL_E_ROLL
+                continue
+            self.core.look()
+            return CL_E_END
+
+    def read_onward(self):
+        """The record behind the place, whatever the direction; None at the end.
+
+        A named place is not saved.
+        """
+        cdef cl_record native
+        cdef bint turned = self.turned
+        self.guard()
+        self.turned = False
+        try:
+            if self.next_record(&native) != CL_OK:
+                return None
+            return make_record(self.segment, &native)
+        finally:
+            self.turned = turned
+
+    def pass_to_key(self, bytes key not None):
+        """Read on to the next record with a key; the place from which `read` gives it, or None."""
+        cdef cl_record native
+        cdef const char *wanted = key
+        cdef size_t length = len(key)
+        cdef uint64_t passed = 0
+        before = self.position
+        while self.next_record(&native) == CL_OK:
+            if (native.key != NULL and native.key_length == length
+                    and memcmp(native.key, wanted, length) == 0):
+                return before
+            before = self.position
+            passed += 1
+            if passed % SIGNALS_EVERY == 0:
+                PyErr_CheckSignals()
+        return None
+
+    cdef int enter_next(self) except? -100:
+        """Enter the segment of the place; CL_E_END if it is not there yet."""
+        cdef uint64_t position = self.pending
+        cdef Segment segment
+        if self.segment is not None:
+            position = self.segment.segment.base + self.segment.segment.size
+        self.busy = True
+        try:
+            segment = self.policy.next_segment(position // self.core.log.segment_size)
+        finally:
+            self.rest()
+        if segment is None:
+            return CL_E_END
+        segment.check()
+        if segment.segment.number != position // self.core.log.segment_size:
+            raise ValueError(
+                f"segment {segment.segment.number} is not the one that position {position} lies in")
+        self.segment = segment
+        cl_reader_enter(&self.reader, segment.segment, position - segment.segment.base)
+        return CL_OK
+
+    cdef object pass_damage(self):
+        cdef Segment segment = self.segment
+        cdef cl_segment *held = segment.held()
+        cdef uint64_t offset = self.reader.offset
+        cdef uint64_t position = held.base + offset
+        cdef uint64_t resume
+        with nogil:
+            resume = cl_segment_resume(held, offset)
+        resume = cl_log_upward(&self.core.log, resume + held.base)
+        cl_segment_release(held)
+        error = CorruptRecordError(
+            "damage: what stands here is not a whole frame, or its CRC does not match; "
+            f"the next whole frame is at {resume}. Run `commitlog verify` on the log, "
+            "and `commitlog repair` to step over the damage for good",
+            path=segment.path, position=position, resume_position=resume)
+        if not self.policy.skips_damage(error):
+            raise error
+        self.move_to(resume)
+
+    # --- the record before -------------------------------------------------------------------
+
+    cdef int previous_record(self, cl_record *record) except? -100:
+        """CL_OK with the record before, or CL_E_END."""
+        cdef int code = CL_E_ROLL
+        while True:
+            if self.segment is not None:
+                code = cl_reader_previous(&self.reader, &self.stretch, record)
+            if code == CL_OK:
+                return CL_OK
+            if not self.go_back(code):
+                return CL_E_END
+
+    cdef int go_back(self, int code) except -1:
+        """Do what a step back lacked; false if there is no more to read."""
+        if code == CL_E_ROLL:
+            return self.enter_before()
+        if code == CL_E_ABSENT:
+            return self.fill_stretch() == CL_OK
+        if code == CL_E_DAMAGE:
+            self.pass_damage_before()
+            return True
+        return False
+
+    cdef int enter_before(self) except -1:
+        """Enter the segment that the place lies in or is the end of; false where the log begins."""
+        cdef uint64_t size = self.core.log.segment_size
+        cdef uint64_t position = self.pending
+        cdef uint64_t number, offset
+        cdef Segment segment
+        if self.segment is not None:
+            position = self.segment.segment.base + self.reader.offset
+        number = position // size
+        offset = position % size
+        if offset <= CL_SEGMENT_HEADER:
+            if number == 0:
+                return False
+            number -= 1
+            offset = size
+        self.busy = True
+        try:
+            segment = self.policy.segment_before(number, position)
+        finally:
+            self.rest()
+        if segment is None:
+            return False
+        segment.check()
+        if segment.segment.number != number:
+            raise ValueError(f"segment {segment.segment.number} is not number {number}")
+        self.segment = segment
+        self.index = None
+        cl_reader_enter(&self.reader, segment.segment, offset)
+        return True
+
+    cdef void keep_to_flushed(self):
+        """If only what is flushed is to be read, move below the rest."""
+        cdef uint64_t base = self.segment.segment.base
+        cdef uint64_t flushed = cl_load(&self.core.log.cursors.flushed.value)
+        if self.reader.flushed_only and base + self.reader.offset > flushed:
+            self.reader.offset = CL_SEGMENT_HEADER
+            if flushed > base:
+                self.reader.offset = max(flushed - base, <uint64_t>CL_SEGMENT_HEADER)
+
+    cdef int fill_stretch(self) except? -100:
+        """Go over the frames before the place; CL_E_BUSY if a claim among them is not resolved."""
+        cdef uint64_t start = CL_SEGMENT_HEADER
+        cdef size_t entry
+        cdef int code = CL_E_BUSY
+        self.keep_to_flushed()
+        if self.reader.offset <= CL_SEGMENT_HEADER:
+            return CL_OK
+        if (self.index is None or self.index.segment_id != self.segment.segment.id
+                or self.index.index.offset < self.reader.offset):
+            self.busy = True
+            try:
+                self.index = self.policy.index_of(self.segment, self.reader.offset)
+            finally:
+                self.rest()
+        entry = cl_index_below(&self.index.index, self.reader.offset - CL_FRAME_ALIGN)
+        if entry != <size_t>-1:
+            start = self.index.index.entries[entry].offset
+        self.make_room(self.index.index.spacing)
+        for _ in range(PATIENCE):
+            if self.segment is None:
+                break  # closed by another thread meanwhile
+            code = cl_stretch_fill(&self.reader, &self.stretch, start)
+            if code != CL_E_BUSY:
+                return code
+            with nogil:
+                cl_sleep_ns(NAP_NS)
+            self.guard()
+        return code
+
+    cdef int make_room(self, uint32_t spacing) except -1:
+        cdef uint32_t room = max(spacing, STRETCH_LEAST)
+        cdef uint32_t *offsets
+        if self.stretch.room < room:
+            offsets = <uint32_t *>realloc(self.stretch.offsets, room * sizeof(uint32_t))
+            if offsets == NULL:
+                raise MemoryError("no memory to read backward in")
+            self.stretch.offsets = offsets
+            self.stretch.room = room
+            self.stretch.count = 0
+        return 0
+
+    cdef object pass_damage_before(self):
+        cdef Segment segment = self.segment
+        cdef cl_segment *held = segment.held()
+        cdef uint64_t base = held.base
+        cdef uint64_t damage = self.stretch.damage
+        cdef uint64_t position = base + damage
+        cdef uint64_t resume
+        with nogil:
+            resume = cl_segment_resume(held, damage)
+        cl_segment_release(held)
+        error = CorruptRecordError(
+            "damage: what stands here is not a whole frame, or its CRC does not match; "
+            f"what is whole ends at {position}. Run `commitlog verify` on the log, "
+            "and `commitlog repair` to step over the damage for good",
+            path=segment.path, position=position, resume_position=base + resume)
+        if not self.policy.skips_damage(error):
+            raise error
+        cl_stretch_pass(&self.reader, &self.stretch)
+
+    # --- waiting and columns -----------------------------------------------------------------
+
+    def take(self, timeout=0, idle="backoff"):
+        """As `ReadMethods.read`, but a named place is not saved."""
+        return read_record(self, timeout, idle, False)
+
+    def batch(self, Py_ssize_t max_records, timeout, idle, bint keeps):
+        """The next records, waited for, as a tuple of columns: see `take_columns`."""
+        return await_columns(self, max_records, timeout, idle, keeps)
+
+    @property
+    def has_news(self):
+        """Whether a read now may find a record.
+
+        For a thread that waits on behalf of others, with the interpreter's lock held.
+        """
+        if self.core.log.gate == GATE_CLOSED:
+            return True
+        if self.busy:
+            return False
+        self.core.look()
+        if self.reader.flushed_only:
+            self.core.ask_for_flush()
+        if self.segment is None or self.reader.offset >= self.segment.segment.size:
+            return <uint64_t>self.core.tail_position > self.place()
+        return bool(cl_reader_news(&self.reader))
+
+    @property
+    def is_woken(self):
+        """Whether appends end `Core.wait_append` for this cursor; if not, poll it."""
+        if self.reader.flushed_only or (self.reader.from_buffer and self.core.log.pooled):
+            return False
+        return self.core.append_signal() != NULL

@@ -1,0 +1,129 @@
+# Many records of a cursor as columns.
+
+cdef Py_ssize_t BATCH_BYTES = 16 << 20
+
+
+cdef tuple await_columns(
+        Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps):
+    """The next records as columns, waited for as `await_record` does."""
+    cdef Patience patience
+    cdef int64_t deadline_ns, left_ns
+    cdef tuple found = take_columns(cursor, max_records)
+    if len(found[0]) or timeout == 0 or cursor.turned:
+        return found
+    patience = patience_of(timeout, idle)
+    left_ns = patience.budget_ns
+    deadline_ns = cl_clock_monotonic_ns() + left_ns
+    while not len(found[0]) and left_ns > 0:
+        if keeps:
+            cursor.save_place()  # it may have passed what is no record, and a writer may wait
+        if wait_for(cursor, patience.idle, left_ns):
+            found = take_columns(cursor, max_records)
+        if not patience.endless:
+            left_ns = deadline_ns - cl_clock_monotonic_ns()
+    return found
+
+
+cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records):
+    """The next records as columns, up to the present end.
+
+    Positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets; then the segment of
+    the first record.
+    """
+    cdef Columns columns
+    cdef Segment first = None
+    cdef Segment segment
+    cdef Py_ssize_t max_bytes
+    cdef int code = CL_E_ROLL
+    cdef bint to_buffer = cursor.reader.from_buffer
+    cursor.guard()
+    if cursor.turned:
+        return take_columns_back(cursor, max_records)
+    if cursor.segment is None and cursor.enter_next() != CL_OK:
+        max_records = 0
+    max_bytes = _room(cursor)
+    max_records = min(max_records, max_bytes // CL_FRAME_HEADER)  # no more than can be there
+    columns = Columns(cursor.shelf, max_records, max_bytes)
+    while max_records and columns.native.count < columns.native.most:
+        segment = cursor.segment
+        if to_buffer:
+            code = cl_reader_batch(&cursor.reader, &columns.native)
+        else:
+            code = _batch_alone(cursor, &columns.native)
+        if first is None and columns.native.count != 0:
+            first = segment
+        if cursor.segment is None:
+            break  # closed by another thread meanwhile
+        if code == CL_E_ROLL:
+            try:
+                code = cursor.enter_next()
+            except (CommitLogError, OSError):
+                if columns.native.count == 0:
+                    raise
+                break  # what was read comes first, and the next call raises again
+            if code != CL_OK:
+                break
+        elif code == CL_E_FULL and columns.native.count == 0:
+            # The next record is larger than the room: make room for the largest one.
+            columns = Columns(cursor.shelf, max_records, cursor.core.log.segment_size)
+        elif code == CL_E_DAMAGE and columns.native.count == 0:
+            cursor.pass_damage()
+            if cursor.segment is None and cursor.enter_next() != CL_OK:
+                break
+        else:
+            break
+    if columns.native.count == 0:
+        cursor.core.look()
+    return *columns.cut(), first
+
+
+cdef int _batch_alone(Cursor cursor, cl_batch *batch) except? -100:
+    """Without the interpreter's lock."""
+    cdef int code
+    cursor.core.enter()
+    cursor.busy = True
+    try:
+        with nogil:
+            code = cl_reader_batch(&cursor.reader, batch)
+    finally:
+        cursor.core.leave()
+        cursor.rest()
+    return code
+
+
+cdef Py_ssize_t _room(Cursor cursor):
+    """Bytes of data to make room for: what there is to read, as far as is known."""
+    cdef uint64_t end
+    if cursor.segment is None:
+        return 0
+    end = cursor.core.tail_position
+    return max(4096, min(BATCH_BYTES, <Py_ssize_t>end - <Py_ssize_t>cursor.place()))
+
+
+cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
+    """The records before as columns: see `take_columns`."""
+    cdef int code = CL_E_ROLL
+    cdef Columns columns
+    cdef Segment first = None
+    cdef Py_ssize_t max_bytes = max(4096, min(BATCH_BYTES, <Py_ssize_t>cursor.place()))
+    max_records = min(max_records, max_bytes // CL_FRAME_HEADER)
+    columns = Columns(cursor.shelf, max_records, max_bytes)
+    while columns.native.count < columns.native.most:
+        if cursor.segment is not None:
+            code = cl_stretch_batch(&cursor.reader, &cursor.stretch, &columns.native)
+        if first is None and columns.native.count != 0:
+            first = cursor.segment
+        if code == CL_E_FULL and columns.native.count == 0:
+            # The record before is larger than the room: make room for the largest one.
+            columns = Columns(cursor.shelf, max_records, cursor.core.log.segment_size)
+            continue
+        if code == CL_E_DAMAGE and columns.native.count != 0:
+            break
+        try:
+            if not cursor.go_back(code):
+                break
+        except (CommitLogError, OSError):
+            if columns.native.count == 0:
+                raise
+            break  # what was read comes first, and the next call raises again
+    return *columns.cut(), first

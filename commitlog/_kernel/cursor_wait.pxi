@@ -1,0 +1,114 @@
+# Waiting for the next record of a cursor.
+
+IDLE = {
+    "spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF,
+    "block": CL_IDLE_BLOCK,
+}
+cdef int64_t SLICE_NS = 50_000_000  # how long a wait may delay Ctrl-C
+cdef int64_t NO_END_NS = 3_600_000_000_000  # the budget of an endless wait, which starts anew
+cdef double PLAIN_LIMIT_S = 86_400.0  # a longer timeout is parsed in Python
+
+
+def check_idle(idle):
+    """Refuse what is no way to wait.
+
+    Raises
+    ------
+    InvalidOptionError
+        It is none of "spin", "yield", "backoff" and "block".
+    """
+    if not isinstance(idle, str) or idle not in IDLE:
+        raise InvalidOptionError(f"idle must be one of {', '.join(map(repr, IDLE))}, not {idle!r}")
+
+
+cdef Patience patience_of(object timeout, object idle):
+    cdef Patience patience
+    cdef bint plain = timeout is None or (
+        (type(timeout) is int or type(timeout) is float) and 0 <= timeout <= PLAIN_LIMIT_S)
+    if not plain or type(idle) is not str or idle not in IDLE:
+        check_idle(idle)
+        timeout = None if timeout is None else parse_duration(timeout, "timeout")
+    patience.endless = timeout is None
+    patience.budget_ns = NO_END_NS if timeout is None else nanoseconds(timeout)
+    patience.idle = IDLE[idle]
+    return patience
+
+
+cdef object read_record(Cursor cursor, object timeout, object idle, bint keeps):
+    """The next record, waited for; None if none came. `keeps`: save a named place."""
+    cdef cl_record native
+    cdef Record record
+    if cursor.busy or cursor.core.log.gate == GATE_CLOSED:
+        cursor.guard()
+    if await_record(cursor, &native, patience_of(timeout, idle), keeps) != CL_OK:
+        return None
+    record = make_record(cursor.segment, &native)
+    if keeps and cursor.page is not None:
+        cursor.keep_place()
+    return record
+
+
+cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint keeps) except? -100:
+    """CL_OK with a record, or CL_E_END if none came in time or the log was closed.
+
+    `keeps`: save a named place that has passed what is no record, because a writer may wait for it.
+    """
+    cdef int64_t began_ns = 0
+    cdef int64_t left_ns = patience.budget_ns
+    cdef bint at_once = patience.budget_ns == 0
+    while True:
+        if cursor.core.log.gate == GATE_CLOSED:
+            return CL_E_END
+        # With the interpreter's lock held: to release and retake it costs more than most waits.
+        if not at_once and cursor.segment is not None and not cursor.busy and not cursor.turned:
+            if cl_short_frame_next(&cursor.reader, record):
+                return CL_OK
+            cl_reader_spin(&cursor.reader)
+        try:
+            if cursor.next_record(record) == CL_OK:
+                return CL_OK
+        except ClosedError:
+            return CL_E_END  # closed while the next segment was looked for
+        if keeps and cursor.page is not None:
+            cursor.keep_place()
+        if cursor.turned:
+            return CL_E_END  # nothing comes before the oldest record
+        if not patience.endless:
+            if began_ns == 0:
+                began_ns = cl_clock_monotonic_ns()
+            left_ns = 0 if at_once else patience.budget_ns - (cl_clock_monotonic_ns() - began_ns)
+            if left_ns <= 0:
+                return CL_E_END
+        if cursor.core.log.gate != GATE_CLOSED:
+            wait_for(cursor, patience.idle, left_ns)
+
+
+cdef bint wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1:
+    """Wait at most `budget_ns` and one slice of 50 ms; whether there may be a record."""
+    cdef bint news
+    budget_ns = min(budget_ns, SLICE_NS)
+    cursor.guard()
+    cursor.core.look()
+    if cursor.reader.flushed_only:
+        cursor.core.ask_for_flush()
+    if idle == CL_IDLE_BLOCK and not (cursor.core.cursors.shared and cursor.core.cursors.writable):
+        idle = CL_IDLE_BACKOFF  # no writer could see that this thread sleeps
+    if cursor.segment is None or cursor.reader.offset >= cursor.segment.segment.size:
+        # The next segment's file is missing. Nothing announces it, so poll.
+        budget_ns = min(budget_ns, <int64_t>1_000_000)
+        cursor.busy = True
+        try:
+            with nogil:
+                cl_sleep_ns(budget_ns)
+        finally:
+            cursor.rest()
+        PyErr_CheckSignals()
+        return True
+    cursor.busy = True
+    try:
+        with nogil:
+            news = cl_reader_wait(&cursor.reader, idle, budget_ns)
+    finally:
+        cursor.rest()
+    PyErr_CheckSignals()
+    return news

@@ -1,0 +1,182 @@
+# The methods of `Tailer` that are one C call each, and its loops.
+
+
+@cython.no_gc_clear  # a step that comes while a cycle is taken apart finds all of it
+cdef class Loop:
+    """A loop over a tailer, which it keeps alive.
+
+    The loop alone holds it, so a `break` or an exception ends it at once. Then a named tailer moves
+    back before its last record.
+
+    Parameters
+    ----------
+    tailer : ReadMethods
+        What is read.
+    """
+    cdef Cursor cursor
+    cdef ReadMethods tailer
+
+    def __cinit__(self, ReadMethods tailer not None, *args, **kwargs):
+        self.cursor = tailer.cursor
+        self.tailer = tailer
+        self.cursor.return_to_place()
+
+    def __iter__(self):
+        return self
+
+    def __del__(self):
+        cdef Cursor cursor = self.cursor
+        if cursor is None or cursor.page is None or cursor.busy:
+            return
+        if cursor.core.log.gate != GATE_CLOSED:
+            try:
+                cursor.return_to_place()
+            except CommitLogError:
+                pass  # the saved place is gone; the next read says so
+
+
+cdef class RecordIterator(Loop):
+    """Records up to the present end."""
+
+    def __next__(self):
+        cdef cl_record native
+        if self.cursor.page is not None:
+            self.cursor.keep_place()
+        if self.cursor.next_record(&native) != CL_OK:
+            self.cursor.save_place()
+            raise StopIteration
+        return make_record(self.cursor.segment, &native)
+
+
+cdef class ValueIterator(Loop):
+    """Values as bytes, waited for.
+
+    Parameters
+    ----------
+    tailer : ReadMethods
+        What is read.
+    timeout, idle
+        As for `ReadMethods.values`.
+    """
+    cdef Patience patience
+
+    def __cinit__(self, tailer, timeout, idle):
+        self.patience = patience_of(timeout, idle)
+
+    def __next__(self):
+        cdef cl_record native
+        if self.cursor.page is not None:
+            self.cursor.keep_place()
+        if self.patience.budget_ns == 0:
+            if self.cursor.next_record(&native) != CL_OK:
+                self.cursor.save_place()
+                raise StopIteration
+        elif await_record(self.cursor, &native, self.patience, True) != CL_OK:
+            raise StopIteration
+        return PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
+
+
+cdef class FollowIterator(Loop):
+    """Records, waited for. It ends when the time is up, or with the log.
+
+    Parameters
+    ----------
+    tailer : ReadMethods
+        What is read.
+    timeout, idle
+        As for `Tailer.follow`.
+    waiter : callable, optional
+        Called with the timeout in seconds, or None, when the first coroutine asks. Gives an object
+        whose coroutine `next` waits for the next record.
+    """
+    cdef Patience patience
+    cdef object waiter
+    cdef object later  # what `waiter` gave
+
+    def __cinit__(self, tailer, timeout, idle, waiter=None):
+        self.patience = patience_of(timeout, idle)
+        self.waiter = waiter
+
+    def __next__(self):
+        cdef cl_record native
+        if self.cursor.page is not None:
+            self.cursor.keep_place()
+        if await_record(self.cursor, &native, self.patience, True) != CL_OK:
+            raise StopIteration
+        return make_record(self.cursor.segment, &native)
+
+    def __aiter__(self):
+        return self
+
+    def __anext__(self):
+        if self.later is None:
+            seconds = None if self.patience.endless else self.patience.budget_ns / 1e9
+            self.later = self.waiter(seconds)
+        return self.later.next()
+
+
+@cython.no_gc_clear  # a call that comes while a cycle is taken apart finds the cursor
+cdef class ReadMethods:
+    """The compiled base of `Tailer`. It has a cursor and forwards to it.
+
+    Parameters
+    ----------
+    seeker : Seeker
+        Moves the cursor, and knows it.
+    """
+
+    def __cinit__(self, seeker, *args, **kwargs):
+        self.cursor = <Cursor?>seeker.cursor
+
+    @property
+    def position(self):
+        """Where the next record would be read."""
+        return self.cursor.place()
+
+    def read(self, timeout=0, idle="backoff"):
+        """The next record in the tailer's direction, past which it moves.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            Seconds, or text like ``"500ms"``, to wait for one; None waits until there is one or
+            the log is closed. A backward tailer does not wait: nothing comes before the oldest
+            record.
+        idle : {"spin", "yield", "backoff", "block"}
+            How to wait: see `follow`.
+
+        Returns
+        -------
+        Record or None
+            None when nothing came in time.
+        """
+        return read_record(self.cursor, timeout, idle, True)
+
+    def __iter__(self):
+        return RecordIterator(self)
+
+    def __next__(self):
+        cdef cl_record native
+        if self.cursor.page is not None:
+            self.cursor.keep_place()
+        if self.cursor.next_record(&native) != CL_OK:
+            self.cursor.save_place()
+            raise StopIteration
+        return make_record(self.cursor.segment, &native)
+
+    def values(self, timeout=0, idle="backoff"):
+        """The values alone, as bytes: the fastest loop.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            0 ends at the present end; otherwise as for `follow`: end when none came for so long,
+            or, with None, when the log is closed.
+        idle : {"spin", "yield", "backoff", "block"}
+            How to wait: see `follow`.
+
+        Returns
+        -------
+        iterator of bytes
+        """
+        return ValueIterator(self, timeout, idle)
