@@ -13,7 +13,7 @@ from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, ge
 from commitlog.base import roll_cycle as cycles
 from commitlog.base.option import Option, chosen, counted, did_you_mean, lasting, optional, sized, switch
 from commitlog.base.roll_cycle import RollCycle
-from commitlog.base.units import DURATION_LARGEST_S, GIB, KIB, MIB, Duration, Size, parse_duration, parse_size, seconds_of
+from commitlog.base.units import DURATION_LARGEST_S, GIB, KIB, MIB, SECOND_NS, Duration, Size, parse_duration, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
 
 Flush = Literal["sync", "async", "none"]
@@ -84,7 +84,7 @@ def _roll_cycle(value: str | Duration | None, name: str) -> str | None:
         return value.upper()
     period_s = seconds_of(value)
     try:
-        return cycles.period_name(round(period_s * cycles.SECOND_NS) if 0 <= period_s <= DURATION_LARGEST_S else 0)
+        return cycles.period_name(round(period_s * SECOND_NS) if 0 <= period_s <= DURATION_LARGEST_S else 0)
     except ValueError:
         raise InvalidOptionError(
             f"{name} must be one of {', '.join(cycles.NAMES)}, or a period of whole milliseconds from 10 ms to 366 days, such as 90 or "
@@ -333,7 +333,7 @@ class Options:
         epoch = self.roll_epoch
         if isinstance(epoch, dt.datetime):
             return dataclasses.replace(cycle, epoch_ns=cycle.epoch_of(epoch))
-        return cycle if epoch is None else dataclasses.replace(cycle, epoch_ns=round(epoch * cycles.SECOND_NS))
+        return cycle if epoch is None else dataclasses.replace(cycle, epoch_ns=round(epoch * SECOND_NS))
 
     @classmethod
     def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from commitlog.bench.settings import MIB
+from commitlog.base.units import MIB
 
 # So much is always on its way to some disk.
 _AT_REST_BYTES = 8 * MIB

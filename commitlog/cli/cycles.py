@@ -10,8 +10,8 @@ from dataclasses import asdict
 import click
 
 import commitlog
+from commitlog.base.moment import FORMS, read_moment
 from commitlog.cli import parameters
-from commitlog.cli.moment import FORMS, Moment
 from commitlog.tail.cycles import Cycle
 
 _DAY = dt.timedelta(days=1)
@@ -30,7 +30,7 @@ def _day(text: str) -> dt.date:
 @click.option("--from", "since", type=parameters.moment, metavar="TIME", help=f"Those that end after it: {FORMS}.")
 @click.option("--to", "until", type=parameters.moment, metavar="TIME", help="Those that begin before it.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-def command(*, log: str, day: dt.date | None, since: Moment | None, until: Moment | None, as_json: bool) -> None:
+def command(*, log: str, day: dt.date | None, since: str | None, until: str | None, as_json: bool) -> None:
     """Print the cycles of LOG: number, beginning, end, records, bytes, and the names of their files, with tabs in between.
 
     Times are on the clock of the log's time zone. The cycle that is still written to has a + behind its end. Of a log that rolls by size
@@ -40,7 +40,7 @@ def command(*, log: str, day: dt.date | None, since: Moment | None, until: Momen
     Examples:
       commitlog cycles orders
       commitlog cycles --day 2026-11-21 orders
-      commitlog cycles --from '7d ago' --json orders
+      commitlog cycles --from -7d --json orders
     """
     if day is not None and (since is not None or until is not None):
         raise click.UsageError("--day and --from or --to exclude each other: use one of them")
@@ -55,12 +55,10 @@ def command(*, log: str, day: dt.date | None, since: Moment | None, until: Momen
                 click.echo(json.dumps(as_object(found)) if as_json else line(found))
 
 
-def _bounds(
-    day: dt.date | None, since: Moment | None, until: Moment | None, zone: dt.tzinfo
-) -> tuple[dt.datetime | None, dt.datetime | None]:
+def _bounds(day: dt.date | None, since: str | None, until: str | None, zone: dt.tzinfo) -> tuple[dt.datetime | None, dt.datetime | None]:
     if day is not None:
         return (dt.datetime.combine(day, dt.time(), zone), dt.datetime.combine(min(day, dt.date.max - _DAY) + _DAY, dt.time(), zone))
-    low, high = (None if given is None else _instant(given.nanoseconds(zone)) for given in (since, until))
+    low, high = (None if given is None else _instant(read_moment(given, zone)) for given in (since, until))
     return low, high
 
 

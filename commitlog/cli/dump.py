@@ -14,7 +14,7 @@ import commitlog
 from commitlog._kernel.failure import BUSY, END, ROLLED_BACK
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.cli import FAILURE, parameters
-from commitlog.cli.moment import Clock
+from commitlog.cli.clock import Clock
 from commitlog.cli.output import Output
 from commitlog.cli.printed import dumped, escaped
 from commitlog.cli.segment_header import segment_header

@@ -13,9 +13,9 @@ import click
 import numpy as np
 
 import commitlog
+from commitlog.base.moment import read_moment
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.ending import Ending
-from commitlog.cli.moment import Moment
 from commitlog.cli.new_file import NewFile
 from commitlog.cli.progress import Headway, is_terminal
 from commitlog.cli.reading import present_end, reading_options, say_damage
@@ -36,9 +36,9 @@ class _Asked:
     target: str
     overwrite: bool
     start: Start | None
-    since: Moment | None
+    since: str | None
     to: int | None
-    before: Moment | None
+    before: str | None
     zone: Any
     visibility: Visibility
     on_damage: OnDamage
@@ -107,10 +107,10 @@ def _format_of(asked: _Asked) -> str:
 def _bounds(log: CommitLog, tailer: Tailer, asked: _Asked) -> int:
     """Bring the tailer to the beginning; the end."""
     end = present_end(log, tailer) if asked.to is None else asked.to
-    if asked.before is not None and tailer.seek(timestamp=asked.before.nanoseconds(asked.zone)):
+    if asked.before is not None and tailer.seek(timestamp=read_moment(asked.before, asked.zone)):
         end = tailer.position
     if asked.since is not None:
-        tailer.seek(timestamp=asked.since.nanoseconds(asked.zone))
+        tailer.seek(timestamp=read_moment(asked.since, asked.zone))
     else:
         tailer.seek("first" if asked.start is None else asked.start)
     return end

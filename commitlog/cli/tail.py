@@ -11,12 +11,13 @@ from typing import Any
 import click
 
 import commitlog
+from commitlog.base.moment import read_moment
 from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.beginning import Beginning
+from commitlog.cli.clock import Clock
 from commitlog.cli.completion import tailer_names
 from commitlog.cli.filter import Filter, Pattern
-from commitlog.cli.moment import Clock, Moment
 from commitlog.cli.output import Output
 from commitlog.cli.printed import FIELDS, FIELDS_DEFAULT, Form, JsonForm, TextForm
 from commitlog.cli.reading import reading_options
@@ -38,7 +39,7 @@ class _Asked:
     last: int | None
     place: Start | None
     sequence: int | None
-    moment: Moment | None
+    moment: str | None
     name: str | None
     reverse: bool
     include: tuple[Pattern, ...]
@@ -124,7 +125,8 @@ def command(context: click.Context, /, **given: Any) -> None:
 
     REGEX is one of Python's, over the bytes of each value alone. Filters come before -n and --limit: the last N that are shown.
 
-    TIME is 2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, "10min ago" (s, min, h, d, w), now, or @1777638600.
+    TIME is 2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, -10m (s, m, h, d, w), yesterday, now, or
+    @1777638600.
 
     \b
     Examples:
@@ -133,7 +135,7 @@ def command(context: click.Context, /, **given: Any) -> None:
       commitlog tail -f --from first orders
       commitlog tail -f --wait orders
       commitlog tail --include 'ERROR|WARN' --exclude retry orders
-      commitlog tail --from-time "10min ago" -z Europe/Berlin orders
+      commitlog tail --from-time -10m -z Europe/Berlin orders
       commitlog tail --reverse --limit 3 --fields position,sequence,value orders
       commitlog tail --from first --speed 10 --max-pause 1s orders
       commitlog tail --name billing --limit 100 --json orders
@@ -214,7 +216,7 @@ def _check(context: click.Context, asked: _Asked) -> None:
 
 def _beginning_of(asked: _Asked) -> Beginning:
     if asked.moment is not None:
-        return Beginning(timestamp_ns=asked.moment.nanoseconds(asked.zone))
+        return Beginning(timestamp_ns=read_moment(asked.moment, asked.zone))
     if asked.place is not None or asked.sequence is not None:
         return Beginning(place=asked.place, sequence=asked.sequence)
     if asked.last is None and asked.name is not None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.readers import Record, RecordLoops
 from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog.base.moment import read_moment
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.segment.mapped_file_queue import MappedFileQueue
@@ -18,7 +19,7 @@ from commitlog.tail.index import LogIndex
 
 Start = Literal["first", "end"] | int
 Visibility = Literal["committed", "appended", "flushed"]
-Timestamp = int | dt.datetime
+Timestamp = int | str | dt.datetime
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 
@@ -35,7 +36,7 @@ def nanoseconds_of(timestamp: object) -> int:
     Raises
     ------
     InvalidOptionError
-        Neither an int of 64 bits nor a datetime with a time zone that is one: from 1677 to 2262.
+        Neither an int of 64 bits, nor a text or a datetime with a time zone that is one: from 1677 to 2262.
     """
     if isinstance(timestamp, dt.datetime):
         if timestamp.tzinfo is None:
@@ -43,11 +44,18 @@ def nanoseconds_of(timestamp: object) -> int:
                 f"timestamp must have a time zone, which {timestamp!r} has not: use datetime.now(datetime.UTC), or replace(tzinfo=...)"
             )
         nanoseconds: int | None = (timestamp - _EPOCH) // _MICROSECOND * 1000
+    elif isinstance(timestamp, str):
+        try:
+            nanoseconds = read_moment(timestamp)
+        except ValueError as error:
+            raise InvalidOptionError(f"timestamp must be {error}") from None
     else:
         nanoseconds = whole_of(timestamp)
     if nanoseconds is not None and -(1 << 63) <= nanoseconds < 1 << 63:
         return nanoseconds
-    raise InvalidOptionError(f"timestamp must be nanoseconds since 1970 or a datetime with a time zone, not {timestamp!r}")
+    raise InvalidOptionError(
+        f"timestamp must be nanoseconds since 1970, a text such as '-10m', or a datetime with a time zone, not {timestamp!r}"
+    )
 
 
 def _is_frame(segment: Segment, offset: int) -> bool:
@@ -115,9 +123,10 @@ class Seeker(RecordLoops):
             The oldest record, the present end, or a record's position (or the end's).
         sequence : int
             The record's ordinal in the log.
-        timestamp : int or datetime.datetime
-            The first record in the log's order that is not older; nanoseconds since 1970, or a datetime with a time zone. Timestamps may
-            step back between writers, so older records may follow.
+        timestamp : int, str or datetime.datetime
+            The first record in the log's order that is not older; nanoseconds since 1970, a datetime with a time zone, or a text such as
+            ``"-10m"``, ``"yesterday"`` or ``"2026-05-01T12:30"``, in UTC. Timestamps may step back between writers, so older records may
+            follow.
         key : bytes
             The next record with that key, from here in the tailer's direction, which `read` then gives: a backward tailer stands behind it.
 

@@ -16,8 +16,8 @@ from bench.tuning import __main__ as command
 from bench.tuning import kill, run, table
 from bench.tuning.kill import Kill
 from bench.tuning.knobs import KNOBS, MAPPED, POOLED, POOLED_SHM, Knob
+from commitlog.base.units import MIB
 from commitlog.bench.ground import Ground, frame_size
-from commitlog.bench.settings import MIB
 from commitlog.errors import DiskFullError
 
 
