@@ -14,7 +14,7 @@ from commitlog._kernel.engine import Claim
 from commitlog._kernel.readers import Record
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.commit_log import open_log as open
-from commitlog.options import Options
+from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
 from commitlog.retention.archive import Archive
 from commitlog.retention.retention import Retention
@@ -40,6 +40,7 @@ __all__ = [
     "Tailer",
     "TailerState",
     "TransientStorePool",
+    "Tuning",
     "open",
 ]
 

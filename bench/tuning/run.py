@@ -111,7 +111,7 @@ def run(directory: Path, knobs: Sequence[Knob], settings: Settings, progress: Pr
             if row.skipped:
                 continue
             gc.collect()
-            with Ground(directory, settings, knob.options, _pool_options(knob, settings)) as ground:
+            with Ground(directory, settings, knob.log_options, _pool_options(knob, settings)) as ground:
                 ground.disk_rate = disk_rate
                 try:
                     _take_turn(ground, knob, row) if turn < settings.turns else _kill(ground, knob, row)

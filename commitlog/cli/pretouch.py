@@ -12,7 +12,7 @@ from commitlog.cli.ending import Ending
 from commitlog.errors import InvalidOptionError, LogLockedError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
-from commitlog.options import ALLOCATE_AHEAD_MOST, Options
+from commitlog.options import ALLOCATE_AHEAD_MOST, Options, Tuning
 
 _LOOK_S = 60.0
 
@@ -38,8 +38,8 @@ def command(*, log: str, once: bool, segments: int, distance: int | None) -> Non
     """Create the next segments of LOG and bring their pages into memory, ahead of those who append, until Ctrl-C.
 
     A writer does so by itself, in a thread of its own. This takes the work from it: from many small writers, from one with few processors
-    to run on, or from writers opened with allocate_ahead=0 and prefault=False. No record is written or changed. LOG must exist, and nobody
-    may have it open with a pool, whose buffers are in memory already.
+    to run on, or from writers opened with Tuning(allocate_ahead=0) and prefault=False. No record is written or changed. LOG must exist,
+    and nobody may have it open with a pool, whose buffers are in memory already.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def command(*, log: str, once: bool, segments: int, distance: int | None) -> Non
       commitlog pretouch --once orders
     """
     try:
-        options = Options(flush="none", allocate_ahead=segments, prefault=not once, prefault_distance=distance)
+        options = Options(flush="none", prefault=not once, tuning=Tuning(allocate_ahead=segments, prefault_distance=distance))
     except InvalidOptionError as error:
         raise click.UsageError(f"--distance {error.message.partition(' ')[2]}") from None
     with Ending() as ending:

@@ -22,7 +22,7 @@ from commitlog._kernel.segments import HEADER_SIZE
 from tests.cli.program import SEGMENT, interrupted, read_until, run, started
 
 NOBODY = 65534
-WRITER = {"segment_size": SEGMENT, "allocate_ahead": 0, "prefault": False}
+WRITER = {"segment_size": SEGMENT, "tuning": commitlog.Tuning(allocate_ahead=0), "prefault": False}
 
 
 @pytest.fixture

@@ -159,7 +159,8 @@ def test_a_log_that_was_never_closed_is_drained_at_exit_with_a_warning(run_pytho
     script = """
 import sys, commitlog
 pool = commitlog.TransientStorePool(buffers=2, buffer_size="64KiB", lock_memory="off") if sys.argv[2] == "pooled" else None
-log = commitlog.open(sys.argv[1], pool=pool, segment_size="64KiB", commit_interval=60, commit_thorough_interval=60, flush="none")
+tuning = commitlog.Tuning(commit_thorough_interval=60)
+log = commitlog.open(sys.argv[1], pool=pool, segment_size="64KiB", commit_interval=60, tuning=tuning, flush="none")
 log.append_many([b"%d" % index for index in range(3000)])
 del log, pool
 """
