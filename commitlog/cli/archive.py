@@ -29,7 +29,9 @@ from commitlog.retention.archive import LEVEL_DEFAULT
 @click.option("--dry-run", is_flag=True, help="Only say what would go, and why no more.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(*, log: str, target: str, older_than: dt.timedelta, keep: bool, level: int, dry_run: bool, as_json: bool) -> None:
-    """Compress the oldest segments of LOG into TARGET, a directory or an address, and delete each when it is whole and durable there.
+    """Move the oldest segments of LOG to an archive.
+
+    TARGET is a directory or an address. A segment is compressed, and deleted when it is whole and durable there.
 
     What is there already is not written again: a run that was ended is resumed by the next. What may go is as for `commitlog prune`. An
     archive is read like a log, by its path or address.

@@ -3,11 +3,14 @@ expected."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import os
 import re
 from collections.abc import Callable
 
 import click
+from click.shell_completion import CompletionItem
 
 from commitlog.base.moment import read_moment
 from commitlog.base.roll_cycle import zone_of
@@ -178,3 +181,13 @@ def tailer_name(text: str) -> str:
         return check_name(text)
     except InvalidOptionError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def complete_tailer(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a tailer, if the log stands before it."""
+    names: list[str] = []
+    # While an option lacks its value, click leaves the other arguments in `args`.
+    for log in filter(None, [context.params.get("log"), *context.args]):
+        with contextlib.suppress(OSError):
+            names += os.listdir(os.path.join(log, "tailers"))
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete) and not name.startswith(".")]

@@ -24,7 +24,9 @@ from commitlog.keep import Pruned, Retention, prune
 def command(
     *, log: str, older_than: dt.timedelta | None, max_bytes: int | None, min_free: str | None, dry_run: bool, as_json: bool
 ) -> None:
-    """Delete the oldest segments of LOG, whether somebody has it open or not: those that any of the options asks for.
+    """Delete the oldest segments of LOG.
+
+    Those go that any of the options asks for. LOG may be open.
 
     Only sealed and durable segments go, never one that a required tailer has yet to read, and the last sealed one stays. Says what went,
     and why the next one stays.

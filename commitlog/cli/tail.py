@@ -16,7 +16,6 @@ from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.beginning import Beginning
 from commitlog.cli.clock import Clock
-from commitlog.cli.completion import tailer_names
 from commitlog.cli.filter import Filter, Pattern
 from commitlog.cli.output import Output
 from commitlog.cli.printed import FIELDS, FIELDS_DEFAULT, Form, JsonForm, TextForm
@@ -71,7 +70,7 @@ class _Asked:
 @click.option(
     "--name",
     type=parameters.tailer_name,
-    shell_complete=tailer_names,
+    shell_complete=parameters.complete_tailer,
     metavar="NAME",
     help="Begin where that named tailer stands, and move it past what is printed; a new one begins with the first record.",
 )
@@ -118,7 +117,9 @@ class _Asked:
 @reading_options
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
-    """Print records of LOG, the last ones if nothing is said: position, timestamp, type, key, value, with tabs in between.
+    """Show the last records of LOG, or those that come.
+
+    A record is a line: position, timestamp, type, key, value, with tabs in between.
 
     What a terminal would act on is escaped: \\n, \\x1b, \\u202e. A key stands in quotes, and - is none. With --json, bytes that are not
     UTF-8 are base64, and "value_encoding" or "key_encoding" says so.

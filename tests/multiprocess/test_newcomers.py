@@ -23,6 +23,7 @@ from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, How, open_log, value_of, write_some
+from tests.setups import tuned
 from tests.steps import die_at, replace_hooks
 
 Start = Callable[..., Child]
@@ -38,7 +39,7 @@ def append_together(link: Link, path: str, session: int, count: int) -> None:
     link.wait()
     index = 0
     for _ in range(count):
-        with commitlog.open(path, segment_size="64KiB", **OPTIONS) as log:
+        with commitlog.open(path, segment_size="64KiB", **tuned(OPTIONS)) as log:
             for _ in range(5):
                 link.say(APPENDED, session, index, log.append(value_of(session, index)))
                 index += 1
@@ -236,7 +237,7 @@ def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(path: Path, s
     with commitlog.open(path) as another:
         another.append(b"after an exit")
     second.kill()
-    handles = [commitlog.open(path, **OPTIONS) for _ in range(3)]
+    handles = [commitlog.open(path, **tuned(OPTIONS)) for _ in range(3)]
     assert len({parts_of(handle).engine.slot for handle in (log, *handles)}) == 4
     for handle in handles:
         handle.append(b"after a kill")
