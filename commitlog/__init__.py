@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging as _logging
 import sys as _sys
 
-from commitlog.errors import CommitLogError, UnsupportedPlatformError
+from commitlog.errors import CommitLogError, UnsupportedError
 
 if _sys.platform != "linux":
-    raise UnsupportedPlatformError(f"commitlog runs on Linux only, not on {_sys.platform}")
+    raise UnsupportedError(f"commitlog runs on Linux only, not on {_sys.platform}")
 
 from commitlog._kernel.engine import Claim
 from commitlog._kernel.readers import Record

@@ -17,7 +17,7 @@ import pytest
 import commitlog
 from commitlog._kernel.memory import SLOTS, STATE_READY, STATE_RECOVERING
 from commitlog.base.life_lock import LifeLock
-from commitlog.errors import OpenTimeoutError, SlotsExhaustedError
+from commitlog.errors import LogLockedError, OpenTimeoutError
 from commitlog.log.parts import parts_of
 from tests.faults import image
 from tests.faults.account import Account
@@ -226,7 +226,7 @@ def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(path: Path, s
     second = start(hold_slots, str(path), SLOTS)
     assert second.hear(1)[0].index == SLOTS - 200 - 1
     for _ in range(2):
-        with pytest.raises(SlotsExhaustedError, match="close some of its writers") as caught:
+        with pytest.raises(LogLockedError, match="close some of its writers") as caught:
             commitlog.open(path)
         assert caught.value.path == str(path)
     log.append(b"others go on")
@@ -259,11 +259,11 @@ def test_a_forked_child_takes_a_slot_of_its_own_and_waits_for_nobody(path: Path,
 
     def append_late() -> bool:
         for _ in range(2):
-            with pytest.raises(SlotsExhaustedError):
+            with pytest.raises(LogLockedError):
                 log.append(b"no slot")
         os.kill(full.pid, signal.SIGKILL)
         while True:
-            with contextlib.suppress(SlotsExhaustedError):
+            with contextlib.suppress(LogLockedError):
                 log.append(b"late child")
                 return True
 
