@@ -26,7 +26,9 @@ def measure(directory: Path, size: int, count: int, pool: commitlog.TransientSto
     value = b"x" * min(size - 16, 1 << 20)
     commits, flushes = [], []
     # The service stays out of the way: only this loop commits and flushes.
-    with commitlog.open(directory, pool=pool, flush="none", commit_interval=3600, commit_thorough_interval=3600) as log:
+    with commitlog.open(
+        directory, pool=pool, flush="none", commit_interval=3600, tuning=commitlog.Tuning(commit_thorough_interval=3600)
+    ) as log:
         for _ in range(count):
             log.append(value)
             began = time.perf_counter_ns()

@@ -7,7 +7,7 @@ import time
 from itertools import repeat
 
 import commitlog
-from commitlog import CommitLog, Retention
+from commitlog import CommitLog, Retention, Tuning
 from commitlog.bench.case import Case
 from commitlog.bench.ground import Ground, frame_size, value_of, what_is_written
 from commitlog.bench.sample import Meter, Sample
@@ -35,7 +35,7 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     total = _BYTES_IN_ONE * settings.append_bytes
     value, blocks = value_of(case.value_size), max(1, total // frame_size(case.value_size) // _BLOCK)
     bare, full = ground.options(case, segment_size), ground.options(case, segment_size)
-    bare["index_spacing"] = INDEX_SPACING_LARGEST
+    bare["tuning"] = Tuning(index_spacing=INDEX_SPACING_LARGEST)
     full["listener"] = SegmentListener()
     full["retention"] = Retention(max_bytes=_SEGMENTS_KEPT * segment_size, interval=_INTERVAL)
     shares, deleted = [], 0

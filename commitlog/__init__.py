@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging as _logging
 import sys as _sys
 
-from commitlog.errors import CommitLogError, UnsupportedPlatformError
+from commitlog.errors import CommitLogError, UnsupportedError
 
 if _sys.platform != "linux":
-    raise UnsupportedPlatformError(f"commitlog runs on Linux only, not on {_sys.platform}")
+    raise UnsupportedError(f"commitlog runs on Linux only, not on {_sys.platform}")
 
 from commitlog._kernel.engine import Claim
 from commitlog._kernel.readers import Record
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.commit_log import open_log as open
-from commitlog.options import Options
+from commitlog.options import Options, Tuning
 from commitlog.pool import TransientStorePool
 from commitlog.retention.archive import Archive
 from commitlog.retention.retention import Retention
@@ -40,6 +40,7 @@ __all__ = [
     "Tailer",
     "TailerState",
     "TransientStorePool",
+    "Tuning",
     "open",
 ]
 

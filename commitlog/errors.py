@@ -1,14 +1,14 @@
 """Everything that commitlog raises for a caller to catch.
 
-One root, `CommitLogError`, and a leaf for each thing that can go wrong. A leaf also inherits the builtin that fits it (`OSError`,
-`ValueError`, `TimeoutError`, ...), so that code which knows nothing of commitlog still catches it under a familiar name.
+One root, `CommitLogError`, and a leaf for each thing that a caller can handle in its own way. A leaf also inherits the builtin that fits
+it (`OSError`, `ValueError`, `TimeoutError`, ...), so that code which knows nothing of commitlog still catches it under a familiar name.
 """
 
 from __future__ import annotations
 
 import errno as codes
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 __all__ = [
@@ -19,9 +19,7 @@ __all__ = [
     "CorruptRecordError",
     "CorruptSegmentError",
     "CorruptTailerError",
-    "DestinationTooSmallError",
     "DiskFullError",
-    "ExportedBufferError",
     "ForkedError",
     "IOFailureError",
     "InvalidOptionError",
@@ -30,14 +28,11 @@ __all__ = [
     "LogLockedError",
     "LogNotFoundError",
     "MemoryLockError",
-    "MessageLayoutError",
-    "MessageMismatchError",
+    "MessageError",
     "MessageValueError",
-    "NoMessageError",
     "NotALogError",
     "OpenTimeoutError",
     "PoolBufferError",
-    "PoolClosedError",
     "PoolExhaustedError",
     "PoolMemoryError",
     "PositionError",
@@ -47,13 +42,11 @@ __all__ = [
     "RolledBackError",
     "SegmentHeldError",
     "SequenceError",
-    "SlotsExhaustedError",
     "SyncTimeoutError",
     "TailerInUseError",
     "TailerLagError",
     "TailerNotFoundError",
-    "UnsupportedFileSystemError",
-    "UnsupportedPlatformError",
+    "UnsupportedError",
     "UnsupportedVersionError",
 ]
 
@@ -74,12 +67,18 @@ class CommitLogError(Exception):
         The log, segment or other file concerned.
     position : int, optional
         The position in the log concerned, in bytes.
+    **details
+        The attributes of the leaf.
     """
 
-    def __init__(self, message: str, *, path: _Path = None, position: int | None = None) -> None:
+    def __init__(self, message: str, *, path: _Path = None, position: int | None = None, **details: object) -> None:
         super().__init__(message)
         self.path = None if path is None else os.fspath(path)
         self.position = position
+        for name, value in details.items():
+            if not hasattr(type(self), name):
+                raise TypeError(f"{type(self).__name__} has no attribute {name!r}")
+            setattr(self, name, value)
 
     @property
     def message(self) -> str:
@@ -117,19 +116,23 @@ class _SystemError(CommitLogError, OSError):
     Parameters
     ----------
     errno : int, optional
-        The cause as the system gave it; the leaf's own code by default.
+        The cause as the system gave it; by default the code that the leaf is declared with.
     """
 
     _default_errno = codes.EIO
 
-    def __init__(self, message: str, *, path: _Path = None, position: int | None = None, errno: int | None = None) -> None:
-        super().__init__(message, path=path, position=position)
+    def __init_subclass__(cls, errno: int | None = None) -> None:
+        super().__init_subclass__()
+        if errno is not None:
+            cls._default_errno = errno
+
+    def __init__(
+        self, message: str, *, path: _Path = None, position: int | None = None, errno: int | None = None, **details: object
+    ) -> None:
+        super().__init__(message, path=path, position=position, **details)
         self.errno = self._default_errno if errno is None else errno
         self.strerror = message
         self.filename = self.path
-
-
-# Opening.
 
 
 class InvalidOptionError(CommitLogError, ValueError):
@@ -139,16 +142,12 @@ class InvalidOptionError(CommitLogError, ValueError):
     """
 
 
-class LogNotFoundError(_SystemError, FileNotFoundError):
+class LogNotFoundError(_SystemError, FileNotFoundError, errno=codes.ENOENT):
     """There is no log at this path, and the mode does not create one. Check the path, or open with mode "a" or "x"."""
 
-    _default_errno = codes.ENOENT
 
-
-class LogExistsError(_SystemError, FileExistsError):
+class LogExistsError(_SystemError, FileExistsError, errno=codes.EEXIST):
     """Mode "x" found a log at this path. Choose another path, or open with mode "a"."""
-
-    _default_errno = codes.EEXIST
 
 
 class NotALogError(CommitLogError, ValueError):
@@ -159,110 +158,77 @@ class UnsupportedVersionError(CommitLogError, ValueError):
     """The log was written in a format that this release does not read. Nothing was changed: use a release that knows the format."""
 
 
-class UnsupportedFileSystemError(_SystemError):
-    """The file system (a network or FUSE one) cannot promise what appending needs. Open with mode "r", or move the log to a local disk."""
+class UnsupportedError(_SystemError, errno=codes.EOPNOTSUPP):
+    """The platform or the file system cannot promise what a log needs.
 
-    _default_errno = codes.EOPNOTSUPP
-
-
-class UnsupportedPlatformError(_SystemError):
-    """This is not Linux on x86-64 or aarch64, or its kernel lacks a call that commitlog needs. Run it where both are there."""
-
-    _default_errno = codes.ENOSYS
+    commitlog runs on Linux, on x86-64 or aarch64. Appending needs a local file system; mode "r" reads from a network or FUSE one.
+    """
 
 
-class LogLockedError(_SystemError, BlockingIOError):
-    """Another handle holds the log in a way that excludes this one. Close that one, or open with mode "r".
+class LogLockedError(_SystemError, BlockingIOError, errno=codes.EAGAIN):
+    """Other handles exclude this one, or have taken every writer slot. Close one of them, or open with mode "r".
 
-    Parameters
+    Attributes
     ----------
-    holder : str, optional
+    holder : str or None
         Who holds it, as far as is known: process id and name, or this very process.
     """
 
-    _default_errno = codes.EAGAIN
-
-    def __init__(
-        self, message: str, *, path: _Path = None, position: int | None = None, errno: int | None = None, holder: str | None = None
-    ) -> None:
-        super().__init__(message, path=path, position=position, errno=errno)
-        self.holder = holder
+    holder: str | None = None
 
 
-class OpenTimeoutError(_SystemError, TimeoutError):
+class OpenTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
     """Another process was still opening or recovering the log when `open_timeout` had passed. Try again, or allow longer."""
 
-    _default_errno = codes.ETIMEDOUT
 
-
-# Handles and their state.
-
-
-class ReadOnlyError(_SystemError, PermissionError):
+class ReadOnlyError(_SystemError, PermissionError, errno=codes.EACCES):
     """A change was asked of a log that was opened with mode "r", or that this user may not write. Open it with mode "a" as one who may."""
-
-    _default_errno = codes.EACCES
 
 
 class ClosedError(CommitLogError, ValueError):
-    """The log or tailer was closed before this call. Open it anew; nothing was appended."""
+    """The log, tailer or pool was closed before this call. Open it anew; nothing was appended."""
 
 
 class ForkedError(CommitLogError, RuntimeError):
     """A pooled log opened before a fork was used in the child. Only the parent may write it: open the log in the child with mode "r"."""
 
 
-class CloseTimeoutError(_SystemError, TimeoutError):
+class CloseTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
     """Closing could not commit and flush everything within `close_timeout`.
 
     Nothing was dropped: the log is still open and still draining. Call `close()` again to wait on.
     """
 
-    _default_errno = codes.ETIMEDOUT
-
-
-class SlotsExhaustedError(_SystemError):
-    """Every writer slot of the log is taken by a live writer. Close some handles, or append from fewer threads."""
-
-    _default_errno = codes.EUSERS
-
 
 class TailerInUseError(CommitLogError, RuntimeError):
     """Two threads used one tailer at a time, or two tailers one name. Give each its own.
 
-    Parameters
+    Attributes
     ----------
-    holder : str, optional
+    holder : str or None
         Who reads under the name, as far as is known: process id and name, or this very process.
     """
 
-    def __init__(self, message: str, *, path: _Path = None, position: int | None = None, holder: str | None = None) -> None:
-        super().__init__(message, path=path, position=position)
-        self.holder = holder
+    holder: str | None = None
 
 
 class TailerNotFoundError(CommitLogError, LookupError):
     """No tailer of that name has read the log. See `log.tailers()` for those that have; `log.tailer(name=...)` makes one."""
 
 
-# Records.
-
-
 class RecordTooLargeError(CommitLogError, ValueError):
-    """The record does not fit the log's largest frame. Split it, or create the log with a larger `segment_size`.
+    """The record does not fit the log's largest frame, or the message does not fit the buffer to read into.
 
-    Parameters
+    Split the record, or create the log with a larger `segment_size`. Read the message again into a larger buffer.
+
+    Attributes
     ----------
-    size, limit : int, optional
-        What the record takes and what the log allows, in bytes.
+    size, limit : int or None
+        What the record takes and what the log or the buffer allows, in bytes.
     """
 
-    def __init__(
-        self, message: str, *, path: _Path = None, position: int | None = None, size: int | None = None, limit: int | None = None
-    ) -> None:
-        super().__init__(message, path=path, position=position)
-        self.size = size
-        self.limit = limit
+    size: int | None = None
+    limit: int | None = None
 
 
 class RecordTypeError(CommitLogError, TypeError):
@@ -270,9 +236,9 @@ class RecordTypeError(CommitLogError, TypeError):
 
 
 class ClaimError(CommitLogError, RuntimeError):
-    """A claim was misused: after its `with` had ended, truncated upwards, or `flush()` called below the caller's own open claim.
+    """A claim was misused: after its `with`, truncated upwards, left with a view of its buffer, or `flush()` called below it.
 
-    End the claim first; the log is unharmed.
+    End the claim first, and release its views. A claim that was left with a view was rolled back: append it again.
     """
 
 
@@ -280,61 +246,27 @@ class RolledBackError(CommitLogError, RuntimeError):
     """The claim stayed open beyond `claim_timeout` and was rolled back. Nobody saw the record: append it again."""
 
 
-class ExportedBufferError(CommitLogError, BufferError):
-    """A view of a claim's buffer outlived its `with`. The claim was rolled back: release the views first, then append again."""
-
-
 class PositionError(CommitLogError, LookupError):
-    """The position is not that of a record, or its segment is gone.
+    """The position is not that of a record, its segment is gone, or the reader of a bus stands on no message.
 
-    Parameters
+    Attributes
     ----------
-    first_position : int, optional
+    first_position : int or None
         The first position that the log still has: start there.
     """
 
-    def __init__(self, message: str, *, path: _Path = None, position: int | None = None, first_position: int | None = None) -> None:
-        super().__init__(message, path=path, position=position)
-        self.first_position = first_position
+    first_position: int | None = None
 
 
-# Messages on a bus.
+class MessageError(CommitLogError, TypeError):
+    """A message class cannot be, or it is not that of the message: another type number or size, or two classes with one number.
 
-
-class MessageLayoutError(CommitLogError, TypeError):
-    """A message class cannot be: its type number, or a field whose kind is unknown or whose size is not fixed. Correct the class."""
+    Nothing was read or written. Correct the class, or look at `reader.type` before reading.
+    """
 
 
 class MessageValueError(CommitLogError, ValueError):
     """A value does not fit the message's field. Nothing was changed: give one that does, or the field a wider kind."""
-
-
-class MessageMismatchError(CommitLogError, TypeError):
-    """A message is of another class than was asked for, or two classes of one bus have the same type number.
-
-    Nothing was read or written: look at `reader.type` first, and give each class of a bus a number of its own.
-    """
-
-
-class NoMessageError(CommitLogError, LookupError):
-    """The reader stands on no message. Call `next()`, and read when it has returned True."""
-
-
-class DestinationTooSmallError(CommitLogError, ValueError):
-    """The buffer to read into is shorter than the message. Nothing was read: read it again into a larger one.
-
-    Parameters
-    ----------
-    size, limit : int, optional
-        What the message has and what the buffer holds, in bytes.
-    """
-
-    def __init__(
-        self, message: str, *, path: _Path = None, position: int | None = None, size: int | None = None, limit: int | None = None
-    ) -> None:
-        super().__init__(message, path=path, position=position)
-        self.size = size
-        self.limit = limit
 
 
 class SequenceError(CommitLogError, LookupError):
@@ -343,23 +275,18 @@ class SequenceError(CommitLogError, LookupError):
     """
 
 
-# Damage.
-
-
 class CorruptRecordError(CommitLogError, ValueError):
     """What stands at `position` is not a frame, or its CRC does not match: damage, and not a torn tail.
 
     Read on with `on_damage="skip"`, or mark the damage with `commitlog repair`.
 
-    Parameters
+    Attributes
     ----------
-    resume_position : int, optional
+    resume_position : int or None
         The first position after the damage from which reading can go on.
     """
 
-    def __init__(self, message: str, *, path: _Path = None, position: int | None = None, resume_position: int | None = None) -> None:
-        super().__init__(message, path=path, position=position)
-        self.resume_position = resume_position
+    resume_position: int | None = None
 
 
 class CorruptSegmentError(CommitLogError, ValueError):
@@ -373,13 +300,8 @@ class CorruptTailerError(CommitLogError, ValueError):
     """
 
 
-# The disk.
-
-
-class DiskFullError(_SystemError):
+class DiskFullError(_SystemError, errno=codes.ENOSPC):
     """There is no room for the next segment. Nothing was appended and the log is intact: free space and append again."""
-
-    _default_errno = codes.ENOSPC
 
 
 class IOFailureError(_SystemError):
@@ -393,14 +315,12 @@ class LogFailedError(_SystemError):
     """
 
 
-class SyncTimeoutError(_SystemError, TimeoutError):
+class SyncTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
     """The record was appended, but was not durable within `sync_timeout`.
 
     It stays in the log at `position` and may yet become durable: appending it again would store it twice. Call `flush()`, or wait until
     `flushed_position` has passed it.
     """
-
-    _default_errno = codes.ETIMEDOUT
 
     def __str__(self) -> str:
         where = "" if self.position is None else f" at position {self.position}"
@@ -410,85 +330,52 @@ class SyncTimeoutError(_SystemError, TimeoutError):
         )
 
 
-class TailerLagError(_SystemError, TimeoutError):
+class TailerLagError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
     """A required tailer is further behind than its `max_lag` allows, and did not catch up within `lag_timeout`. Nothing was appended.
 
     Let it read on and append again; or evict it, with `log.evict_tailer(name)` or `commitlog tailers LOG evict NAME`.
 
-    Parameters
+    Attributes
     ----------
-    name : str, optional
+    name : str or None
         The tailer's.
     """
 
-    _default_errno = codes.ETIMEDOUT
-
-    def __init__(
-        self, message: str, *, path: _Path = None, position: int | None = None, errno: int | None = None, name: str | None = None
-    ) -> None:
-        super().__init__(message, path=path, position=position, errno=errno)
-        self.name = name
+    name: str | None = None
 
 
-# Pool and segments.
-
-
-class PoolExhaustedError(_SystemError, TimeoutError):
+class PoolExhaustedError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
     """No buffer of the pool came free in time. Give the pool more buffers, more time, or `on_exhausted="grow"` or `"mapped"`."""
-
-    _default_errno = codes.ETIMEDOUT
 
 
 class PoolMemoryError(CommitLogError, MemoryError):
     """The pool is larger than the memory that is free, or than the cgroup allows. Ask for fewer or smaller buffers.
 
-    Parameters
+    Attributes
     ----------
-    wanted, available : int, optional
+    wanted, available : int or None
         What the pool asked for and what there was, in bytes.
     """
 
-    def __init__(
-        self, message: str, *, path: _Path = None, position: int | None = None, wanted: int | None = None, available: int | None = None
-    ) -> None:
-        super().__init__(message, path=path, position=position)
-        self.wanted = wanted
-        self.available = available
+    wanted: int | None = None
+    available: int | None = None
 
 
-class MemoryLockError(_SystemError):
+class MemoryLockError(_SystemError, errno=codes.ENOMEM):
     """`lock_memory="require"` could not lock the pool's buffers. Raise the limit that the message names, or use `"try"`."""
-
-    _default_errno = codes.ENOMEM
 
 
 class PoolBufferError(CommitLogError, ValueError):
     """A buffer was returned twice, to a pool that is not its own, or is of the wrong size. The pool is unchanged."""
 
 
-class PoolClosedError(CommitLogError, ValueError):
-    """The pool was closed before this call. Create another, or close it only after its logs."""
-
-
-class SegmentHeldError(_SystemError, TimeoutError):
+class SegmentHeldError(_SystemError, TimeoutError, errno=codes.EBUSY):
     """A segment could not be unmapped in time because someone still holds it. Release the views and tailers that are named.
 
-    Parameters
+    Attributes
     ----------
-    holders : iterable of (str, float), optional
+    holders : sequence of (str, float)
         Who holds it, and since when in seconds since the epoch.
     """
 
-    _default_errno = codes.EBUSY
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        path: _Path = None,
-        position: int | None = None,
-        errno: int | None = None,
-        holders: Iterable[tuple[str, float]] = (),
-    ) -> None:
-        super().__init__(message, path=path, position=position, errno=errno)
-        self.holders = list(holders)
+    holders: Sequence[tuple[str, float]] = ()

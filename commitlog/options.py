@@ -13,7 +13,7 @@ from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, ge
 from commitlog.base import roll_cycle as cycles
 from commitlog.base.option import Option, chosen, counted, did_you_mean, lasting, optional, sized, switch
 from commitlog.base.roll_cycle import RollCycle
-from commitlog.base.units import DURATION_LARGEST_S, GIB, KIB, MIB, Duration, Size, parse_duration, parse_size, seconds_of
+from commitlog.base.units import DURATION_LARGEST_S, GIB, KIB, MIB, SECOND_NS, Duration, Size, parse_duration, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
 
 Flush = Literal["sync", "async", "none"]
@@ -84,7 +84,7 @@ def _roll_cycle(value: str | Duration | None, name: str) -> str | None:
         return value.upper()
     period_s = seconds_of(value)
     try:
-        return cycles.period_name(round(period_s * cycles.SECOND_NS) if 0 <= period_s <= DURATION_LARGEST_S else 0)
+        return cycles.period_name(round(period_s * SECOND_NS) if 0 <= period_s <= DURATION_LARGEST_S else 0)
     except ValueError:
         raise InvalidOptionError(
             f"{name} must be one of {', '.join(cycles.NAMES)}, or a period of whole milliseconds from 10 ms to 366 days, such as 90 or "
@@ -128,6 +128,66 @@ def _listener(value: object | None, name: str) -> object | None:
     return value
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """What few logs need to change. The defaults are those that measured well: see docs/tuning.md.
+
+    Parameters
+    ----------
+    flush_least_pages : int
+        A round flushes only when that many 4 KiB pages are waiting, 0 to 262144. More: a slow trickle waits for the thorough round.
+    flush_thorough_interval : float or str
+        Seconds (at least 0.001) after which a round flushes whatever waits. It bounds what an OS crash loses from a slow trickle. If a
+        reader waits for durability (``visibility="flushed"``), the next round flushes.
+    commit_least_pages : int
+        Pooled logs: a round commits only when that many 4 KiB pages are waiting, 0 to 262144. More: as with a longer interval.
+    commit_thorough_interval : float or str
+        Pooled logs: seconds (at least 0.001) after which a round commits whatever waits. It bounds what a slow trickle loses when the
+        process dies.
+    checkpoint_interval : float or str
+        Seconds (at least 0.001) between writes of the checkpoint. Longer: recovery after a crash scans more; no record is lost by it.
+    allocate_ahead : int
+        Segments created ahead of need, 0 to 8. Fewer take less disk; with 0 the appender that rolls waits for the file system.
+    prefault_distance : int, str or None
+        Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB; None follows the appends: what half a second of them takes, 16 to
+        256 MiB. Shorter takes less memory; a burst may overtake it.
+    index_spacing : int
+        Records from one entry of a segment's index to the next, 16 to 65536, of indexes that are made from now on. More: a seek by sequence
+        or time goes over more records, and an index takes less disk (16 bytes an entry). No record is lost by it.
+    archive_cache : int or str
+        Mode "r" of an archive: bytes of unpacked segments that are kept for the next reader, of which two always are. Less: a segment that
+        is read again is fetched and unpacked again.
+    warn_free_bytes : int, str or None
+        Free bytes of the log's file system below which a warning is logged, once, and `stats().disk` is "low". None: `min_free_bytes` and
+        four segments. Less: the warning comes later.
+
+    Raises
+    ------
+    InvalidOptionError
+        When a value is not one of these; the message names it.
+    """
+
+    flush_least_pages: Option[int, SupportsIndex] = Option(4, counted(_PAGES_MOST))
+    flush_thorough_interval: Option[float, Duration] = Option(10.0, _interval)
+    commit_least_pages: Option[int, SupportsIndex] = Option(4, counted(_PAGES_MOST))
+    commit_thorough_interval: Option[float, Duration] = Option(0.2, _interval)
+    checkpoint_interval: Option[float, Duration] = Option(1.0, _interval)
+    allocate_ahead: Option[int, SupportsIndex] = Option(1, counted(ALLOCATE_AHEAD_MOST))
+    prefault_distance: Option[int | None, Size | None] = Option(None, _prefault_distance)
+    index_spacing: Option[int, SupportsIndex] = Option(INDEX_SPACING_DEFAULT, counted(INDEX_SPACING_LARGEST, INDEX_SPACING_SMALLEST))
+    archive_cache: Option[int, Size] = Option("1GiB", parse_size)
+    warn_free_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)
+
+
+_TUNING_NAMES = tuple(field.name for field in dataclasses.fields(Tuning))
+
+
+def _tuning(value: Tuning, name: str) -> Tuning:
+    if not isinstance(value, Tuning):
+        raise InvalidOptionError(f"{name} must be a commitlog.Tuning, not {type(value).__name__}")
+    return value
+
+
 class OptionOverrides(TypedDict, total=False):
     """The keywords that `open` takes beside an `Options`: its fields, each as `Options` describes it."""
 
@@ -136,21 +196,13 @@ class OptionOverrides(TypedDict, total=False):
     flush: Flush
     sync_timeout: Duration
     flush_interval: Duration
-    flush_least_pages: SupportsIndex
-    flush_thorough_interval: Duration
     commit_interval: Duration
-    commit_least_pages: SupportsIndex
-    commit_thorough_interval: Duration
-    checkpoint_interval: Duration
     claim_timeout: Duration
     timestamps: Timestamps | None
     roll_cycle: str | Duration | None
     roll_epoch: Duration | dt.datetime | None
     time_zone: str | None
-    allocate_ahead: SupportsIndex
     prefault: bool
-    prefault_distance: Size | None
-    index_spacing: SupportsIndex
     open_timeout: Duration
     close_timeout: Duration
     on_lag: OnLag
@@ -159,9 +211,8 @@ class OptionOverrides(TypedDict, total=False):
     wait_for_log: Duration
     retention: RetentionRule | None
     listener: object | None
-    archive_cache: Size
-    warn_free_bytes: Size | None
     min_free_bytes: Size
+    tuning: Tuning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,21 +236,9 @@ class Options:
         The append that leads a flush may take as long as one `msync` more, which nothing can end.
     flush_interval : float or str
         Seconds (at least 0.001) between the flush service's rounds. Longer: fewer flushes, and more is lost in an OS crash.
-    flush_least_pages : int
-        A round flushes only when that many 4 KiB pages are waiting, 0 to 262144. More: a slow trickle waits for the thorough round.
-    flush_thorough_interval : float or str
-        Seconds (at least 0.001) after which a round flushes whatever waits. It bounds what an OS crash loses from a slow trickle. If a
-        reader waits for durability (``visibility="flushed"``), the next round flushes.
     commit_interval : float or str
         Pooled logs: seconds (at least 0.001) between the commit service's rounds. Longer: more is lost when the process dies (anonymous
         buffers), and other processes see records later.
-    commit_least_pages : int
-        Pooled logs: a round commits only when that many 4 KiB pages are waiting, 0 to 262144. More: as with a longer interval.
-    commit_thorough_interval : float or str
-        Pooled logs: seconds (at least 0.001) after which a round commits whatever waits. It bounds what a slow trickle loses when the
-        process dies.
-    checkpoint_interval : float or str
-        Seconds (at least 0.001) between writes of the checkpoint. Longer: recovery after a crash scans more; no record is lost by it.
     claim_timeout : float or str
         Seconds (at least 0.001) after which a live writer's open claim is rolled back so that readers go on. Shorter: a slow writer loses
         its claim and must append again. Longer: one stuck writer holds readers and sync appends up for longer.
@@ -218,16 +257,8 @@ class Options:
         The IANA time zone on whose clock cycles of two hours and longer that have a name begin, with its daylight saving; shorter ones and
         periods of your own have a fixed length and are counted in UTC. Fixed when the log is created; None means as the log has it, and
         "UTC" for a new one.
-    allocate_ahead : int
-        Segments created ahead of need, 0 to 8. Fewer take less disk; with 0 the appender that rolls waits for the file system.
     prefault : bool
         Whether pages are brought into memory ahead of the appends. Off, less memory is touched and the slowest appends take milliseconds.
-    prefault_distance : int, str or None
-        Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB; None follows the appends: what half a second of them takes, 16 to
-        256 MiB. Shorter takes less memory; a burst may overtake it.
-    index_spacing : int
-        Records from one entry of a segment's index to the next, 16 to 65536, of indexes that are made from now on. More: a seek by sequence
-        or time goes over more records, and an index takes less disk (16 bytes an entry). No record is lost by it.
     open_timeout : float or str
         Seconds that opening waits for another process that opens or recovers the log, before `OpenTimeoutError`. 0 does not wait.
     close_timeout : float or str
@@ -249,15 +280,11 @@ class Options:
     listener : object or None
         Has some of `on_created`, `on_sealed`, `on_released` and `on_deleted`; `commitlog.keep.SegmentListener` has all. It is told, in a
         thread of its own, what becomes of the segments of a handle that writes. One that is too slow misses events; they are counted.
-    archive_cache : int or str
-        Mode "r" of an archive: bytes of unpacked segments that are kept for the next reader, of which two always are. Less: a segment that
-        is read again is fetched and unpacked again.
-    warn_free_bytes : int, str or None
-        Free bytes of the log's file system below which a warning is logged, once, and `stats().disk` is "low". None: `min_free_bytes` and
-        four segments. Less: the warning comes later.
     min_free_bytes : int or str
         Free bytes that a new segment must leave. Where it would not, appends fail with `DiskFullError` when the present segment is full,
         and go on when there is room. 0: appends go on while the file system has room for a segment, and other programs may find it full.
+    tuning : Tuning
+        What a measurement or a particular disk may ask for: see `Tuning`.
 
     Raises
     ------
@@ -270,21 +297,13 @@ class Options:
     flush: Option[Flush, Flush] = Option("async", chosen(get_args(Flush)))
     sync_timeout: Option[float, Duration] = Option(5.0, _interval)
     flush_interval: Option[float, Duration] = Option(0.5, _interval)
-    flush_least_pages: Option[int, SupportsIndex] = Option(4, counted(_PAGES_MOST))
-    flush_thorough_interval: Option[float, Duration] = Option(10.0, _interval)
     commit_interval: Option[float, Duration] = Option(0.2, _interval)
-    commit_least_pages: Option[int, SupportsIndex] = Option(4, counted(_PAGES_MOST))
-    commit_thorough_interval: Option[float, Duration] = Option(0.2, _interval)
-    checkpoint_interval: Option[float, Duration] = Option(1.0, _interval)
     claim_timeout: Option[float, Duration] = Option(2.0, _interval)
     timestamps: Option[Timestamps | None, Timestamps | None] = Option(None, _clock_or_none)
     roll_cycle: Option[str | None, str | Duration | None] = Option(None, _roll_cycle)
     roll_epoch: Option[float | dt.datetime | None, Duration | dt.datetime | None] = Option(None, _roll_epoch)
     time_zone: Option[str | None, str | None] = Option(None, _time_zone)
-    allocate_ahead: Option[int, SupportsIndex] = Option(1, counted(ALLOCATE_AHEAD_MOST))
     prefault: Option[bool, bool] = Option(True, switch)
-    prefault_distance: Option[int | None, Size | None] = Option(None, _prefault_distance)
-    index_spacing: Option[int, SupportsIndex] = Option(INDEX_SPACING_DEFAULT, counted(INDEX_SPACING_LARGEST, INDEX_SPACING_SMALLEST))
     open_timeout: Option[float, Duration] = Option(10.0, lasting(0.0))
     close_timeout: Option[float, Duration] = Option(60.0, _interval)
     on_lag: Option[OnLag, OnLag] = Option("wait", chosen(get_args(OnLag)))
@@ -293,9 +312,8 @@ class Options:
     wait_for_log: Option[float, Duration] = Option(0.0, lasting(0.0))
     retention: Option[RetentionRule | None, RetentionRule | None] = Option(None, _retention)
     listener: Option[object | None, object | None] = Option(None, _listener)
-    archive_cache: Option[int, Size] = Option("1GiB", parse_size)
-    warn_free_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)
     min_free_bytes: Option[int, Size] = Option(0, parse_size)
+    tuning: Option[Tuning, Tuning] = Option(Tuning(), _tuning)
 
     def __post_init__(self) -> None:
         if self.pool is not None and self.segment_size not in (None, self.pool.buffer_size):
@@ -333,7 +351,7 @@ class Options:
         epoch = self.roll_epoch
         if isinstance(epoch, dt.datetime):
             return dataclasses.replace(cycle, epoch_ns=cycle.epoch_of(epoch))
-        return cycle if epoch is None else dataclasses.replace(cycle, epoch_ns=round(epoch * cycles.SECOND_NS))
+        return cycle if epoch is None else dataclasses.replace(cycle, epoch_ns=round(epoch * SECOND_NS))
 
     @classmethod
     def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:
@@ -360,6 +378,8 @@ class Options:
         """
         known = [field.name for field in dataclasses.fields(self)]
         for name in overrides:
+            if name in _TUNING_NAMES:
+                raise InvalidOptionError(f"{name} is a field of Tuning: use tuning=commitlog.Tuning({name}=...)")
             if name not in known:
                 raise InvalidOptionError(f"there is no option {name!r}{did_you_mean(name, known) or '; there are: ' + ', '.join(known)}")
         return dataclasses.replace(self, **overrides)

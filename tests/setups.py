@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import commitlog
-from commitlog import CommitLog, Options, TransientStorePool
+from commitlog import CommitLog, Options, TransientStorePool, Tuning
 from commitlog.options import Flush
 
 SEGMENT = 64 << 10
@@ -21,6 +22,15 @@ BY_HAND: dict[str, Any] = {
     **dict.fromkeys(("commit_interval", "commit_thorough_interval", "flush_interval", "flush_thorough_interval"), 60),
     **dict.fromkeys(("commit_least_pages", "flush_least_pages"), 262144),
 }
+
+
+_TUNING = frozenset(field.name for field in dataclasses.fields(Tuning))
+
+
+def tuned(options: dict[str, Any]) -> dict[str, Any]:
+    """Keywords of `commitlog.open`: those of `Tuning` are gathered in one."""
+    tuning = {name: value for name, value in options.items() if name in _TUNING}
+    return {**{name: value for name, value in options.items() if name not in _TUNING}, "tuning": Tuning(**tuning)}
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class Logs:
         """A log of 64 KiB segments."""
         if mode != "r" and options.get("pool") is None:
             options.setdefault("segment_size", SEGMENT)
-        log = commitlog.open(self.path / name, mode, Options.of(None, **{**PATIENT, **options}))
+        log = commitlog.open(self.path / name, mode, Options.of(None, **tuned({**PATIENT, **options})))
         self._logs.append(log)
         return log
 

@@ -25,8 +25,8 @@ from typing import Any
 import commitlog
 from commitlog import CommitLog, Options, Tailer, TransientStorePool
 from commitlog.errors import (
+    ClaimError,
     ClosedError,
-    ExportedBufferError,
     ForkedError,
     LogLockedError,
     OpenTimeoutError,
@@ -48,7 +48,7 @@ CLOSING_LIMIT_S = 60
 # What a call may answer when another thread has closed, locked, deleted or claimed what it wants.
 EXPECTED = (
     ClosedError,
-    ExportedBufferError,
+    ClaimError,
     ForkedError,
     LogLockedError,
     OpenTimeoutError,

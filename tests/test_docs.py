@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog import Options, TransientStorePool, errors
+from commitlog import Options, TransientStorePool, Tuning, errors
 from commitlog.pool.pool_options import check_pool_options
 from tests.cli.program import run
 
@@ -250,13 +250,14 @@ def table_defaults(first: str) -> dict[str, Any]:
     text = TEXTS[ROOT / "docs" / "durability.md"]
     rows = text[text.index(f"| `{first}` |") :].partition("\n\n")[0].splitlines()
     cells = [[cell.strip().strip("`") for cell in row.split(" | ")[:2]] for row in (row.removeprefix("| ") for row in rows)]
-    return {name: ast.literal_eval(default) for name, default in cells}
+    return {name: Tuning() if default == "Tuning()" else ast.literal_eval(default) for name, default in cells}
 
 
-def test_the_options_are_those_of_the_table_with_these_defaults() -> None:
-    stated = table_defaults("flush")
-    assert set(stated) == {field.name for field in dataclasses.fields(Options)}
-    assert Options(**stated) == Options()
+@pytest.mark.parametrize(("kind", "first"), [(Options, "flush"), (Tuning, "flush_least_pages")])
+def test_the_options_are_those_of_the_table_with_these_defaults(kind: type, first: str) -> None:
+    stated = table_defaults(first)
+    assert set(stated) == {field.name for field in dataclasses.fields(kind)}
+    assert kind(**stated) == kind()
 
 
 def test_the_pool_options_are_those_of_the_table_with_these_defaults() -> None:

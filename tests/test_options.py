@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 from commitlog.errors import InvalidOptionError
-from commitlog.options import BufferSource, OptionOverrides, Options
+from commitlog.options import BufferSource, OptionOverrides, Options, Tuning
 
 MIB = 1 << 20
-DURATIONS = {field.name for field in dataclasses.fields(Options) if field.name.endswith(("_timeout", "_interval"))}
+TUNING = {field.name for field in dataclasses.fields(Tuning)}
+DURATIONS = {name for name in TUNING | {*get_type_hints(OptionOverrides)} if name.endswith(("_timeout", "_interval"))}
 
 
 @dataclass
@@ -26,7 +27,7 @@ class Pool:
 
 def kept(name: str, value: Any) -> Any:
     """What the option is kept as when it is given `value`, which may be of any type."""
-    return getattr(Options.of(None, **{name: value}), name)
+    return getattr(Tuning(**{name: value}) if name in TUNING else Options.of(None, **{name: value}), name)
 
 
 def test_the_defaults_are_as_documented() -> None:
@@ -36,21 +37,13 @@ def test_the_defaults_are_as_documented() -> None:
         "flush": "async",
         "sync_timeout": 5.0,
         "flush_interval": 0.5,
-        "flush_least_pages": 4,
-        "flush_thorough_interval": 10.0,
         "commit_interval": 0.2,
-        "commit_least_pages": 4,
-        "commit_thorough_interval": 0.2,
-        "checkpoint_interval": 1.0,
         "claim_timeout": 2.0,
         "timestamps": None,
         "roll_cycle": None,
         "roll_epoch": None,
         "time_zone": None,
-        "allocate_ahead": 1,
         "prefault": True,
-        "prefault_distance": None,
-        "index_spacing": 256,
         "open_timeout": 10.0,
         "on_lag": "wait",
         "lag_timeout": 30.0,
@@ -59,28 +52,55 @@ def test_the_defaults_are_as_documented() -> None:
         "close_timeout": 60.0,
         "retention": None,
         "listener": None,
-        "archive_cache": 1 << 30,
-        "warn_free_bytes": None,
         "min_free_bytes": 0,
+        "tuning": {
+            "flush_least_pages": 4,
+            "flush_thorough_interval": 10.0,
+            "commit_least_pages": 4,
+            "commit_thorough_interval": 0.2,
+            "checkpoint_interval": 1.0,
+            "allocate_ahead": 1,
+            "prefault_distance": None,
+            "index_spacing": 256,
+            "archive_cache": 1 << 30,
+            "warn_free_bytes": None,
+        },
     }
 
 
 def test_every_option_is_documented_and_can_be_overridden() -> None:
-    names = [field.name for field in dataclasses.fields(Options)]
-    assert list(get_type_hints(OptionOverrides)) == names
-    documentation = Options.__doc__ or ""
-    for name in names:
-        assert f"\n    {name} : " in documentation
+    assert list(get_type_hints(OptionOverrides)) == [field.name for field in dataclasses.fields(Options)]
+    for kind in (Options, Tuning):
+        for field in dataclasses.fields(kind):
+            assert f"\n    {field.name} : " in (kind.__doc__ or "")
 
 
 def test_values_are_kept_in_one_form() -> None:
-    options = Options(segment_size="1MiB", sync_timeout="250ms", prefault_distance="8MiB", flush_least_pages=np.int32(7), close_timeout=3)
-    assert (options.segment_size, options.sync_timeout, options.prefault_distance) == (MIB, 0.25, 8 * MIB)
-    assert (options.flush_least_pages, options.close_timeout) == (7, 3.0)
-    assert type(options.flush_least_pages) is int
+    options = Options(segment_size="1MiB", sync_timeout="250ms", close_timeout=3)
+    assert (options.segment_size, options.sync_timeout, options.close_timeout) == (MIB, 0.25, 3.0)
     assert type(options.close_timeout) is float
-    assert options == Options(segment_size=MIB, sync_timeout=0.25, prefault_distance=8 * MIB, flush_least_pages=7, close_timeout=3.0)
+    assert options == Options(segment_size=MIB, sync_timeout=0.25, close_timeout=3.0)
     assert hash(options) == hash(options.replace())
+
+
+def test_tuning_is_kept_in_one_form() -> None:
+    tuning = Tuning(prefault_distance="8MiB", flush_least_pages=np.int32(7))
+    assert (tuning.prefault_distance, tuning.flush_least_pages) == (8 * MIB, 7)
+    assert type(tuning.flush_least_pages) is int
+    assert Options(tuning=tuning) == Options(tuning=Tuning(prefault_distance=8 * MIB, flush_least_pages=7))
+    assert hash(Options(tuning=tuning)) == hash(Options(tuning=tuning).replace())
+
+
+@pytest.mark.parametrize("tuning", [None, {}, Tuning, 1])
+def test_what_is_no_tuning_is_refused(tuning: Any) -> None:
+    with pytest.raises(InvalidOptionError, match=r"^tuning must be a commitlog\.Tuning, not"):
+        kept("tuning", tuning)
+
+
+@pytest.mark.parametrize("name", sorted(TUNING))
+def test_a_field_of_tuning_given_as_an_option_is_refused(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match=rf"^{name} is a field of Tuning: use tuning=commitlog\.Tuning\({name}=...\)"):
+        Options.of(None, **{name: 1})  # type: ignore[misc]
 
 
 def test_options_are_frozen_and_keyword_only() -> None:
@@ -93,7 +113,7 @@ def test_options_are_frozen_and_keyword_only() -> None:
 
 
 def test_options_can_be_pickled() -> None:
-    options = Options(segment_size="1MiB", flush="sync")
+    options = Options(segment_size="1MiB", flush="sync", tuning=Tuning(allocate_ahead=2))
     assert pickle.loads(pickle.dumps(options)) == options
 
 
@@ -170,7 +190,7 @@ def test_switches_take_booleans_only() -> None:
 @pytest.mark.parametrize("distance", [0, 4095, "9GiB"])
 def test_prefault_distances_out_of_bounds_are_refused(distance: Any) -> None:
     with pytest.raises(InvalidOptionError, match="^prefault_distance must be from 4096 to"):
-        Options(prefault_distance=distance)
+        Tuning(prefault_distance=distance)
 
 
 def test_the_segment_size_of_a_new_log_is_its_own_or_the_pools_or_the_default() -> None:

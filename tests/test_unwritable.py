@@ -22,7 +22,7 @@ from commitlog.errors import (
     IOFailureError,
     PoolExhaustedError,
     ReadOnlyError,
-    UnsupportedFileSystemError,
+    UnsupportedError,
 )
 from commitlog.keep import prune
 from commitlog.repair.repair import repair
@@ -159,9 +159,9 @@ def test_network_and_fuse_file_systems_are_for_reading_only(logs: Logs, monkeypa
         log.append(b"there")
     monkeypatch.setattr(directory, "file_system_type", lambda path: kind)
     for mode in ("a", "x"):
-        with pytest.raises(UnsupportedFileSystemError, match=name):
+        with pytest.raises(UnsupportedError, match=name):
             logs.open(mode=mode)
-    with pytest.raises(UnsupportedFileSystemError):
+    with pytest.raises(UnsupportedError):
         logs.open("new")
     assert list(logs.open(mode="r").tailer().values()) == [b"there"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from commitlog import Tuning
+
 MAPPED, POOLED, POOLED_SHM = "mapped", "pooled", "pooled-shm"
 
 
@@ -16,8 +18,8 @@ class Knob:
     ----------
     setup : str
         The setup of `commitlog bench` that it begins with.
-    options, pool : dict
-        What is not as it is by default, of the log and of its pool.
+    options, tuning, pool : dict
+        What is not as it is by default, of the log, its `Tuning` and its pool.
     threads : int
         How many append; above 1 only under "sync".
     cycle_s : float
@@ -26,6 +28,7 @@ class Knob:
 
     setup: str
     options: dict[str, Any] = field(default_factory=dict)
+    tuning: dict[str, Any] = field(default_factory=dict)
     pool: dict[str, Any] = field(default_factory=dict)
     threads: int = 1
     cycle_s: float = 0.6
@@ -33,15 +36,25 @@ class Knob:
     @property
     def name(self) -> str:
         """As a program would write it."""
-        given = {**self.options, **({"backing": "shm"} if self.setup == POOLED_SHM else {}), **self.pool}
-        said = ", ".join(f"{name}={value!r}".replace("'", '"') for name, value in given.items()) or "the defaults"
+        tuning = f"tuning=Tuning({_said(self.tuning)})" if self.tuning else ""
+        pool = {**({"backing": "shm"} if self.setup == POOLED_SHM else {}), **self.pool}
+        said = ", ".join(filter(None, (_said(self.options), tuning, _said(pool)))) or "the defaults"
         return said if self.threads == 1 else f"{said}, {self.threads} threads"
+
+    @property
+    def log_options(self) -> dict[str, Any]:
+        """What the log is opened with."""
+        return self.options | ({"tuning": Tuning(**self.tuning)} if self.tuning else {})
 
     @property
     def flush(self) -> str:
         """The flush option in force."""
         flush: str = self.options.get("flush", "async")
         return flush
+
+
+def _said(given: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}".replace("'", '"') for name, value in given.items())
 
 
 KNOBS = (
@@ -51,19 +64,19 @@ KNOBS = (
     Knob(MAPPED, {"flush": "sync"}, threads=16),
     Knob(MAPPED, {"flush_interval": "50ms"}),
     Knob(MAPPED, {"flush_interval": "2s"}, cycle_s=2.2),
-    Knob(MAPPED, {"flush_least_pages": 1024}, cycle_s=4.0),
-    Knob(MAPPED, {"flush_least_pages": 1024, "flush_thorough_interval": "1s"}, cycle_s=1.6),
+    Knob(MAPPED, tuning={"flush_least_pages": 1024}, cycle_s=4.0),
+    Knob(MAPPED, tuning={"flush_least_pages": 1024, "flush_thorough_interval": "1s"}, cycle_s=1.6),
     Knob(MAPPED, {"timestamps": "precise"}),
     Knob(MAPPED, {"prefault": False}),
-    Knob(MAPPED, {"prefault_distance": "4MiB"}),
+    Knob(MAPPED, tuning={"prefault_distance": "4MiB"}),
     Knob(POOLED),
     Knob(POOLED, {"flush": "none"}),
     Knob(POOLED, {"flush": "sync"}),
     Knob(POOLED, {"flush": "sync"}, threads=16),
     Knob(POOLED, {"commit_interval": "20ms"}),
     Knob(POOLED, {"commit_interval": "1s"}, cycle_s=1.2),
-    Knob(POOLED, {"commit_least_pages": 1024}),
-    Knob(POOLED, {"commit_least_pages": 1024, "commit_thorough_interval": "1s"}, cycle_s=1.4),
+    Knob(POOLED, tuning={"commit_least_pages": 1024}),
+    Knob(POOLED, tuning={"commit_least_pages": 1024, "commit_thorough_interval": "1s"}, cycle_s=1.4),
     Knob(POOLED, pool={"buffers": 2}),
     Knob(POOLED, pool={"buffers": 10}),
     Knob(POOLED, pool={"buffer_size": "8MiB"}),

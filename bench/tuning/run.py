@@ -15,12 +15,13 @@ from typing import Any
 from bench.tuning import kill
 from bench.tuning.kill import Kill
 from bench.tuning.knobs import Knob
+from commitlog.base.units import MIB
 from commitlog.bench import appends, machine, paced, sustained, sync_threads
 from commitlog.bench.case import Case
 from commitlog.bench.ground import Ground, SkippedError
 from commitlog.bench.histogram import PERCENTILES, Histogram
 from commitlog.bench.sample import Sample
-from commitlog.bench.settings import MIB, Settings
+from commitlog.bench.settings import Settings
 from commitlog.errors import DiskFullError, PoolMemoryError
 
 FORMAT = "commitlog-tuning/1"
@@ -110,7 +111,7 @@ def run(directory: Path, knobs: Sequence[Knob], settings: Settings, progress: Pr
             if row.skipped:
                 continue
             gc.collect()
-            with Ground(directory, settings, knob.options, _pool_options(knob, settings)) as ground:
+            with Ground(directory, settings, knob.log_options, _pool_options(knob, settings)) as ground:
                 ground.disk_rate = disk_rate
                 try:
                     _take_turn(ground, knob, row) if turn < settings.turns else _kill(ground, knob, row)

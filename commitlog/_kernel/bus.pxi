@@ -15,7 +15,7 @@ cdef class _Known:
     cdef int meet(self, Shape shape, path) except -1:
         if shape not in self.met and self.shapes.setdefault(shape.type, shape) is not shape:
             other = self.shapes[shape.type]
-            raise MessageMismatchError(
+            raise MessageError(
                 f"{other.name} and {shape.name} both have type {shape.type}, and no reader could tell them apart: give each message class "
                 "of a bus a type of its own", path=path)
         self.met.add(shape)
@@ -92,7 +92,7 @@ cdef class MessageWriter:
 
         Raises
         ------
-        MessageMismatchError
+        MessageError
             Another class with the same type number was written through this writer, or a message was given a type.
         RecordTypeError, RecordTooLargeError, DiskFullError, LogFailedError, ReadOnlyError, ClosedError
             Nothing was appended.
@@ -113,7 +113,7 @@ cdef class MessageWriter:
             if placed.shape is not self.known.last:
                 self.known.meet(placed.shape, log.path)
             if type is not None:
-                raise MessageMismatchError(f"{placed.shape.name} has type {placed.shape.type} of its own: leave type= out", path=log.path)
+                raise MessageError(f"{placed.shape.name} has type {placed.shape.type} of its own: leave type= out", path=log.path)
             record.value = placed.data
             record.value_length = placed.shape.size
             record.type = placed.shape.type
@@ -157,7 +157,7 @@ cdef class MessageWriter:
         held.message = what.__new__(what)
         self.known.meet(held.message.shape, self.target.engine.path)
         if type is not None:
-            raise MessageMismatchError(f"{held.message.shape.name} has a type of its own: leave type= out", path=self.target.engine.path)
+            raise MessageError(f"{held.message.shape.name} has a type of its own: leave type= out", path=self.target.engine.path)
         held.claim = self.target.claim(held.message.shape.size, type=held.message.shape.type, sync=sync)
         return held
 
@@ -278,11 +278,11 @@ cdef class MessageReader:
 
         Raises
         ------
-        NoMessageError
+        PositionError
             `next` has not been called, or found none.
-        MessageMismatchError
+        MessageError
             The message here is of another class. Nothing was read: it can be read into the right one.
-        DestinationTooSmallError
+        RecordTooLargeError
             The buffer is too short. Nothing was read: the message can be read into a larger one.
         """
         cdef MessageBytes message
@@ -317,7 +317,7 @@ cdef class MessageReader:
             if view.format != NULL and b"O" in <bytes>view.format:
                 raise RecordTypeError("into must be a buffer of bytes, not of references to objects")
             if view.len < self.record.value_length:
-                raise DestinationTooSmallError(
+                raise RecordTooLargeError(
                     f"the message has {self.record.value_length} bytes and the buffer {view.len}: read it again into a larger one",
                     path=self.cursor.core.path, position=self.record.position, size=self.record.value_length, limit=view.len)
             memcpy(view.buf, self.record.value, self.record.value_length)
@@ -328,11 +328,11 @@ cdef class MessageReader:
     cdef object nothing(self):
         if self.closed:
             return ClosedError("the reader is closed: open another", path=self.cursor.core.path)
-        return NoMessageError("the reader stands on no message: call next(), and read when it has returned True",
-                              path=self.cursor.core.path)
+        return PositionError("the reader stands on no message: call next(), and read when it has returned True",
+                             path=self.cursor.core.path)
 
     cdef object mismatch(self, Shape shape):
-        return MessageMismatchError(
+        return MessageError(
             f"the message here has type {self.record.type} and {self.record.value_length} bytes, but {shape.name} has type {shape.type} "
             f"and {shape.size} bytes: look at reader.type first, and read it into its own class, or as bytes",
             path=self.cursor.core.path, position=self.record.position)

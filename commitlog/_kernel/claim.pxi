@@ -97,8 +97,8 @@ cdef class Claim:
             if kind is not None or exported:
                 cl_writer_abandon(&self.log.writer, &self.native)
                 if kind is None:
-                    raise ExportedBufferError("a view of the claim's buffer outlived its `with`: the claim was rolled back; release views "
-                                              "before leaving it", path=self.log.path, position=position)
+                    raise ClaimError("a view of the claim's buffer outlived its `with`: the claim was rolled back; release views "
+                                     "before leaving it", path=self.log.path, position=position)
                 return False
             self.publish()
         finally:

@@ -44,7 +44,7 @@ from commitlog._kernel.kernel cimport (
 from commitlog._kernel.memory cimport Cursors, Memory
 from commitlog._kernel.segments cimport Segment
 from commitlog.errors import (
-    ClaimError, CommitLogError, ExportedBufferError, RecordTooLargeError, RecordTypeError,
+    ClaimError, CommitLogError, RecordTooLargeError, RecordTypeError,
     TailerLagError,
 )
 

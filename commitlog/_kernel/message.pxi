@@ -215,7 +215,7 @@ cdef class MessageBytes:
     def __cinit__(self, *args, **kwargs):
         shape = getattr(type(self), "layout", None)
         if not isinstance(shape, Shape):
-            raise MessageLayoutError(f"{type(self).__name__} has no fields: derive a message class from it, with type= and fields")
+            raise MessageError(f"{type(self).__name__} has no fields: derive a message class from it, with type= and fields")
         self.shape = shape
         self.own = <uint8_t *>PyMem_Calloc(1, self.shape.size)
         if self.own == NULL:

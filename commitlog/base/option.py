@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable
 from typing import Generic, SupportsIndex, TypeVar, overload
 
-from commitlog.base.units import Duration, Size, parse_duration, parse_size, size_of
+from commitlog.base.units import Duration, Size, parse_duration, parse_size, whole_of
 from commitlog.errors import InvalidOptionError
 
 Stored = TypeVar("Stored")
@@ -75,7 +75,7 @@ def counted(largest: int, smallest: int = 0) -> Callable[[SupportsIndex, str], i
     """A whole number within bounds."""
 
     def read(value: SupportsIndex, name: str) -> int:
-        count = None if isinstance(value, str) else size_of(value)
+        count = whole_of(value)
         if count is None or not smallest <= count <= largest:
             raise InvalidOptionError(f"{name} must be a whole number from {smallest} to {largest}, not {value!r}")
         return count

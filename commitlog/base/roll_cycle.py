@@ -8,9 +8,7 @@ import zoneinfo
 from dataclasses import dataclass
 from functools import cached_property
 
-SECOND_NS = 10**9
-HOUR_NS = 3600 * SECOND_NS
-DAY_NS = 24 * HOUR_NS
+from commitlog.base.units import DAY_NS, DURATION_UNITS_NS, HOUR_NS, SECOND_NS
 
 # Up to an hour a cycle has a fixed length. The longer ones are windows of the wall clock, of a length that daylight saving can change.
 LENGTHS_NS = {
@@ -30,7 +28,7 @@ NAMES = tuple(LENGTHS_NS)
 PERIOD_SMALLEST_NS = 10 * 10**6
 PERIOD_LARGEST_NS = 366 * DAY_NS
 TIME_ZONE_DEFAULT = "UTC"
-_UNITS_NS = {"h": HOUR_NS, "min": 60 * SECOND_NS, "s": SECOND_NS, "ms": 10**6}
+_PERIOD_UNITS = ("h", "min", "s", "ms")  # those of the names that logs keep
 _PERIOD = re.compile(r"([1-9][0-9]{0,18})(h|min|s|ms)")
 # 1 January 1970 was a Thursday: weeks begin with the Monday before.
 _MONDAY_NS = -3 * DAY_NS
@@ -48,9 +46,9 @@ def period_name(period_ns: int) -> str:
         It is no whole number of milliseconds from 10 ms to 366 days.
     """
     if PERIOD_SMALLEST_NS <= period_ns <= PERIOD_LARGEST_NS:
-        for unit, unit_ns in _UNITS_NS.items():
-            if period_ns % unit_ns == 0:
-                return f"{period_ns // unit_ns}{unit}"
+        for unit in _PERIOD_UNITS:
+            if period_ns % DURATION_UNITS_NS[unit] == 0:
+                return f"{period_ns // DURATION_UNITS_NS[unit]}{unit}"
     raise ValueError("a period is a whole number of milliseconds, from 10 ms to 366 days")
 
 
@@ -96,7 +94,7 @@ class RollCycle:
         match = _PERIOD.fullmatch(self.name)
         if match is None:
             return LENGTHS_NS.get(self.name, 0)
-        period_ns = int(match[1]) * _UNITS_NS[match[2]]
+        period_ns = int(match[1]) * DURATION_UNITS_NS[match[2]]
         return period_ns if PERIOD_SMALLEST_NS <= period_ns <= PERIOD_LARGEST_NS else 0
 
     @cached_property

@@ -1,10 +1,15 @@
-"""Sizes and durations: numbers, or texts with a unit, as every option takes them."""
+"""Sizes, durations and ages: numbers, or texts with a unit. Options and the command line read them alike.
+
+These are the only tables of units in the package. Both ignore case: `m` is a minute in a duration and a MiB in a size.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import operator
 import re
+from collections.abc import Mapping
 from fractions import Fraction
 from numbers import Real
 from typing import SupportsIndex
@@ -13,25 +18,45 @@ from commitlog.errors import InvalidOptionError
 
 Size = SupportsIndex | str
 Duration = float | str
+Age = str | dt.timedelta
 
 KIB, MIB, GIB, TIB = 1 << 10, 1 << 20, 1 << 30, 1 << 40
 SIZE_LARGEST = (1 << 63) - 1
-SIZE_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "tib": TIB, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-SIZE_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z]*)\s*")
-
-DURATION_LARGEST_S = 366 * 86400.0
-# Both characters that are printed as "µ" fold to U+03BC.
-DURATION_UNITS = {
-    "": Fraction(1),
-    "ns": Fraction(1, 10**9),
-    "us": Fraction(1, 10**6),
-    "\u03bcs": Fraction(1, 10**6),
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "min": Fraction(60),
-    "h": Fraction(3600),
+SIZE_UNITS = {
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "k": KIB,
+    "m": MIB,
+    "g": GIB,
+    "t": TIB,
+    "kib": KIB,
+    "mib": MIB,
+    "gib": GIB,
+    "tib": TIB,
 }
-DURATION_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z\u00b5\u03bc]*)\s*")
+
+SECOND_NS = 10**9
+MINUTE_NS, HOUR_NS, DAY_NS = 60 * SECOND_NS, 3600 * SECOND_NS, 86400 * SECOND_NS
+# Both characters that are printed as "µ" fold to U+03BC.
+DURATION_UNITS_NS = {
+    "ns": 1,
+    "us": 1000,
+    "\u03bcs": 1000,
+    "ms": 10**6,
+    "s": SECOND_NS,
+    "m": MINUTE_NS,
+    "min": MINUTE_NS,
+    "h": HOUR_NS,
+    "d": DAY_NS,
+    "w": 7 * DAY_NS,
+}
+DURATION_LARGEST_S = 366 * 86400.0
+_AGE_LARGEST_S = 100 * DURATION_LARGEST_S  # records may have to be kept for decades
+
+_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z\u00b5\u03bc]*)\s*")
 
 
 def parse_size(value: Size, name: str) -> int:
@@ -40,7 +65,7 @@ def parse_size(value: Size, name: str) -> int:
     Parameters
     ----------
     value : int or str
-        Bytes, or a number with a unit: `"64KiB"`, `"1.5GiB"`, `"1MB"` (10**6). The case of the unit does not matter.
+        Bytes, or a number with a unit: `"64KiB"` or `"64K"`, `"1.5G"`, `"1MB"` (10**6).
     name : str
         The option's name, for the error.
 
@@ -54,30 +79,10 @@ def parse_size(value: Size, name: str) -> int:
     InvalidOptionError
         For anything else: booleans, floats, negative numbers, unknown units, parts of a byte.
     """
-    size = size_of(value)
-    if size is None or not 0 <= size <= SIZE_LARGEST:
+    size = _product(value, SIZE_UNITS, 1) if isinstance(value, str) else whole_of(value)
+    if size is None or not 0 <= size <= SIZE_LARGEST or size != int(size):
         raise InvalidOptionError(f"{name} must be a size, such as 65536 or '64MiB', not {value!r}")
-    return size
-
-
-def size_of(value: object) -> int | None:
-    """The bytes, whatever their number; None for what is no size."""
-    if isinstance(value, str):
-        match = SIZE_FORM.fullmatch(value)
-        unit = SIZE_UNITS.get(match[2].casefold()) if match else None
-        size = Fraction(match[1]) * unit if match and unit else None
-        return int(size) if size is not None and size.denominator == 1 else None
-    return whole_of(value)
-
-
-def whole_of(value: object) -> int | None:
-    """An int as callers give it, a NumPy one or not, but no bool; None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
-        return None
-    try:
-        return operator.index(value)
-    except TypeError:  # a class of such, or an array of several
-        return None
+    return int(size)
 
 
 def parse_duration(value: Duration, name: str) -> float:
@@ -86,7 +91,7 @@ def parse_duration(value: Duration, name: str) -> float:
     Parameters
     ----------
     value : float, int or str
-        Seconds, or a number with a unit (`ns`, `us`, `ms`, `s`, `min`, `h`): `"500ms"`, `"1.5 min"`.
+        Seconds, or a number with a unit (`ns`, `us`, `ms`, `s`, `m` or `min`, `h`, `d`, `w`): `"500ms"`, `"1.5h"`.
     name : str
         The option's name, for the error.
 
@@ -108,15 +113,58 @@ def parse_duration(value: Duration, name: str) -> float:
     return duration_s
 
 
+def parse_age(value: object, name: str) -> dt.timedelta:
+    """Read an age: a text with a unit, such as ``"7d"``, or a `datetime.timedelta`.
+
+    Raises
+    ------
+    InvalidOptionError
+        For anything else, and for more than a hundred years. A number without a unit may be meant as days: records would be lost.
+    """
+    age_s = math.nan
+    if isinstance(value, dt.timedelta):
+        age_s = value.total_seconds()
+    elif isinstance(value, str):
+        age_s = _seconds(_product(value, DURATION_UNITS_NS))
+    if not 0 <= age_s <= _AGE_LARGEST_S:
+        raise InvalidOptionError(f"{name} must be an age with its unit, such as '90s', '36h' or '7d', not {value!r}")
+    return dt.timedelta(seconds=age_s)
+
+
 def seconds_of(value: object) -> float:
     """The seconds, or NaN, which no bound admits."""
     if isinstance(value, str):
-        match = DURATION_FORM.fullmatch(value)
-        unit = DURATION_UNITS.get(match[2].casefold()) if match else None
-        return float(Fraction(match[1]) * unit) if match and unit else math.nan
+        return _seconds(_product(value, DURATION_UNITS_NS, SECOND_NS))
     if isinstance(value, bool) or not isinstance(value, Real):
         return math.nan
     try:
         return float(value)
     except OverflowError:
         return math.nan
+
+
+def nanoseconds_in(text: str) -> int | None:
+    """The nanoseconds of a text with a unit; None for any other text."""
+    product = _product(text, DURATION_UNITS_NS)
+    return None if product is None else int(product)
+
+
+def whole_of(value: object) -> int | None:
+    """An int as callers give it, a NumPy one or not, but no bool; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        return None
+    try:
+        return operator.index(value)
+    except TypeError:  # a class of such, or an array of several
+        return None
+
+
+def _product(text: str, units: Mapping[str, int], bare: int | None = None) -> Fraction | None:
+    """A text's number times its unit, or times `bare` if it has none; None for any other text."""
+    match = _FORM.fullmatch(text)
+    unit = None if match is None else units.get(match[2].casefold()) if match[2] else bare
+    return None if match is None or unit is None else Fraction(match[1]) * unit
+
+
+def _seconds(nanoseconds: Fraction | None) -> float:
+    return math.nan if nanoseconds is None else float(nanoseconds / SECOND_NS)

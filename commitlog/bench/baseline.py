@@ -16,11 +16,11 @@ from zlib import crc32
 
 import numpy as np
 
+from commitlog.base.units import MIB
 from commitlog.bench import compiler
 from commitlog.bench.case import Case
 from commitlog.bench.ground import HEADER, Ground, frame_size, value_of
 from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.settings import MIB
 
 PIECE = MIB
 # A flush behind each piece would leave the disk idle in between; this is as much as one segment.

@@ -14,8 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 import commitlog
+from commitlog.base.units import GIB, MIB
 from commitlog.bench.case import SETUPS, Case
-from commitlog.bench.settings import GIB, MIB, Settings
+from commitlog.bench.settings import Settings
 from commitlog.options import OptionOverrides
 
 HEADER = 4096

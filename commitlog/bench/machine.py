@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 
 import commitlog
-from commitlog.errors import UnsupportedFileSystemError
+from commitlog.errors import UnsupportedError
 
 _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 
@@ -61,12 +61,12 @@ def check_disk(directory: Path, memory_allowed: bool) -> None:
 
     Raises
     ------
-    UnsupportedFileSystemError
+    UnsupportedError
         It is one, and nobody has said that it may be.
     """
     kind = file_system(directory)["type"]
     if kind in _IN_MEMORY and not memory_allowed:
-        raise UnsupportedFileSystemError(
+        raise UnsupportedError(
             f"this is {kind}, which is memory: flushes cost nothing there. Name a directory on a disk, or say --memory to measure it so",
             path=directory,
         )

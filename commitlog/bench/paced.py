@@ -9,12 +9,12 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
+from commitlog.base.units import GIB
 from commitlog.bench import baseline
 from commitlog.bench.case import Case
 from commitlog.bench.ground import Ground, frame_size, value_of, what_is_written
 from commitlog.bench.quiet import Stolen
 from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.settings import GIB
 
 _WARM_UP_S = 0.2
 _STEP_S = 0.1

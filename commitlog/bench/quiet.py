@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from commitlog.base.polling import attempts
-from commitlog.bench.settings import MIB
+from commitlog.base.units import MIB
 
 # So much is always on its way to some disk.
 _AT_REST_BYTES = 8 * MIB

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 import commitlog
+from commitlog.base.units import KIB
 from commitlog.bench.case import SETUPS, Case
 from commitlog.bench.ground import Ground, what_is_written
 from commitlog.bench.sample import Meter, Sample
-from commitlog.bench.settings import KIB
 
 _PACKAGES = str(Path(commitlog.__file__).parents[1])
 _CRASH_LIMIT_S = 300

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+from commitlog.base.units import GIB, MIB
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6))
+from commitlog.base.units import DURATION_UNITS_NS, SECOND_NS
+
+_UNITS = ("s", "ms", "µs")
 
 
 def say_rate(rate: float) -> str:
@@ -17,7 +19,8 @@ def say_bytes(rate: float) -> str:
 
 def say_seconds(seconds: float) -> str:
     """A time in the unit that fits it."""
-    for unit, scale in _UNITS:
+    for unit in _UNITS:
+        scale = DURATION_UNITS_NS[unit.casefold()] / SECOND_NS
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}" if seconds < 1000 * scale else f"{seconds / scale:.0f} {unit}"
     return f"{seconds * 1e9:.0f} ns"

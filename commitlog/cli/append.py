@@ -81,7 +81,9 @@ def command(
     no_create: bool,
     as_json: bool,
 ) -> None:
-    """Append each line of the FILEs, or of standard input, to LOG as a record. - is standard input.
+    """Append lines of FILEs or of standard input to LOG.
+
+    Each line is a record. - is standard input.
 
     What is read is appended at once, so that a line that is typed can be read elsewhere. The last line counts without its newline, too.
     In the end all of it is durable, whatever --flush is, and what was appended is said on standard error. Ctrl-C ends after what was read.

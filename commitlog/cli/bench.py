@@ -19,7 +19,6 @@ from commitlog.bench.results import Results, json_text
 from commitlog.bench.settings import QUICK, Settings
 from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, choose
 from commitlog.cli import INTERRUPTED, parameters
-from commitlog.cli.bus_pair import PairedCommand
 from commitlog.cli.ending import Ending
 from commitlog.cli.progress import is_terminal
 from commitlog.errors import InvalidOptionError
@@ -27,7 +26,7 @@ from commitlog.errors import InvalidOptionError
 _SMALLEST_S = 0.05
 
 
-@click.command(cls=PairedCommand)
+@click.command()
 @click.argument("directory", metavar="DIR", required=False, type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path))
 @click.option("-w", "--workload", "names", multiple=True, metavar="NAME", help="Only this workload; may be given several times.")
 @click.option("--setup", "setups", multiple=True, metavar="NAME", help=f"Only this setup: {', '.join(ALL_SETUPS)}.")
@@ -59,14 +58,13 @@ def command(
     json_file: Path | None,
     html_file: Path | None,
 ) -> None:
-    """Measure appending, reading and reopening on the disk of DIR, with the pool and without it.
+    """Measure commitlog on the disk of DIR.
+
+    It appends, reads and reopens, with the pool and without it.
 
     Makes a directory of its own in DIR, and removes it at the end. A full run takes some eighteen minutes and 9 GiB of room; it says at the
     start how long it expects to take. Ctrl-C ends it and shows what there is; --json has kept it already. The cases of a workload take
     turns; figures are medians.
-
-    The pair `commitlog bench bus-writer PATH` and `commitlog bench bus-reader PATH`, in two terminals, measures how fast one process hears
-    another; each has a --help of its own.
 
     Exit status 1 when a case failed. One without room is skipped, and said to be.
     """

@@ -21,7 +21,9 @@ _COLORS = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(context: click.Context, directory: Path, as_json: bool) -> None:
-    """Check whether this machine and DIR's file system give what a log needs: a few seconds, a line for each check.
+    """Check whether machine and DIR give what a log needs.
+
+    It checks this machine and DIR's file system for a few seconds, and prints a line for each check.
 
     \b
     Examples:

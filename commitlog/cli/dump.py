@@ -14,7 +14,7 @@ import commitlog
 from commitlog._kernel.failure import BUSY, END, ROLLED_BACK
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.cli import FAILURE, parameters
-from commitlog.cli.moment import Clock
+from commitlog.cli.clock import Clock
 from commitlog.cli.output import Output
 from commitlog.cli.printed import dumped, escaped
 from commitlog.cli.segment_header import segment_header
@@ -34,7 +34,9 @@ _SHOWN = 64  # bytes of a body that are shown where not all of it is asked for
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, with the bodies in hexadecimal.")
 @click.pass_context
 def command(context: click.Context, *, log: str, start: int | None, stop: int | None, in_hex: bool, as_json: bool) -> None:
-    """Print the segments of LOG, or a single segment's file, frame by frame: what is there, sound or not. Changes nothing.
+    """Print LOG or a segment file frame by frame.
+
+    What is there is printed, sound or not. Changes nothing.
 
     Of a segment its header, when the log rolled into it, in which cycle, and its seal. Of a frame position, offset, kind, length before
     padding, flags, CRC and whether that is right, and what the kind has: a record's timestamp, type, key and the beginning of its value; a

@@ -37,7 +37,9 @@ def _address(text: str) -> tuple[str, int]:
 def command(
     context: click.Context, *, logs: tuple[str, ...], listen: tuple[str, int] | None, output: str | None, interval: float | None
 ) -> None:
-    """Say what each LOG does, in the format of Prometheus: watermarks, segments, room, writers, named tailers. Changes nothing.
+    """Print, write or serve figures of LOGs for Prometheus.
+
+    Watermarks, segments, room, writers, named tailers. Changes nothing.
 
     It looks from outside, at what the log's processes share; what one of them does, and how long that takes, that process tells itself,
     with `commitlog.metrics`. Without an option the figures are printed once. --output writes them to a file once, for node_exporter, and

@@ -14,15 +14,12 @@ COMMANDS = (
     "append",
     "cat",
     "tail",
-    "export",
     "info",
-    "cycles",
     "dump",
     "top",
     "tailers",
     "verify",
     "repair",
-    "pretouch",
     "prune",
     "archive",
     "remove",
@@ -30,7 +27,6 @@ COMMANDS = (
     "spark",
     "doctor",
     "bench",
-    "completion",
 )
 
 

@@ -11,6 +11,7 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from commitlog.base.units import DURATION_UNITS_NS
 from commitlog.cli.moving import Rates
 from commitlog.cli.printed import escaped
 from commitlog.observe.watching import LogFigures, WriterFigures
@@ -19,7 +20,7 @@ from commitlog.tail.tailer_state import TailerState
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T")
-_AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+_AGE_UNITS = ("d", "h", "m", "s")
 _KINDS: dict[Kind, str] = {"log": "", "archive": "an archive", "segment": "a segment"}
 _COLORS = {"dead": "red", "stopped": "red", "held up": "yellow", "appending": "green"}
 
@@ -155,10 +156,10 @@ def _cell(name: str) -> Text:
 
 
 def _age(since_ns: int) -> str:
-    seconds = max(0.0, time.time() - since_ns / 1e9)
-    for unit, sign in _AGES:
-        if seconds >= unit:
-            return f"{seconds / unit:.0f} {sign}"
+    age_ns = time.time_ns() - since_ns
+    for unit in _AGE_UNITS:
+        if age_ns >= DURATION_UNITS_NS[unit]:
+            return f"{age_ns / DURATION_UNITS_NS[unit]:.0f} {unit}"
     return "now"
 
 

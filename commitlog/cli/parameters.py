@@ -3,16 +3,19 @@ expected."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import os
 import re
 from collections.abc import Callable
 
 import click
+from click.shell_completion import CompletionItem
 
+from commitlog.base.moment import read_moment
 from commitlog.base.roll_cycle import zone_of
-from commitlog.base.units import parse_duration, parse_size
+from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.cli.filter import Pattern, compiled
-from commitlog.cli.moment import FORMS, Moment, read_moment
 from commitlog.cli.printed import FIELDS
 from commitlog.errors import InvalidOptionError
 from commitlog.options import Options
@@ -104,12 +107,21 @@ duration = duration_from(0)
 interval = duration_from(INTERVAL_LEAST_S)
 
 
-def moment(text: str) -> Moment:
-    """A time."""
-    found = read_moment(text)
-    if found is None:
-        raise click.BadParameter(f"expected a time such as {FORMS}, not {text!r}")
-    return found
+def age(text: str) -> dt.timedelta:
+    """Read an age, which needs a unit."""
+    try:
+        return parse_age(text, "age")
+    except InvalidOptionError as error:
+        raise click.BadParameter(f"expected {error.message.removeprefix('age must be ')}") from None
+
+
+def moment(text: str) -> str:
+    """Check a time. The command reads it in its time zone."""
+    try:
+        read_moment(text)
+    except ValueError as error:
+        raise click.BadParameter(f"expected {error}") from None
+    return text
 
 
 def zone(text: str) -> dt.tzinfo | None:
@@ -169,3 +181,13 @@ def tailer_name(text: str) -> str:
         return check_name(text)
     except InvalidOptionError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def complete_tailer(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a tailer, if the log stands before it."""
+    names: list[str] = []
+    # While an option lacks its value, click leaves the other arguments in `args`.
+    for log in filter(None, [context.params.get("log"), *context.args]):
+        with contextlib.suppress(OSError):
+            names += os.listdir(os.path.join(log, "tailers"))
+    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete) and not name.startswith(".")]

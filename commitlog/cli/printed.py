@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii as _quoted
 from typing import Protocol
 
+from commitlog.cli.clock import Clock
 from commitlog.cli.filter import Rows
-from commitlog.cli.moment import Clock
 from commitlog.tail.batch import Batch
 
 FIELDS = ("position", "sequence", "timestamp", "type", "key", "value")

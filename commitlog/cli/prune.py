@@ -12,18 +12,21 @@ import click
 from commitlog.cli import parameters
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Retention, prune
-from commitlog.retention.retention import parse_age
 
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.option("--older-than", metavar="AGE", help="Segments that the log rolled on from so long ago: 36h, 7d, 4w.")
+@click.option("--older-than", type=parameters.age, metavar="AGE", help="Segments that the log rolled on from so long ago: 36h, 7d, 4w.")
 @click.option("--max-bytes", type=parameters.size, metavar="SIZE", help="Until the segments take no more than this: 10GiB.")
 @click.option("--min-free", metavar="SIZE|PERCENT", help="Until the file system has this much free: 5GiB, 10%.")
 @click.option("--dry-run", is_flag=True, help="Only say what would go, and why no more.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(*, log: str, older_than: str | None, max_bytes: int | None, min_free: str | None, dry_run: bool, as_json: bool) -> None:
-    """Delete the oldest segments of LOG, whether somebody has it open or not: those that any of the options asks for.
+def command(
+    *, log: str, older_than: dt.timedelta | None, max_bytes: int | None, min_free: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """Delete the oldest segments of LOG.
+
+    Those go that any of the options asks for. LOG may be open.
 
     Only sealed and durable segments go, never one that a required tailer has yet to read, and the last sealed one stays. Says what went,
     and why the next one stays.
@@ -38,7 +41,7 @@ def command(*, log: str, older_than: str | None, max_bytes: int | None, min_free
     click.echo(json.dumps(as_object(pruned), indent=2) if as_json else "\n".join(lines(log, pruned)))
 
 
-def retention_of(older_than: str | None, max_bytes: int | None, min_free: str | None) -> Retention:
+def retention_of(older_than: dt.timedelta | None, max_bytes: int | None, min_free: str | None) -> Retention:
     """What the options ask for.
 
     Raises
@@ -48,20 +51,11 @@ def retention_of(older_than: str | None, max_bytes: int | None, min_free: str | 
     """
     if older_than is None and max_bytes is None and min_free is None:
         raise click.UsageError("say what may go: --older-than, --max-bytes or --min-free")
-    age = None if older_than is None else age_of(older_than)
     free, percent = _room(min_free)
     try:
-        return Retention(max_age=age, max_bytes=max_bytes, min_free_bytes=free, min_free_percent=percent)
+        return Retention(max_age=older_than, max_bytes=max_bytes, min_free_bytes=free, min_free_percent=percent)
     except InvalidOptionError as error:
         raise click.UsageError(f"--min-free {error.message.partition(' ')[2]}") from None
-
-
-def age_of(text: str) -> dt.timedelta:
-    """An age, whose unit has to be there."""
-    try:
-        return parse_age(text, "--older-than")
-    except InvalidOptionError as error:
-        raise click.UsageError(error.message) from None
 
 
 def _room(text: str | None) -> tuple[int | None, float | None]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog.cli.clock import Clock
 from commitlog.cli.identity_line import FORMAT, identity_line, uuid_text
-from commitlog.cli.moment import Clock
 from commitlog.cli.segment_header import segment_header
 from commitlog.segment.directory import Kind
 from commitlog.segment.lone_segment import LoneSegment

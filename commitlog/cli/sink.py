@@ -1,7 +1,8 @@
-"""Where exported records go: Parquet, Arrow, JSON lines."""
+"""The formats of `commitlog cat`: values alone, JSON lines, Parquet, Arrow."""
 
 from __future__ import annotations
 
+import struct
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import click
@@ -13,6 +14,9 @@ from commitlog.tail.batch import Batch
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_LENGTH = struct.Struct("<I")
+_ENDINGS = {"lines": b"\n", "null": b"\0", "raw": b""}
+FORMATS = (*_ENDINGS, "frames", "jsonl", "parquet", "arrow")
 # So many records, or bytes of them, make a row group of Parquet or a record batch of Arrow.
 _GROUP_RECORDS = 1 << 18
 _GROUP_BYTES = 32 << 20
@@ -26,6 +30,24 @@ class Sink(Protocol):
 
     def close(self) -> None:
         """Write what is left, and the file's end."""
+
+
+class Values:
+    """Values alone, each with an ending, or with its length before it if `ending` is None."""
+
+    def __init__(self, file: IO[bytes], ending: bytes | None) -> None:
+        self._file = file
+        self._ending = ending
+
+    def write(self, batch: Batch, count: int) -> None:
+        values = batch.values()[:count]
+        if self._ending is None:
+            self._file.write(b"".join([part for value in values for part in (_LENGTH.pack(len(value)), value)]))
+        else:
+            self._file.write(self._ending.join(values) + self._ending)
+
+    def close(self) -> None:
+        """Every value stands for itself."""
 
 
 class JsonLines:
@@ -105,7 +127,9 @@ class Columns:
 
 
 def open_sink(file: IO[bytes], format: str) -> Sink:
-    """The sink of a format: jsonl, parquet or arrow."""
+    """The sink of one of `FORMATS`."""
+    if format == "frames" or format in _ENDINGS:
+        return Values(file, _ENDINGS.get(format))
     if format == "jsonl":
         return JsonLines(file)
     try:

@@ -25,7 +25,9 @@ _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON 
 
 @click.group()
 def command() -> None:
-    """Export, compact or verify whole logs with Spark, here or on a cluster.
+    """Export, compact or verify whole logs with Spark.
+
+    It runs here or on a cluster.
 
     Needs the extra `spark`. Every job can be run again after it was ended: it goes on, or starts over, and nothing is there twice.
     """
@@ -46,9 +48,10 @@ def command() -> None:
 @_master
 @_as_json
 def export(log: str, destination: str, *, text: bool, step: int, master: str | None, as_json: bool) -> None:
-    """Write LOG to Parquet files below DESTINATION, a directory a date (UTC).
+    """Write LOG to Parquet files below DESTINATION.
 
-    Only what is durable. Run again, it adds what has come since; one that was ended goes on where it was.
+    There is a directory a date (UTC). Only what is durable is written. Run again, it adds what has come since; one that was ended goes on
+    where it was.
     """
     with _session(master) as spark, _Shown("export") as shown:
         from commitlog.spark.jobs import export as run
@@ -68,9 +71,10 @@ def export(log: str, destination: str, *, text: bool, step: int, master: str | N
 @_master
 @_as_json
 def compact(log: str, new_log: str, *, segment_size: int | None, master: str | None, as_json: bool) -> None:
-    """Write the latest record of each key in LOG to NEW_LOG, without keys that were deleted.
+    """Write the latest record of each key to NEW_LOG.
 
-    A key is deleted where its latest record has an empty value. Records without a key are kept. NEW_LOG gets all of it at once.
+    Deleted keys are left out. A key is deleted where its latest record has an empty value. Records without a key are kept. NEW_LOG gets
+    all of it at once.
     """
     with _session(master) as spark, _Shown("compact") as shown:
         from commitlog.spark.jobs import compact as run
@@ -93,9 +97,9 @@ def compact(log: str, new_log: str, *, segment_size: int | None, master: str | N
 @_as_json
 @click.pass_context
 def verify(context: click.Context, logs: tuple[str, ...], *, state: str | None, master: str | None, as_json: bool) -> None:
-    """Check every frame of some LOGs or ARCHIVEs, each segment in a task of its own, and change nothing.
+    """Check every frame of LOGs or ARCHIVEs and change nothing.
 
-    Exit status 1 when something is damaged or missing.
+    Each segment is a task of its own. Exit status 1 when something is damaged or missing.
     """
     with _session(master) as spark, _Shown("verify") as shown:
         from commitlog.spark.jobs import verify as run

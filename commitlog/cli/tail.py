@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 import commitlog
+from commitlog.base.moment import read_moment
 from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.beginning import Beginning
-from commitlog.cli.completion import tailer_names
+from commitlog.cli.clock import Clock
 from commitlog.cli.filter import Filter, Pattern
-from commitlog.cli.moment import Clock, Moment
 from commitlog.cli.output import Output
 from commitlog.cli.printed import FIELDS, FIELDS_DEFAULT, Form, JsonForm, TextForm
 from commitlog.cli.reading import reading_options
@@ -39,7 +39,7 @@ class _Asked:
     last: int | None
     place: Start | None
     sequence: int | None
-    moment: Moment | None
+    moment: str | None
     name: str | None
     reverse: bool
     include: tuple[Pattern, ...]
@@ -71,7 +71,7 @@ class _Asked:
 @click.option(
     "--name",
     type=parameters.tailer_name,
-    shell_complete=tailer_names,
+    shell_complete=parameters.complete_tailer,
     metavar="NAME",
     help="Begin where that named tailer stands, and move it past what is printed; a new one begins with the first record.",
 )
@@ -118,14 +118,17 @@ class _Asked:
 @reading_options
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
-    """Print records of LOG, the last ones if nothing is said: position, timestamp, type, key, value, with tabs in between.
+    """Show the last records of LOG, or those that come.
+
+    A record is a line: position, timestamp, type, key, value, with tabs in between.
 
     What a terminal would act on is escaped: \\n, \\x1b, \\u202e. A key stands in quotes, and - is none. With --json, bytes that are not
     UTF-8 are base64, and "value_encoding" or "key_encoding" says so.
 
     REGEX is one of Python's, over the bytes of each value alone. Filters come before -n and --limit: the last N that are shown.
 
-    TIME is 2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, "10min ago" (s, min, h, d, w), now, or @1777638600.
+    TIME is 2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, -10m (s, m, h, d, w), yesterday, now, or
+    @1777638600.
 
     \b
     Examples:
@@ -134,7 +137,7 @@ def command(context: click.Context, /, **given: Any) -> None:
       commitlog tail -f --from first orders
       commitlog tail -f --wait orders
       commitlog tail --include 'ERROR|WARN' --exclude retry orders
-      commitlog tail --from-time "10min ago" -z Europe/Berlin orders
+      commitlog tail --from-time -10m -z Europe/Berlin orders
       commitlog tail --reverse --limit 3 --fields position,sequence,value orders
       commitlog tail --from first --speed 10 --max-pause 1s orders
       commitlog tail --name billing --limit 100 --json orders
@@ -215,7 +218,7 @@ def _check(context: click.Context, asked: _Asked) -> None:
 
 def _beginning_of(asked: _Asked) -> Beginning:
     if asked.moment is not None:
-        return Beginning(timestamp_ns=asked.moment.nanoseconds(asked.zone))
+        return Beginning(timestamp_ns=read_moment(asked.moment, asked.zone))
     if asked.place is not None or asked.sequence is not None:
         return Beginning(place=asked.place, sequence=asked.sequence)
     if asked.last is None and asked.name is not None:

@@ -14,7 +14,6 @@ import click
 import commitlog
 from commitlog import CommitLog, TailerState
 from commitlog.cli import parameters
-from commitlog.cli.completion import tailer_names
 from commitlog.tail.seek import Start
 
 _start = parameters.start("first", "end")
@@ -42,11 +41,13 @@ ACTIONS: dict[str, Callable[[CommitLog, str, str | None], str]] = {"reset": _res
 @click.command()
 @click.argument("log", type=click.Path())
 @click.argument("action", required=False, type=click.Choice(list(ACTIONS)))
-@click.argument("name", required=False, type=parameters.tailer_name, shell_complete=tailer_names)
+@click.argument("name", required=False, type=parameters.tailer_name, shell_complete=parameters.complete_tailer)
 @click.argument("position", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: the list, or what was done.")
 def command(*, log: str, action: str | None, name: str | None, position: str | None, as_json: bool) -> None:
-    """List the named tailers of LOG: where each stands, how far behind, who reads with it, whether it is required.
+    """List the named tailers of LOG, or change one.
+
+    The list says where each stands, how far behind, who reads with it, and whether it is required.
 
     \b
     reset NAME POSITION  Go on at "first", "end", or a record's position. Makes a damaged file anew.

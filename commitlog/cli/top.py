@@ -25,7 +25,9 @@ _WIDTH = 80
 @click.option("--once", is_flag=True, help="Print it once, after one interval, for which the rates are.")
 @click.option("--json", "as_json", is_flag=True, help="The same as one JSON object.")
 def command(*, log: str, interval: float, once: bool, as_json: bool) -> None:
-    """Show what LOG does: watermarks, rates, segments, room, claims that were rolled back, writers, named tailers and how far they lag.
+    """Show live figures of LOG.
+
+    Watermarks, rates, segments, room, claims that were rolled back, writers, named tailers and how far they lag.
 
     It looks from outside, opens the log for reading, and changes nothing. On a terminal it goes on until q or Ctrl-C, or until the log is
     removed; elsewhere it prints once. --json is of one look, too.

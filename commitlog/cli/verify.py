@@ -31,7 +31,9 @@ _REMEDIES: dict[Kind, str] = {
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(context: click.Context, log: str, as_json: bool) -> None:
-    """Check every frame of LOG, open or closed, of an archive, or of a single segment's file, and change nothing.
+    """Check every frame of LOG and change nothing.
+
+    LOG may be open or closed, an archive, or a single segment's file.
 
     An archive is named by its directory or its address, and unpacked one segment after the other in a folder for temporary files.
 

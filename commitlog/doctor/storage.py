@@ -12,7 +12,7 @@ from commitlog._kernel.segments import rename_noreplace
 from commitlog.bench.machine import file_system
 from commitlog.doctor.finding import Outcome, failed, ok, warning
 from commitlog.doctor.ground import Ground
-from commitlog.errors import UnsupportedFileSystemError
+from commitlog.errors import UnsupportedError
 from commitlog.segment.directory import check_file_system, file_system_type
 
 _TMPFS = (0x01021994, 0x858458F6)  # and ramfs
@@ -35,7 +35,7 @@ def check_kind(ground: Ground) -> Outcome:
     found = f"{mount['type']} ({mount['device']})"
     try:
         check_file_system(str(ground.directory))
-    except UnsupportedFileSystemError as error:
+    except UnsupportedError as error:
         return failed(f"{found}: {error}", "put the log on a local disk; here it can only be read")
     kind = file_system_type(str(ground.directory))
     if kind in _TMPFS:

@@ -24,7 +24,7 @@ class CommitService(Service):
     def __init__(self, core: Committer, options: Options) -> None:
         super().__init__(f"commitlog commit {core.path}")
         self._core = core
-        self._pace = pace(options.commit_interval, options.commit_thorough_interval, options.commit_least_pages)
+        self._pace = pace(options.commit_interval, options.tuning.commit_thorough_interval, options.tuning.commit_least_pages)
 
     def run(self) -> None:
         self._core.run_commit_loop(*self._pace)

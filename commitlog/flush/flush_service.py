@@ -20,7 +20,7 @@ class FlushService(Service):
     def __init__(self, core: Committer, options: Options) -> None:
         super().__init__(f"commitlog flush {core.path}")
         self._core = core
-        self._pace = pace(options.flush_interval, options.flush_thorough_interval, options.flush_least_pages)
+        self._pace = pace(options.flush_interval, options.tuning.flush_thorough_interval, options.tuning.flush_least_pages)
 
     def run(self) -> None:
         self._core.run_flush_loop(*self._pace)

@@ -395,7 +395,7 @@ def open_log(
     ------
     InvalidOptionError, LogNotFoundError, LogExistsError, NotALogError, LogLockedError, OpenTimeoutError
         Why it could not be opened; nothing was changed.
-    UnsupportedVersionError, UnsupportedFileSystemError, CorruptSegmentError, ReadOnlyError, DiskFullError
+    UnsupportedVersionError, UnsupportedError, CorruptSegmentError, ReadOnlyError, DiskFullError
         The same, for what was found there.
     """
     check_mode(mode)

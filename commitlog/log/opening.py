@@ -76,7 +76,7 @@ def check_mode(mode: str) -> None:
 
 def open_for_reading(path: str, options: Options) -> Opened:
     """Open without changing anything."""
-    detached = open_detached(path, options.archive_cache)
+    detached = open_detached(path, options.tuning.archive_cache)
     if detached is not None:
         return _open_detached(detached)
     identity = _await_identity(path, options.wait_for_log)

@@ -104,7 +104,7 @@ class LogParts:
             self.engine.doubtful = opened.doubtful
             self.queue = MappedFileQueue(self.engine, self.directory)
             undo.callback(self.unmap)
-            spacing, writable = options.index_spacing, mode != "r"
+            spacing, writable = options.tuning.index_spacing, mode != "r"
             self.index = LogIndex(self.engine, self.directory, self.queue, spacing=spacing, writable=writable)
             if writable:
                 self._begin_writing(opened, undo)
@@ -132,7 +132,7 @@ class LogParts:
             self.engine.tail = opened.tail
         undo.callback(self.give_slot_back)
         self.take_slot()
-        self.engine.keep_index(self.options.index_spacing)
+        self.engine.keep_index(self.options.tuning.index_spacing)
         self.checkpoint_fd = checkpoints.open_for_writing(self.directory.fd)
         undo.callback(self.close_checkpoint)
         self.keep_checkpoint(opened.checkpoint_count)
@@ -237,7 +237,7 @@ class LogParts:
 
     def keep_checkpoint(self, count: int) -> None:
         """Have flushes write the checkpoint from now on; `count` is that of the last one written."""
-        interval_ns = int(self.options.checkpoint_interval * 1e9)
+        interval_ns = int(self.options.tuning.checkpoint_interval * 1e9)
         self.engine.keep_checkpoint(self.checkpoint_fd, count, interval_ns)
 
     def recount_checkpoint(self) -> Checkpoint | None:

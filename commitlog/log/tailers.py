@@ -73,7 +73,7 @@ class TailerMethods:
             Another tailer reads under the name; the error says whose it is.
         CorruptTailerError
             The name's file is damaged: `reset_tailer` says from where to go on.
-        ReadOnlyError, DiskFullError, UnsupportedFileSystemError
+        ReadOnlyError, DiskFullError, UnsupportedError
             The place cannot be kept here.
         """
         parts = self._parts

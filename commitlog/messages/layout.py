@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from commitlog._kernel.messages import Field, Shape
-from commitlog.errors import MessageLayoutError
+from commitlog.errors import MessageError
 from commitlog.messages.kinds import kind_of_annotation, kind_of_dtype
 
 # Every message class has these itself.
@@ -34,11 +34,11 @@ class Layout(Shape):
 
     def __init__(self, name: str, type: int, size: int, fields: Sequence[Field]) -> None:
         if not fields:
-            raise MessageLayoutError(f"{name} has no fields: annotate at least one, such as price: bus.int64")
+            raise MessageError(f"{name} has no fields: annotate at least one, such as price: bus.int64")
         for field in fields:
             word = field.name
             if not word.isidentifier() or keyword.iskeyword(word) or word.startswith("__") or word in RESERVED:
-                raise MessageLayoutError(f"{name}: {word!r} cannot be the name of a field; rename it")
+                raise MessageError(f"{name}: {word!r} cannot be the name of a field; rename it")
         super().__init__(name, _checked_type(name, type), size)
         self.fields = tuple(fields)
 
@@ -62,9 +62,9 @@ class Layout(Shape):
         try:
             given = np.dtype(dtype)
         except TypeError as error:
-            raise MessageLayoutError(f"{name}: dtype= must be a NumPy structured dtype: {error}") from None
+            raise MessageError(f"{name}: dtype= must be a NumPy structured dtype: {error}") from None
         if given.names is None or given.fields is None:
-            raise MessageLayoutError(f"{name}: dtype= must be a structured dtype, with named fields, not {given}")
+            raise MessageError(f"{name}: dtype= must be a structured dtype, with named fields, not {given}")
         fields = []
         for field in given.names:
             part, offset = given.fields[field][:2]
@@ -72,7 +72,7 @@ class Layout(Shape):
             fields.append(Field(field, kind, offset, length))
         for before, after in itertools.pairwise(sorted(fields, key=lambda field: field.offset)):
             if before.offset + before.length > after.offset:
-                raise MessageLayoutError(f"{name}: the fields {before.name} and {after.name} overlap; give each its own bytes")
+                raise MessageError(f"{name}: the fields {before.name} and {after.name} overlap; give each its own bytes")
         return cls(name, type, given.itemsize, fields)
 
     @property
@@ -97,5 +97,5 @@ def _aligned(offset: int, step: int) -> int:
 
 def _checked_type(name: str, type: object) -> int:
     if not isinstance(type, int) or isinstance(type, bool) or not 0 <= type < 1 << 32:
-        raise MessageLayoutError(f"{name}: type= must be an int from 0 to 4294967295, not {type!r}")
+        raise MessageError(f"{name}: type= must be an int from 0 to 4294967295, not {type!r}")
     return type

@@ -8,7 +8,7 @@ import inspect
 from typing import Any, ClassVar, Self, dataclass_transform, get_origin, get_type_hints
 
 from commitlog._kernel.messages import MessageBytes
-from commitlog.errors import CommitLogError, MessageLayoutError
+from commitlog.errors import CommitLogError, MessageError
 from commitlog.messages.layout import Layout
 
 
@@ -31,9 +31,9 @@ class MessageClass(builtins.type):
         if not parents:
             return cls  # Message itself
         if any(hasattr(parent, "layout") for parent in parents):
-            raise MessageLayoutError(f"{name} derives from a message class: derive it from Message, with a type and all its fields")
+            raise MessageError(f"{name} derives from a message class: derive it from Message, with a type and all its fields")
         if type is None:
-            raise MessageLayoutError(f"{name} needs a type number: class {name}(bus.Message, type=0)")
+            raise MessageError(f"{name} needs a type number: class {name}(bus.Message, type=0)")
         if dtype is not None:
             layout = Layout.of_dtype(name, type, dtype)
             cls.__annotations__ = {field.name: Any for field in layout.fields}
@@ -49,7 +49,7 @@ def _field_annotations(cls: builtins.type) -> dict[str, Any]:
     try:
         hints = get_type_hints(cls, include_extras=True)
     except (NameError, AttributeError, TypeError, SyntaxError) as error:
-        raise MessageLayoutError(f"{cls.__name__}: an annotation cannot be evaluated: {error}; define its names in the module") from None
+        raise MessageError(f"{cls.__name__}: an annotation cannot be evaluated: {error}; define its names in the module") from None
     return {name: hints[name] for name in own if get_origin(hints[name]) is not ClassVar and hints[name] is not ClassVar}
 
 
@@ -66,7 +66,7 @@ def _become_dataclass(cls: Any, layout: Layout) -> None:
             try:
                 setattr(blank, field.name, field.default)
             except CommitLogError as error:
-                raise MessageLayoutError(f"{cls.__name__}.{field.name}: the default does not fit the field: {error.message}") from None
+                raise MessageError(f"{cls.__name__}.{field.name}: the default does not fit the field: {error.message}") from None
 
 
 class Message(MessageBytes, metaclass=MessageClass):
@@ -84,7 +84,7 @@ class Message(MessageBytes, metaclass=MessageClass):
 
     Raises
     ------
-    MessageLayoutError
+    MessageError
         From the class statement: no type number or one out of range, no fields, a field of no known kind or without a fixed size.
     MessageValueError, RecordTypeError
         From setting a field: the value does not fit, or is of the wrong Python type; the message is unchanged.

@@ -13,7 +13,7 @@ from typing import Self
 
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import parse_duration
-from commitlog.errors import ForkedError, PoolBufferError, PoolClosedError, PoolExhaustedError, PoolMemoryError
+from commitlog.errors import ClosedError, ForkedError, PoolBufferError, PoolExhaustedError, PoolMemoryError
 from commitlog.pool.allocation import allocate_buffers, destroy_buffers, release_unclosed
 from commitlog.pool.buffer import BufferState, PoolBuffer, describe_lent
 from commitlog.pool.low_water import LowWaterMark
@@ -120,7 +120,7 @@ class TransientStorePool(ProcessBound):
         ------
         PoolExhaustedError
             No buffer came free in time.
-        PoolClosedError
+        ClosedError
             The pool is closed, or was closed during the wait.
         ForkedError
             The pool belongs to the parent process.
@@ -140,7 +140,7 @@ class TransientStorePool(ProcessBound):
 
         Raises
         ------
-        PoolClosedError, ForkedError
+        ClosedError, ForkedError
             As for `borrow`.
         """
         return self._borrow_free(owner, exhaustible=False)
@@ -154,7 +154,7 @@ class TransientStorePool(ProcessBound):
         ------
         PoolBufferError
             It is another pool's, is not borrowed (returned twice), or a view of it is still open. Nothing has changed.
-        PoolClosedError, ForkedError
+        ClosedError, ForkedError
             As for `borrow`.
         """
         self._check_process()
@@ -293,7 +293,7 @@ class TransientStorePool(ProcessBound):
 
     def _check_open(self) -> None:
         if self._closed.is_set():
-            raise PoolClosedError("the pool is closed; create another, or close it only after its logs")
+            raise ClosedError("the pool is closed; create another, or close it only after its logs")
 
     def _check_returnable(self, buffer: PoolBuffer) -> None:
         if not isinstance(buffer, PoolBuffer):

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.polling import attempts
 from commitlog.base.regular_file import open_regular
+from commitlog.base.units import Age
 from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError, NotALogError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.retention.archive import Archive
 from commitlog.retention.archived import refuse_archive
 from commitlog.retention.pruner import LogState, Pruned, Pruner
-from commitlog.retention.retention import Age, Retention
+from commitlog.retention.retention import Retention
 from commitlog.segment import cursors_file
 from commitlog.segment import identity as identities
 from commitlog.segment.directory import LogDirectory, segment_name

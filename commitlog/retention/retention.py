@@ -8,42 +8,14 @@ import re
 import time
 import zoneinfo
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 from commitlog.base.roll_cycle import zone_of
-from commitlog.base.units import DURATION_UNITS, Duration, Size, parse_duration, parse_size, seconds_of
+from commitlog.base.units import Age, Duration, Size, parse_age, parse_duration, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
 from commitlog.retention.archive import Archive
 
-# Longer than a duration may be elsewhere: records may have to be kept for decades.
-_AGE_UNITS = DURATION_UNITS | {"d": Fraction(86400), "w": Fraction(7 * 86400)}
-_AGE_FORM = re.compile(r"\s*([0-9]{1,19}(?:\.[0-9]{1,19})?)\s*([A-Za-z\u00b5\u03bc]+)\s*")
-_AGE_LARGEST_S = 100 * 366 * 86400.0
 _WINDOW_FORM = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])")
 _INTERVAL_LEAST_S = 0.001
-
-
-Age = str | dt.timedelta
-
-
-def parse_age(value: object, name: str) -> dt.timedelta:
-    """Read an age: text such as ``"7d"`` (`w`, `d`, `h`, `min`, `s`, `ms`), or a `datetime.timedelta`.
-
-    Raises
-    ------
-    InvalidOptionError
-        For anything else, and for more than a hundred years. A number without a unit may be meant as days: records would be lost.
-    """
-    age_s = math.nan
-    if isinstance(value, dt.timedelta):
-        age_s = value.total_seconds()
-    elif isinstance(value, str):
-        match = _AGE_FORM.fullmatch(value)
-        unit = _AGE_UNITS.get(match[2].casefold()) if match else None
-        age_s = float(Fraction(match[1]) * unit) if match and unit else math.nan
-    if not 0 <= age_s <= _AGE_LARGEST_S:
-        raise InvalidOptionError(f"{name} must be an age with its unit, such as '90s', '36h' or '7d', not {value!r}")
-    return dt.timedelta(seconds=age_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +28,7 @@ class Retention:
     Parameters
     ----------
     max_age : str or datetime.timedelta, optional
-        Text with a unit, such as ``"7d"`` (also `w`, `h`, `min`, `s`): how long after the log rolled on from it a segment goes. The time is
+        Text with a unit, such as ``"7d"`` (also `w`, `h`, `m`, `s`): how long after the log rolled on from it a segment goes. The time is
         the clock's at that roll, not that of the records, which their appenders may choose.
     max_bytes : int or str, optional
         Bytes, or text such as ``"10GiB"``, that the log's segments may take on the disk, the one that is written and those allocated ahead

@@ -100,7 +100,7 @@ class AllocationService(Service):
         self._synced_below = 0
         self._attached: dict[int, _Attached] = {}
         self._closed = False
-        self._sealer = Sealer(directory, queue, options.index_spacing, events)
+        self._sealer = Sealer(directory, queue, options.tuning.index_spacing, events)
         self._pretoucher = Pretoucher(core, queue, options)
         # A pool's buffers take the faults in its place.
         self._pretouches = options.prefault and lender is None
@@ -278,7 +278,7 @@ class AllocationService(Service):
             self._core.meet_cycle()
 
     def _allocate_ahead(self, number: int, *, needed: bool = False) -> None:
-        for ahead in range(1, self._options.allocate_ahead + 1):
+        for ahead in range(1, self._options.tuning.allocate_ahead + 1):
             self._place(number + ahead, needed=needed)
 
     @property

@@ -20,7 +20,7 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.path import telling
 from commitlog.base.regular_file import open_regular, write_whole
 from commitlog.base.roll_cycle import RollCycle
-from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedFileSystemError
+from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedError
 
 Kind = Literal["log", "archive", "segment"]
 
@@ -360,12 +360,12 @@ def check_file_system(path: str, fd: int | None = None) -> None:
 
     Raises
     ------
-    UnsupportedFileSystemError
+    UnsupportedError
         A network or FUSE file system. Logs on it can be read.
     """
     kind = _REMOTE.get(file_system_type(path if fd is None else fd))
     if kind is not None:
-        raise UnsupportedFileSystemError(
+        raise UnsupportedError(
             f"{kind} is a network or FUSE file system: its mappings and locks do not keep a log whole. Put the log on a local disk; "
             "reading with mode 'r' works here",
             path=path,

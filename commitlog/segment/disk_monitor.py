@@ -45,7 +45,7 @@ class DiskMonitor:
     def __init__(self, directory: LogDirectory, options: Options) -> None:
         self._directory = directory
         self._least: int = options.min_free_bytes
-        warn = options.warn_free_bytes
+        warn = options.tuning.warn_free_bytes
         # Above where it stops in any case, so that the warning comes first.
         self._warn: int = self._least + _WARN_SEGMENTS * directory.segment_size if warn is None else warn
         self._refused = False

@@ -42,7 +42,7 @@ class Pretoucher:
     @property
     def distance(self) -> int:
         """Bytes ahead of the tail, now."""
-        fixed = self._options.prefault_distance
+        fixed = self._options.tuning.prefault_distance
         distance = fixed if fixed is not None else int(min(max(self._rate * AHEAD_S, LEAST_BYTES), MOST_BYTES))
         # Appends that wait for the disk are slow, and dirty pages ahead of them would only be written beside their own.
         return min(distance, SYNC_BYTES) if self._options.flush == "sync" else distance

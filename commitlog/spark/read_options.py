@@ -207,13 +207,10 @@ class _Asked:
         return self.whole(name, "a whole number of at least 1", 1)
 
     def delay(self, name: str) -> float:
-        """Seconds, from Kafka's form ("15m", "500ms") or commitlog's."""
+        """Read a duration, in seconds."""
         text = self._get(name)
         if text is None:
             return _DELAY_DEFAULT_S
-        found = re.fullmatch(r"\s*(\d+)\s*(m|min|minutes?)\s*", text, re.IGNORECASE)
-        if found is not None:
-            return int(found[1]) * 60.0
         try:
             return parse_duration(text, name)
         except CommitLogError:
@@ -224,7 +221,7 @@ class _Asked:
         if text is None:
             return None
         try:
-            size = int(text) if text.strip().isdecimal() else parse_size(text, name)
+            size = parse_size(text, name)
         except CommitLogError:
             size = 0
         if size < 1:

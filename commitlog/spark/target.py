@@ -74,7 +74,7 @@ class Target:
         ------
         NotALogError, InvalidOptionError
             Something else is there, or a log where a directory of logs is meant.
-        ReadOnlyError, UnsupportedFileSystemError, IOFailureError
+        ReadOnlyError, UnsupportedError, IOFailureError
             It cannot be written.
         """
         if os.path.exists(self.root) and not os.path.isdir(self.root):

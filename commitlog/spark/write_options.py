@@ -82,7 +82,7 @@ class WriteOptions:
         topic = given.get("topic")
         size = given.get("segmentsize")
         if size is not None:
-            size_bytes = parse_size(int(size) if size.isdigit() else size, "segmentSize")
+            size_bytes = parse_size(size, "segmentSize")
             Options(segment_size=size_bytes)  # for its bounds
         return cls(_path(given), None if topic is None else check_topic(topic), None if size is None else size_bytes, _transaction(given))
 

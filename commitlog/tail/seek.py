@@ -11,6 +11,7 @@ from commitlog._kernel.engine import Core
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.readers import Cursor, Record
 from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog.base.moment import read_moment
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.segment.mapped_file_queue import MappedFileQueue
@@ -21,7 +22,7 @@ from commitlog.tail.segment_holder import OnDamage, SegmentHolder
 Direction = Literal["forward", "backward"]
 Start = Literal["first", "end"] | int
 Visibility = Literal["committed", "appended", "flushed"]
-Timestamp = int | dt.datetime
+Timestamp = int | str | dt.datetime
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _logger = logging.getLogger("commitlog")
@@ -39,7 +40,7 @@ def nanoseconds_of(timestamp: object) -> int:
     Raises
     ------
     InvalidOptionError
-        Neither an int of 64 bits nor a datetime with a time zone that is one: from 1677 to 2262.
+        Neither an int of 64 bits, nor a text or a datetime with a time zone that is one: from 1677 to 2262.
     """
     if isinstance(timestamp, dt.datetime):
         if timestamp.tzinfo is None:
@@ -47,11 +48,18 @@ def nanoseconds_of(timestamp: object) -> int:
                 f"timestamp must have a time zone, which {timestamp!r} has not: use datetime.now(datetime.UTC), or replace(tzinfo=...)"
             )
         nanoseconds: int | None = (timestamp - _EPOCH) // _MICROSECOND * 1000
+    elif isinstance(timestamp, str):
+        try:
+            nanoseconds = read_moment(timestamp)
+        except ValueError as error:
+            raise InvalidOptionError(f"timestamp must be {error}") from None
     else:
         nanoseconds = whole_of(timestamp)
     if nanoseconds is not None and -(1 << 63) <= nanoseconds < 1 << 63:
         return nanoseconds
-    raise InvalidOptionError(f"timestamp must be nanoseconds since 1970 or a datetime with a time zone, not {timestamp!r}")
+    raise InvalidOptionError(
+        f"timestamp must be nanoseconds since 1970, a text such as '-10m', or a datetime with a time zone, not {timestamp!r}"
+    )
 
 
 def _is_frame(segment: Segment, offset: int) -> bool:

@@ -201,9 +201,11 @@ class Tailer(ProcessBound, ReadMethods):
             The oldest record, the present end, or a record's position (or the end's).
         sequence : int
             The record's ordinal in the log.
-        timestamp : int or datetime.datetime
-            The first record in the log's order that is not older; nanoseconds since 1970, or a datetime with a time zone. Timestamps may
-            step back between writers, so older records may follow.
+        timestamp : int, str or datetime.datetime
+            The first record in the log's order that is not older; nanoseconds since 1970, a datetime
+            with a time zone, or a text such as ``"-10m"``, ``"yesterday"`` or
+            ``"2026-05-01T12:30"``, in UTC. Timestamps may step back between writers, so older
+            records may follow.
         key : bytes
             The next record with that key, from here in the tailer's direction, which `read` then gives: a backward tailer stands behind it.
 

@@ -15,7 +15,7 @@ import pytest
 import commitlog
 from commitlog import Claim, CommitLog
 from commitlog._kernel.readers import FollowIterator, RecordIterator, ValueIterator
-from commitlog.errors import ExportedBufferError
+from commitlog.errors import ClaimError
 from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, Logs
 
@@ -33,7 +33,7 @@ def offset_of_event(log: CommitLog) -> int:
 def test_claim_view_in_a_garbage_cycle_leaves_none_alone(logs: Logs) -> None:
     log = commitlog.open(logs.path / "log", "a", logs.open("other", pool=logs.pool()).options)
     offset = offset_of_event(log)
-    with contextlib.suppress(ExportedBufferError), log.claim(100) as claim:
+    with contextlib.suppress(ClaimError), log.claim(100) as claim:
         view = claim.buffer[:10]
     log.roll()
     log.append(b"on")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlog.base.units import parse_duration, parse_size
+from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.errors import InvalidOptionError
 
 MIB = 1 << 20
@@ -25,8 +26,8 @@ NO_SIZE_TEXTS = (
     "1_000",
     "",
     "MiB",
-    "64 M",
     "64Ki",
+    "64 s",
     "64 bytes",
     "1.0001KiB",
     "8388608TiB",
@@ -34,7 +35,7 @@ NO_SIZE_TEXTS = (
     "9" * 5000,
 )
 NO_DURATIONS = (True, math.nan, math.inf, -math.inf, -1, -0.001, 10**400, 366 * 86400 + 1, None, b"5", [5])
-NO_DURATION_TEXTS = ("-1s", "1.s", "nan", "inf", "1e400", "", "ms", "5 seconds", "367h1", "9000h", "\u0663s", "9" * 5000)
+NO_DURATION_TEXTS = ("-1s", "1.s", "nan", "inf", "1e400", "", "ms", "5 seconds", "5G", "367h1", "9000h", "\u0663s", "9" * 5000)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,10 @@ NO_DURATION_TEXTS = ("-1s", "1.s", "nan", "inf", "1e400", "", "ms", "5 seconds",
         ("4096", 4096),
         ("17B", 17),
         ("64KiB", 65536),
+        ("64K", 65536),
+        ("64M", 64 * MIB),
+        ("1.5G", 3 << 29),
+        ("1t", 1 << 40),
         ("64MiB", 64 * MIB),
         ("1GiB", 1 << 30),
         ("1TiB", 1 << 40),
@@ -87,6 +92,10 @@ def test_what_is_no_size_is_refused_by_name(value: Any) -> None:
         ("500ms", 0.5),
         ("2s", 2.0),
         ("1min", 60.0),
+        ("10m", 600.0),
+        ("1.5h", 5400.0),
+        ("7d", 604800.0),
+        ("2w", 1209600.0),
         ("1.5 min", 90.0),
         (" 2 H ", 7200.0),
         (366 * 86400, 366 * 86400.0),
@@ -101,6 +110,17 @@ def test_a_duration_is_read(value: Any, seconds: float) -> None:
 def test_what_is_no_duration_is_refused_by_name(value: Any) -> None:
     with pytest.raises(InvalidOptionError, match="^flush_interval must be a duration"):
         parse_duration(value, "flush_interval")
+
+
+@pytest.mark.parametrize("value", ["7d", "168h", "1 W", "604800s", dt.timedelta(days=7)])
+def test_an_age_is_read(value: Any) -> None:
+    assert parse_age(value, "max_age") == dt.timedelta(days=7)
+
+
+@pytest.mark.parametrize("value", [7, 7.0, "7", "", "-7d", "7x", "36601d", None, True, dt.timedelta(-1)])
+def test_an_age_without_unit_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidOptionError, match="^max_age must be an age with its unit"):
+        parse_age(value, "max_age")
 
 
 @given(st.integers(0, (1 << 63) - 1))

@@ -16,8 +16,8 @@ from bench.tuning import __main__ as command
 from bench.tuning import kill, run, table
 from bench.tuning.kill import Kill
 from bench.tuning.knobs import KNOBS, MAPPED, POOLED, POOLED_SHM, Knob
+from commitlog.base.units import MIB
 from commitlog.bench.ground import Ground, frame_size
-from commitlog.bench.settings import MIB
 from commitlog.errors import DiskFullError
 
 
@@ -57,9 +57,12 @@ def test_a_kill_takes_nothing_but_from_anonymous_buffers(quick: dict[str, Any]) 
 def test_what_was_not_committed_is_what_a_kill_takes(tmp_path: Path) -> None:
     """With a commit service that never comes, all of it."""
     # For some seconds there are no pages enough for it and no full buffer either: the kill may come late.
-    options = {"commit_interval": 3600, "commit_thorough_interval": 3600, "commit_least_pages": 262144, "flush": "none"}
-    knob, settings = Knob(POOLED, options), dataclasses.replace(run.QUICK, segment_size=16 * MIB, buffers=2)
-    with Ground(tmp_path, settings, knob.options) as ground:
+    tuning = {"commit_thorough_interval": 3600, "commit_least_pages": 262144}
+    knob, settings = (
+        Knob(POOLED, {"commit_interval": 3600, "flush": "none"}, tuning),
+        dataclasses.replace(run.QUICK, segment_size=16 * MIB, buffers=2),
+    )
+    with Ground(tmp_path, settings, knob.log_options) as ground:
         (killed,) = kill.killed(knob, ground.root, ground, [0.05])
     assert killed.lost == killed.appended == killed.not_flushed > 0
 
@@ -67,7 +70,7 @@ def test_what_was_not_committed_is_what_a_kill_takes(tmp_path: Path) -> None:
 def test_a_child_that_never_appends_is_an_error_and_nobody_is_left(tmp_path: Path) -> None:
     before = set(psutil.Process().children())  # a process that runs many tests may have some of its own
     knob = Knob(MAPPED, {"segment_size": 1})  # an option that is refused, in the child
-    with Ground(tmp_path, run.QUICK, knob.options) as ground, pytest.raises(RuntimeError, match="did not come to append"):
+    with Ground(tmp_path, run.QUICK, knob.log_options) as ground, pytest.raises(RuntimeError, match="did not come to append"):
         kill.killed(knob, ground.root, ground, [0.0, 0.0])
     assert not set(psutil.Process().children()) - before
 

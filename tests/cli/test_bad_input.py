@@ -22,16 +22,13 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "append": (),
     "cat": (),
     "tail": (),
-    "export": ("--format", "jsonl"),
     "info": (),
-    "cycles": (),
     "dump": (),
     "top": ("--interval", "0.1"),
     "export-metrics": (),
     "tailers": (),
     "verify": (),
     "repair": (),
-    "pretouch": ("--once",),
     "prune": ("--min-free", "1"),
     "archive": ("--dry-run",),
     "remove": ("--yes",),
@@ -44,13 +41,11 @@ BEHIND = {"archive": ("archived",)}
 TALKATIVE = COMMANDS | {"append": ("--json",)}
 NUMBERS = {
     "append": ("--type", "--pool", "--segment-size"),
-    "cat": ("--from", "--to", "--count"),
+    "cat": ("--from", "--to", "--from-time", "--to-time", "--count"),
     "dump": ("--from", "--to"),
     "tail": ("--last", "--from", "--from-sequence", "--from-time", "--limit", "--speed"),
-    "export": ("--from", "--to", "--from-time", "--to-time"),
     "top": ("--interval",),
     "export-metrics": ("--interval", "--listen"),
-    "pretouch": ("--segments", "--distance"),
     "prune": ("--older-than", "--max-bytes", "--min-free"),
     "archive": ("--older-than", "--level"),
     "bench": ("--turns", "--seconds", "--rate", "--size"),
@@ -58,20 +53,18 @@ NUMBERS = {
 NO_NUMBERS = ("", " ", "x", "-1", "1e400", "nan", "0x", "99999999999999999999", "1,5", "\u0663", "--")
 CHOICES = {
     "append": ("--flush",),
-    "cat": ("--visibility", "--on-damage"),
+    "cat": ("--visibility", "--on-damage", "--format"),
     "tail": ("--visibility", "--on-damage", "--idle"),
-    "export": ("--visibility", "--on-damage", "--format"),
     "bench": ("--setup", "--flush", "--workload"),
 }
 ABOUT_DIRECTORIES = ("doctor", "bench")  # the others are about a log
-ABOUT_SHELLS = ("completion",)
 GROUPS = ("spark",)  # their commands start what takes seconds to start: tests/spark/test_jobs.py
 ABOUT_MANY = ("export-metrics",)  # takes any number of logs
 commands = pytest.mark.parametrize("command", COMMANDS)
 
 
 def test_the_table_has_every_command() -> None:
-    assert {*COMMANDS, *ABOUT_SHELLS, *GROUPS} == set(group.COMMANDS)
+    assert {*COMMANDS, *GROUPS} == set(group.COMMANDS)
 
 
 def all_of(folder: Path) -> dict[str, str]:
@@ -202,7 +195,7 @@ def test_a_file_that_is_no_whole_segment_is_said_in_a_line(
     assert all_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("command", ["repair", "remove", "prune", "append", "pretouch"])
+@pytest.mark.parametrize("command", ["repair", "remove", "prune", "append"])
 def test_what_is_done_with_a_whole_log_is_not_done_with_a_segment(command: str, log: Path) -> None:
     before = all_of(log)
     done = run(command, *COMMANDS[command], min(log.glob("*.seg")), feed=b"one\n")

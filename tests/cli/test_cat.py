@@ -35,8 +35,8 @@ def test_values_are_printed_as_they_are(tmp_path: Path) -> None:
         opened.append_many(values)
     for options, expected in (
         ((), lines(values)),
-        (("--no-newline",), b"".join(values)),
-        (("-0",), b"\0".join(values) + b"\0"),
+        (("-f", "raw"), b"".join(values)),
+        (("-f", "null"), b"\0".join(values) + b"\0"),
     ):
         done = run("cat", *options, tmp_path / "log")
         assert (done.returncode, done.stdout, done.stderr) == (0, expected, b"")
@@ -46,7 +46,7 @@ def test_frames_go_from_log_to_log_unchanged(tmp_path: Path) -> None:
     values = [b"", b"a\nb\0", os.urandom(3000), b"\xff" * 100]
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
         opened.append_many(values)
-    done = shell('c cat --frames "$1" | c append --frames "$2"', tmp_path / "log", tmp_path / "copy")
+    done = shell('c cat -f frames "$1" | c append --frames "$2"', tmp_path / "log", tmp_path / "copy")
     assert done.returncode == 0, done.stderr
     with commitlog.open(tmp_path / "copy", "r") as copy:
         assert list(copy.tailer().values()) == values
@@ -135,7 +135,7 @@ def test_it_ends_although_somebody_goes_on_appending(tmp_path: Path) -> None:
         (("--to", "9223372036854775808"), "expected a position"),
         (("-n", "ten"), "expected a whole number of at least 0, not 'ten'"),
         (("--visibility", "appended"), "'appended' is not one of"),
-        (("--null", "--frames"), "exclude one another"),
+        (("--format", "csv"), "'csv' is not one of"),
         (("--from", "5000", "--to", "4096"), "--to (4096) is below --from (5000)"),
     ],
 )

@@ -170,3 +170,12 @@ def test_a_command_is_imported_only_when_it_is_asked_for() -> None:
         "import sys; from commitlog import cli; cli.run(['--version']); print([m for m in sys.modules if m.startswith('commitlog.cli.')])"
     )
     assert interpreter("-c", code).stdout.splitlines()[-1] == "['commitlog.cli.group']"
+
+
+@pytest.mark.parametrize("arguments", [[], ["spark"]])
+def test_help_has_a_whole_line_for_each_command(arguments: list[str]) -> None:
+    listed = run(*arguments, "--help").stdout.decode().partition("Commands:\n")[2].splitlines()
+    assert len(listed) == (3 if arguments else len(group.COMMANDS))
+    for line in listed:
+        assert line.endswith("."), line
+        assert not line.endswith("..."), line

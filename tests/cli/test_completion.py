@@ -1,18 +1,14 @@
-"""`commitlog completion`: what a shell is told, asked as the script of each shell asks."""
+"""Completion by the shell: what it is told, asked as click's script for each shell asks."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import commitlog
-from commitlog import cli
-from tests.cli.program import PROGRAM, ROOT, run
+from tests.cli.program import PROGRAM, ROOT
 
 
 def completed(*words: str) -> set[str]:
@@ -28,10 +24,9 @@ def completed(*words: str) -> set[str]:
 
 
 def test_commands_options_and_choices_are_completed() -> None:
-    assert completed("ex") == {"plain,export", "plain,export-metrics"}
+    assert completed("re") == {"plain,repair", "plain,remove"}
     assert completed("tail", "--from-") == {"plain,--from-sequence", "plain,--from-time"}
-    assert completed("export", "--format", "p") == {"plain,parquet"}
-    assert completed("completion", "") == {"plain,bash", "plain,zsh", "plain,fish"}
+    assert completed("cat", "--format", "p") == {"plain,parquet"}
     assert completed("tail", "or") == {"file,or"}  # the shell completes paths
 
 
@@ -44,21 +39,12 @@ def test_names_of_tailers_are_completed_behind_their_log(tmp_path: Path) -> None
     assert completed("tail", "--name", "b") == set()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_every_shell_has_its_script(shell: str) -> None:
-    done = run("completion", shell)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert f"_COMMITLOG_COMPLETE={shell}_complete".encode() in done.stdout
-    if shutil.which(shell):
-        assert subprocess.run([shell, "-n"], input=done.stdout, check=False).returncode == 0
-
-
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     program = tmp_path / "commitlog"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m commitlog.cli "$@"\n')
     program.chmod(0o755)
     script = """
-eval "$(commitlog completion bash)"
+eval "$(_COMMITLOG_COMPLETE=bash_source commitlog)"
 COMP_WORDS=(commitlog verif) COMP_CWORD=1
 _commitlog_completion commitlog
 echo "${COMPREPLY[@]}"
@@ -68,8 +54,3 @@ echo "${COMPREPLY[@]}"
         ["bash", "--norc", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stdout == "verify\n", done.stderr
-
-
-def test_another_shell_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["completion", "csh"]) == 2
-    assert "'csh' is not one of 'bash', 'zsh', 'fish'" in capfd.readouterr().err

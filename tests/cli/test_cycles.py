@@ -1,4 +1,4 @@
-"""`commitlog cycles`: the files of a day."""
+"""`commitlog info --cycles`: the files of a day."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ def test_the_files_of_a_day_are_named_on_the_clock_of_the_logs_zone(clock: Clock
         for hours in (0, 6, 6, 6, 6, 6):
             clock.move(hours * 3600)  # and not once more in the end: the log's own thread would roll into a seventh cycle
             log.append(b"x" * 100)
-    lines = [line.split("\t") for line in run("cycles", path).stdout.decode().splitlines()]
+    lines = [line.split("\t") for line in run("info", "--cycles", path).stdout.decode().splitlines()]
     assert [line[1] for line in lines][:3] == ["2026-11-20T12:00:00+01:00", "2026-11-20T18:00:00+01:00", "2026-11-21T00:00:00+01:00"]
     assert [line[2].endswith("+") for line in lines] == [False] * 5 + [True]
     assert {(line[3], line[4]) for line in lines} == {("1", "120")}
     assert [line[5] for line in lines] == [f"{number * SEGMENT:020d}.seg" for number in range(6)]
-    day = [json.loads(line) for line in run("cycles", "--day", "2026-11-21", "--json", path).stdout.splitlines()]
+    day = [
+        json.loads(line)
+        for line in run("info", "--cycles", "--from", "2026-11-21", "--to", "2026-11-22", "--json", path).stdout.splitlines()
+    ]
     assert [cycle["files"] for cycle in day] == [[str(path / f"{number * SEGMENT:020d}.seg")] for number in (2, 3, 4, 5)]
     assert (day[0]["start"], day[0]["end"]) == ("2026-11-21T00:00:00+01:00", "2026-11-21T06:00:00+01:00")
     assert (day[0]["records"], day[0]["bytes"], day[0]["over"]) == (1, 120, True)
-    between = run("cycles", "--from", "2026-11-20T17:00", "--to", "2026-11-21T06:00+01:00", path).stdout.splitlines()
+    between = run("info", "--cycles", "--from", "2026-11-20T17:00", "--to", "2026-11-21T06:00+01:00", path).stdout.splitlines()
     assert [line.split(b"\t")[1] for line in between] == [line[1].encode() for line in lines[:3]]
-    assert run("cycles", "--day", "2026-11-19", path).stdout == b""
+    assert run("info", "--cycles", "--from", "2026-11-19", "--to", "2026-11-20", path).stdout == b""
 
 
 def test_a_log_that_rolls_by_size_has_a_line_a_segment(tmp_path: Path) -> None:
@@ -38,25 +41,34 @@ def test_a_log_that_rolls_by_size_has_a_line_a_segment(tmp_path: Path) -> None:
         for _ in range(2):
             log.append(b"x")
             log.roll()
-    assert [line.split(b"\t")[0::3] for line in run("cycles", path).stdout.splitlines()] == [[b"-", b"1"], [b"-", b"1"], [b"-", b"0"]]
+    lines = run("info", "--cycles", path).stdout.splitlines()
+    assert [line.split(b"\t")[0::3] for line in lines] == [
+        [b"-", b"1"],
+        [b"-", b"1"],
+        [b"-", b"0"],
+    ]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--day", "today"], "expected a day such as 2026-11-21, not 'today'"),
-        (["--day", "2026-13-01"], "expected a day such as"),
         (["--from", "noon"], "expected a time such as"),
-        (["--day", "2026-11-21", "--to", "now"], "exclude each other"),
         (["--from", "2026-01-02", "--to", "2026-01-01"], "nothing lies between"),
     ],
     ids=str,
 )
 def test_what_names_no_time_is_refused(tmp_path: Path, arguments: list[str], said: str) -> None:
     commitlog.open(tmp_path / "log", segment_size=SEGMENT).close()
-    done = run("cycles", *arguments, tmp_path / "log")
+    done = run("info", "--cycles", *arguments, tmp_path / "log")
     assert (done.returncode, done.stdout) == (2, b"")
     assert said in done.stderr.decode()
+
+
+def test_times_without_cycles_are_refused(tmp_path: Path) -> None:
+    commitlog.open(tmp_path / "log", segment_size=SEGMENT).close()
+    done = run("info", "--from", "yesterday", tmp_path / "log")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"--from and --to choose cycles: add --cycles, or leave them out" in done.stderr
 
 
 def test_append_creates_a_log_with_a_cycle_and_info_says_it(tmp_path: Path) -> None:

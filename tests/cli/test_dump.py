@@ -88,7 +88,7 @@ def long(files: LogFiles) -> Path:
     """A segment of a thousand records that is not sealed, in front of it a sealed one of as many."""
     files.directory.close()
     shutil.rmtree(files.path)
-    with commitlog.open(files.path, segment_size=SIZE, index_spacing=16) as log:
+    with commitlog.open(files.path, segment_size=SIZE, tuning=commitlog.Tuning(index_spacing=16)) as log:
         for _ in range(2):
             log.append_many([b"%04d" % number for number in range(1000)])
             log.roll()

@@ -63,9 +63,9 @@ def test_young_segments_and_free_disks_stay_as_they_are(log: Path) -> None:
     ("arguments", "expected"),
     [
         ((), "--older-than, --max-bytes or --min-free"),
-        (("--older-than", "soon"), "--older-than must be an age"),
-        (("--older-than", "-1s"), "--older-than must be an age"),
-        (("--older-than", "7"), "--older-than must be an age with its unit"),
+        (("--older-than", "soon"), "expected an age"),
+        (("--older-than", "-1s"), "expected an age"),
+        (("--older-than", "7"), "expected an age with its unit"),
         (("--max-bytes", "much"), "expected a size"),
         (("--min-free", "110%"), "--min-free must be a number from 0 to 100"),
         (("--min-free", "x%"), "--min-free must be a size or a part of the disk"),

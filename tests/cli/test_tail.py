@@ -145,7 +145,7 @@ def test_it_begins_at_a_position_a_sequence_or_a_time(hours: Path) -> None:
     assert hours_of("--from-time", "2026-05-01 23:00:00.000000000Z", hours) == [23]
     assert hours_of("--from-time", "2026-05-01T23:00", "-z", "Europe/Berlin", hours) == [21, 22, 23]
     assert hours_of("--from-time", f"@{1_777_593_600 + 22 * 3600}.5", hours) == [23]
-    assert hours_of("--from-time", "1 minute ago", hours) == []
+    assert hours_of("--from-time", "-1m", hours) == []
     assert hours_of("--from", "end", hours) == []
 
 
@@ -406,11 +406,11 @@ def test_a_killed_writer_is_followed_by_the_next_one(tmp_path: Path) -> None:
         (("-f", "--idle", "nap"), "'nap' is not one of"),
         (("--from-sequence", "3", "--from-time", "now"), "--from-sequence and --from-time both say where to begin"),
         (("-n", "1", "--from", "0", "--from-time", "now"), "-n and --from and --from-time all say where to begin"),
-        (("--from-time", "yesterday"), "expected a time such as 2026-05-01,"),
+        (("--from-time", "tomorrow"), "expected a time such as 2026-05-01,"),
         (("--from-time", "2026-02-30"), "expected a time such as 2026-05-01,"),
-        (("--from-time", "10m ago"), "expected a time such as 2026-05-01,"),
+        (("--from-time", "-10"), "expected a time such as 2026-05-01,"),
         (("--from-time", "9999-01-01"), "expected a time such as 2026-05-01,"),
-        (("--from-time", "999999999999999 weeks ago"), "expected a time such as 2026-05-01,"),
+        (("--from-time", "-999999999999999w"), "expected a time such as 2026-05-01,"),
         (("-z", "Europe/Nowhere"), "expected a time zone such as Europe/Berlin, UTC or local, not 'Europe/Nowhere'"),
         (("-z", "../../etc/passwd"), "expected a time zone"),
         (("-z", "Europe"), "expected a time zone"),

@@ -19,7 +19,7 @@ import commitlog
 from commitlog import CommitLog, Options, TransientStorePool
 from commitlog.errors import PositionError
 from commitlog.log.parts import parts_of
-from tests.setups import BY_HAND, LARGEST_VALUE, PATIENT, SEGMENT
+from tests.setups import BY_HAND, LARGEST_VALUE, PATIENT, SEGMENT, tuned
 
 Backing = Literal["mapped", "anonymous", "shm"]
 
@@ -230,7 +230,7 @@ def make_pool(backing: Backing) -> TransientStorePool:
 
 
 def open_log(path: Path, pool: TransientStorePool | None, flush: Any) -> CommitLog:
-    options = Options(segment_size=SEGMENT, pool=pool, flush=flush, **BY_HAND, **PATIENT)
+    options = Options(segment_size=SEGMENT, pool=pool, flush=flush, **tuned({**BY_HAND, **PATIENT}))
     return commitlog.open(path, "a", options)
 
 

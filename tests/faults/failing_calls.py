@@ -26,6 +26,7 @@ from commitlog.stage.joining import join
 from tests.faults import image, shim
 from tests.faults.child import Child, Link
 from tests.faults.writers import SEGMENT_SIZE, close_log, open_log
+from tests.setups import tuned
 from tests.stage.making import batch_of, numbered, stage
 
 OPTIONS: dict[str, Any] = {
@@ -200,7 +201,7 @@ def beside_outcome(path: Path) -> str:
 
 def append_beside(link: Link, path: str) -> None:
     try:
-        with commitlog.open(path, **OPTIONS) as log:
+        with commitlog.open(path, **tuned(OPTIONS)) as log:
             log.append(VALUE, sync=True)
     except LogFailedError:
         link.say(REFUSED)

@@ -18,6 +18,7 @@ from tests.faults.child import Child, Link
 from tests.faults.failing_calls import BY_NAME, CASES, FAILS, OPTIONS, VALUE, Scene, fill, serve, tear
 from tests.faults.shim import Shim, fail, own_state
 from tests.faults.writers import open_log
+from tests.setups import tuned
 
 DOCUMENT = Path(__file__).parents[2] / "docs/durability.md"
 Run = Callable[[str], str]
@@ -112,7 +113,7 @@ def create_below_new_directories(link: Link, path: str) -> None:
             commitlog.open(f"{path}/{after}/b/c")
         fail(state, "fsync directory", 0)
         assert not Path(path, *[str(after), "b", "c"][: after + 1]).exists()
-        commitlog.open(f"{path}/{after}/b/c", **OPTIONS).close()
+        commitlog.open(f"{path}/{after}/b/c", **tuned(OPTIONS)).close()
 
 
 def test_names_of_new_directories_are_synced(path: Path, shim: Shim, start: Callable[..., Child]) -> None:

@@ -24,7 +24,7 @@ RECORDS = 8
 
 def filled(path: str, count: int = RECORDS) -> CommitLog:
     """A log whose records are durable, and say how manieth they are."""
-    log = commitlog.open(path, segment_size=65536, flush="none", checkpoint_interval=60, allocate_ahead=0)
+    log = commitlog.open(path, segment_size=65536, flush="none", tuning=commitlog.Tuning(checkpoint_interval=60, allocate_ahead=0))
     log.append_many([b"%d" % index for index in range(count)])
     log.flush()
     return log

@@ -13,7 +13,7 @@ import commitlog
 from commitlog import CommitLog, TransientStorePool
 from commitlog.pool import shm
 from tests.faults.child import Link
-from tests.setups import PATIENT
+from tests.setups import PATIENT, tuned
 
 SEGMENT_SIZE = 64 << 10
 SHM_PREFIX = "COMMITLOG_TEST_SHM_PREFIX"
@@ -66,11 +66,11 @@ def open_log(path: str, pool: dict[str, Any] | None, options: dict[str, Any]) ->
         filled = {"buffers": 3, "buffer_size": SEGMENT_SIZE, "lock_memory": "off", "low_water": 0.0, "wait_timeout": 60} | pool
         made = TransientStorePool(**filled)
         try:
-            return commitlog.open(path, pool=made, **(PATIENT | options)), made
+            return commitlog.open(path, pool=made, **tuned(PATIENT | options)), made
         except BaseException:
             made.close()
             raise
-    return commitlog.open(path, **({"segment_size": SEGMENT_SIZE} | PATIENT | options)), None
+    return commitlog.open(path, **tuned({"segment_size": SEGMENT_SIZE} | PATIENT | options)), None
 
 
 def close_log(log: CommitLog, pool: TransientStorePool | None) -> None:

@@ -161,7 +161,8 @@ import sys, commitlog
 pool = None
 if sys.argv[2] == "pooled":
     pool = commitlog.TransientStorePool(buffers=2, buffer_size="64KiB", lock_memory="off")
-never = {"commit_interval": 60, "commit_thorough_interval": 60, "flush": "none"}
+tuning = commitlog.Tuning(commit_thorough_interval=60)
+never = {"commit_interval": 60, "tuning": tuning, "flush": "none"}
 log = commitlog.open(sys.argv[1], pool=pool, segment_size="64KiB", **never)
 log.append_many([b"%d" % index for index in range(3000)])
 del log, pool

@@ -294,7 +294,7 @@ def test_reopening_after_a_cycle_seals_the_old_segment(clock: Clock, path: Path)
 
 @clocked(NOON)
 def test_skipped_cycles_leave_no_file(clock: Clock, path: Path) -> None:
-    with open_log(path, allocate_ahead=0) as log:
+    with open_log(path, tuning=commitlog.Tuning(allocate_ahead=0)) as log:
         for hours in (1, 24, 24 * 365):
             clock.move(hours * 3600)
             log.append(b"x")

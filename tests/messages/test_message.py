@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlog import bus
-from commitlog.errors import ClaimError, MessageLayoutError, MessageValueError, RecordTypeError
+from commitlog.errors import ClaimError, MessageError, MessageValueError, RecordTypeError
 
 QUOTES = np.dtype([("price", "<f8"), ("symbol", "S3"), ("count", "<u2")])
 
@@ -171,7 +171,7 @@ def test_a_field_of_another_class_is_not_read_out_of_bounds() -> None:
 
 @pytest.mark.parametrize("number", [-1, 1 << 32, 1.0, "0", True, None])
 def test_a_type_out_of_range_is_refused(number: Any) -> None:
-    with pytest.raises(MessageLayoutError, match="type"):
+    with pytest.raises(MessageError, match="type"):
 
         class Wrong(bus.Message, type=number):
             one: bus.int8
@@ -197,7 +197,7 @@ def test_a_type_out_of_range_is_refused(number: Any) -> None:
     ids=str,
 )
 def test_a_field_of_unknown_kind_or_variable_size_is_refused(annotation: Any, hint: str) -> None:
-    with pytest.raises(MessageLayoutError, match=hint):
+    with pytest.raises(MessageError, match=hint):
         type(bus.Message)("Wrong", (bus.Message,), {"__annotations__": {"field": annotation}, "__module__": __name__}, type=0)
 
 
@@ -224,39 +224,39 @@ def test_a_field_of_unknown_kind_or_variable_size_is_refused(annotation: Any, hi
     ids=str,
 )
 def test_a_dtype_that_no_message_can_have_is_refused(dtype: Any, hint: str) -> None:
-    with pytest.raises(MessageLayoutError, match=hint):
+    with pytest.raises(MessageError, match=hint):
 
         class Wrong(bus.Message, type=0, dtype=dtype):
             pass
 
 
 def test_classes_that_cannot_be_are_refused() -> None:
-    with pytest.raises(MessageLayoutError, match="needs a type number"):
+    with pytest.raises(MessageError, match="needs a type number"):
 
         class Typeless(bus.Message):
             one: bus.int8
 
-    with pytest.raises(MessageLayoutError, match="no fields"):
+    with pytest.raises(MessageError, match="no fields"):
 
         class Empty(bus.Message, type=0):
             pass
 
-    with pytest.raises(MessageLayoutError, match="derives from a message class"):
+    with pytest.raises(MessageError, match="derives from a message class"):
 
         class Longer(Quote, type=8):
             more: bus.int8
 
-    with pytest.raises(MessageLayoutError, match="the default does not fit"):
+    with pytest.raises(MessageError, match="the default does not fit"):
 
         class Misfit(bus.Message, type=0):
             one: bus.int8 = 300
 
-    with pytest.raises(MessageLayoutError, match="'type' cannot be"):
+    with pytest.raises(MessageError, match="'type' cannot be"):
 
         class Reserved(bus.Message, type=0):
             type: bus.int8  # type: ignore[misc]
 
-    with pytest.raises(MessageLayoutError, match="derive a message class"):
+    with pytest.raises(MessageError, match="derive a message class"):
         bus.Message()
 
 

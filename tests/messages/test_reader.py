@@ -16,13 +16,13 @@ from commitlog import bus
 from commitlog._kernel.memory import STATE_RECOVERING
 from commitlog.errors import (
     CorruptRecordError,
-    DestinationTooSmallError,
     InvalidOptionError,
     LogNotFoundError,
-    MessageMismatchError,
-    NoMessageError,
+    MessageError,
     NotALogError,
+    PositionError,
     ReadOnlyError,
+    RecordTooLargeError,
     RecordTypeError,
     TailerInUseError,
 )
@@ -100,7 +100,7 @@ def test_a_destination_that_is_too_small_loses_nothing(place: Path) -> None:
         position = writer.write(b"0123456789")
         assert reader.next()
         for short in (bytearray(b"x" * 9), bytearray(), np.full(9, 120, np.uint8)):
-            with pytest.raises(DestinationTooSmallError, match="larger") as caught:
+            with pytest.raises(RecordTooLargeError, match="larger") as caught:
                 reader.read(into=short)
             assert (caught.value.size, caught.value.limit, caught.value.position) == (10, len(short), position)
             assert bytes(short) == b"x" * len(short)
@@ -114,18 +114,18 @@ def test_a_message_of_another_class_is_not_misread(place: Path) -> None:
         writer.write(b"eleven byte", type=PriceUpdate.type)
         update = PriceUpdate(7, 8, 9)
         assert reader.next()
-        with pytest.raises(MessageMismatchError, match="type 1 and 16 bytes, but PriceUpdate has type 0 and 12 bytes"):
+        with pytest.raises(MessageError, match="type 1 and 16 bytes, but PriceUpdate has type 0 and 12 bytes"):
             reader.read(into=update)
         assert reader.read(Trade) == Trade(2.5, b"GBPUSD\0\0")
         assert reader.next()
-        with pytest.raises(MessageMismatchError, match="11 bytes"):
+        with pytest.raises(MessageError, match="11 bytes"):
             reader.read(into=update)
-        with pytest.raises(MessageMismatchError):
+        with pytest.raises(MessageError):
             reader.read(PriceUpdate)
         assert reader.read() == b"eleven byte"
         writer.write(b"twelve bytes", type=5)
         assert reader.next()
-        with pytest.raises(MessageMismatchError, match="type 5"):
+        with pytest.raises(MessageError, match="type 5"):
             reader.read(into=update)
         assert update == PriceUpdate(7, 8, 9)
 
@@ -146,7 +146,7 @@ def test_a_reader_that_stands_on_nothing_says_so(place: Path) -> None:
 
         def nothing_is_read() -> None:
             for ask in (reader.read, lambda: reader.type, lambda: reader.length, lambda: reader.position, lambda: reader.timestamp_ns):
-                with pytest.raises(NoMessageError, match="next"):
+                with pytest.raises(PositionError, match="next"):
                     ask()
 
         nothing_is_read()
@@ -198,7 +198,7 @@ def test_damage_is_told_and_can_be_stepped_over(place: Path) -> None:
         with pytest.raises(CorruptRecordError) as caught:
             reader.next()
         assert caught.value.position == positions[1]
-        with pytest.raises(NoMessageError):
+        with pytest.raises(PositionError):
             reader.read()
     with bus.reader(place, on_damage="skip") as reader:
         assert [reader.next() and reader.read()[:1] for _ in range(2)] == [b"0", b"2"]

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog import CommitLog, Tailer
+from commitlog import CommitLog, Tailer, Tuning
 from commitlog.log.parts import parts_of
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, CLAIMED, OPENED, open_log, value_of
@@ -30,7 +30,7 @@ Until = Callable[..., None]
 @pytest.fixture
 def log(path: Path) -> Iterator[CommitLog]:
     """The survivor."""
-    with commitlog.open(path, flush="none", segment_size=1 << 16, claim_timeout=AN_HOUR, allocate_ahead=0) as opened:
+    with commitlog.open(path, flush="none", segment_size=1 << 16, claim_timeout=AN_HOUR, tuning=Tuning(allocate_ahead=0)) as opened:
         yield opened
 
 

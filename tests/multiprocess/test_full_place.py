@@ -155,7 +155,7 @@ def fill_before_each_open(link: Link, kind: str, point: str) -> None:
         ballast = small_disk.fill(disk.path)
         os.truncate(ballast, max(0, ballast.stat().st_size - free * 4096))
         try:
-            with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as log:
+            with commitlog.open(path, segment_size="64KiB", tuning=commitlog.Tuning(allocate_ahead=0)) as log:
                 for index in range(200):
                     log.append(value_of(0, index))
                 outcomes.add("fits")
@@ -164,7 +164,7 @@ def fill_before_each_open(link: Link, kind: str, point: str) -> None:
         ballast.unlink()
         gc.collect()
         if path.exists():
-            with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as log:
+            with commitlog.open(path, segment_size="64KiB", tuning=commitlog.Tuning(allocate_ahead=0)) as log:
                 found = list(log.tailer().values())
                 assert found == [value_of(0, index) for index in range(len(found))]
                 log.append(b"room")

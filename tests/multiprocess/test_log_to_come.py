@@ -81,7 +81,7 @@ def create_step_by_step(link: Link, path: str) -> None:
         link.wait()
 
     replace_hook(passed)
-    log = commitlog.open(path, segment_size="64KiB", allocate_ahead=0)
+    log = commitlog.open(path, segment_size="64KiB", tuning=commitlog.Tuning(allocate_ahead=0))
     replace_hook(None)
     link.say(READ, 0, 0, log.append(value_of(0, 0)))
     link.wait()

@@ -17,12 +17,13 @@ import pytest
 import commitlog
 from commitlog._kernel.memory import SLOTS, STATE_READY, STATE_RECOVERING
 from commitlog.base.life_lock import LifeLock
-from commitlog.errors import OpenTimeoutError, SlotsExhaustedError
+from commitlog.errors import LogLockedError, OpenTimeoutError
 from commitlog.log.parts import parts_of
 from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, How, open_log, value_of, write_some
+from tests.setups import tuned
 from tests.steps import die_at, replace_hook
 
 Start = Callable[..., Child]
@@ -38,7 +39,7 @@ def append_together(link: Link, path: str, session: int, count: int) -> None:
     link.wait()
     index = 0
     for _ in range(count):
-        with commitlog.open(path, segment_size="64KiB", **OPTIONS) as log:
+        with commitlog.open(path, segment_size="64KiB", **tuned(OPTIONS)) as log:
             for _ in range(5):
                 link.say(APPENDED, session, index, log.append(value_of(session, index)))
                 index += 1
@@ -225,7 +226,7 @@ def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(path: Path, s
     second = start(hold_slots, str(path), SLOTS)
     assert second.hear(1)[0].index == SLOTS - 200 - 1
     for _ in range(2):
-        with pytest.raises(SlotsExhaustedError, match="close some of its writers") as caught:
+        with pytest.raises(LogLockedError, match="close some of its writers") as caught:
             commitlog.open(path)
         assert caught.value.path == str(path)
     log.append(b"others go on")
@@ -236,7 +237,7 @@ def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(path: Path, s
     with commitlog.open(path) as another:
         another.append(b"after an exit")
     second.kill()
-    handles = [commitlog.open(path, **OPTIONS) for _ in range(3)]
+    handles = [commitlog.open(path, **tuned(OPTIONS)) for _ in range(3)]
     assert len({parts_of(handle).engine.slot for handle in (log, *handles)}) == 4
     for handle in handles:
         handle.append(b"after a kill")
@@ -258,11 +259,11 @@ def test_a_forked_child_takes_a_slot_of_its_own_and_waits_for_nobody(path: Path,
 
     def append_late() -> bool:
         for _ in range(2):
-            with pytest.raises(SlotsExhaustedError):
+            with pytest.raises(LogLockedError):
                 log.append(b"no slot")
         os.kill(full.pid, signal.SIGKILL)
         while True:
-            with contextlib.suppress(SlotsExhaustedError):
+            with contextlib.suppress(LogLockedError):
                 log.append(b"late child")
                 return True
 

@@ -17,6 +17,7 @@ from tests.faults import image
 from tests.faults.child import Child, Link
 from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, open_log
 from tests.multiprocess.watched import Watched
+from tests.setups import tuned
 from tests.steps import hooked_rolls, replace_hook
 
 Start = Callable[..., Child]
@@ -58,7 +59,7 @@ def roll_stepwise(link: Link, path: str, stop_at: str) -> None:
 
 def others_go_on(path: Path, filled: int) -> list[bytes]:
     """Append across the border beside the one that hangs, and read all of it."""
-    with commitlog.open(path, **OPTIONS) as log:
+    with commitlog.open(path, **tuned(OPTIONS)) as log:
         mine = [b"another %d" % index for index in range(100)]
         positions = [log.append(value) for value in mine]
         assert positions[-1] > SEGMENT_SIZE

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import commitlog
-from commitlog import CommitLog
+from commitlog import CommitLog, Tuning
 from commitlog.log.parts import parts_of
 from commitlog.segment.directory import LogDirectory
 from tests.faults import image
@@ -21,6 +21,8 @@ Start = Callable[..., Child]
 APPENDED, OPENED, READ = "A", "O", "R"
 WRITERS = 8
 HEAD = struct.Struct("<qqq")
+
+NOTHING_AHEAD = Tuning(allocate_ahead=0)
 
 
 def value_with(session: int, index: int, size: int) -> bytes:
@@ -37,7 +39,13 @@ def check_value(value: bytes) -> tuple[int, int]:
 def write_mixed(link: Link, path: str, session: int, count: int, seed: str) -> None:
     """Append records of all sizes up to the largest, one by one, in batches and through claims."""
     numbers = random.Random(f"{seed} {session}")
-    log = commitlog.open(path, segment_size="1MiB", allocate_ahead=session % 2, flush="async" if session % 3 else "none", claim_timeout=60)
+    log = commitlog.open(
+        path,
+        segment_size="1MiB",
+        tuning=Tuning(allocate_ahead=session % 2),
+        flush="async" if session % 3 else "none",
+        claim_timeout=60,
+    )
     link.say(OPENED)
     link.wait()
     index = 0
@@ -83,7 +91,7 @@ def check_all(path: Path, count: int, promised: dict[int, tuple[int, int]], seen
 
 
 def run(path: Path, count: int, start: Start, seed: str) -> None:
-    with commitlog.open(path, segment_size="1MiB", allocate_ahead=0):
+    with commitlog.open(path, segment_size="1MiB", tuning=NOTHING_AHEAD):
         pass
     readers = [start(read_along, str(path), WRITERS * count, "first"), start(read_along, str(path), WRITERS * count, "end")]
     writers = [start(write_mixed, str(path), session, count, seed) for session in range(WRITERS)]
@@ -120,7 +128,10 @@ def test_eight_writers_roll_often_with_frames_of_all_sizes(path: Path, start: St
 
 def test_what_is_not_needed_yet_is_left_to_the_one_that_makes_segments(path: Path) -> None:
     """Where each of many processes made the next segment ahead of need, a place would have to have room for as many of them."""
-    with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as other, commitlog.open(path, allocate_ahead=0) as log:
+    with (
+        commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as other,
+        commitlog.open(path, tuning=NOTHING_AHEAD) as log,
+    ):
         assert parts_of(other).engine.try_creation()
         assert parts_of(log).writer.allocation is not None
         parts_of(log).writer.allocation._place(1, needed=False)
@@ -134,7 +145,7 @@ def test_what_is_not_needed_yet_is_left_to_the_one_that_makes_segments(path: Pat
 
 def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two make the same segment where there is room for one."""
-    with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as log:
+    with commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as log:
         directory = parts_of(log).directory
         write_whole = LogDirectory._write_whole
 
@@ -151,7 +162,10 @@ def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(path: Path, m
 
 def test_a_handle_that_makes_a_segment_and_stands_still_is_not_waited_for(path: Path) -> None:
     """The advice to leave it to another one is good for a moment only."""
-    with commitlog.open(path, segment_size="64KiB", allocate_ahead=0) as still, commitlog.open(path, allocate_ahead=0) as log:
+    with (
+        commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as still,
+        commitlog.open(path, tuning=NOTHING_AHEAD) as log,
+    ):
         assert parts_of(still).engine.try_creation()
         _roll(log, 3)
         assert not parts_of(log).engine.try_creation()

@@ -70,7 +70,7 @@ def follow_powerless(link: Link, path: str, idle: str, count: int) -> None:
 @pytest.mark.parametrize("idle", ["block", "backoff", "spin"])
 def test_a_reader_without_write_permission_follows_live_writers(path: Path, idle: str, start: Start) -> None:
     """`block` could not tell the writers that it sleeps, and falls back to back-off."""
-    with commitlog.open(path, segment_size="64KiB", flush="sync", allocate_ahead=0) as log:
+    with commitlog.open(path, segment_size="64KiB", flush="sync", tuning=commitlog.Tuning(allocate_ahead=0)) as log:
         log.append(b"before")
         before = sorted(path.iterdir())
         forbid(path)

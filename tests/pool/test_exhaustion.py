@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from commitlog.errors import InvalidOptionError, PoolClosedError, PoolExhaustedError, PoolMemoryError
+from commitlog.errors import ClosedError, InvalidOptionError, PoolExhaustedError, PoolMemoryError
 from commitlog.pool import TransientStorePool, allocation
 from commitlog.pool.buffer import PoolBuffer
 
@@ -208,7 +208,7 @@ def test_a_forced_close_sends_those_who_wait_away(until: Until) -> None:
     def wait() -> None:
         try:
             pool.borrow("waiter")
-        except PoolClosedError as error:
+        except ClosedError as error:
             caught.append(error)
 
     waiters = [threading.Thread(target=wait) for _ in range(3)]

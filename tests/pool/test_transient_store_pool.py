@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from commitlog.errors import ForkedError, PoolBufferError, PoolClosedError, PoolMemoryError
+from commitlog.errors import ClosedError, ForkedError, PoolBufferError, PoolMemoryError
 from commitlog.pool import TransientStorePool, allocation
 from commitlog.pool.buffer import BufferState, PoolBuffer
 
@@ -204,7 +204,7 @@ def test_close_is_refused_by_name_while_buffers_are_out_and_is_idempotent(backin
     pool.close()
     assert (pool.closed, pool.available, pool.shm_names) == (True, 0, ())
     for call in (lambda: pool.borrow("x"), lambda: pool.try_borrow("x"), lambda: pool.return_buffer(buffer)):
-        with pytest.raises(PoolClosedError, match="create another"):
+        with pytest.raises(ClosedError, match="create another"):
             call()
 
 
@@ -216,7 +216,7 @@ def test_a_forced_close_leaves_lent_buffers_to_their_borrowers_until_they_return
     assert contents(buffer) == b"\xff" * BUFFER_SIZE
     pool.return_buffer(buffer)
     assert (buffer.state, buffer.memory.closed) == (BufferState.GONE, True)
-    with pytest.raises(PoolClosedError):
+    with pytest.raises(ClosedError):
         pool.return_buffer(buffer)
 
 

@@ -156,7 +156,7 @@ def test_a_reader_goes_over_a_long_archive_with_two_segments_unpacked(logs: Logs
     log = filled(logs, 30)
     archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
     most = 0
-    with commitlog.open(tmp_path / "archive", "r", archive_cache=0) as copy:
+    with commitlog.open(tmp_path / "archive", "r", tuning=commitlog.Tuning(archive_cache=0)) as copy:
         tailer = copy.tailer()
         for index, _ in enumerate(tailer.values()):
             if index % 40 == 0:
@@ -201,7 +201,7 @@ def test_what_was_unpacked_stays_for_the_next_reader_as_far_as_there_is_room(
     archived(logs, tmp_path / "archive")
     unpack, unpacked = ArchivedDirectory._unpack, []
     monkeypatch.setattr(ArchivedDirectory, "_unpack", lambda self, number: (unpacked.append(number), unpack(self, number))[1])
-    with commitlog.open(tmp_path / "archive", "r", archive_cache=cache) as copy:  # type: ignore[arg-type]
+    with commitlog.open(tmp_path / "archive", "r", tuning=commitlog.Tuning(archive_cache=cache)) as copy:  # type: ignore[arg-type]
         for number in (*range(COUNT), *range(COUNT)):
             parts_of(copy).directory.fetch(number)
     assert len(unpacked) == times

@@ -29,7 +29,7 @@ def test_as_many_segments_exist_ahead_of_need_as_were_asked_for(logs: Logs, unti
     log.append(b"x")
     until(lambda: parts_of(log).queue.numbers() == list(range(ahead + 2)))
     log.close()
-    assert log.options.allocate_ahead == ahead
+    assert log.options.tuning.allocate_ahead == ahead
 
 
 def test_a_full_disk_is_the_appenders_to_hear_of_and_ends_when_there_is_room(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,7 +59,7 @@ def test_a_copied_segment_is_read_under_its_own_name_and_any_other(path: Path, t
 
 
 def test_a_segment_in_its_log_is_read_alone_and_nothing_is_written_beside_it(path: Path) -> None:
-    with commitlog.open(path, allocate_ahead=0) as writer:  # no segment comes meanwhile
+    with commitlog.open(path, tuning=commitlog.Tuning(allocate_ahead=0)) as writer:  # no segment comes meanwhile
         before = sorted(item.name for item in path.iterdir())
         with commitlog.open(segment(path, 1), "r") as log:
             assert list(log.tailer().values()) == values(range(10, 20))

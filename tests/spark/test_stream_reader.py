@@ -92,7 +92,7 @@ def test_only_what_is_durable_is_offered(tmp_path: Path, stream: Streams) -> Non
 
 
 def test_waiting_stream_makes_an_async_writer_flush(tmp_path: Path, stream: Streams, until: Any) -> None:
-    with commitlog.open(tmp_path / "log", flush_interval=0.002, flush_thorough_interval="1h") as log:
+    with commitlog.open(tmp_path / "log", flush_interval=0.002, tuning=commitlog.Tuning(flush_thorough_interval="1h")) as log:
         reader = stream(tmp_path / "log", startingOffsets="latest")
         place = reader.initialOffset()
         log.append(b"little")

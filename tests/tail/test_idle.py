@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog import CommitLog, Options
+from commitlog import CommitLog, Options, Tuning
 from commitlog._kernel.readers import IDLE
 from commitlog.errors import InvalidOptionError, TailerInUseError
 from commitlog.log.parts import parts_of
@@ -228,7 +228,8 @@ def test_who_sleeps_while_the_log_is_opened_anew_is_woken_by_the_first_append(lo
 @pytest.mark.parametrize("idle", IDLES)
 def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in_child: Callable[..., Any], idle: Any) -> None:
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
-    log = commitlog.open(directory / "log", "a", Options(segment_size=65536, allocate_ahead=0))  # no file comes and goes meanwhile
+    options = Options(segment_size=65536, tuning=Tuning(allocate_ahead=0))  # no file comes and goes meanwhile
+    log = commitlog.open(directory / "log", "a", options)
     directory.chmod(0o755)
     (directory / "log").chmod(0o755)
     for file in (directory / "log").iterdir():

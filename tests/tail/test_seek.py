@@ -75,6 +75,8 @@ def test_a_time_may_be_a_datetime_of_any_zone(logs: Logs) -> None:
     for wrong in (1.5, "2026", True, 1 << 63):
         with pytest.raises(InvalidOptionError, match="timestamp must be"):
             tailer.seek(timestamp=wrong)  # type: ignore[arg-type]
+    tailer.seek(timestamp="2026-03-01T12:00:00.000001500")
+    assert tailer.read().value == b"2"  # type: ignore[union-attr]
 
 
 def test_a_key_is_looked_for_in_the_tailers_direction(logs: Logs, setup: Setup) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog import CommitLog, Options, Tailer
+from commitlog import CommitLog, Options, Tailer, Tuning
 from commitlog.errors import ClosedError, CorruptRecordError
 from commitlog.log.parts import parts_of
 from commitlog.tail.watcher import Watcher, watcher_of
@@ -466,7 +466,7 @@ def test_who_may_only_read_looks_for_itself(in_child: Callable[[Callable[[], Any
     """As an ordinary user, where this one is root; nobody can be told of this reader, and it wakes all the same."""
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
     directory.chmod(0o755)
-    log = commitlog.open(directory / "log", "a", Options(allocate_ahead=0))  # no file comes and goes meanwhile
+    log = commitlog.open(directory / "log", "a", Options(tuning=Tuning(allocate_ahead=0)))  # no file comes and goes meanwhile
     for path in (directory / "log").iterdir():
         path.chmod(0o444)
     (directory / "log").chmod(0o555)

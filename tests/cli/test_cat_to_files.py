@@ -1,4 +1,4 @@
-"""`commitlog export`: all formats hold what the log holds, whole or not at all."""
+"""`commitlog cat` with all fields: each format holds what the log holds, whole or not at all."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def from_table(table: pa.Table) -> list[Record]:
 
 
 def read(path: Path) -> list[Record]:
-    """The records of an exported file."""
+    """The records of a file that was written."""
     if path.suffix == ".jsonl":
         return from_json(path.read_bytes())
     return from_table(pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_file(path).read_all())
@@ -74,7 +74,7 @@ def read(path: Path) -> list[Record]:
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.jsonl"])
 def test_a_file_has_every_record_in_order(tmp_path: Path, records: list[Record], name: str) -> None:
-    done = run("export", tmp_path / "log", "-o", tmp_path / name)
+    done = run("cat", tmp_path / "log", "-o", tmp_path / name)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", f"3000 records to {tmp_path / name}\n".encode())
     assert read(tmp_path / name) == records
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o666 & ~current_mask()
@@ -89,7 +89,7 @@ def current_mask() -> int:
 
 @pytest.mark.parametrize("format", ["parquet", "arrow", "jsonl"])
 def test_standard_output_gets_the_same(tmp_path: Path, records: list[Record], format: str) -> None:
-    done = run("export", "--format", format, tmp_path / "log")
+    done = run("cat", "--format", format, tmp_path / "log")
     assert (done.returncode, done.stderr) == (0, b"")
     (tmp_path / f"out.{format}").write_bytes(done.stdout)
     assert read(tmp_path / f"out.{format}") == records
@@ -99,7 +99,7 @@ def test_a_range_by_position_and_by_time(tmp_path: Path, records: list[Record]) 
     log = tmp_path / "log"
 
     def sequences(*arguments: object) -> range:
-        found = [record["sequence"] for record in from_json(run("export", "--format", "jsonl", *arguments, log).stdout)]
+        found = [record["sequence"] for record in from_json(run("cat", "--format", "jsonl", *arguments, log).stdout)]
         assert found == list(range(found[0], found[-1] + 1)) if found else True
         return range(found[0], found[-1] + 1) if found else range(0)
 
@@ -115,18 +115,18 @@ def test_a_range_by_position_and_by_time(tmp_path: Path, records: list[Record]) 
 def test_an_empty_log_is_a_file_without_records(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log").close()
     for name in ("out.parquet", "out.arrow", "out.jsonl"):
-        assert run("export", tmp_path / "log", "-o", tmp_path / name).returncode == 0
+        assert run("cat", tmp_path / "log", "-o", tmp_path / name).returncode == 0
         assert read(tmp_path / name) == []
 
 
 def test_a_file_is_not_overwritten_unless_it_is_said(tmp_path: Path, records: list[Record]) -> None:
     target = tmp_path / "out.jsonl"
     target.write_bytes(b"mine")
-    done = run("export", tmp_path / "log", "-o", target)
+    done = run("cat", tmp_path / "log", "-o", target)
     assert done.returncode == 2
     assert b"is there already: name another file, or say --overwrite" in done.stderr
     assert target.read_bytes() == b"mine"
-    assert run("export", tmp_path / "log", "-o", target, "--overwrite").returncode == 0
+    assert run("cat", tmp_path / "log", "-o", target, "--overwrite").returncode == 0
     assert read(target) == records
 
 
@@ -137,7 +137,7 @@ NEVER_DONE = "import os, signal; os.link = os.replace = lambda *given: signal.pa
 def test_what_is_interrupted_leaves_nothing(tmp_path: Path, until: Until) -> None:
     with commitlog.open(tmp_path / "log") as log:
         log.append_many(numbered(1_000_000))
-    with started("export", tmp_path / "log", "-o", tmp_path / "out.jsonl", before=NEVER_DONE) as process:
+    with started("cat", tmp_path / "log", "-o", tmp_path / "out.jsonl", before=NEVER_DONE) as process:
         until(lambda: any(path.stat().st_size for path in tmp_path.glob(".out.jsonl.*.part")))
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == cli.INTERRUPTED
@@ -149,23 +149,21 @@ def test_damage_leaves_no_file_unless_it_is_to_be_skipped(files: LogFiles, tmp_p
     files.checkpoint(files.records(0, numbered(10)), clean=True)
     files.flip(0, HEADER + 3 * 32 + 20)
     target = tmp_path / "out.jsonl"
-    assert run("export", files.path, "-o", target).returncode == 1
+    assert run("cat", files.path, "-o", target).returncode == 1
     assert not target.exists()
-    done = run("export", "--on-damage", "skip", files.path, "-o", target)
+    done = run("cat", "--on-damage", "skip", files.path, "-o", target)
     assert (done.returncode, len(target.read_bytes().splitlines())) == (1, 9)
     assert b"damage: skipped position" in done.stderr
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, records: list[Record]) -> None:
-    done = shell('c export --format jsonl "$1" > /dev/full', tmp_path / "log")
+    done = shell('c cat --format jsonl "$1" > /dev/full', tmp_path / "log")
     assert (done.returncode, done.stderr) == (1, b"commitlog: No space left on device\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        ((), "say --format, or name a FILE with -o that ends with one of .parquet, .arrow"),
-        (("-o", "out.txt"), "say --format, or name a FILE"),
         (("-o", "out.jsonl", "--format", "parquet"), "--format parquet and the name out.jsonl, which says jsonl, contradict"),
         (("--format", "csv"), "'csv' is not one of"),
         (("--format", "jsonl", "--overwrite"), "--overwrite is about a file"),
@@ -179,7 +177,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, records: list[Re
 def test_wrong_options_are_refused_with_what_was_expected(
     tmp_path: Path, records: list[Record], arguments: tuple[str, ...], what: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    status = cli.run(["export", *arguments, str(tmp_path / "log")])
+    status = cli.run(["cat", *arguments, str(tmp_path / "log")])
     printed = capfd.readouterr()
     assert (status, printed.out) == (2, "")
     assert what in printed.err
@@ -189,6 +187,6 @@ def test_without_pyarrow_it_says_what_to_install(
     tmp_path: Path, records: list[Record], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    assert cli.run(["export", str(tmp_path / "log"), "-o", str(tmp_path / "out.parquet")]) == 2
+    assert cli.run(["cat", str(tmp_path / "log"), "-o", str(tmp_path / "out.parquet")]) == 2
     assert "needs pyarrow: pip install 'commitlog-engine[arrow]'" in capfd.readouterr().err
     assert os.listdir(tmp_path) == ["log"]

@@ -1,0 +1,67 @@
+"""Moments: times as texts. Seeks and the command line read them alike."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import time
+
+from commitlog.base.units import SECOND_NS, nanoseconds_in
+
+FORMS = "2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, -10m, yesterday, now or @1777638600"
+
+_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?\s?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
+_SINCE_1970 = re.compile(r"@(\d{1,10})(?:\.(\d{1,9}))?", re.ASCII)
+_DAYS = {"today": 0, "yesterday": 1}
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def read_moment(text: str, zone: dt.tzinfo | None = dt.UTC) -> int:
+    """Read a time, as nanoseconds since 1970.
+
+    Parameters
+    ----------
+    text : str
+        See `FORMS`. A day begins at midnight; `-10m` is ten minutes before now.
+    zone : datetime.tzinfo or None
+        For a time without a zone, and for days; None is this machine's.
+
+    Raises
+    ------
+    ValueError
+        For any other text, and for a time that no record can have.
+    """
+    try:
+        found = _nanoseconds_of(text, zone)
+    except (ValueError, OverflowError):
+        found = None
+    if found is None or not -(1 << 63) <= found < 1 << 63:
+        raise ValueError(f"a time such as {FORMS}, not {text!r}")
+    return found
+
+
+def _nanoseconds_of(text: str, zone: dt.tzinfo | None) -> int | None:
+    if text == "now":
+        return time.time_ns()
+    if text in _DAYS:
+        day = dt.datetime.now(zone).date() - dt.timedelta(days=_DAYS[text])
+        return _since_1970(dt.datetime.combine(day, dt.time(), zone))
+    if text.startswith("-"):
+        back_ns = nanoseconds_in(text[1:])
+        return None if back_ns is None else time.time_ns() - back_ns
+    if (match := _SINCE_1970.fullmatch(text)) is not None:
+        return int(match[1]) * SECOND_NS + _fraction_ns(match[2])
+    if (match := _DATE.fullmatch(text)) is not None:
+        given = dt.datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00'}{match[4] or ''}")
+        # The years that fit 64 bits in any zone.
+        if 1678 <= given.year <= 2261:
+            return _since_1970(given if given.tzinfo is not None else given.replace(tzinfo=zone)) + _fraction_ns(match[3])
+    return None
+
+
+def _since_1970(moment: dt.datetime) -> int:
+    return int((moment.astimezone(dt.UTC) - _EPOCH).total_seconds()) * SECOND_NS
+
+
+def _fraction_ns(digits: str | None) -> int:
+    return int((digits or "").ljust(9, "0"))
