@@ -339,7 +339,7 @@ def wait_for_slow_disk(link: Link, path: str, timeout_s: float) -> None:
         log.append(b"late", sync=True)
     link.say("T")
     link.wait()
-    log.flush()
+    log.flush(60)
     log.close()
 
 
