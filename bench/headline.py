@@ -149,8 +149,8 @@ def table(results: dict[str, Any]) -> str:
         ),
         f"{machine['file_system']['type']}; {day}; {turns} turns. A ratio is the median of those",
         (
-            "inside each turn, in which both sides were measured one after the other; beside it are "
-            "the medians of both."
+            "inside each turn, in which both sides were measured one after the other; beside it "
+            "are the medians of both."
         ),
         "",
         "| what | measured | ratio | goal | met |",

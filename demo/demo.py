@@ -46,9 +46,8 @@ ACTS = (
         flush="async",
         paced=True,
         title="a pool of shared-memory buffers, flush='async'",
-        introduction="The same stream, but the buffers outlive their process, and the next open takes "
-        "them over. The durability table "
-        "says: survives a kill of the process? Yes.",
+        introduction="The same stream, but the buffers outlive their process, and the next open "
+        "takes them over. The durability table says: survives a kill of the process? Yes.",
     ),
     Act(
         "sync",

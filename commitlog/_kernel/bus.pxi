@@ -357,7 +357,8 @@ cdef class MessageReader:
     cdef object nothing(self):
         if self.closed:
             return ClosedError("the reader is closed: open another", path=self.cursor.core.path)
-        return PositionError("the reader stands on no message: call next(), and read when it has returned True",
+        return PositionError("the reader stands on no message: call next(), and read when it has "
+                             "returned True",
                              path=self.cursor.core.path)
 
     cdef object mismatch(self, Shape shape):

@@ -70,7 +70,9 @@ cdef class Claim:
         return self.view
 
     cdef uint32_t head(self):
-        cdef uint32_t header = CL_FRAME_EXTENDED if cl_input_extended(&self.record) else CL_FRAME_HEADER
+        cdef uint32_t header = (
+            CL_FRAME_EXTENDED if cl_input_extended(&self.record) else CL_FRAME_HEADER
+        )
         return header + (0 if self.record.key_length == CL_KEYLEN_NONE else self.record.key_length)
 
     def truncate(self, size):

@@ -6,7 +6,9 @@ cdef int64_t LOOK_INTERVAL_NS = 1_000_000
 
 cdef int64_t nanoseconds(double seconds) noexcept:
     """A duration for the kernel. What is longer than a century, or not a number, is a century."""
-    return 0 if seconds <= 0 else <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
+    if seconds <= 0:
+        return 0
+    return <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
 
 
 @cython.no_gc_clear  # what is still called while a cycle is taken apart finds all of it
@@ -41,7 +43,8 @@ cdef class Core:
                   Cursors cursors not None, *, bint writable,
                   bint pooled, int64_t claim_timeout_ns, uint32_t copy_limit):
         cdef int code
-        if len(log_uuid) != 16 or not CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST or segment_size % CL_SEGMENT_HEADER:
+        if (len(log_uuid) != 16 or not CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST
+                or segment_size % CL_SEGMENT_HEADER):
             raise ValueError("a uuid is 16 bytes, and a segment whole pages from 64 KiB to 1 GiB")
         code = cl_log_init(
             &self.log, cursors.cells, dir_fd, <const uint8_t *><char *>log_uuid, segment_size,
@@ -358,7 +361,9 @@ cdef class Core:
     cdef uint32_t *append_signal(self):
         """What appends wake sleepers through. NULL where nobody could be told of them, or where the
         cursors are a stand-in for those that will come, which are put in its place."""
-        return <uint32_t *>&self.cursors.cells.append_signal.value if self.cursors.shared and self.cursors.writable else NULL
+        if not (self.cursors.shared and self.cursors.writable):
+            return NULL
+        return <uint32_t *>&self.cursors.cells.append_signal.value
 
     def announce_sleeper(self):
         """Have every publish that a look from now on does not see end `wait_append`, which takes

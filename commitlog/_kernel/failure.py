@@ -86,8 +86,8 @@ _SENTENCES: dict[int, tuple[type[CommitLogError], str]] = {
     DAMAGE: (
         CorruptRecordError,
         (
-            "what stands here is not a whole frame, or its CRC does not match; run `commitlog verify` "
-            "on the log"
+            "what stands here is not a whole frame, or its CRC does not match; run `commitlog "
+            "verify` on the log"
         ),
     ),
     ROLLED_BACK: (

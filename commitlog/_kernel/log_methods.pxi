@@ -9,7 +9,8 @@ cdef inline bint value_alone(
     """Whether an append is of bytes and nothing else, as most are. Zero is compared by identity:
     the interpreter has only one.
     """
-    return sync is None and key is None and type is _NO_TYPE and timestamp_ns is None and PyBytes_CheckExact(value)
+    return (sync is None and key is None and type is _NO_TYPE and timestamp_ns is None
+            and PyBytes_CheckExact(value))
 
 
 @cython.no_gc_clear  # a call that comes while a cycle is taken apart finds the engine

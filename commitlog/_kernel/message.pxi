@@ -17,10 +17,11 @@ cdef enum:
 
 # What a field can be, by name, each with its size in bytes; 0: as many as the field says.
 KINDS = {
-    "bool": (KIND_BOOL, 1), "int8": (KIND_INT8, 1), "int16": (KIND_INT16, 2), "int32": (KIND_INT32,
-    4), "int64": (KIND_INT64, 8),
-    "uint8": (KIND_UINT8, 1), "uint16": (KIND_UINT16, 2), "uint32": (KIND_UINT32, 4),
-    "uint64": (KIND_UINT64, 8),
+    "bool": (KIND_BOOL, 1),
+    "int8": (KIND_INT8, 1), "int16": (KIND_INT16, 2),
+    "int32": (KIND_INT32, 4), "int64": (KIND_INT64, 8),
+    "uint8": (KIND_UINT8, 1), "uint16": (KIND_UINT16, 2),
+    "uint32": (KIND_UINT32, 4), "uint64": (KIND_UINT64, 8),
     "float32": (KIND_FLOAT32, 4), "float64": (KIND_FLOAT64, 8), "bytes": (KIND_BYTES, 0),
 }
 

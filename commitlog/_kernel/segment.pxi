@@ -315,7 +315,8 @@ cdef class Segment:
         """Copy bytes into the mapping. For recovery, under the exclusive lock."""
         cdef const uint8_t[::1] source = data
         self.check()
-        if offset < CL_SEGMENT_HEADER or offset > self.segment.size or <uint64_t>source.shape[0] > self.segment.size - offset:
+        if (offset < CL_SEGMENT_HEADER or offset > self.segment.size
+                or <uint64_t>source.shape[0] > self.segment.size - offset):
             raise ValueError("outside the segment's frames")
         if source.shape[0]:
             memcpy(self.segment.map + offset, &source[0], source.shape[0])
@@ -356,7 +357,8 @@ cdef class Segment:
         self.check()
         if cl_segment_sealed(self.segment, &seal) != CL_OK:
             return None
-        return seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns, seal.last_timestamp_ns, seal.largest_timestamp_ns
+        return (seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns,
+                seal.last_timestamp_ns, seal.largest_timestamp_ns)
 
     @property
     def opened_ns(self):

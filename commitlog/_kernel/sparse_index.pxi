@@ -44,7 +44,10 @@ cdef class SparseIndex:
         self.index.offset = CL_SEGMENT_HEADER
         # As many as there can be: memory that is not touched costs nothing, and entries never move
         # under a reader.
-        self.index.room = cl_index_room(segment_size, spacing) if content is None else len(content) // sizeof(cl_index_entry)
+        if content is None:
+            self.index.room = cl_index_room(segment_size, spacing)
+        else:
+            self.index.room = len(content) // sizeof(cl_index_entry)
         self.index.entries = <cl_index_entry *>malloc(
             max(self.index.room, 1) * sizeof(cl_index_entry)
         )

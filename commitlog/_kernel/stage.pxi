@@ -111,7 +111,8 @@ cdef class Frames:
         rows.values_size = 0 if values is None else values.shape[0]
         rows.value_offsets = &value_offsets[0]
         if key_offsets is not None:
-            if keyed is None or <size_t>key_offsets.shape[0] != rows.count + 1 or <size_t>keyed.shape[0] != rows.count:
+            if (keyed is None or <size_t>key_offsets.shape[0] != rows.count + 1
+                    or <size_t>keyed.shape[0] != rows.count):
                 raise ValueError("there are as many keys as rows")
             rows.keys = &keys[0] if keys is not None and keys.shape[0] else NULL
             rows.keys_size = 0 if keys is None else keys.shape[0]

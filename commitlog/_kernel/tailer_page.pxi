@@ -59,7 +59,8 @@ def read_page(bytes content, bytes log_uuid):
     if len(content) != CL_TAILER_SIZE:
         raise DamagedPageError(f"it has {len(content)} bytes and not {CL_TAILER_SIZE}")
     _terms(page, log_uuid, &terms)
-    if cl_tailer_read_place(page, &place) != CL_OK or place.position >= POSITION_LIMIT or place.position % 8 != 0:
+    if (cl_tailer_read_place(page, &place) != CL_OK or place.position >= POSITION_LIMIT
+            or place.position % 8 != 0):
         raise DamagedPageError("its position is damaged")
     return {
         "position": place.position, "saved_ns": place.saved_ns, "required": bool(terms.required),
@@ -146,7 +147,8 @@ cdef class TailerPage:
         cl_tailer_save(&self.mark, position)
         if self.sync_every_ns >= 0:
             self.unsynced = True
-            if self.mark.now_ns - self.synced_ns >= self.sync_every_ns or self.mark.now_ns < self.synced_ns:
+            if (self.mark.now_ns - self.synced_ns >= self.sync_every_ns
+                    or self.mark.now_ns < self.synced_ns):
                 self.synced_ns = self.mark.now_ns
                 self.sync()
         return 0

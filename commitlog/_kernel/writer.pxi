@@ -232,8 +232,10 @@ cdef class Writer(Committer):
         me = _get_ident()
         for position, thread in self.claims.items():
             if thread == me and position < below:
-                raise ClaimError("this thread's own claim is still open below: leave its `with` block first", path=self.path,
-                                 position=position)
+                raise ClaimError(
+                    "this thread's own claim is still open below: leave its `with` block first",
+                    path=self.path, position=position
+                )
         return 0
 
     def check_claims(self, uint64_t below):
@@ -326,7 +328,8 @@ cdef class Writer(Committer):
 
     cdef bint takes(self):
         """Whether this handle is one that appends, be it that it has to wait first."""
-        return self.writer.tail != NULL and self.log.gate != GATE_CLOSED and self.log.gate != GATE_READ_ONLY
+        cdef int gate = self.log.gate
+        return self.writer.tail != NULL and gate != GATE_CLOSED and gate != GATE_READ_ONLY
 
     cdef int check_size(self, const cl_record_input *record) except -1:
         if cl_input_length(record) > self.writer.largest and self.takes():

@@ -115,8 +115,8 @@ class LogInfo(IdentityInfo):
             f"{self.path}: {state}",
             f"{identity_line(self.uuid, self.created_ns)}, {self.timestamps} timestamps",
             (
-                f"  segments   {self.segments} of {self.segment_size} bytes, {self.disk_bytes} bytes "
-                "on disk"
+                f"  segments   {self.segments} of {self.segment_size} bytes, {self.disk_bytes} "
+                "bytes on disk"
             ),
         ]
         if self.roll_cycle is not None:

@@ -1,5 +1,5 @@
-"""The header page in front of a shared-memory buffer: whose records stand behind it, for the process
-that recovers them.
+"""The header page in front of a shared-memory buffer: whose records stand behind it, for the
+process that recovers them.
 
 ::
       0  magic "CMLBUF01"     8  version    12  header size

@@ -31,8 +31,10 @@ _REFUSED = {
     "fetchoffset.numretries": _NO_BROKER,
     "fetchoffset.retryintervalms": _NO_BROKER,
     "kafkaconsumer.polltimeoutms": _NO_BROKER,
-    "maxrecordsperpartition": "a segment is split by its bytes: ask for more partitions with minPartitions",
-    "recursivefilelookup": "name the folder of logs, and the logs in it with subscribe or subscribePattern",
+    "maxrecordsperpartition": "a segment is split by its bytes: ask for more partitions with "
+    "minPartitions",
+    "recursivefilelookup": "name the folder of logs, and the logs in it with subscribe or "
+    "subscribePattern",
 }
 _BOTH = (
     "path",

@@ -23,7 +23,8 @@ _OPTIONS = ("path", "topic", "segmentSize", "txnAppId", "txnVersion")
 _SPARKS = ("checkpointlocation", "queryname", "outputmode")
 _REFUSED = {
     NO_HEADERS: "records have no headers",
-    "kafka.bootstrap.servers": "there is no broker: save(path) or start(path) says where the log is",
+    "kafka.bootstrap.servers": "there is no broker: save(path) or start(path) says where the "
+    "log is",
     "partitionby": "a log has one partition; the column 'topic' chooses among logs",
 }
 _TAKEN = {

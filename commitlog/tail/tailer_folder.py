@@ -184,7 +184,8 @@ def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
     with telling(
         path,
         "keep a tailer's position",
-        permission=f"read without a name, or fix the permissions of the folder {FOLDER!r} in the log",
+        permission=f"read without a name, or fix the permissions of the folder {FOLDER!r} in "
+        "the log",
     ):
         try:
             yield

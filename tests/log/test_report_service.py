@@ -122,8 +122,8 @@ def test_claims_that_were_rolled_back_are_warned_of_on_both_sides(
     assert [message.partition(":")[2] for message in warnings] == [
         " 1 claims of this process were rolled back by others: it was stopped, or too slow",
         (
-            " 1 claims were rolled back: their owner died, or had them open for longer than the claim "
-            "timeout"
+            " 1 claims were rolled back: their owner died, or had them open for longer than the "
+            "claim timeout"
         ),
     ]
     with pytest.raises(commitlog.errors.RolledBackError):

@@ -204,8 +204,8 @@ def test_grow_without_memory_warns_and_waits(
             pool.borrow("late")
         assert caplog.messages == [
             (
-                "the pool cannot grow beyond 1 buffers, so the borrower waits: it needs 2 bytes, but "
-                "only 1 is free"
+                "the pool cannot grow beyond 1 buffers, so the borrower waits: it needs 2 bytes, "
+                "but only 1 is free"
             )
         ]
         assert pool.buffers == 1

@@ -17,7 +17,8 @@ pytest.importorskip("pyspark")
 # A JVM that compiles little starts fast, and queries over few rows are over before generated code
 # would pay.
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.level=error",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-Dlog4j2.level=error",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "768m",
     "spark.sql.shuffle.partitions": "1",

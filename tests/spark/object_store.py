@@ -73,14 +73,16 @@ class _Handler(BaseHTTPRequestHandler):
             key + "/" for key in flat
         }
         contents = "".join(
-            f"<Contents><Key>{escape(key)}</Key><Size>{(bucket / key).stat().st_size}</Size></Contents>"
+            f"<Contents><Key>{escape(key)}</Key>"
+            f"<Size>{(bucket / key).stat().st_size}</Size></Contents>"
             for key in flat
         )
         commons = "".join(
             f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>"
             for one in sorted(folders)
         )
-        return f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}{commons}</ListBucketResult>".encode()
+        listing = f"<IsTruncated>false</IsTruncated>{contents}{commons}"
+        return f"<ListBucketResult>{listing}</ListBucketResult>".encode()
 
 
 @contextlib.contextmanager
@@ -96,7 +98,8 @@ def object_store(root: Path) -> Iterator[str]:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in CREDENTIALS.items():
                 patch.setenv(name, value)
-            yield f"?scheme=http&endpoint_override=127.0.0.1:{server.server_address[1]}&region=eu-north-1"
+            address = f"127.0.0.1:{server.server_address[1]}"
+            yield f"?scheme=http&endpoint_override={address}&region=eu-north-1"
     finally:
         server.shutdown()
         thread.join()
