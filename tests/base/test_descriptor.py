@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from pathlib import Path
@@ -45,7 +46,10 @@ def test_a_closing_log_does_not_disturb_the_opening_of_another(
 def held_in(folder: Path) -> list[str]:
     """Mappings and descriptors of files in a folder."""
     maps = [line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()]
-    links = [os.readlink(entry) for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink()]
+    links = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another thread has just closed it
+            links.append(os.readlink(entry))
     return [name for name in maps + links if name.startswith(str(folder))]
 
 

@@ -41,7 +41,9 @@ def warned() -> Iterator[list[warnings.WarningMessage]]:
 
 
 def is_closed(path: Path) -> bool:
-    return not any(log.path == str(path) for log in list(registry._logs))
+    """Whether the log is closed, and its lock released with the last of its files."""
+    known = any(log.path == str(path) for log in list(registry._logs))
+    return not known and held_in(path) == []
 
 
 def test_dropped_log_closes_cleanly_with_a_warning(
