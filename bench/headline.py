@@ -11,6 +11,7 @@ import dataclasses
 import json
 import math
 import sys
+import textwrap
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -142,16 +143,15 @@ def table(results: dict[str, Any]) -> str:
     """Where it ran, and each goal that was measured, as Markdown, from reduced results."""
     machine, turns = results["machine"], results["options"]["turns"]
     day = results["started"].partition("T")[0]
+    ground = (
+        f"{machine['processor']}, {machine['usable_cores']} cores, "
+        f"{machine['memory_bytes'] / (1 << 30):.0f} GiB; {machine['kernel']}, "
+        f"{machine['file_system']['type']}; {day}; {turns} turns. A ratio is the median of those "
+        "inside each turn, in which both sides were measured one after the other; beside it are "
+        "the medians of both."
+    )
     lines = [
-        (
-            f"{machine['processor']}, {machine['usable_cores']} cores, "
-            f"{machine['memory_bytes'] / (1 << 30):.0f} GiB; {machine['kernel']},"
-        ),
-        f"{machine['file_system']['type']}; {day}; {turns} turns. A ratio is the median of those",
-        (
-            "inside each turn, in which both sides were measured one after the other; beside it "
-            "are the medians of both."
-        ),
+        *textwrap.wrap(ground, 100, break_on_hyphens=False),
         "",
         "| what | measured | ratio | goal | met |",
         "| --- | --- | ---: | ---: | --- |",

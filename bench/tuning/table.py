@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from typing import Any
 
 from bench.marked import Marked
@@ -35,24 +36,15 @@ def render(results: dict[str, Any]) -> str:
         f"{machine['memory_bytes'] / (1 << 30):.0f} GiB"
     )
     kills = max(len(row.kills) for row in rows)
-    lines = [
-        (
-            f"{where}, {machine['kernel']}, {machine['file_system']['type']}; "
-            f"{results['started'].partition('T')[0]};"
-        ),
-        (
-            f"medians of {settings['turns']} turns. Latencies are those at "
-            f"{settings['rate'] / 1e6:.0f} MB/s of 1 KiB records, from when each"
-        ),
-        (
-            'append was due; under `flush="sync"`, those of appends one after the other. What is '
-            "taken is the worst"
-        ),
-        (
-            f"of {kills} kills of a process that appends {rate:,} records a second, as the time in "
-            "which it had appended them."
-        ),
-    ]
+    ground = (
+        f"{where}, {machine['kernel']}, {machine['file_system']['type']}; "
+        f"{results['started'].partition('T')[0]}; medians of {settings['turns']} turns. Latencies "
+        f"are those at {settings['rate'] / 1e6:.0f} MB/s of 1 KiB records, from when each append "
+        'was due; under `flush="sync"`, those of appends one after the other. What is taken is '
+        f"the worst of {kills} kills of a process that appends {rate:,} records a second, as the "
+        "time in which it had appended them."
+    )
+    lines = textwrap.wrap(ground, 100, break_on_hyphens=False)
     for mapped, title in TITLES.items():
         chosen = [row for row in rows if (row.setup == MAPPED) is mapped]
         lines += [
