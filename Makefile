@@ -6,6 +6,7 @@
 #   make lint        all checks of style and types
 #   make model       searches a model of the write protocol exhaustively (needs spin, and installs it where it may)
 #   make build       the virtual environment and the kernel
+#   make wheels      a tested wheel for each interpreter of this machine, in dist; PYTHONS names others
 #   make bench       the benchmarks                make instructions   counts instructions of the hot paths (needs valgrind)
 #   make clean       removes what was built        make distclean   and the virtual environment
 #
@@ -39,7 +40,7 @@ DEPENDENCIES := .venv/.dependencies-$(HERE)
 INSTALLED := .venv/.installed-$(HERE)
 BUILT := .venv/.built-$(HERE)
 
-.PHONY: help demo test test-long asan lint model build bench instructions clean distclean check FORCE
+.PHONY: help demo test test-long asan lint model build wheels bench instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -71,11 +72,12 @@ bench: build $(DEPENDENCIES)
 instructions: $(DEPENDENCIES)
 	@$(BIN)/python -m bench.instructions --check
 
-lint: $(DEPENDENCIES)
+lint: build $(DEPENDENCIES)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache --no-logo
-	@$(BIN)/python -m mypy --strict commitlog
+	@$(BIN)/python -m mypy --strict commitlog tests/typing/program.py
+	@$(BIN)/python -m mypy.stubtest commitlog._kernel --concise --ignore-disjoint-bases --allowlist tests/typing/stubtest.txt
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint commitlog
 	@$(if $(C_FILES),$(BIN)/clang-format --dry-run -Werror $(C_FILES))
 
@@ -87,6 +89,9 @@ model:
 	@$(PYTHON) model/check.py
 
 build: $(INSTALLED)
+
+wheels: $(DEPENDENCIES)
+	@$(BIN)/python wheels/build.py $(PYTHONS)
 
 $(BUILT): $(BASE) $(KERNEL) setup.py
 	@echo "Building the kernel ..."

@@ -51,6 +51,7 @@ MODULE_FLAGS = [
 ]
 DIRECTIVES = {
     "language_level": "3str",
+    "autotestdict": False,
     "binding": False,
     "boundscheck": False,
     "wraparound": False,

@@ -1,5 +1,6 @@
 # Waiting for the next record of a cursor.
 
+Idle = Literal["spin", "yield", "backoff", "block"]
 IDLE = {
     "spin": CL_IDLE_SPIN, "yield": CL_IDLE_YIELD, "backoff": CL_IDLE_BACKOFF,
     "block": CL_IDLE_BLOCK,

@@ -1,6 +1,6 @@
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ GATE_LAG: int
 
 class Core:
     watcher: Any
-    def __init__(
-        self,
+    def __new__(
+        cls,
         policy: object,
         path: str,
         dir_fd: int,
@@ -29,7 +29,7 @@ class Core:
         pooled: bool,
         claim_timeout_ns: int,
         copy_limit: int,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def path(self) -> str: ...
     @property
@@ -123,7 +123,7 @@ class Writer(Committer):
     def largest_value(self) -> int: ...
     def open_segment(self, number: int, now_ns: int) -> int: ...
     def move_tail(self, number: int, opened_ns: int, cycle: int = 0) -> None: ...
-    def close_segment(self, number: int = ...) -> None: ...
+    def close_segment(self, number: int | None = None) -> None: ...
     def roll_at_once(self) -> None: ...
     @property
     def cycle_end_ns(self) -> int | None: ...
@@ -136,6 +136,10 @@ class Writer(Committer):
     def append_unless_held(
         self, value: ReadableBuffer, key: ReadableBuffer | None, type: int, timestamp_ns: int | None
     ) -> int | None: ...
+
+@final
+class ClaimBuffer:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Claim:
     @property
@@ -153,14 +157,14 @@ class Claim:
     ) -> Literal[False]: ...
 
 class RecordList:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         log: Writer,
         values: Iterable[ReadableBuffer],
         keys: Iterable[ReadableBuffer | None] | None,
         types: Iterable[int] | None,
         timestamp_ns: int | None,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def count(self) -> int: ...
     @property
@@ -188,7 +192,7 @@ class Engine(Writer):
     ) -> NDArray[np.int64]: ...
 
 class LogMethods:
-    def __init__(self, parts: Any) -> None: ...
+    def __new__(cls, parts: Any) -> Self: ...
     _parts: Any
     def append(
         self,

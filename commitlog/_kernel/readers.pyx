@@ -2,6 +2,7 @@
 
 import os
 from inspect import Signature
+from typing import Literal
 
 import numpy
 

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from typing_extensions import Buffer
@@ -95,16 +95,22 @@ ENTRY_SIZE: int
 
 def crc32c(data: bytes) -> int: ...
 
+class SegmentView:
+    def __new__(
+        cls, segment: Segment, offset: int, length: int, held: tuple[Any, Any] | None
+    ) -> Self: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
 class SparseIndex:
-    def __init__(
-        self,
+    def __new__(
+        cls,
         segment_id: int,
         segment_size: int,
         spacing: int,
         content: bytes | None = None,
         records: int = 0,
         largest_ns: int = ...,
-    ) -> None: ...
+    ) -> Self: ...
     @property
     def segment_id(self) -> int: ...
     @property
@@ -122,10 +128,10 @@ class SparseIndex:
     def __len__(self) -> int: ...
     def content(self) -> bytes: ...
 
-Array = np.ndarray[Any, Any]
+_Array: TypeAlias = np.ndarray[Any, Any]
 
 class Frames:
-    def __init__(self, segment_id: int, size: int, room: int) -> None: ...
+    def __new__(cls, segment_id: int, size: int, room: int) -> Self: ...
     @property
     def start(self) -> int: ...
     @property
@@ -136,13 +142,13 @@ class Frames:
     def tally(self) -> tuple[int, int, int, int, int]: ...
     def lay(
         self,
-        values: Array | None,
-        value_offsets: Array,
-        keys: Array | None,
-        key_offsets: Array | None,
-        keyed: Array | None,
-        types: Array | None,
-        timestamps_ns: Array | None,
+        values: _Array | None,
+        value_offsets: _Array,
+        keys: _Array | None,
+        key_offsets: _Array | None,
+        keyed: _Array | None,
+        types: _Array | None,
+        timestamps_ns: _Array | None,
         timestamp_ns: int,
         first: int,
     ) -> tuple[int, bool]: ...

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 import commitlog
+from commitlog._kernel.readers import Idle
 from commitlog.base.moment import read_moment
 from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, parameters
@@ -26,7 +27,6 @@ from commitlog.log.parts import parts_of
 from commitlog.tail.replay import Pace
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
-from commitlog.tail.tailer import Idle
 
 LAST_DEFAULT = 10
 

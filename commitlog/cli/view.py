@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from commitlog._kernel.readers import Idle
 from commitlog.cli.filter import Filter, Pattern, first_match
 from commitlog.cli.output import Output
 from commitlog.cli.printed import Form, Shown
@@ -17,7 +18,7 @@ from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 from commitlog.tail.batch import Batch
 from commitlog.tail.replay import Pace
-from commitlog.tail.tailer import Idle, Tailer
+from commitlog.tail.tailer import Tailer
 
 _BATCH = 65536
 # How often a view that waits looks up from the log: for a reader that is gone, a log that was

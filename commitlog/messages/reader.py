@@ -7,13 +7,12 @@ from types import TracebackType
 from typing import Self
 
 from commitlog._kernel.messages import MessageReader
-from commitlog._kernel.readers import check_idle
+from commitlog._kernel.readers import Idle, check_idle
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import DURATION_LARGEST_S, Duration, parse_duration
 from commitlog.log.commit_log import CommitLog, open_log
 from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
-from commitlog.tail.tailer import Idle
 
 
 class BusReader(ProcessBound, MessageReader):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from commitlog._kernel.readers import FollowIterator, ReadMethods, Record
+from commitlog._kernel.readers import FollowIterator, Idle, ReadMethods, Record
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import Duration, whole_of
 from commitlog.errors import CommitLogError, InvalidOptionError
@@ -19,7 +19,6 @@ from commitlog.tail.tailer_file import TailerFile
 if TYPE_CHECKING:
     from commitlog._kernel.readers import Waiter
 
-Idle = Literal["spin", "yield", "backoff", "block"]
 _BATCH_MOST = 1 << 62  # the kernel's limit; a batch of 16 MiB has fewer records
 
 

@@ -85,7 +85,7 @@ static uint32_t frame_copy_portable(uint32_t seed, uint64_t offset, uint32_t wor
  * rest is common. */
 
 #if defined(__x86_64__)
-#define WITH_MULTIPLY __attribute__((target("sse4.2,pclmul")))
+#define WITH_MULTIPLY __attribute__((target(X86_CRC ",pclmul")))
 #define NAME_CRC "sse42"
 #define NAME_MULTIPLY "sse42-pclmul"
 

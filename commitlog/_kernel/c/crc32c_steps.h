@@ -27,7 +27,12 @@ INLINED uint64_t load_u64(const uint8_t *at) {
 
 #if defined(__x86_64__)
 #define HAS_INSTRUCTIONS 1
-#define WITH_CRC __attribute__((target("sse4.2")))
+#ifdef __clang__
+#define X86_CRC "sse4.2,crc32" /* clang keeps these instructions apart from SSE 4.2 */
+#else
+#define X86_CRC "sse4.2"
+#endif
+#define WITH_CRC __attribute__((target(X86_CRC)))
 WITH_CRC INLINED uint64_t step_u64(uint64_t state, uint64_t word) {
     return _mm_crc32_u64(state, word);
 }

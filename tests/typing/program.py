@@ -1,0 +1,372 @@
+"""A user's program that uses every public name and every public method. `make lint` checks its
+types.
+
+tests/typing/test_program.py runs it, and finds public names that it does not use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import prometheus_client
+
+import commitlog
+from commitlog import bus, errors, keep, metrics, watching
+
+Positions = npt.NDArray[np.int64]
+_HOUR_NS = 3_600_000_000_000
+
+
+class Tick(bus.Message, type=7):
+    """A message with a field of each kind."""
+
+    a: bus.int8
+    b: bus.int16
+    c: bus.int32
+    d: bus.int64
+    e: bus.uint8
+    f: bus.uint16
+    g: bus.uint32
+    h: bus.uint64
+    x: bus.float32
+    y: bus.float64
+
+
+class Listener(keep.SegmentListener):
+    """Counts what becomes of segments."""
+
+    def __init__(self) -> None:
+        self.seen: list[keep.SegmentInfo] = []
+
+    def on_created(self, segment: keep.SegmentInfo) -> None:
+        self.seen.append(segment)
+
+    def on_sealed(self, segment: keep.SegmentInfo) -> None:
+        records: int | None = segment.records
+        span = (segment.first_sequence, segment.first_timestamp_ns, segment.last_timestamp_ns)
+        assert records is None or None not in span
+
+    def on_released(self, segment: keep.SegmentInfo) -> None:
+        self.seen.append(segment)
+
+    def on_deleted(self, segment: keep.SegmentInfo) -> None:
+        self.seen.append(segment)
+
+
+def append(log: commitlog.CommitLog) -> int:
+    position: int = log.append(b"value", key=b"key", type=1, timestamp_ns=1, sync=True)
+    many: Positions = log.append_many([b"a", bytearray(b"b")], keys=[None, b"k"], types=[0, 1])
+    rows: Positions = log.append_array(np.zeros((2, 8), dtype=np.uint8))
+    columns: Positions = log.append_arrow(log.tailer().read_batch().to_arrow()["value"])
+    with log.claim(8) as claim:
+        claimed: commitlog.Claim = claim
+        view: memoryview = claimed.buffer
+        view[:4] = b"data"
+        del view
+        claimed.truncate(4)
+        assert claimed.position > max(position, *many, *rows, *columns)
+    return position
+
+
+async def append_async(log: commitlog.CommitLog) -> None:
+    position: int = await log.append_async(b"value")
+    many: Positions = await log.append_many_async([b"a"])
+    assert position < many[0]
+    async for record in log.tailer().follow(timeout="10s"):
+        assert record.value
+        break
+
+
+def look(log: commitlog.CommitLog) -> None:
+    watermarks: list[int] = [
+        log.flushed_position,
+        log.committed_position,
+        log.appended_position,
+        log.tail_position,
+    ]
+    assert watermarks == sorted(watermarks)
+    sizes: list[int] = [log.segment_size, log.largest_value, log.first_position]
+    ends: list[int | None] = [log.last_position, log.first_sequence, log.last_sequence, log.count()]
+    flags: list[bool] = [log.closed, log.pooled, log.commit()]
+    options: commitlog.Options = log.options
+    print(log.path, log.mode, log.identity, sizes, ends, flags, options)
+    log.flush(timeout="10s")
+    log.pretouch()
+    log.roll()
+
+
+def look_at_figures(log: commitlog.CommitLog) -> None:
+    stats: commitlog.LogStats = log.stats()
+    counts: list[int] = [stats.commits, stats.flushes, stats.syncs]
+    latency: commitlog.Latency = stats.sync_latency
+    figures: list[float | None] = [
+        latency.mean_seconds,
+        latency.p50_seconds,
+        latency.p99_seconds,
+        latency.p999_seconds,
+    ]
+    figures += [
+        latency.longest_seconds,
+        latency.percentile_seconds(90.0),
+        latency.since(latency).total_ns,
+        latency.longest_ns,
+    ]
+    print(stats.pool, counts, figures, latency.count, latency.buckets, latency.to_hdr())
+    cycle: commitlog.Cycle
+    for cycle in log.cycles():
+        assert cycle.number is None or log.records_in_cycle(cycle.number) == cycle.records
+
+
+def records(log: commitlog.CommitLog) -> Iterator[commitlog.Record]:
+    yield from log.tailer(direction="backward")
+    yield from log.tailer(start="first", visibility="committed", on_damage="skip").striding()
+
+
+def read(log: commitlog.CommitLog, position: int) -> None:
+    record: commitlog.Record = log.read(position)
+    key: bytes | None = record.key
+    numbers: list[int] = [record.position, record.sequence, record.timestamp_ns, record.type]
+    assert bytes(record.view()) == record.value
+    print(key, numbers, [each.value for each in records(log)])
+    tailer: commitlog.Tailer = log.tailer()
+    first: commitlog.Record | None = tailer.read(timeout=0, idle="spin")
+    assert first is not None
+    assert next(tailer.values())
+    with tailer.reading(timeout=0) as waited:
+        assert waited is None or waited.value
+    with tailer.reading_batch(10) as several:
+        assert len(several.values()) <= 10
+    for each in tailer.follow(timeout=0.0):
+        assert each.value
+    tailer.to_start()
+    batch: commitlog.Batch = tailer.read_batch(10)
+    value: bytes = batch.value(0)
+    of_key: bytes | None = batch.key(0)
+    print(value in batch.values(), of_key == key, batch.sequences[0])
+    found: bool = (
+        tailer.seek(position)
+        and tailer.seek(sequence=0)
+        and tailer.seek(timestamp=0)
+        and tailer.seek(key=b"key")
+    )
+    assert found
+    assert tailer.search(lambda each: each.position, position)
+    tailer.to_end()
+    print(tailer.position, tailer.direction, tailer.damaged, tailer.name, tailer.dropped_records)
+    tailer.close()
+
+
+def use_named_tailers(log: commitlog.CommitLog, position: int) -> None:
+    with log.tailer("audit", durable=True, required=True, max_lag="1GiB") as tailer:
+        assert tailer.seek_cycle(dt.datetime.now(dt.UTC).date())
+    state: commitlog.TailerState = log.tailers()[0]
+    print(
+        state.name,
+        state.position,
+        state.lag_bytes,
+        state.required,
+        state.max_lag_bytes,
+        state.owner,
+        state.pid,
+    )
+    print(state.created_ns, state.saved_ns, state.evicted_ns, state.dropped_records, state.damage)
+    log.reset_tailer("audit", position)
+    evicted: bool = log.evict_tailer("audit")
+    assert not evicted or log.tailers()
+    log.delete_tailer("audit")
+
+
+def use_pool(path: Path) -> None:
+    pool = commitlog.TransientStorePool(
+        buffers=2, buffer_size="64KiB", backing="anonymous", on_exhausted="grow"
+    )
+    stop_listening = pool.on_grow(print)
+    with pool, commitlog.open(path, pool=pool, flush="none") as log:
+        log.append(b"value")
+        print(
+            pool.available,
+            pool.borrowed,
+            pool.locked,
+            pool.buffers,
+            pool.buffer_size,
+            pool.backing,
+            pool.shm_names,
+        )
+        print(pool.stats())
+        buffer = pool.try_borrow("program") or pool.borrow("program", timeout=1)
+        assert buffer is not None
+        pool.return_buffer(buffer)
+    stop_listening()
+    pool.close()
+    assert pool.closed
+
+
+def prune(path: Path, archive: Path) -> None:
+    target = commitlog.Archive(archive, level=1)
+    rule = commitlog.Retention(
+        max_age="1h", max_bytes="1GiB", min_free_percent=0.01, between="02:00-05:30", archive=target
+    )
+    print(
+        rule.min_free_bytes,
+        rule.time_zone,
+        rule.interval,
+        rule.interval_s,
+        rule.max_age_s,
+        rule.acts_at(_HOUR_NS),
+        rule.room_wanted(1),
+    )
+    with commitlog.open(path) as log:
+        pruned: keep.Pruned = log.prune(rule, dry_run=True)
+        log.delete_before(log.first_position, force_after=1)
+    removals: tuple[keep.Removal, ...] = keep.archive_segments(
+        path, keep.Archive(archive), keep=True
+    ).segments
+    print(pruned.bytes, pruned.kept, removals, target.level, target.filesystem)
+    place = keep.target_of(archive)
+    segment_size = keep.read_identity(place).segment_size
+    for base in keep.archived_bases(place, segment_size):
+        assert len(keep.open_segment_bytes(archive, base)) == segment_size
+    keep.prune(path, keep.Retention(max_bytes="1GiB"), dry_run=True)
+
+
+def watch(path: Path, page: Path) -> None:
+    watched = watching.LogWatch(path)
+    figures: watching.LogFigures = watched.look()
+    writers: tuple[watching.WriterFigures, ...] = figures.writers
+    print(
+        writers,
+        figures.uncommitted_bytes,
+        figures.unflushed_bytes,
+        figures.seconds_since(figures),
+        watched.log,
+    )
+    registry = prometheus_client.CollectorRegistry()
+    collector = metrics.LogCollector(watched)
+    registry.register(collector)
+    assert list(collector.describe()) is not None
+    assert list(collector.collect())
+    file = metrics.MetricsFile(page, watched, interval=None)
+    file.write()
+    file.close()
+    watched.close()
+
+
+def use_bus(path: Path) -> None:
+    layout: bus.Layout = bus.Layout.of_dtype(
+        "pair", 8, np.dtype([("left", "<i8"), ("right", "<i8")])
+    )
+    assert (
+        layout.size
+        == bus.Layout.of_annotations("pair", 8, {"left": bus.int64, "right": bus.int64}).size
+    )
+    print(layout.name, layout.type, layout.dtype)
+    writer: bus.BusWriter = bus.writer(path, segment_size="64KiB")
+    reader: bus.BusReader = bus.reader(path, start="first", idle="yield")
+    tick = Tick(a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, x=0.5, y=0.25)
+    writer.write(tick)
+    with writer.claim(Tick) as claimed:
+        claimed.d = 4
+    blank: Tick = Tick.blank()
+    while reader.next(timeout=0):
+        read_into: Tick = reader.read(blank)
+        assert reader.read(Tick).d == read_into.d == 4
+        print(
+            reader.type, reader.length, reader.position, reader.timestamp_ns, reader.has_recovered
+        )
+    reader.let_go()
+    reader.close()
+    writer.close()
+
+
+def details_of(error: commitlog.CommitLogError) -> object:
+    details: object = error.message
+    match error:
+        case errors.CorruptRecordError():
+            details = error.resume_position
+        case errors.RecordTooLargeError():
+            details = error.size, error.limit
+        case errors.LogLockedError() | errors.TailerInUseError():
+            details = error.holder
+        case errors.SegmentHeldError():
+            details = error.holders
+        case errors.PositionError():
+            details = error.first_position
+        case errors.PoolMemoryError():
+            details = error.wanted, error.available
+        case errors.TailerLagError():
+            details = error.name
+    return details
+
+
+OTHER_ERRORS: tuple[type[errors.CommitLogError], ...] = (
+    *(
+        errors.ClaimError,
+        errors.ClosedError,
+        errors.CloseTimeoutError,
+        errors.CorruptSegmentError,
+        errors.CorruptTailerError,
+    ),
+    *(
+        errors.DiskFullError,
+        errors.ForkedError,
+        errors.IOFailureError,
+        errors.InvalidOptionError,
+        errors.LogExistsError,
+    ),
+    *(
+        errors.LogFailedError,
+        errors.LogNotFoundError,
+        errors.MemoryLockError,
+        errors.MessageError,
+        errors.MessageValueError,
+    ),
+    *(
+        errors.NotALogError,
+        errors.OpenTimeoutError,
+        errors.PoolBufferError,
+        errors.PoolExhaustedError,
+        errors.ReadOnlyError,
+    ),
+    *(
+        errors.RecordTypeError,
+        errors.RolledBackError,
+        errors.SequenceError,
+        errors.SyncTimeoutError,
+        errors.TailerNotFoundError,
+    ),
+    *(errors.UnsupportedError, errors.UnsupportedVersionError),
+)
+
+
+def main(folder: Path) -> None:
+    path = folder / "log"
+    tuning = commitlog.Tuning(allocate_ahead=2, index_spacing=64)
+    options = commitlog.Options(
+        segment_size="64KiB", flush="sync", roll_cycle="DAILY", tuning=tuning, listener=Listener()
+    )
+    with commitlog.open(path, options=options, roll_epoch=dt.timedelta(0).total_seconds()) as log:
+        position = append(log)
+        asyncio.run(append_async(log))
+        look(log)
+        look_at_figures(log)
+        read(log, position)
+        use_named_tailers(log, append(log))
+        log.close()
+    use_pool(folder / "pooled")
+    prune(path, folder / "archive")
+    watch(path, folder / "page.prom")
+    use_bus(folder / "bus")
+    try:
+        commitlog.open(path, mode="x")
+    except commitlog.CommitLogError as error:
+        print(details_of(error), isinstance(error, OTHER_ERRORS))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

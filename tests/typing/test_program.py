@@ -1,0 +1,46 @@
+"""The program of a user, whose types `make lint` checks: it uses every public name, and it runs."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import commitlog
+from commitlog import bus, errors, keep, metrics, watching
+
+PROGRAM = Path(__file__).with_name("program.py")
+# Those whose methods come from elsewhere or whose attributes are plain data are used by their name
+# alone.
+DATA = (errors.CommitLogError, commitlog.Options, commitlog.Tuning, ModuleType)
+
+
+def public_names() -> Iterator[str]:
+    for module in (commitlog, bus, errors, keep, metrics, watching):
+        for name in module.__all__:
+            yield name
+            value = getattr(module, name)
+            if inspect.isclass(value) and not issubclass(value, DATA):
+                yield from (member for member in dir(value) if not member.startswith("_"))
+
+
+def used_names() -> set[str]:
+    nodes = list(ast.walk(ast.parse(PROGRAM.read_text())))
+    methods = {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    keywords = {node.arg or "" for node in nodes if isinstance(node, ast.keyword)}
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute)} | methods | keywords
+
+
+def test_the_typed_program_uses_every_public_name() -> None:
+    assert set(public_names()) - used_names() == set()
+
+
+def test_the_typed_program_runs(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, PROGRAM, tmp_path], check=False, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
