@@ -12,45 +12,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = [
-    "ClaimError",
-    "CloseTimeoutError",
-    "ClosedError",
-    "CommitLogError",
-    "CorruptRecordError",
-    "CorruptSegmentError",
-    "CorruptTailerError",
-    "DiskFullError",
-    "ForkedError",
-    "IOFailureError",
-    "InvalidOptionError",
-    "LogExistsError",
-    "LogFailedError",
-    "LogLockedError",
-    "LogNotFoundError",
-    "MemoryLockError",
-    "MessageError",
-    "MessageValueError",
-    "NotALogError",
-    "OpenTimeoutError",
-    "PoolBufferError",
-    "PoolExhaustedError",
-    "PoolMemoryError",
-    "PositionError",
-    "ReadOnlyError",
-    "RecordTooLargeError",
-    "RecordTypeError",
-    "RolledBackError",
-    "SegmentHeldError",
-    "SequenceError",
-    "SyncTimeoutError",
-    "TailerInUseError",
-    "TailerLagError",
-    "TailerNotFoundError",
-    "UnsupportedError",
-    "UnsupportedVersionError",
-]
-
 # OSError keeps these outside `__dict__`, where pickling would miss them.
 _SYSTEM_ATTRIBUTES = ("errno", "strerror", "filename")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import difflib
-import zoneinfo
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, get_args
@@ -20,6 +19,7 @@ from commitlog.base.option import (
     optional,
     sized,
     switch,
+    zone_name,
 )
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.base.units import (
@@ -129,19 +129,6 @@ def _roll_epoch(value: Duration | dt.datetime | None, name: str) -> float | dt.d
             f"{name} must have a time zone, which {value!r} has not: use replace(tzinfo=...)"
         )
     return value
-
-
-def _time_zone(value: str | None, name: str) -> str | None:
-    if value is None:
-        return None
-    try:
-        return cycles.zone_of(value).key
-    except ValueError:
-        known = sorted(zoneinfo.available_timezones())
-        raise InvalidOptionError(
-            f"{name} must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not "
-            f"{value!r}{did_you_mean(value, known)}"
-        ) from None
 
 
 def _listener(value: object | None, name: str) -> object | None:
@@ -375,7 +362,7 @@ class Options:
     roll_epoch: Option[float | dt.datetime | None, Duration | dt.datetime | None] = Option(
         None, _roll_epoch
     )
-    time_zone: Option[str | None, str | None] = Option(None, _time_zone)
+    time_zone: Option[str | None, str | None] = Option(None, optional(zone_name))
     prefault: Option[bool, bool] = Option(True, switch)
     open_timeout: Option[float, Duration] = Option(10.0, lasting(0.0))
     close_timeout: Option[float, Duration] = Option(60.0, _interval)

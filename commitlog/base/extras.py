@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 
-def pyarrow_for(what: str) -> Any:
-    """Import pyarrow.
+def imported(module: str, what: str, extra: str) -> Any:
+    """Import a module of an extra.
 
     Parameters
     ----------
+    module : str
+        Its name.
     what : str
-        The call that needs it, for the error.
+        What needs it, for the error.
+    extra : str
+        The extra that installs it.
 
     Raises
     ------
     ModuleNotFoundError
-        pyarrow is not installed: the message names the extra.
+        It is not installed: the message names the extra.
     """
     try:
-        import pyarrow as pa
-        import pyarrow.compute as _compute  # noqa: F401 - so that `pa.compute` is there
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"{what} needs pyarrow: pip install 'commitlog-engine[arrow]'", name="pyarrow"
-        ) from error
-    return pa
+        package = module.partition(".")[0]
+        why = f"{what} needs {package}: pip install 'commitlog-engine[{extra}]'"
+        raise ModuleNotFoundError(why, name=package) from error
+
+
+def pyarrow_for(what: str) -> Any:
+    """Import pyarrow for the call that `what` names: see `imported`."""
+    imported("pyarrow.compute", what, "arrow")  # so that `pa.compute` is there
+    return imported("pyarrow", what, "arrow")

@@ -6,6 +6,7 @@ import datetime as dt
 import re
 import time
 
+from commitlog.base.roll_cycle import nanoseconds_of
 from commitlog.base.units import SECOND_NS, nanoseconds_in
 
 FORMS = (
@@ -19,7 +20,6 @@ _DATE = re.compile(
 )
 _SINCE_1970 = re.compile(r"@(\d{1,10})(?:\.(\d{1,9}))?", re.ASCII)
 _DAYS = {"today": 0, "yesterday": 1}
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def read_moment(text: str, zone: dt.tzinfo | None = dt.UTC) -> int:
@@ -51,7 +51,7 @@ def _nanoseconds_of(text: str, zone: dt.tzinfo | None) -> int | None:
         return time.time_ns()
     if text in _DAYS:
         day = dt.datetime.now(zone).date() - dt.timedelta(days=_DAYS[text])
-        return _since_1970(dt.datetime.combine(day, dt.time(), zone))
+        return nanoseconds_of(dt.datetime.combine(day, dt.time(), zone).astimezone(dt.UTC))
     if text.startswith("-"):
         back_ns = nanoseconds_in(text[1:])
         return None if back_ns is None else time.time_ns() - back_ns
@@ -61,14 +61,9 @@ def _nanoseconds_of(text: str, zone: dt.tzinfo | None) -> int | None:
         given = dt.datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00'}{match[4] or ''}")
         # The years that fit 64 bits in any zone.
         if 1678 <= given.year <= 2261:
-            return _since_1970(
-                given if given.tzinfo is not None else given.replace(tzinfo=zone)
-            ) + _fraction_ns(match[3])
+            zoned = given if given.tzinfo is not None else given.replace(tzinfo=zone)
+            return nanoseconds_of(zoned.astimezone(dt.UTC)) + _fraction_ns(match[3])
     return None
-
-
-def _since_1970(moment: dt.datetime) -> int:
-    return int((moment.astimezone(dt.UTC) - _EPOCH).total_seconds()) * SECOND_NS
 
 
 def _fraction_ns(digits: str | None) -> int:

@@ -5,9 +5,11 @@ share.
 from __future__ import annotations
 
 import difflib
+import zoneinfo
 from collections.abc import Callable, Iterable
 from typing import Generic, SupportsIndex, TypeVar, overload
 
+from commitlog.base.roll_cycle import zone_of
 from commitlog.base.units import Duration, Size, parse_duration, parse_size, whole_of
 from commitlog.errors import InvalidOptionError
 
@@ -111,6 +113,18 @@ def switch(value: bool, name: str) -> bool:
     if not isinstance(value, bool):
         raise InvalidOptionError(f"{name} must be True or False, not {value!r}")
     return value
+
+
+def zone_name(value: str, name: str) -> str:
+    """The name of a time zone."""
+    try:
+        return zone_of(value).key
+    except ValueError:
+        known = sorted(zoneinfo.available_timezones())
+        raise InvalidOptionError(
+            f"{name} must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', not "
+            f"{value!r}{did_you_mean(value, known)}"
+        ) from None
 
 
 def did_you_mean(value: object, known: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from commitlog.errors import (
     DiskFullError,
     InvalidOptionError,
     IOFailureError,
+    NotALogError,
     ReadOnlyError,
 )
 
@@ -68,6 +69,27 @@ def sync_directory(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def opened_directory(path: str) -> Iterator[int]:
+    """Open a directory that may be a log, for the length of a `with`.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is nothing.
+    NotALogError
+        There is a file.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except NotADirectoryError:
+        raise NotALogError("this is a file: a log is a directory", path=path) from None
+    try:
+        yield fd
     finally:
         os.close(fd)
 

@@ -4,9 +4,11 @@ than their format allows.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 
 from commitlog.errors import IOFailureError
 
@@ -63,6 +65,22 @@ def open_regular(
     return fd
 
 
+@contextlib.contextmanager
+def opened_regular(
+    path: str | os.PathLike[str],
+    flags: int = os.O_RDONLY,
+    *,
+    dir_fd: int | None = None,
+    follow: bool = False,
+) -> Iterator[int]:
+    """Open a regular file for the length of a `with`: see `open_regular`."""
+    fd = open_regular(path, flags, dir_fd=dir_fd, follow=follow)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def read_at_most(fd: int, limit: int) -> bytes:
     """Read the first `limit` bytes of an open regular file, or all of it where it is shorter."""
     size = min(limit, os.fstat(fd).st_size)
@@ -87,8 +105,7 @@ def read_small_file(
     OSError
         The system refused.
     """
-    fd = open_regular(path, dir_fd=dir_fd, follow=follow)
-    try:
+    with opened_regular(path, dir_fd=dir_fd, follow=follow) as fd:
         size = os.fstat(fd).st_size
         if size > limit:
             raise IOFailureError(
@@ -97,8 +114,6 @@ def read_small_file(
                 errno=errno.EFBIG,
             )
         return read_at_most(fd, limit)
-    finally:
-        os.close(fd)
 
 
 def _look(path: str | os.PathLike[str], dir_fd: int | None, follow: bool) -> os.stat_result | None:

@@ -64,8 +64,3 @@ class Service:
             return True
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
-
-    @property
-    def running(self) -> bool:
-        """Whether the thread lives."""
-        return self._thread is not None and self._thread.is_alive()

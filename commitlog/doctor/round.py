@@ -47,10 +47,8 @@ def check_round(ground: Ground) -> Outcome:
                 children.answer(writer, _LIMIT_S)
             size = int(children.answer(reader, _LIMIT_S))
         report = verify(path)
-    except CommitLogError as error:
+    except (CommitLogError, OSError) as error:
         return failed(str(error), _ADVICE)
-    except OSError as error:
-        return failed(f"{error}", _ADVICE)
     if not report.sound or report.records != _WRITERS * _RECORDS:
         return failed(
             f"{report.records} of {_WRITERS * _RECORDS} records are whole afterwards", _ADVICE

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass
 
 from commitlog._kernel.memory import CHECKPOINT_SIZE, read_checkpoint, write_checkpoint
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import open_regular, opened_regular
 
 NAME = "checkpoint"
 
@@ -32,14 +33,9 @@ class Checkpoint:
 
 def read(dir_fd: int, log_uuid: bytes) -> Checkpoint | None:
     """The checkpoint in force, or None where there is none of this log."""
-    try:
-        fd = open_regular(NAME, dir_fd=dir_fd)
-    except FileNotFoundError:
-        return None
-    try:
+    with contextlib.suppress(FileNotFoundError), opened_regular(NAME, dir_fd=dir_fd) as fd:
         return read_open(fd, log_uuid)
-    finally:
-        os.close(fd)
+    return None
 
 
 def read_open(fd: int, log_uuid: bytes) -> Checkpoint | None:

@@ -1,4 +1,4 @@
-"""FlushService and GroupCommitService: what becomes durable, and when."""
+"""FlushService: what becomes durable in the background."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ class FlushService(Service):
     Every `flush_interval` it flushes what is committed, if it is at least `flush_least_pages`; what
     is less waits for `flush_thorough_interval` at most. A power cut takes back what it had not
     reached.
-    """
 
-    sync = False
+    Under ``flush="sync"`` it flushes only what no appender waits for (``append(..., sync=False)``).
+    There is no hand-over to a thread, as RocketMQ's GroupCommitService has it, which would cost 5
+    to 10 µs: the first waiting appender leads, and flushes for all that were published before it
+    began.
+    """
 
     def __init__(self, core: Committer, options: Options) -> None:
         super().__init__(f"commitlog flush {core.path}")
@@ -29,30 +32,3 @@ class FlushService(Service):
 
     def run(self) -> None:
         self._core.run_flush_loop(*self._pace)
-
-
-class GroupCommitService(FlushService):
-    """Appends wait for the disk; RocketMQ's GroupCommitService.
-
-    There is no hand-over to a thread, which would cost 5 to 10 µs: the first waiting appender
-    leads, and flushes for all that were published before it began; the others wait for the
-    watermark and one of them leads next. The thread of the base class takes only what nobody waits
-    for (``append(..., sync=False)``).
-    """
-
-    sync = True
-
-
-class NoFlushService(FlushService):
-    """Nothing is flushed but by `flush()` and `close()`: what the system wrote of its own accord is
-    all that a power cut leaves.
-    """
-
-    def start(self) -> None:
-        """There is no thread."""
-
-
-def flush_service(core: Committer, options: Options) -> FlushService:
-    """The service that ``flush=`` names."""
-    kinds = {"async": FlushService, "sync": GroupCommitService, "none": NoFlushService}
-    return kinds[options.flush](core, options)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
-from commitlog.base.path import make_directory, sync_directory
+from commitlog.base.path import make_directory, opened_directory, sync_directory
 from commitlog.base.polling import attempts
 from commitlog.errors import (
     CommitLogError,
@@ -127,23 +127,18 @@ def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
     once.
     """
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with opened_directory(path) as fd:
+            identity = identities.read(fd, path)
+            if identity is not None:
+                return identity
+            if waits:
+                _refuse_foreign(fd, path)
     except FileNotFoundError:
         why = (
             "there is no log here, and a reader does not create one: check the path, or wait "
             "until its writer has"
         )
         return LogNotFoundError(why, path=path)
-    except NotADirectoryError:
-        raise NotALogError("this is a file: a log is a directory", path=path) from None
-    try:
-        identity = identities.read(fd, path)
-        if identity is not None:
-            return identity
-        if waits:
-            _refuse_foreign(fd, path)
-    finally:
-        os.close(fd)
     return NotALogError(
         f"this directory has no {identities.NAME}: it is not a log, or has lost its identity",
         path=path,

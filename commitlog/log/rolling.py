@@ -58,11 +58,5 @@ class Rolling:
         return max(time.time_ns(), self._opened_ns(number))
 
     def _opened_ns(self, number: int) -> int:
-        held = self._queue.hold(number, "its cycle", briefly=True)
-        if held is None:
-            return 0
-        file, token = held
-        try:
-            return file.segment.opened_ns
-        finally:
-            file.release(token)
+        with self._queue.held(number, "its cycle") as segment:
+            return 0 if segment is None else segment.opened_ns

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from commitlog._kernel.engine import GATE_CLOSED, Engine
 from commitlog.base.service import Service, start_lock
 from commitlog.flush.commit_service import CommitService
-from commitlog.flush.flush_service import flush_service
+from commitlog.flush.flush_service import FlushService
 from commitlog.log.lending import PoolLender
 from commitlog.log.report_service import ReportService
 from commitlog.log.rolling import Rolling
@@ -81,7 +81,9 @@ class WriterServices:
             self.allocation = AllocationService(
                 engine, directory, queue, options, lender, events=self.listener or NO_EVENTS
             )
-            self.services: list[Service] = [self.allocation, flush_service(engine, options)]
+            self.services: list[Service] = [self.allocation]
+            if options.flush != "none":
+                self.services.append(FlushService(engine, options))
             if lender is not None:
                 self.services.append(CommitService(engine, options))
             if options.retention is not None:

@@ -13,8 +13,7 @@ import threading
 import warnings
 
 from commitlog.errors import MemoryLockError, PoolMemoryError
-from commitlog.pool.anonymous import AnonymousBuffer
-from commitlog.pool.buffer import BufferState, PoolBuffer
+from commitlog.pool.buffer import AnonymousBuffer, BufferState, PoolBuffer
 from commitlog.pool.free_memory import describe_size, require_free_memory
 from commitlog.pool.orphans import sweep_orphans
 from commitlog.pool.pool_options import PoolOptions

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
+import errno
 import time
 from collections.abc import Iterable
 from typing import ClassVar
 
 from commitlog._kernel.memory import Memory
+from commitlog.errors import PoolMemoryError
 
 
 class BufferState(enum.Enum):
@@ -108,6 +110,34 @@ class PoolBuffer:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.index}: {self.size} bytes, {self.state.value}>"
+
+
+class AnonymousBuffer(PoolBuffer):
+    """A buffer without a name; what it holds uncommitted does not survive a kill of the process."""
+
+    backing: ClassVar[str] = "anonymous"
+
+    __slots__ = ()
+
+    @classmethod
+    def allocate(cls, size: int) -> AnonymousBuffer:
+        """Map a zeroed buffer, not yet populated.
+
+        Raises
+        ------
+        PoolMemoryError
+            The kernel would not promise the memory.
+        """
+        try:
+            return cls(Memory(size))
+        except OSError as error:
+            if error.errno not in (errno.ENOMEM, errno.EAGAIN):
+                raise
+            raise PoolMemoryError(
+                f"the kernel refuses {size} bytes for a pool buffer ({error}); ask for fewer or "
+                "smaller buffers",
+                wanted=size,
+            ) from error
 
 
 def describe_lent(buffers: Iterable[PoolBuffer]) -> str:

@@ -8,14 +8,15 @@ are for the process that comes after a dead one.
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import os
 import re
 import secrets
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import posix_ipc
 
@@ -181,10 +182,12 @@ def find_buffers(names: Iterable[str], log_uuid: bytes) -> ShmSurvey:
     PoolBufferError
         A buffer exists but this user may not open it: going on without it would lose what it holds.
     """
-    survey = _Survey(log_uuid)
+    found: dict[str, list[Any]] = {field.name: [] for field in dataclasses.fields(ShmSurvey)}
     for name in dict.fromkeys(names):
-        survey.add(name)
-    return survey.result()
+        for kind, entry in _look_at(name, log_uuid):
+            found[kind].append(entry)
+    found["recoverable"].sort(key=lambda buffer: buffer.base)
+    return ShmSurvey(**{kind: tuple(entries) for kind, entries in found.items()})
 
 
 def discard(name: str) -> None:
@@ -217,73 +220,60 @@ def discard(name: str) -> None:
         os.close(descriptor)
 
 
-class _Survey:
-    """Sorts names into a `ShmSurvey`."""
-
-    def __init__(self, log_uuid: bytes) -> None:
-        self._log_uuid = log_uuid
-        self._recoverable: list[RecoverableBuffer] = []
-        self._unusable: list[tuple[str, str]] = []
-        self._names: dict[str, list[str]] = {
-            kind: [] for kind in ("missing", "live", "live_in_use", "free", "foreign")
-        }
-
-    def add(self, name: str) -> None:
-        if not _NAME.fullmatch(name):
-            self._unusable.append((name, "it is not a buffer's name"))
-            return
-        try:
-            descriptor = _open_existing(name)
-        except PoolBufferError:
+def _look_at(name: str, log_uuid: bytes) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of `ShmSurvey` that a buffer belongs to, and what goes there."""
+    if not _NAME.fullmatch(name):
+        yield "unusable", (name, "it is not a buffer's name")
+        return
+    try:
+        descriptor = _open_existing(name)
+    except PoolBufferError:
+        raise
+    except (OSError, ValueError) as error:
+        # A link, a socket; or a directory, for which shm_open says EINVAL.
+        if isinstance(error, OSError) and error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
-        except (OSError, ValueError) as error:
-            # A link, a socket; or a directory, for which shm_open says EINVAL.
-            if isinstance(error, OSError) and error.errno not in (errno.ELOOP, errno.ENXIO):
-                raise
-            self._unusable.append((name, "it is not a regular file"))
-            return
-        if descriptor is None:
-            self._names["missing"].append(name)
-            return
-        try:
-            self._examine(name, descriptor)
-        finally:
-            os.close(descriptor)
+        yield "unusable", (name, "it is not a regular file")
+        return
+    if descriptor is None:
+        yield "missing", name
+        return
+    try:
+        yield from _examine(name, descriptor, log_uuid)
+    finally:
+        os.close(descriptor)
 
-    def _examine(self, name: str, descriptor: int) -> None:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            self._unusable.append((name, "it is not a regular file"))
-            return
-        live = is_held(descriptor)
-        if live:
-            self._names["live"].append(name)
-        size = status.st_size - HEADER_SIZE
-        if size < 1:
-            self._unusable.append((name, "it is too small for a header and bytes"))
-            return
-        header = ShmHeader(Memory(HEADER_SIZE, descriptor))
-        fault = header.identity_fault(size)
-        binding = header.binding() if fault is None and header.in_use else None
-        ours = binding is not None and binding.log_uuid == self._log_uuid
-        if ours and not live and binding is not None:
-            memory = Memory(size, descriptor, HEADER_SIZE)
-            self._recoverable.append(
-                RecoverableBuffer(name, binding.base, binding.segment_id, size, memory, header)
-            )
-            return
-        header.close()
-        if fault is not None:
-            self._unusable.append((name, fault))
-        elif live and ours:
-            self._names["live_in_use"].append(name)
-        elif not live:
-            self._names["free" if binding is None else "foreign"].append(name)
 
-    def result(self) -> ShmSurvey:
-        names = {kind: tuple(listed) for kind, listed in self._names.items()}
-        recoverable = tuple(sorted(self._recoverable, key=lambda buffer: buffer.base))
-        return ShmSurvey(recoverable=recoverable, unusable=tuple(self._unusable), **names)
+def _examine(name: str, descriptor: int, log_uuid: bytes) -> Iterator[tuple[str, Any]]:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        yield "unusable", (name, "it is not a regular file")
+        return
+    live = is_held(descriptor)
+    if live:
+        yield "live", name
+    size = status.st_size - HEADER_SIZE
+    if size < 1:
+        yield "unusable", (name, "it is too small for a header and bytes")
+        return
+    header = ShmHeader(Memory(HEADER_SIZE, descriptor))
+    fault = header.identity_fault(size)
+    binding = header.binding() if fault is None and header.in_use else None
+    ours = binding is not None and binding.log_uuid == log_uuid
+    if ours and not live and binding is not None:
+        memory = Memory(size, descriptor, HEADER_SIZE)
+        yield (
+            "recoverable",
+            RecoverableBuffer(name, binding.base, binding.segment_id, size, memory, header),
+        )
+        return
+    header.close()
+    if fault is not None:
+        yield "unusable", (name, fault)
+    elif live and ours:
+        yield "live_in_use", name
+    elif not live:
+        yield ("free" if binding is None else "foreign"), name
 
 
 def _open(name: str, flags: int = 0) -> int:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular, write_whole
+from commitlog.base.regular_file import open_regular, opened_regular, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.recovery.place import Place
@@ -93,22 +93,16 @@ def is_untouched(directory: LogDirectory, number: int) -> bool:
     not.
     """
     try:
-        segment = directory.open_segment(number, writable=False)
+        with directory.opened_segment(number) as segment:
+            return segment.nonzero(kernel.OPENED_AT, segment.size) == segment.size
     except CorruptSegmentError:
         return False
-    try:
-        return segment.nonzero(kernel.OPENED_AT, segment.size) == segment.size
-    finally:
-        segment.release()
 
 
 def _is_dirty(directory: LogDirectory, end: Place) -> bool:
-    segment = directory.open_segment(end.number, writable=False)
-    try:
+    with directory.opened_segment(end.number) as segment:
         sealed = segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) < SEAL_AT + SEAL_SIZE
         return sealed or segment.nonzero(end.offset, segment.size) < segment.size
-    finally:
-        segment.release()
 
 
 def take_out(directory: LogDirectory, cut: Cut) -> Taken:
@@ -247,23 +241,22 @@ def _zero(directory: LogDirectory, start: Place) -> int:
     """
     last = 0
     name = segment_name(start.number * directory.segment_size)
-    segment = directory.open_segment(start.number, writable=False)
-    fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
-    try:
-        write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
-        for stop in range(segment.size, start.offset, -_CHUNK):
-            at = max(stop - _CHUNK, start.offset)
-            if segment.nonzero(at, stop) == stop:
-                continue
-            last = last or at + len(segment.read(at, stop - at).rstrip(b"\0"))
-            write_whole(fd, bytes(stop - at), at)
-            failpoint("chunk zeroed")
-        os.fsync(fd)
-    except OSError as error:
-        raise IOFailureError(
-            f"cannot zero the torn tail: {error.strerror}", path=segment.path, errno=error.errno
-        ) from error
-    finally:
-        os.close(fd)
-        segment.release()
+    with (
+        directory.opened_segment(start.number) as segment,
+        opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
+    ):
+        try:
+            write_whole(fd, bytes(SEAL_SIZE), SEAL_AT)
+            for stop in range(segment.size, start.offset, -_CHUNK):
+                at = max(stop - _CHUNK, start.offset)
+                if segment.nonzero(at, stop) == stop:
+                    continue
+                last = last or at + len(segment.read(at, stop - at).rstrip(b"\0"))
+                write_whole(fd, bytes(stop - at), at)
+                failpoint("chunk zeroed")
+            os.fsync(fd)
+        except OSError as error:
+            raise IOFailureError(
+                f"cannot zero the torn tail: {error.strerror}", path=segment.path, errno=error.errno
+            ) from error
     return max(-(-last // 8) * 8, start.offset)

@@ -17,7 +17,7 @@ import time
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import open_regular, write_whole
+from commitlog.base.regular_file import open_regular, opened_regular, write_whole
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.join_manifest import Manifest
@@ -127,14 +127,11 @@ def _is(directory: LogDirectory, name: str, move: Move) -> bool:
     new place.
     """
     try:
-        fd = open_regular(name, dir_fd=directory.fd)
+        with opened_regular(name, dir_fd=directory.fd) as fd:
+            page = os.pread(fd, HEADER_SIZE, 0)
+            whole = os.fstat(fd).st_size == directory.segment_size and len(page) == HEADER_SIZE
     except FileNotFoundError:
         return False
-    try:
-        page = os.pread(fd, HEADER_SIZE, 0)
-        whole = os.fstat(fd).st_size == directory.segment_size and len(page) == HEADER_SIZE
-    finally:
-        os.close(fd)
     base = move.number * directory.segment_size
     seal = (
         kernel.read_seal(page, directory.log_uuid, base, directory.segment_size) if whole else None
@@ -151,11 +148,8 @@ def _clear(directory: LogDirectory, note: JoinNote) -> None:
         name = segment_name(number * directory.segment_size)
         if number < note.first_number or (number in ids and _is(directory, name, ids[number])):
             continue
-        segment = directory.open_segment(number, writable=False)
-        try:
+        with directory.opened_segment(number) as segment:
             blank = segment.nonzero(OPENED_AT, HEADER_SIZE + 8) == HEADER_SIZE + 8
-        finally:
-            segment.release()
         if not blank:
             raise _unfit(directory, f"{name} stands in its way, and is not empty")
         directory.remove_segment(number)
@@ -183,9 +177,10 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
     blocks back.
     """
     name = segment_name(number * directory.segment_size)
-    segment = directory.open_segment(number, writable=True)
-    fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
-    try:
+    with (
+        directory.opened_segment(number, writable=True) as segment,
+        opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
+    ):
         if segment.nonzero(offset, offset + 8) == offset + 8:
             segment.skip(offset, 0)
             failpoint("gate opened")
@@ -198,9 +193,6 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
         if start < segment.size and not kernel.punch_hole(fd, start, segment.size):
             _logger.debug("%s: the rest of the segment keeps its blocks", segment.path)
         os.fsync(fd)
-    finally:
-        os.close(fd)
-        segment.release()
 
 
 def roll_into(directory: LogDirectory, number: int) -> int:
@@ -208,22 +200,18 @@ def roll_into(directory: LogDirectory, number: int) -> int:
 
     What joins behind it counts as rolled into at that time or later, so that cycles never go back.
     """
-    segment = directory.open_segment(number, writable=False)
-    try:
+    with directory.opened_segment(number) as segment:
         opened_ns, segment_id = segment.opened_ns, segment.id
-    finally:
-        segment.release()
     if opened_ns:
         return int(opened_ns)
     before = roll_into(directory, number - 1) if directory.has(number - 1) else 0
     opened_ns = max(time.time_ns(), before)
     page = directory.header_page(number, segment_id, 0, opened_ns)
-    fd = open_regular(segment_name(number * directory.segment_size), os.O_RDWR, dir_fd=directory.fd)
-    try:
+    with opened_regular(
+        segment_name(number * directory.segment_size), os.O_RDWR, dir_fd=directory.fd
+    ) as fd:
         write_whole(fd, page[OPENED_AT:SEAL_AT], OPENED_AT)
         os.fsync(fd)
-    finally:
-        os.close(fd)
     return opened_ns
 
 
@@ -238,14 +226,13 @@ def seal_below(directory: LogDirectory, number: int) -> int:
     first = number
     sequence = 0
     while first > 0 and directory.has(first - 1):
-        seal = _sealed(directory, first - 1)
-        if seal is not None:
-            sequence = seal
+        known = _sequence_behind(directory, first - 1)
+        if known is not None:
+            sequence = known
             break
         first -= 1
     for unsealed in range(first, number):
-        segment = directory.open_segment(unsealed, writable=True)
-        try:
+        with directory.opened_segment(unsealed, writable=True) as segment:
             if not segment.seal(sequence):
                 raise CorruptSegmentError(
                     "this segment is not whole, and the log goes on behind it: run `commitlog "
@@ -257,19 +244,14 @@ def seal_below(directory: LogDirectory, number: int) -> int:
             seal_of = segment.sealed()
             assert seal_of is not None
             sequence = seal_of[1] + seal_of[2]
-        finally:
-            segment.release()
     return sequence
 
 
-def _sealed(directory: LogDirectory, number: int) -> int | None:
+def _sequence_behind(directory: LogDirectory, number: int) -> int | None:
     """The sequence behind a sealed segment's last record; None where it has no seal."""
-    segment = directory.open_segment(number, writable=False)
-    try:
+    with directory.opened_segment(number) as segment:
         seal = segment.sealed()
         return None if seal is None else seal[1] + seal[2]
-    finally:
-        segment.release()
 
 
 def _move_end(directory: LogDirectory, end: int) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.path import telling
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import opened_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 
 # Segments ahead of the end that are taken for the log's own: the allocation service makes one or
@@ -61,14 +61,11 @@ def resting_place(directory: LogDirectory, numbers: set[int], end: Place) -> Pla
         full, number = end, number + 1
     else:
         return end
-    segment = directory.open_segment(number, writable=False)
-    try:
+    with directory.opened_segment(number) as segment:
         blank = (
             segment.opened_ns == 0
             and segment.nonzero(HEADER_SIZE, HEADER_SIZE + 8) == HEADER_SIZE + 8
         )
-    finally:
-        segment.release()
     return full if blank else Place(number, HEADER_SIZE)
 
 
@@ -82,13 +79,12 @@ def make_solid(directory: LogDirectory, number: int) -> None:
         There is no room for them, or the system refused otherwise.
     """
     name = segment_name(number * directory.segment_size)
-    with telling(
-        directory.segment_path(number),
-        "allocate all blocks of the segment in use",
-        permission="open with mode 'r', or mount the disk for writing",
+    with (
+        telling(
+            directory.segment_path(number),
+            "allocate all blocks of the segment in use",
+            permission="open with mode 'r', or mount the disk for writing",
+        ),
+        opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
     ):
-        fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
-        try:
-            os.posix_fallocate(fd, 0, directory.segment_size)
-        finally:
-            os.close(fd)
+        os.posix_fallocate(fd, 0, directory.segment_size)

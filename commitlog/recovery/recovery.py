@@ -27,8 +27,6 @@ from commitlog.recovery.unclean import UncleanLog
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file, tailer_folder
 
-__all__ = ["Recovered", "recover"]
-
 _logger = logging.getLogger("commitlog.recovery")
 _SKIPS_MOST = 8  # a SKIP takes up to 256 MiB, and a segment has up to 1 GiB
 
@@ -185,11 +183,8 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
     if end.offset < directory.segment_size:
         places.append(end)
     for place in places:
-        segment = directory.open_segment(place.number, writable=False)
-        try:
+        with directory.opened_segment(place.number) as segment:
             blank = segment.nonzero(place.offset, place.offset + 8) == place.offset + 8
-        finally:
-            segment.release()
         if not blank:
             dirty = place.position(directory.segment_size)
             _logger.error(
@@ -212,8 +207,7 @@ def _is_skipped(directory: LogDirectory, end: Place) -> bool:
     """
     if end.offset >= directory.segment_size:
         return False
-    segment = directory.open_segment(end.number, writable=False)
-    try:
+    with directory.opened_segment(end.number) as segment:
         offset = HEADER_SIZE
         for _ in range(_SKIPS_MOST):
             code, step = segment.step(offset) if offset < end.offset else (END, 0)
@@ -221,5 +215,3 @@ def _is_skipped(directory: LogDirectory, end: Place) -> bool:
                 break
             offset += step
         return offset > end.offset
-    finally:
-        segment.release()

@@ -186,11 +186,8 @@ class UncleanLog:
 
     def _tell_of_damage(self, floor: Place) -> None:
         """Damage below the floor, in its segment, stays as it is."""
-        segment = self.directory.open_segment(floor.number, writable=False)
-        try:
+        with self.directory.opened_segment(floor.number) as segment:
             offset, code = segment.scan(HEADER_SIZE, floor.offset)[:2]
-        finally:
-            segment.release()
         if code != 0:
             _logger.error(
                 "%s: damage at position %d, below what is known durable; it is left as it is. Run "
@@ -216,16 +213,13 @@ class UncleanLog:
             make_solid(self.directory, number)
             if number > end.number and not self.interrupted:
                 continue
-            segment = self.directory.open_segment(number, writable=True)
-            try:
+            with self.directory.opened_segment(number, writable=True) as segment:
                 offset, stop = 0, segment.size
                 if not self.interrupted:
                     offset = start.offset if number == start.number else offset
                     stop = end.offset if number == end.number else stop
                 segment.rewrite(offset, stop)
                 segment.flush(offset, stop)
-            finally:
-                segment.release()
             failpoint("segment flushed")
         self.directory.sync()
         failpoint("all flushed")
@@ -237,13 +231,10 @@ class UncleanLog:
             number for number in self.numbers if number <= reached
         )  # what lies farther ahead was put there by somebody else
         self._forget_tail()
-        segment = self.directory.open_segment(number, writable=False)
-        try:
+        with self.directory.opened_segment(number) as segment:
             offset = segment.certain_end(HEADER_SIZE)
             if segment.nonzero(offset, segment.size) < segment.size:
                 offset = segment.size
-        finally:
-            segment.release()
         make_solid(self.directory, number)
         tail = Place(number, offset)
         stranded = (buffer.name for buffer in self.survey.recoverable)

@@ -51,11 +51,8 @@ def walk_valid(directory: LogDirectory, numbers: set[int], start: Place) -> Walk
     """Walk over valid frames and marks, changing nothing, to the first thing that is neither."""
     number, offset = start
     while True:
-        segment = directory.open_segment(number, writable=False)
-        try:
+        with directory.opened_segment(number) as segment:
             offset, code = segment.scan(offset)[:2]
-        finally:
-            segment.release()
         if code != 0 or number + 1 not in numbers:
             return Walk(Place(number, offset))
         number, offset = number + 1, HEADER_SIZE
@@ -69,11 +66,8 @@ def walk_claimed(directory: LogDirectory, start: Place, tail: Place) -> Walk:
     for number in range(start.number, tail.number + 1):
         if number > start.number:
             walk.end = Place(number, HEADER_SIZE)
-        segment = directory.open_segment(number, writable=True)
-        try:
+        with directory.opened_segment(number, writable=True) as segment:
             _resolve(walk, segment, tail.offset if number == tail.number else segment.size)
-        finally:
-            segment.release()
         if walk.damaged:
             break
     return walk

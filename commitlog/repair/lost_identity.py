@@ -8,7 +8,7 @@ import re
 from collections import Counter
 
 from commitlog._kernel import segments as kernel
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import opened_regular
 from commitlog.base.roll_cycle import NAMES, RollCycle
 from commitlog.errors import InvalidOptionError, IOFailureError
 from commitlog.segment.directory import is_base, names_in
@@ -26,11 +26,8 @@ def segment_files(dir_fd: int) -> dict[str, int]:
 
 def read_page(dir_fd: int, name: str) -> bytes:
     """A file's first page, filled up with zeros where it is shorter."""
-    fd = open_regular(name, dir_fd=dir_fd)
-    try:
+    with opened_regular(name, dir_fd=dir_fd) as fd:
         return os.pread(fd, kernel.HEADER_SIZE, 0).ljust(kernel.HEADER_SIZE, b"\0")
-    finally:
-        os.close(fd)
 
 
 def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:

@@ -284,14 +284,11 @@ class Survey:
     def _segments(self, numbers: list[int]) -> Iterator[Segment]:
         """Those that can be opened, one at a time."""
         for number in numbers:
-            try:
-                segment = self.directory.open_segment(number, writable=False)
-            except (CorruptSegmentError, UnsupportedVersionError, PositionError):
-                continue
-            try:
+            unusable = contextlib.suppress(
+                CorruptSegmentError, UnsupportedVersionError, PositionError
+            )
+            with unusable, self.directory.opened_segment(number) as segment:
                 yield segment
-            finally:
-                segment.release()
 
     def _last_certain(self, numbers: list[int]) -> int:
         for segment in self._segments(numbers[::-1]):

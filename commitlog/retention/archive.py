@@ -208,16 +208,13 @@ class Archiver:
 
     def _check(self, number: int) -> None:
         """Look at every frame: the only copy that is left shall be a good one."""
-        segment = self._directory.open_segment(number, writable=False)
-        try:
+        with self._directory.opened_segment(number) as segment:
             seal = segment.sealed()
             if seal is None:
                 raise self._corrupt(number, "is not sealed")
             found = segment.scan(HEADER_SIZE)
             if found[1] != 0 or (found[4], found[2]) != (seal[0], seal[2]):
                 raise self._corrupt(number, "is damaged")
-        finally:
-            segment.release()
 
     def _corrupt(self, number: int, what: str) -> CorruptSegmentError:
         return CorruptSegmentError(

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from commitlog._kernel.segments import HEADER_SIZE, check_header
+from commitlog.base.extras import imported
 from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError
 from commitlog.retention.target import Target, is_address, reading, target_of
 from commitlog.segment import identity as identities
@@ -34,20 +35,8 @@ def archived_name(base: int) -> str:
 
 
 def zstandard() -> Any:
-    """The library.
-
-    Raises
-    ------
-    ModuleNotFoundError
-        It is not there: ``pip install 'commitlog-engine[archive]'``.
-    """
-    try:
-        import zstandard as found
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "an archive needs zstandard: pip install 'commitlog-engine[archive]'"
-        ) from error
-    return found
+    """Import the library, or say which extra has it."""
+    return imported("zstandard", "an archive", "archive")
 
 
 def is_archive(path: str) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError
 from commitlog.segment.directory import LogDirectory
+from commitlog.segment.events import SegmentEvents
 from commitlog.segment.seal_table import SealTable
 
 _logger = logging.getLogger("commitlog.keep")
@@ -72,7 +73,7 @@ class SegmentListener:
         """The segment's file is gone, whoever has deleted it."""
 
 
-class ListenerService(Service):
+class ListenerService(Service, SegmentEvents):
     """Takes what becomes of segments and tells a listener.
 
     Parameters

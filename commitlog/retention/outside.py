@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.polling import attempts
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import opened_regular
 from commitlog.base.units import Age
 from commitlog.errors import InvalidOptionError, LogLockedError, LogNotFoundError, NotALogError
 from commitlog.flush import checkpoint as checkpoints
@@ -115,15 +115,9 @@ def archive_segments(
 def _identity(path: str) -> Identity:
     refuse_archive(path)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        identity = identities.read_path(path)
     except FileNotFoundError:
         raise LogNotFoundError("there is no log here", path=path) from None
-    except NotADirectoryError:
-        raise NotALogError("this is a file: a log is a directory", path=path) from None
-    try:
-        identity = identities.read(fd, path)
-    finally:
-        os.close(fd)
     if identity is None:
         raise NotALogError(
             f"this directory has no {identities.NAME}: it is not a log, or has lost its identity",
@@ -164,12 +158,9 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
 
 
 def _sync_segment(directory: LogDirectory, number: int) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        fd = open_regular(segment_name(number * directory.segment_size), dir_fd=directory.fd)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    name = segment_name(number * directory.segment_size)
+    with contextlib.suppress(FileNotFoundError), opened_regular(name, dir_fd=directory.fd) as fd:
+        os.fsync(fd)
 
 
 @contextlib.contextmanager

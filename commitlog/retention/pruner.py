@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -204,7 +205,7 @@ class _Look:
         assert self._retention is not None
         acts = self._retention.acts_at(self._now_ns)
         excess = (
-            sum(on_disk.values()) - int(self._retention.max_bytes)
+            sum(on_disk.values()) - self._retention.max_bytes
             if acts and self._retention.max_bytes is not None
             else 0
         )
@@ -264,14 +265,12 @@ class _Look:
         """When the log rolled on from a segment: its successor says. None where that cannot be read
         (any more).
         """
-        try:
-            segment = self._directory.open_segment(number + 1, writable=False)
-        except CommitLogError:
-            return None
-        try:
+        with (
+            contextlib.suppress(CommitLogError),
+            self._directory.opened_segment(number + 1) as segment,
+        ):
             return segment.opened_ns or None
-        finally:
-            segment.release()
+        return None
 
     def _obstacle(self, number: int, flushed: int, required: int | None) -> str | None:
         """Why a segment that should go cannot."""

@@ -6,24 +6,42 @@ import datetime as dt
 import math
 import re
 import time
-import zoneinfo
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from commitlog.base.option import Option, lasting, optional, zone_name
 from commitlog.base.roll_cycle import zone_of
-from commitlog.base.units import (
-    Age,
-    Duration,
-    Size,
-    parse_age,
-    parse_duration,
-    parse_size,
-    seconds_of,
-)
+from commitlog.base.units import Age, Duration, Size, parse_age, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
 from commitlog.retention.archive import Archive
 
-_WINDOW_FORM = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])-([01][0-9]|2[0-3]):([0-5][0-9])")
-_INTERVAL_LEAST_S = 0.001
+_WINDOW_FORM = re.compile(r"((?:[01][0-9]|2[0-3]):[0-5][0-9])-((?:[01][0-9]|2[0-3]):[0-5][0-9])")
+
+
+def _percent(value: object, name: str) -> float:
+    part = math.nan if isinstance(value, str) else seconds_of(value)  # of the same kinds of numbers
+    if not 0 <= part <= 100:
+        raise InvalidOptionError(f"{name} must be a number from 0 to 100, not {value!r}")
+    return part
+
+
+def _between(value: object, name: str) -> str:
+    match = _WINDOW_FORM.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[1] == match[2]:
+        raise InvalidOptionError(
+            f"{name} must be two different times of day, such as '02:00-05:30', not {value!r}"
+        )
+    return match[0]
+
+
+def _archive(value: object, name: str) -> Archive:
+    if not isinstance(value, Archive):
+        raise InvalidOptionError(
+            f"{name} must be a commitlog.Archive or None, not {type(value).__name__}"
+        )
+    return value
+
+
+_size_or_none = optional(parse_size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,20 +81,14 @@ class Retention:
         A value is not one of these, or nothing says when a segment may go.
     """
 
-    max_age: Age | None = None
-    max_bytes: Size | None = None
-    min_free_bytes: Size | None = None
-    min_free_percent: float | None = None
-    between: str | None = None
-    time_zone: str = "UTC"
-    archive: Archive | None = None
-    interval: Duration = 60.0
-    _window: tuple[dt.time, dt.time] | None = field(
-        default=None, init=False, repr=False, compare=False
-    )
-    _zone: zoneinfo.ZoneInfo = field(
-        default=zoneinfo.ZoneInfo("UTC"), init=False, repr=False, compare=False
-    )
+    max_age: Option[dt.timedelta | None, Age | None] = Option(None, optional(parse_age))
+    max_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)
+    min_free_bytes: Option[int | None, Size | None] = Option(None, _size_or_none)
+    min_free_percent: Option[float | None, float | None] = Option(None, optional(_percent))
+    between: Option[str | None, str | None] = Option(None, optional(_between))
+    time_zone: Option[str, str] = Option("UTC", zone_name)
+    archive: Option[Archive | None, Archive | None] = Option(None, optional(_archive))
+    interval: Option[float, Duration] = Option(60.0, lasting(0.001))
 
     def __post_init__(self) -> None:
         limits = (self.max_age, self.max_bytes, self.min_free_bytes, self.min_free_percent)
@@ -85,79 +97,32 @@ class Retention:
                 "a Retention must say when a segment may go: give max_age, max_bytes, "
                 "min_free_bytes or min_free_percent"
             )
-        if self.max_age is not None:
-            self._keep("max_age", parse_age(self.max_age, "max_age"))
-        if self.max_bytes is not None:
-            self._keep("max_bytes", parse_size(self.max_bytes, "max_bytes"))
-        if self.min_free_bytes is not None:
-            self._keep("min_free_bytes", parse_size(self.min_free_bytes, "min_free_bytes"))
-        if self.min_free_percent is not None:
-            self._keep("min_free_percent", _percent(self.min_free_percent))
-        if self.between is not None:
-            self._keep("_window", _window_of(self.between))
-        try:
-            self._keep("_zone", zone_of(self.time_zone))
-        except ValueError:
-            raise InvalidOptionError(
-                "time_zone must be the name of a time zone, such as 'Europe/Berlin' or 'UTC', "
-                f"not {self.time_zone!r}"
-            ) from None
-        if self.archive is not None and not isinstance(self.archive, Archive):
-            raise InvalidOptionError(
-                f"archive must be a commitlog.Archive or None, not {type(self.archive).__name__}"
-            )
-        interval_s = parse_duration(self.interval, "interval")
-        if interval_s < _INTERVAL_LEAST_S:
-            raise InvalidOptionError(
-                f"interval must be at least {_INTERVAL_LEAST_S:g} seconds, not {self.interval!r}"
-            )
-        self._keep("interval", interval_s)
-
-    def _keep(self, name: str, value: object) -> None:
-        object.__setattr__(self, name, value)
 
     @property
     def interval_s(self) -> float:
         """Seconds from one look to the next."""
-        return float(self.interval)
+        return self.interval
 
     @property
     def max_age_s(self) -> float:
         """Seconds after which a segment goes; without end where none was given."""
-        return (
-            math.inf if self.max_age is None else parse_age(self.max_age, "max_age").total_seconds()
-        )
+        return math.inf if self.max_age is None else self.max_age.total_seconds()
 
     def acts_at(self, now_ns: int) -> bool:
         """Whether the time of day allows `max_age` and `max_bytes` to act."""
-        if self._window is None:
+        if self.between is None:
             return True
-        start, stop = self._window
-        now = dt.datetime.fromtimestamp(now_ns / 1e9, self._zone).time().replace(microsecond=0)
+        start, stop = map(dt.time.fromisoformat, self.between.split("-"))
+        now = (
+            dt.datetime.fromtimestamp(now_ns / 1e9, zone_of(self.time_zone))
+            .time()
+            .replace(microsecond=0)
+        )
         return start <= now < stop if start < stop else now >= start or now < stop
 
     def room_wanted(self, size_bytes: int) -> int:
         """How many bytes a file system of that size is to have free."""
-        least = 0 if self.min_free_bytes is None else int(self.min_free_bytes)
-        return max(least, int(size_bytes * (self.min_free_percent or 0.0) / 100))
-
-
-def _percent(value: object) -> float:
-    part = math.nan if isinstance(value, str) else seconds_of(value)  # of the same kinds of numbers
-    if not 0 <= part <= 100:
-        raise InvalidOptionError(f"min_free_percent must be a number from 0 to 100, not {value!r}")
-    return part
-
-
-def _window_of(value: object) -> tuple[dt.time, dt.time]:
-    match = _WINDOW_FORM.fullmatch(value) if isinstance(value, str) else None
-    if match is not None:
-        start, stop = dt.time(int(match[1]), int(match[2])), dt.time(int(match[3]), int(match[4]))
-        if start != stop:
-            return start, stop
-    raise InvalidOptionError(
-        f"between must be two different times of day, such as '02:00-05:30', not {value!r}"
-    )
+        return max(self.min_free_bytes or 0, int(size_bytes * (self.min_free_percent or 0.0) / 100))
 
 
 def now_ns() -> int:

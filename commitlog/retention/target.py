@@ -15,6 +15,7 @@ import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Protocol, cast
 
+from commitlog.base.extras import imported
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import make_directory
 from commitlog.base.regular_file import open_regular
@@ -174,13 +175,7 @@ def _of_filesystem(filesystem: object, path: str) -> Target:
 
 
 def _pyarrow_fs() -> Any:
-    try:
-        import pyarrow.fs
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "an archive at an address needs pyarrow: pip install 'commitlog-engine[archive]'"
-        ) from error
-    return pyarrow.fs
+    return imported("pyarrow.fs", "an archive at an address", "archive")
 
 
 class LocalTarget:

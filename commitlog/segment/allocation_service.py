@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 import weakref
+from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
 from commitlog._kernel.engine import GATE_LAG, Writer
@@ -189,52 +190,41 @@ class AllocationService(Service):
         self.disk.admitted()
 
     def _attach(self, number: int) -> None:
+        """Attach a pool buffer to a segment, unless it has one already or the pool's policy gives
+        none.
+        """
+        assert self._lender is not None
         held = self._queue.hold(number, "its pool buffer", briefly=True)
         if held is None:
             raise PositionError(
                 "the segment is being deleted", path=self._directory.segment_path(number)
             )
         file, token = held
-        attached = False
-        try:
-            attached = self._attach_to(file, token)
-        finally:
-            if not attached:
-                file.release(token)
-
-    def _attach_to(self, file: MappedFile, token: int) -> bool:
-        assert self._lender is not None
-        if file.number in self._attached or file.segment.buffered:
-            return False
-        # Drained buffers are zeroed when they go back, which is the thread's work as long as
-        # another buffer is free.
-        buffer = self._lender.try_lend()
-        if buffer is None:
-            # Every buffer is out. Perhaps all that keeps ours is that nobody has committed it yet.
-            self._core.commit(self._core.tail_position)
-            self.give_back_drained()
-            buffer = self._lender.lend()
-        if buffer is None:
-            return False
-        attached = False
-        try:
-            attached = self._attach_buffer(file, buffer, token)
-        finally:
-            if not attached:
-                self._lender.give_back(buffer)
-        return attached
-
-    def _attach_buffer(self, file: MappedFile, buffer: LentBuffer, token: int) -> bool:
-        assert self._lender is not None
-        with self._attach_lock:
-            self._check_open()
-            if file.number in self._attached:
-                return False
-            lease = _Lease()
-            self._lender.bind(buffer, file)
-            self._core.attach(file.segment, buffer.memory, lease)
-            self._attached[file.number] = _Attached(file, buffer, lease, token)
-            return True
+        with ExitStack() as undo:
+            undo.callback(file.release, token)
+            if number in self._attached or file.segment.buffered:
+                return
+            # Drained buffers are zeroed when they go back, which is the thread's work as long as
+            # another buffer is free.
+            buffer = self._lender.try_lend()
+            if buffer is None:
+                # Every buffer is out. Perhaps all that keeps ours is that nobody has committed it
+                # yet.
+                self._core.commit(self._core.tail_position)
+                self.give_back_drained()
+                buffer = self._lender.lend()
+            if buffer is None:
+                return
+            undo.callback(self._lender.give_back, buffer)
+            with self._attach_lock:
+                self._check_open()
+                if number in self._attached:
+                    return
+                lease = _Lease()
+                self._lender.bind(buffer, file)
+                self._core.attach(file.segment, buffer.memory, lease)
+                self._attached[number] = _Attached(file, buffer, lease, token)
+                undo.pop_all()
 
     def _check_open(self) -> None:
         if self._closed:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from commitlog._kernel import memory as kernel
 from commitlog._kernel.memory import Cursors
 from commitlog.base.life_lock import WHOLE, LifeLock, Span, is_held, open_gate
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import IOFailureError
 from commitlog.segment import lock_file
 from commitlog.segment.identity import Identity
@@ -57,15 +57,12 @@ def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
     """Map the file for writing, created or brought to its size where need be; it never shrinks.
     Only under the exclusive lock.
     """
-    fd = open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
-    try:
+    with opened_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd) as fd:
         # A file of the right size may have holes, in which a full disk would turn a store into
         # SIGBUS.
         os.posix_fallocate(fd, 0, kernel.CURSORS_SIZE)
         inode = os.fstat(fd).st_ino
         cells = Cursors(fd, True)
-    finally:
-        os.close(fd)
     return CursorsFile(cells=cells, usable=_check(cells, identity, inode), inode=inode)
 
 
@@ -87,16 +84,11 @@ def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
     """
     for flags, writable in ((os.O_RDWR, True), (os.O_RDONLY, False)):
         try:
-            fd = open_regular(NAME, flags, dir_fd=dir_fd)
-        except OSError:
-            continue
-        try:
-            inode = os.fstat(fd).st_ino
-            cells = Cursors(fd, writable)
+            with opened_regular(NAME, flags, dir_fd=dir_fd) as fd:
+                inode = os.fstat(fd).st_ino
+                cells = Cursors(fd, writable)
         except (ValueError, OSError):
             continue
-        finally:
-            os.close(fd)
         return CursorsFile(cells=cells, usable=_check(cells, identity, inode), inode=inode)
     return None
 

@@ -8,7 +8,7 @@ import errno
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Literal
 
@@ -18,9 +18,10 @@ from commitlog._kernel.segments import Segment
 from commitlog.base.descriptor import Descriptor
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import telling
-from commitlog.base.regular_file import open_regular, write_whole
+from commitlog.base.regular_file import opened_regular
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import ClosedError, DiskFullError, IOFailureError, UnsupportedError
+from commitlog.segment.new_file import put_new_file
 
 Kind = Literal["log", "archive", "segment"]
 
@@ -144,10 +145,6 @@ class LogDirectory:
         return fd
 
     @property
-    def closed(self) -> bool:
-        return self._fd is None
-
-    @property
     def detached(self) -> bool:
         """Whether the segments are apart from their log: nobody writes them, and nothing is kept
         beside them.
@@ -219,16 +216,9 @@ class LogDirectory:
     def read_header(self, number: int) -> bytes | None:
         """The header page of a segment as it stands in its file; None where it cannot be read."""
         name = segment_name(number * self.segment_size)
-        try:
-            fd = open_regular(name, dir_fd=self.fd)
-        except OSError:
-            return None
-        try:
+        with contextlib.suppress(OSError), opened_regular(name, dir_fd=self.fd) as fd:
             return os.pread(fd, kernel.HEADER_SIZE, 0)
-        except OSError:
-            return None
-        finally:
-            os.close(fd)
+        return None
 
     def disk_bytes(self, number: int) -> int:
         """What a segment file takes on the disk; nothing when it is gone."""
@@ -260,6 +250,15 @@ class LogDirectory:
         """Open and map a segment outside a kernel handle's table: for recovery and verification."""
         return Segment.open(self.fd, self.path, number, self.segment_size, self.log_uuid, writable)
 
+    @contextlib.contextmanager
+    def opened_segment(self, number: int, *, writable: bool = False) -> Iterator[Segment]:
+        """Open and map a segment for the length of a `with`: see `open_segment`."""
+        segment = self.open_segment(number, writable=writable)
+        try:
+            yield segment
+        finally:
+            segment.release()
+
     def create_segment(
         self, number: int, *, opened_ns: int = 0, segment_id: int | None = None, frames: bytes = b""
     ) -> bool:
@@ -279,16 +278,14 @@ class LogDirectory:
             The segment is in place, and its name could not be made durable.
         """
         base = number * self.segment_size
-        temporary = f".{segment_name(base)}.{os.urandom(8).hex()}.tmp"
         if segment_id is None:
             segment_id = int.from_bytes(os.urandom(8), "little")
         page = self.header_page(number, segment_id, time.time_ns(), opened_ns)
         try:
-            self._write_whole(temporary, page + frames, solid=not frames)
-            placed = kernel.rename_noreplace(self.fd, temporary, segment_name(base))
-            failpoint("renamed")
+            placed = put_new_file(
+                self.fd, segment_name(base), page + frames, self.segment_size, solid=not frames
+            )
         except OSError as error:
-            self._discard(temporary)
             path = self.segment_path(number)
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 if self.has(number):
@@ -304,37 +301,13 @@ class LogDirectory:
             raise IOFailureError(
                 f"cannot create a segment: {error.strerror}", path=path, errno=error.errno
             ) from error
-        if not placed:
-            self._discard(temporary)
         self.sync()
         failpoint("directory synced")
         return placed
 
-    def _write_whole(self, name: str, content: bytes, *, solid: bool) -> None:
-        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=self.fd)
-        try:
-            failpoint("created")
-            if solid:
-                # A sparse file would turn a full disk into SIGBUS in the middle of an append.
-                os.posix_fallocate(fd, 0, self.segment_size)
-            else:
-                os.ftruncate(fd, self.segment_size)
-            failpoint("allocated")
-            write_whole(fd, content, 0)
-            failpoint("written")
-            os.fsync(fd)
-            failpoint("synced")
-        finally:
-            os.close(fd)
-
     def _unlink(self, name: str, *harmless: type[OSError]) -> None:
         with self.telling(f"remove {name}"), contextlib.suppress(FileNotFoundError, *harmless):
             os.unlink(name, dir_fd=self.fd)
-
-    def _discard(self, temporary: str) -> None:
-        """Remove a temporary file. One that cannot be removed is swept by a later open."""
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=self.fd)
 
     def remove_segment(self, number: int) -> None:
         """Remove a segment file and its index; that they are gone already is success."""
@@ -354,11 +327,8 @@ class LogDirectory:
         number, offset = divmod(position, self.segment_size)
         if offset % 8 or not self.has(number):
             return position
-        segment = self.open_segment(number, writable=False)
-        try:
+        with self.opened_segment(number) as segment:
             return number * self.segment_size + segment.landing(offset)
-        finally:
-            segment.release()
 
     def scan_end(self, position: int) -> int:
         """Where whole frames end, looking from a position that is known to be good: the first frame
@@ -366,9 +336,8 @@ class LogDirectory:
         """
         number, offset = divmod(self.landing(position), self.segment_size)
         while self.has(number):
-            segment = self.open_segment(number, writable=False)
-            stopped, code = segment.scan(offset)[:2]
-            segment.release()
+            with self.opened_segment(number) as segment:
+                stopped, code = segment.scan(offset)[:2]
             if code != 0:
                 return number * self.segment_size + int(stopped)
             number, offset = number + 1, 0

@@ -9,10 +9,11 @@ import uuid as uuids
 from dataclasses import dataclass
 
 from commitlog._kernel import segments as kernel
-from commitlog.base.regular_file import read_small_file, write_whole
+from commitlog.base.path import opened_directory
+from commitlog.base.regular_file import read_small_file
 from commitlog.base.roll_cycle import TIME_ZONE_DEFAULT, RollCycle
-from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import IOFailureError, NotALogError, UnsupportedVersionError
+from commitlog.segment.new_file import put_new_file
 
 NAME = "log.json"
 SIZE_LIMIT = 1 << 16  # bytes; what is written there takes a few hundred
@@ -133,13 +134,22 @@ def read(dir_fd: int, path: str) -> Identity | None:
     return parse(text, os.path.join(path, NAME))
 
 
+def read_path(path: str) -> Identity | None:
+    """The identity of the log at a path, or None where the directory has no `log.json`.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such directory.
+    NotALogError
+        The path is a file, or `log.json` is damaged.
+    """
+    with opened_directory(path) as fd:
+        return read(fd, path)
+
+
 def write(dir_fd: int, identity: Identity) -> bool:
     """Put a new `log.json` in place, durably; False when there is one already."""
-    with temporary_file(dir_fd, NAME) as (fd, temporary):
-        write_whole(fd, identity.to_json().encode(), 0)
-        os.fsync(fd)
-        placed = kernel.rename_noreplace(dir_fd, temporary, NAME)
-    if not placed:
-        os.unlink(temporary, dir_fd=dir_fd)
+    placed = put_new_file(dir_fd, NAME, identity.to_json().encode())
     os.fsync(dir_fd)
-    return bool(placed)
+    return placed

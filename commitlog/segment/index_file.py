@@ -12,9 +12,8 @@ import struct
 from typing import Literal
 
 from commitlog._kernel.segments import ENTRY_SIZE, HEADER_SIZE, SparseIndex, crc32c
-from commitlog.base.regular_file import open_regular, read_at_most, write_whole
+from commitlog.base.regular_file import opened_regular, read_at_most, write_whole
 from commitlog.base.temporary_file import temporary_file
-from commitlog.errors import IOFailureError
 from commitlog.options import INDEX_SPACING_LARGEST
 from commitlog.segment.directory import LogDirectory, index_name
 from commitlog.segment.seal_table import Seal
@@ -62,17 +61,12 @@ def read(directory: LogDirectory, number: int, seal: Seal) -> tuple[SparseIndex 
     """The index of a segment that has this seal, and what is to be said of its file: "stale" is one
     of another segment, or of another content."""
     try:
-        fd = open_regular(index_name(number * directory.segment_size), dir_fd=directory.fd)
-    except IOFailureError:
-        return None, "damaged"  # a directory, a FIFO or the like
-    except OSError:
+        with opened_regular(index_name(number * directory.segment_size), dir_fd=directory.fd) as fd:
+            return _read(fd, directory, seal)
+    except (FileNotFoundError, PermissionError):
         return None, "missing"
-    try:
-        return _read(fd, directory, seal)
     except OSError:
-        return None, "damaged"
-    finally:
-        os.close(fd)
+        return None, "damaged"  # also where a directory, a FIFO or the like has the name
 
 
 def _read(fd: int, directory: LogDirectory, seal: Seal) -> tuple[SparseIndex | None, State]:

@@ -9,7 +9,7 @@ import tempfile
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import DAMAGE, failure
 from commitlog._kernel.segments import Segment
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import open_regular, opened_regular
 from commitlog.errors import CorruptSegmentError, NotALogError, PositionError
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.identity import Identity
@@ -161,12 +161,9 @@ class LoneSegment(LogDirectory):
 
 
 def _read_header(path: str) -> bytes:
-    fd = open_regular(path, follow=True)
-    try:
+    with opened_regular(path, follow=True) as fd:
         status = os.fstat(fd)
         page = os.pread(fd, kernel.HEADER_SIZE, 0)
-    finally:
-        os.close(fd)
     if page[: len(kernel.MAGIC)] != kernel.MAGIC:
         raise NotALogError(
             "this is a file, and no segment of a log: a log is a directory", path=path

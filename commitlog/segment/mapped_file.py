@@ -1,4 +1,4 @@
-"""MappedFile: one segment in this process, its watermarks, and who holds it."""
+"""MappedFile: one segment in this process, and who holds it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ class _Holder(NamedTuple):
 class MappedFile:
     """A mapped segment with a reference count that has names on it.
 
-    It is born available. `hold` counts somebody in, `release` out; after `shutdown` nobody new gets
-    in, and when the last holder has left the mapping goes. The model is RocketMQ's
-    ReferenceResource, which after its interval unmaps under the holder's feet; here a hung holder
-    is named in an error instead, and keeps its bytes.
+    `hold` counts somebody in, `release` out; `drain` lets nobody new in and waits for the last
+    holder. The model is RocketMQ's ReferenceResource, which after its interval unmaps under the
+    holder's feet; here a hung holder is named in an error instead, and keeps its bytes.
 
     Parameters
     ----------
@@ -47,11 +46,6 @@ class MappedFile:
         self._tokens = itertools.count(1)
         self._holders: dict[int, _Holder] = {}
         self._available = True
-
-    @property
-    def available(self) -> bool:
-        """Whether it can still be held."""
-        return self._available
 
     @property
     def holders(self) -> list[tuple[str, float]]:
@@ -101,11 +95,6 @@ class MappedFile:
             token: holder for token, holder in self._holders.items() if not holder.briefly
         }
 
-    def shutdown(self, force_after: float) -> None:
-        """Let nobody new in, wait for the holders to leave, and unmap. Raises what `drain` does."""
-        self.drain(force_after)
-        self.unmap()
-
     def unmap(self) -> None:
         """Give the mapping back; idempotent."""
         self._core.forget(self.number)
@@ -139,26 +128,3 @@ class MappedFile:
                     position=self.base,
                     holders=self._named(),
                 )
-
-    def _clip(self, position: int) -> int:
-        return max(0, min(position - self.base, self.size))
-
-    @property
-    def appended(self) -> int:
-        """Offset up to which every claim in this segment is published or rolled back."""
-        return self._clip(self._core.appended_position)
-
-    @property
-    def committed(self) -> int:
-        """Offset up to which the file has it."""
-        return self._clip(self._core.committed_position)
-
-    @property
-    def flushed(self) -> int:
-        """Offset up to which it survives a power cut."""
-        return self._clip(self._core.flushed_position)
-
-    @property
-    def full(self) -> bool:
-        """Whether nothing more will be appended to it."""
-        return self.appended >= self.size

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 
 from commitlog._kernel.engine import Core
-from commitlog._kernel.segments import HEADER_SIZE
+from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.errors import ClosedError, IOFailureError, PositionError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.events import NO_EVENTS, SegmentEvents
@@ -119,6 +120,21 @@ class MappedFileQueue:
         self._unmap_dropped()
         return None if token is None else (file, token)
 
+    @contextlib.contextmanager
+    def held(self, number: int, who: str) -> Iterator[Segment | None]:
+        """Hold a segment briefly, for the length of a `with`; None when there is no such segment
+        (any more).
+        """
+        held = self.hold(number, who, briefly=True)
+        if held is None:
+            yield None
+            return
+        file, token = held
+        try:
+            yield file.segment
+        finally:
+            file.release(token)
+
     def numbers(self) -> list[int]:
         """All segments that there are now, ascending, those ahead of need included."""
         self._check_open()
@@ -193,22 +209,16 @@ class MappedFileQueue:
         """Make a segment's seal durable: once its predecessors are gone, nothing else says with
         which sequence it begins.
         """
-        held = self.hold(number, "seal", briefly=True)
-        if held is not None:
-            file, token = held
+        with self.held(number, "seal") as segment:
+            if segment is None:
+                return
             try:
-                self._flush_page(file)
-            finally:
-                file.release(token)
-
-    def _flush_page(self, file: MappedFile) -> None:
-        try:
-            file.segment.flush(0, HEADER_SIZE)
-        except IOFailureError as error:
-            # The system reports a failed write of a page once, and may have reported one of the
-            # records that a flush waits for.
-            self._core.fail(error.errno or 0)
-            self._core.check_failed()
+                segment.flush(0, HEADER_SIZE)
+            except IOFailureError as error:
+                # The system reports a failed write of a page once, and may have reported one of the
+                # records that a flush waits for.
+                self._core.fail(error.errno or 0)
+                self._core.check_failed()
 
     def delete_before(self, number: int, force_after: float) -> list[int]:
         """Remove the segments below `number`, oldest first, and stop at the first that is held:

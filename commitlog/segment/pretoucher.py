@@ -101,13 +101,9 @@ class Pretoucher:
         return True
 
     def _touch(self, start: int, stop: int) -> None:
-        held = self._queue.hold(start // self._core.segment_size, "prefault", briefly=True)
-        if held is not None:
-            file, token = held
-            try:
-                file.segment.prefault(start - file.base, stop - file.base)
-            finally:
-                file.release(token)
+        with self._queue.held(start // self._core.segment_size, "prefault") as segment:
+            if segment is not None:
+                segment.prefault(start - segment.base, stop - segment.base)
         self.touched_position = stop
 
     @property

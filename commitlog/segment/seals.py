@@ -104,32 +104,22 @@ class Sealer:
         return candidate, 0
 
     def _seal_of(self, number: int) -> tuple[int, int, int, int, int, int] | None:
-        held = self._queue.hold(number, "seal", briefly=True)
-        if held is None:
-            return None
-        file, token = held
-        try:
-            return file.segment.sealed()
-        finally:
-            file.release(token)
+        with self._queue.held(number, "seal") as segment:
+            return None if segment is None else segment.sealed()
 
     def _seal(self, number: int) -> bool:
-        held = self._queue.hold(number, "seal", briefly=True)
-        if held is None:
-            return False
-        file, token = held
-        try:
-            index = SparseIndex(file.segment.id, file.segment.size, self._spacing)
-            if not file.segment.seal(self._sequence, index):
+        with self._queue.held(number, "seal") as segment:
+            if segment is None:
                 return False
-            seal = file.segment.sealed()
+            index = SparseIndex(segment.id, segment.size, self._spacing)
+            if not segment.seal(self._sequence, index):
+                return False
+            seal = segment.sealed()
             assert seal is not None
             self._sequence = seal[1] + seal[2]
             if index.complete:
                 self._write_index(number, index)
             return True
-        finally:
-            file.release(token)
 
     def _write_index(self, number: int, index: SparseIndex) -> None:
         """Keep what the scan has found. Whoever needs an index that is not there makes it anew."""

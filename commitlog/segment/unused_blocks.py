@@ -55,14 +55,10 @@ class UnusedBlocks:
 
     def _give_back(self, number: int) -> bool:
         """Whether there was something to give back."""
-        held = self._queue.hold(number, "unused blocks", briefly=True)
-        if held is None:
-            return False
-        file, token = held
-        try:
-            start = _behind_last(file.segment)
-        finally:
-            file.release(token)
+        with self._queue.held(number, "unused blocks") as segment:
+            if segment is None:
+                return False
+            start = _behind_last(segment)
         size = self._directory.segment_size
         if start >= size or self._directory.disk_bytes(number) < start + _WORTH_BYTES:
             return False

@@ -15,7 +15,7 @@ import re
 import shutil
 import time
 
-from commitlog.base.path import telling
+from commitlog.base.path import opened_directory, telling
 from commitlog.errors import InvalidOptionError, LogLockedError, NotALogError
 from commitlog.log.opening import foreign_name
 from commitlog.options import Options
@@ -172,25 +172,15 @@ def _age_s(folder: str) -> float:
 
 def _identity(path: str) -> identities.Identity | None:
     """What the log is that is there, if there is one."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
-        raise NotALogError("this is a file: a log is a directory", path=path) from None
-    try:
-        return identities.read(fd, path)
-    finally:
-        os.close(fd)
+    with contextlib.suppress(FileNotFoundError):
+        return identities.read_path(path)
+    return None
 
 
 def _refuse_held(path: str, identity: identities.Identity) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened_directory(path) as fd:
         writers = cursors_file.live_writers(fd, identity) if is_live(fd) else []
         names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers)
-    finally:
-        os.close(fd)
     if names:
         raise LogLockedError(
             "Spark joins what it wrote to a log that nobody else writes, and this one is open in "

@@ -186,11 +186,8 @@ def _prepare(
 
 def _count(opened: Opened, number: int, offset: int) -> int:
     """How many records stand in the tail's segment."""
-    segment = opened.directory.open_segment(number, writable=False)
-    try:
+    with opened.directory.opened_segment(number) as segment:
         stopped, code, records = segment.scan(HEADER_SIZE, offset)[:3]
-    finally:
-        segment.release()
     if code != 0 or stopped < offset:
         raise CorruptSegmentError(
             "this segment is damaged, so that its records cannot be counted: run `commitlog "

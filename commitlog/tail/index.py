@@ -4,11 +4,9 @@ position has.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
 
 from commitlog._kernel.engine import Core
 from commitlog._kernel.readers import Finder
@@ -21,6 +19,7 @@ from commitlog.segment.seal_table import Seal, SealTable
 from commitlog.tail.cycles import LogCycles
 
 _ENTRIES_KEPT = 2 << 20  # 32 MiB of them
+_WHO = "an index"
 _PATIENCE = (
     20  # looks at a claim whose owner may be dead, which takes longer than one look to find out
 )
@@ -116,7 +115,7 @@ class LogIndex:
         seal = self.seals.get(number)
         if seal is not None:
             return seal.record_count
-        with self._held(number) as segment:
+        with self._queue.held(number, _WHO) as segment:
             if segment is None:
                 return 0
             index = self._reaching(segment, self._size)
@@ -138,7 +137,7 @@ class LogIndex:
             first = self.first_sequence(number)
             if offset <= HEADER_SIZE:
                 return first
-            with self._held(number) as segment:
+            with self._queue.held(number, _WHO) as segment:
                 found = None
                 if segment is not None:
                     found = self.finder.ordinal(self._reaching(segment, offset), segment, offset)
@@ -160,7 +159,7 @@ class LogIndex:
             number = self._first_unsealed()
             sequence = self.first_sequence(number)
             while True:
-                with self._held(number) as segment:
+                with self._queue.held(number, _WHO) as segment:
                     if segment is None:
                         return number * self._size + HEADER_SIZE, sequence
                     index = self._reaching(segment, self._size)
@@ -213,7 +212,7 @@ class LogIndex:
         return low
 
     def _in_sealed(self, number: int, sequence: int) -> int:
-        with self._held(number) as segment:
+        with self._queue.held(number, _WHO) as segment:
             if segment is not None:
                 index = self._index(segment)
                 offset = self.finder.find(index, segment, sequence - self.first_sequence(number))
@@ -224,7 +223,7 @@ class LogIndex:
     def _in_unsealed(self, number: int, sequence: int) -> int | None:
         before = self.first_sequence(number)
         while True:
-            with self._held(number) as segment:
+            with self._queue.held(number, _WHO) as segment:
                 if segment is None:
                     return number * self._size if sequence == before else None
                 index = self._reaching(segment, self._size, records=sequence - before)
@@ -244,7 +243,7 @@ class LogIndex:
             stop = self._first_unsealed()
             number = self.seals.first_since(timestamp_ns, self._queue.first_number, stop)
             while True:
-                with self._held(number) as segment:
+                with self._queue.held(number, _WHO) as segment:
                     if segment is None:
                         return None
                     index = (
@@ -270,7 +269,7 @@ class LogIndex:
         with self._lock:
             number, offset = divmod(position, self._size)
             while number >= self._queue.first_number:
-                with self._held(number) as segment:
+                with self._queue.held(number, _WHO) as segment:
                     if segment is None and not before:
                         return None
                     if segment is not None:
@@ -297,18 +296,6 @@ class LogIndex:
         return _WITHOUT_END if self._core.doubtful == _WITHOUT_END else self._core.tail_position
 
     # --- the indexes ------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _held(self, number: int) -> Iterator[Segment | None]:
-        held = self._queue.hold(number, "an index", briefly=True)
-        if held is None:
-            yield None
-            return
-        file, token = held
-        try:
-            yield file.segment
-        finally:
-            file.release(token)
 
     def _first_unsealed(self) -> int:
         last = self._core.tail_position // self._size

@@ -5,13 +5,15 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from commitlog._kernel.engine import Core
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.readers import Cursor, Record
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.base.moment import read_moment
+from commitlog.base.option import chosen
+from commitlog.base.roll_cycle import nanoseconds_of
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
 from commitlog.segment.mapped_file_queue import MappedFileQueue
@@ -23,20 +25,10 @@ Direction = Literal["forward", "backward"]
 Start = Literal["first", "end"] | int
 Visibility = Literal["committed", "appended", "flushed"]
 Timestamp = int | str | dt.datetime
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_MICROSECOND = dt.timedelta(microseconds=1)
 _logger = logging.getLogger("commitlog")
 
 
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse what is not one of some words."""
-    if not isinstance(value, str) or value not in choices:
-        raise InvalidOptionError(
-            f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}"
-        )
-
-
-def nanoseconds_of(timestamp: object) -> int:
+def timestamp_ns_of(timestamp: object) -> int:
     """Nanoseconds since 1970 of a time as callers give it.
 
     Raises
@@ -51,7 +43,7 @@ def nanoseconds_of(timestamp: object) -> int:
                 f"timestamp must have a time zone, which {timestamp!r} has not: use "
                 "datetime.now(datetime.UTC), or replace(tzinfo=...)"
             )
-        nanoseconds: int | None = (timestamp - _EPOCH) // _MICROSECOND * 1000
+        nanoseconds: int | None = nanoseconds_of(timestamp)
     elif isinstance(timestamp, str):
         try:
             nanoseconds = read_moment(timestamp)
@@ -120,8 +112,8 @@ class Seeker:
         visibility: Visibility = "committed",
         on_damage: OnDamage = "raise",
     ) -> None:
-        check_choice("visibility", visibility, ("committed", "appended", "flushed"))
-        check_choice("on_damage", on_damage, ("raise", "skip"))
+        chosen(get_args(Visibility))(visibility, "visibility")
+        chosen(get_args(OnDamage))(on_damage, "on_damage")
         self.segments = SegmentHolder(core, queue, index, on_damage)
         self.cursor = Cursor(
             core,
@@ -138,7 +130,7 @@ class Seeker:
 
     def turn(self, direction: Direction) -> None:
         """Read in a direction from now on."""
-        check_choice("direction", direction, ("forward", "backward"))
+        chosen(get_args(Direction))(direction, "direction")
         self.cursor.turn(direction == "backward")
 
     def resume(self, name: str, position: int) -> None:
@@ -215,7 +207,7 @@ class Seeker:
         self.cursor.move_to(self._index.position_of(ordinal))
 
     def _seek_timestamp(self, timestamp: object) -> bool:
-        found = self._index.position_since(nanoseconds_of(timestamp))
+        found = self._index.position_since(timestamp_ns_of(timestamp))
         end = self._visible_end()
         self.cursor.move_to(end if found is None else min(found, end))
         return found is not None and found < end
@@ -307,14 +299,9 @@ class Seeker:
         if first <= position <= end and (offset == 0 or position == end):
             return
         if first <= position < end and offset % 8 == 0 and offset >= HEADER_SIZE:
-            held = self._queue.hold(position // self._core.segment_size, self.segments.name)
-            if held is not None:
-                file, token = held
-                try:
-                    if _is_frame(file.segment, offset):
-                        return
-                finally:
-                    file.release(token)
+            with self._queue.held(position // self._core.segment_size, "a seek") as segment:
+                if segment is not None and _is_frame(segment, offset):
+                    return
         raise PositionError(
             f"no record starts here: the log's positions go from {first} to {end}; use a position "
             "that an append or a record gave",

@@ -13,16 +13,15 @@ import weakref
 from collections.abc import Callable, Iterator
 
 from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, TailerPage, new_page, read_page
-from commitlog._kernel.segments import HEADER_SIZE, rename_noreplace
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
-from commitlog.base.regular_file import write_whole
-from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CommitLogError, IOFailureError, TailerInUseError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import pid_namespace
+from commitlog.segment.new_file import put_new_file
 from commitlog.tail.tailer_folder import (
     make_folder,
-    open_file,
+    opened_file,
     opened_folder,
     sync_names,
     tailer_path,
@@ -95,11 +94,8 @@ class TailerFile:
                 lock = _lock(self._directory, folder_fd, self.name)
             except FileNotFoundError:
                 with contextlib.suppress(FileNotFoundError):  # swept away: again
-                    self.created |= _create(
-                        folder_fd,
-                        self.name,
-                        new_page(self._directory.log_uuid, start, time.time_ns()),
-                    )
+                    blank = new_page(self._directory.log_uuid, start, time.time_ns())
+                    self.created |= put_new_file(folder_fd, self.name, blank, TAILER_SIZE)
                 continue
             try:
                 page = _map_locked(self._directory, folder_fd, self.name, lock)
@@ -169,27 +165,6 @@ def _let_go(page: TailerPage, lock: TailerLock) -> None:
         lock.close()
 
 
-def _create(folder_fd: int, name: str, content: bytes) -> bool:
-    """Put a whole file in place, whose name is not durable yet; False when another one got there
-    first.
-    """
-    with temporary_file(folder_fd, name) as (fd, temporary):
-        # Room first: a store into a hole of the mapping would be SIGBUS on a full disk.
-        failpoint("created")
-        os.posix_fallocate(fd, 0, TAILER_SIZE)
-        failpoint("allocated")
-        write_whole(fd, content, 0)
-        failpoint("written")
-        os.fsync(fd)
-        failpoint("synced")
-        placed = rename_noreplace(folder_fd, temporary, name)
-        failpoint("renamed")
-    if not placed:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary, dir_fd=folder_fd)
-    return bool(placed)
-
-
 def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
     """The lock on a tailer's file, by a description of its own: what is mapped would keep the lock
     alive in forked children.
@@ -218,13 +193,10 @@ def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: Tailer
     """The page of the file that is locked; FileNotFoundError when that is not the one of this name
     any more.
     """
-    fd = open_file(folder_fd, name, os.O_RDWR)
-    try:
+    with opened_file(folder_fd, name, os.O_RDWR) as fd:
         if os.fstat(fd).st_ino != os.fstat(lock.descriptor).st_ino:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
         page = TailerPage(fd, True)
-    finally:
-        os.close(fd)
     read_page(page.content(), directory.log_uuid)
     return page
 
@@ -257,7 +229,9 @@ def _place_anew(
         # on this very file.
         os.unlink(name, dir_fd=folder_fd)
         failpoint("damage removed")
-        _create(folder_fd, name, new_page(directory.log_uuid, position, time.time_ns()))
+        put_new_file(
+            folder_fd, name, new_page(directory.log_uuid, position, time.time_ns()), TAILER_SIZE
+        )
     else:
         page.save(position)
         page.sync()
@@ -305,12 +279,12 @@ def open_page(directory: LogDirectory, name: str) -> TailerPage:
     TailerNotFoundError, CorruptTailerError, ReadOnlyError, IOFailureError
         It cannot be mapped for writing.
     """
-    with telling_of_refusals(directory, name), opened_folder(directory) as folder_fd:
-        fd = open_file(folder_fd, name, os.O_RDWR)
-        try:
-            return TailerPage(fd, True)
-        finally:
-            os.close(fd)
+    with (
+        telling_of_refusals(directory, name),
+        opened_folder(directory) as folder_fd,
+        opened_file(folder_fd, name, os.O_RDWR) as fd,
+    ):
+        return TailerPage(fd, True)
 
 
 def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:

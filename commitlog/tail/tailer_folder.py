@@ -15,7 +15,7 @@ from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError
 from commitlog.base.life_lock import LifeLock, is_held, open_gate
 from commitlog.base.path import telling
 from commitlog.base.polling import attempts
-from commitlog.base.regular_file import open_regular
+from commitlog.base.regular_file import opened_regular
 from commitlog.errors import (
     CommitLogError,
     CorruptTailerError,
@@ -240,14 +240,13 @@ def sync_names(directory: LogDirectory, folder_fd: int) -> None:
     directory.sync()
 
 
-def open_file(folder_fd: int, name: str, flags: int) -> int:
-    """A descriptor of a tailer's file, which is one of the right size."""
-    fd = open_regular(name, flags, dir_fd=folder_fd)
-    try:
+@contextlib.contextmanager
+def opened_file(folder_fd: int, name: str, flags: int) -> Iterator[int]:
+    """A descriptor of a tailer's file, which is one of the right size, for the length of a
+    `with`.
+    """
+    with opened_regular(name, flags, dir_fd=folder_fd) as fd:
         size = os.fstat(fd).st_size
         if size != TAILER_SIZE:
             raise DamagedPageError(f"it has {size} bytes and not {TAILER_SIZE}")
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
+        yield fd

@@ -13,7 +13,7 @@ from commitlog._kernel.readers import TAILER_SIZE, DamagedPageError, read_page
 from commitlog.errors import CorruptTailerError, IOFailureError, ReadOnlyError, TailerNotFoundError
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.lock_file import describe_process
-from commitlog.tail.tailer_folder import names, open_file, opened_folder, telling_of_refusals
+from commitlog.tail.tailer_folder import names, opened_file, opened_folder, telling_of_refusals
 from commitlog.tail.tailer_lock import is_owned
 
 _LOOKS = 3  # at a page that is being written
@@ -83,12 +83,12 @@ def read_state(directory: LogDirectory, name: str, end: int | None = None) -> Ta
         There is no such tailer.
     """
     try:
-        with telling_of_refusals(directory, name), opened_folder(directory) as folder_fd:
-            fd = open_file(folder_fd, name, os.O_RDONLY)
-            try:
-                return _read(directory, fd, name, end)
-            finally:
-                os.close(fd)
+        with (
+            telling_of_refusals(directory, name),
+            opened_folder(directory) as folder_fd,
+            opened_file(folder_fd, name, os.O_RDONLY) as fd,
+        ):
+            return _read(directory, fd, name, end)
     except (CorruptTailerError, ReadOnlyError, IOFailureError) as error:
         cause = error.__context__
         return TailerState(name, damage=error.message if cause is None else str(cause))

@@ -80,9 +80,10 @@ def test_a_closed_log_keeps_its_files_for_a_call_in_the_kernel(
     thread.start()
     log.append(b"x")
     log.close()
-    assert not parts_of(log).directory.closed
+    assert parts_of(log).directory.fd >= 0
     assert parts_of(log).engine.cursors.shared
     stop()
     thread.join()
-    assert parts_of(log).directory.closed
+    with pytest.raises(ClosedError):
+        _ = parts_of(log).directory.fd
     assert held_in(logs.path) == []

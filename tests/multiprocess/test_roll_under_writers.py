@@ -15,7 +15,7 @@ import pytest
 import commitlog
 from commitlog import CommitLog, Tuning
 from commitlog.log.parts import parts_of
-from commitlog.segment.directory import LogDirectory
+from commitlog.segment import directory as directories
 from tests.faults import image
 from tests.faults.child import Child, Link
 
@@ -181,14 +181,14 @@ def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(
     """Two make the same segment where there is room for one."""
     with commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as log:
         directory = parts_of(log).directory
-        write_whole = LogDirectory._write_whole
+        put_new_file = directories.put_new_file
 
-        def outdone(self: LogDirectory, name: str, content: bytes, *, solid: bool) -> None:
-            monkeypatch.setattr(LogDirectory, "_write_whole", write_whole)
+        def outdone(*arguments: object, **options: object) -> bool:
+            monkeypatch.setattr(directories, "put_new_file", put_new_file)
             assert directory.create_segment(1)
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(LogDirectory, "_write_whole", outdone)
+        monkeypatch.setattr(directories, "put_new_file", outdone)
         assert not directory.create_segment(1)
         log.roll()
         assert log.append(b"on") > directory.segment_size

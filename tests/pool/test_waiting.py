@@ -6,8 +6,7 @@ import pytest
 
 from commitlog._kernel.memory import Memory
 from commitlog.pool import waiting
-from commitlog.pool.anonymous import AnonymousBuffer
-from commitlog.pool.buffer import PoolBuffer
+from commitlog.pool.buffer import AnonymousBuffer, PoolBuffer
 from commitlog.pool.waiting import WaitingLine
 
 

@@ -52,12 +52,11 @@ def test_a_hung_holder_is_named_and_keeps_its_bytes(file: MappedFile) -> None:
     token = file.hold("the hung one")
     view = file.segment.view(HEADER, 32)
     with pytest.raises(SegmentHeldError, match="by the hung one for") as caught:
-        file.shutdown(force_after=0.01)
+        file.drain(force_after=0.01)
     assert caught.value.path == file.path
     assert caught.value.position == SEGMENT
     assert [who for who, _ in caught.value.holders] == ["the hung one"]
     assert bytes(view)[16:] == b"\7" * 16
-    assert file.available
     assert file.hold("another") is not None
     assert token is not None
 
@@ -72,23 +71,23 @@ def test_who_holds_it_briefly_is_waited_for_whatever_time_is_given_to_the_others
     assert "a moment" not in file.staying
     leaving = threading.Timer(0.01, file.release, [token])
     leaving.start()
-    file.shutdown(force_after=0)
+    file.drain(force_after=0)
     leaving.join()
-    assert not file.available
+    assert file.hold("too late") is None
 
 
-def test_nobody_gets_in_during_shutdown_and_the_last_one_out_ends_it(
+def test_drain_lets_nobody_in_and_ends_with_the_last_holder(
     file: MappedFile, until: Callable[..., None]
 ) -> None:
     token = file.hold("a reader")
     assert token is not None
     with ThreadPoolExecutor(1) as pool:
-        going = pool.submit(file.shutdown, 30)
-        until(lambda: not file.available)
-        assert file.hold("too late") is None
+        going = pool.submit(file.drain, 30)
+        until(lambda: file.hold("too late") is None)
         assert not going.done()
         file.release(token)
         going.result(timeout=60)
+    file.unmap()
     with pytest.raises(ValueError, match="released"):
         file.segment.view(HEADER, 8)
 
@@ -111,26 +110,7 @@ def test_many_threads_hold_and_release_while_it_is_shut_down(file: MappedFile) -
         using = [pool.submit(use) for _ in range(4)]
         while not file.holders:
             pass
-        file.shutdown(force_after=30)
+        file.drain(force_after=30)
         stopped.set()
         assert sum(thread.result() for thread in using) > 0
     assert file.holders == []
-
-
-def test_watermarks_are_clipped_to_the_segment(log: CommitLog) -> None:
-    first, last = parts_of(log).queue.get(0), parts_of(log).queue.get(3)
-    assert (first.appended, first.committed, first.flushed, first.full) == (
-        SEGMENT,
-        SEGMENT,
-        HEADER,
-        True,
-    )
-    log.append(b"x")
-    log.flush()
-    assert (first.flushed, last.appended, last.flushed, last.full) == (
-        SEGMENT,
-        HEADER + 24,
-        HEADER + 24,
-        False,
-    )
-    assert (last.base, last.size, last.number) == (3 * SEGMENT, SEGMENT, 3)

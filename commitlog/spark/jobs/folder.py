@@ -6,11 +6,25 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from commitlog.errors import IOFailureError
-from commitlog.spark.jobs.classic import check_classic
+from commitlog.errors import InvalidOptionError, IOFailureError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def check_classic(spark: SparkSession, work: str) -> None:
+    """Refuse a session of Spark Connect for work that needs the driver's own objects.
+
+    Raises
+    ------
+    InvalidOptionError
+        The session has no JVM.
+    """
+    if not hasattr(spark, "_jvm"):
+        raise InvalidOptionError(
+            f"{work} needs a classic session, and this is one of Spark Connect: run it where "
+            "Spark's driver runs"
+        )
 
 
 class Folder:

@@ -16,7 +16,7 @@ from commitlog.repair.verification import Survey, surveying
 from commitlog.repair.verify_report import SegmentReport, VerifyReport
 from commitlog.segment.directory import segment_name
 from commitlog.segment.seal_table import SealTable
-from commitlog.spark.jobs.classic import check_classic
+from commitlog.spark.jobs.folder import check_classic
 from commitlog.spark.places import normalized
 from commitlog.spark.presence import REMEDY, other_log
 
@@ -128,7 +128,7 @@ def verify(
             for number in numbers[place]
         ]
         for task in tasks:
-            known = notes.find(task, surveys[task.path].report.uuid, seals[task.path])
+            known = notes.find(task, seals[task.path])
             if known is not None:
                 found[task] = (known, None)
         done.resumed = len(found)
@@ -138,7 +138,7 @@ def verify(
         ):
             found[task] = (report, torn_at)
             if report is not None and torn_at is None:
-                notes.add(task, surveys[task.path].report.uuid, report, seals[task.path])
+                notes.add(task, report, seals[task.path])
         for task in tasks:
             report, torn_at = found[task]
             if report is not None:
@@ -232,11 +232,11 @@ class _Notes:
                 f"this is no state of a verification ({error}): name a new file", path=path
             ) from None
 
-    def find(self, task: LogCheck, uuid: str, seals: SealTable) -> SegmentReport | None:
+    def find(self, task: LogCheck, seals: SealTable) -> SegmentReport | None:
         """What an earlier run said of a segment, if it is the same still. Of a copy elsewhere, or
         in an archive, it said nothing.
         """
-        note = self._known.get((task.path, uuid, task.number))
+        note = self._known.get((task.path, task.uuid, task.number))
         if note is None:
             return None
         try:
@@ -249,7 +249,7 @@ class _Notes:
             else SegmentReport(**note["report"])
         )
 
-    def add(self, task: LogCheck, uuid: str, report: SegmentReport, seals: SealTable) -> None:
+    def add(self, task: LogCheck, report: SegmentReport, seals: SealTable) -> None:
         """Note a finished segment in which nothing is wrong."""
         if self._path is None or report.damage or report.problems:
             return
@@ -258,7 +258,7 @@ class _Notes:
             return
         note = {
             "path": task.path,
-            "uuid": uuid,
+            "uuid": task.uuid,
             "number": task.number,
             "seal": [seal.segment_id, seal.crc],
             "report": dataclasses.asdict(report),

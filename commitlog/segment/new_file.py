@@ -1,0 +1,54 @@
+"""New files of a log: each is whole and durable before it gets its name."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from commitlog._kernel.segments import rename_noreplace
+from commitlog.base.failpoint import failpoint
+from commitlog.base.regular_file import write_whole
+from commitlog.base.temporary_file import temporary_file
+
+
+def put_new_file(
+    dir_fd: int, name: str, content: bytes, size: int = 0, *, solid: bool = True
+) -> bool:
+    """Put a new file in place. Its name is durable with the directory's next sync.
+
+    Parameters
+    ----------
+    dir_fd : int
+        The directory.
+    name : str
+        The name that the file gets.
+    content : bytes
+        What the file begins with.
+    size : int
+        Bytes of the file, if it is longer than its content.
+    solid : bool
+        Allocate all of them: in a hole, a full disk would turn a store through a mapping into
+        SIGBUS.
+
+    Returns
+    -------
+    bool
+        False if there is a file of that name already.
+    """
+    with temporary_file(dir_fd, name) as (fd, temporary):
+        failpoint("created")
+        if solid and size:
+            os.posix_fallocate(fd, 0, size)
+        elif size:
+            os.ftruncate(fd, size)
+        failpoint("allocated")
+        write_whole(fd, content, 0)
+        failpoint("written")
+        os.fsync(fd)
+        failpoint("synced")
+        placed = bool(rename_noreplace(dir_fd, temporary, name))
+        failpoint("renamed")
+    if not placed:
+        with contextlib.suppress(OSError):  # a later open sweeps it
+            os.unlink(temporary, dir_fd=dir_fd)
+    return placed
