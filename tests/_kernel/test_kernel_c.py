@@ -21,7 +21,8 @@ import pytest
 HERE = Path(__file__).resolve().parent
 KERNEL = HERE.parents[1] / "commitlog" / "_kernel" / "c"
 TESTS = sorted(HERE.glob("*_test.c"))
-FLAGS = ["-std=gnu11", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-pthread", "-fno-omit-frame-pointer", "-iquote", str(KERNEL)]
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+FLAGS = ["-std=gnu11", "-O1", "-g1", *WARNINGS, "-pthread", "-fno-omit-frame-pointer", "-DCL_ASSERT", "-iquote", str(KERNEL)]
 ADDRESS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 # The one fence of the kernel, which this sanitizer does not model, guards a wake-up and no data.
 THREAD = ["-fsanitize=thread", "-Wno-tsan"]

@@ -20,12 +20,16 @@
  * range appears to other processes whole or not at all. */
 static int copy_range(cl_log *log, cl_segment *segment, uint32_t from, uint32_t to) {
     uint64_t first = cl_load((const uint64_t *)(segment->bytes + from));
+    cl_assert(from, >=, CL_SEGMENT_HEADER);
+    cl_assert(from, <, to);
+    cl_assert(to, <=, segment->size);
+    cl_assert(cl_cell_published(first), ==, true);
     uint32_t start = from + (uint32_t)sizeof first;
     /* Where no descriptor is free, the mapping does as well. */
     if (to - from <= log->copy_limit || !cl_segment_reopen(log->table.dir_fd, segment)) {
         memcpy(segment->map + start, segment->bytes + start, to - start);
     } else {
-        while (start < to) {
+        while (start < to) { /* each round writes, or a signal interrupted it */
             ssize_t wrote = pwrite(segment->fd, segment->bytes + start, to - start, start);
             if (wrote < 0 && errno == EINTR) {
                 continue;
@@ -51,6 +55,8 @@ static void segment_done(cl_log *log, cl_segment *segment) {
 /* Commits the next run of published frames in the segment at *position, at most about CHUNK of them and not far past `goal`. */
 static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t goal) {
     uint64_t from = *position;
+    cl_assert(from, >=, segment->base);
+    cl_assert(from, <, segment->base + segment->size);
     bool copies = segment->bytes != segment->map;
     uint64_t limit = copies && goal - from > CHUNK ? from + CHUNK : goal;
     int code = cl_walk(log, segment, position, limit, &log->watch);
@@ -68,6 +74,8 @@ static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, ui
             cl_log_wake_readers(log);
         }
     }
+    cl_assert(*position, >=, from);
+    cl_assert(*position, <=, segment->base + segment->size);
     if (*position == segment->base + segment->size) {
         segment_done(log, segment);
     }
@@ -116,7 +124,9 @@ int cl_commit(cl_log *log, uint64_t upto) {
     pthread_mutex_lock(&log->commit_mutex);
     int64_t began_ns = cl_clock_monotonic_ns();
     upto = cl_log_downward(log, upto);
+    cl_log_assert(log);
     int code = commit_all(log);
+    cl_log_assert(log);
     int64_t now_ns = cl_clock_monotonic_ns();
     cl_histogram_add(&log->latencies.commit, now_ns - began_ns);
     note_hold(log, code, now_ns);
@@ -138,6 +148,7 @@ static bool lead_try(cl_log *log) {
         return false;
     }
     uint64_t nobody = 0;
+    cl_assert(log->owner, !=, 0);
     if (cl_swap(&log->cursors->flusher.value, &nobody, log->owner)) {
         return true;
     }
@@ -148,6 +159,7 @@ static bool lead_try(cl_log *log) {
 static void lead_end(cl_log *log) {
     int cause = errno; /* of what the leader reports */
     uint64_t mine = log->owner;
+    cl_assert(cl_load32(&log->leading), ==, 1);
     cl_swap(&log->cursors->flusher.value, &mine, 0); /* unless another process leads by now, which took this one for stuck */
     cl_store32(&log->leading, 0);
     cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
@@ -197,6 +209,7 @@ static bool replace_stuck_leader(cl_log *log) {
  * itself cannot be ended. */
 static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t deadline_ns) {
     uint64_t from = *reached;
+    cl_log_assert(log);
     while (from < to) {
         if (from != *reached && cl_clock_monotonic_ns() >= deadline_ns) {
             break;
@@ -221,6 +234,8 @@ static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t dead
         from = end;
     }
     *reached = from;
+    cl_assert(from, <=, to);
+    cl_log_assert(log);
     return from < to ? CL_E_TIMEOUT : CL_OK;
 }
 

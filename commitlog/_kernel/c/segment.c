@@ -26,7 +26,7 @@ static uint64_t page_start(uint64_t offset) {
     uint64_t page = __atomic_load_n(&size, __ATOMIC_RELAXED);
     if (page == 0) {
         long asked = sysconf(_SC_PAGESIZE);
-        page = asked > 0 ? (uint64_t)asked : 4096;
+        page = asked > 0 ? (uint64_t)asked : CL_PAGE_SMALLEST;
         __atomic_store_n(&size, page, __ATOMIC_RELAXED);
     }
     return offset - offset % page;
@@ -48,7 +48,8 @@ int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, ui
     if (cl_crc32c(0, &header, offsetof(cl_header_identity, crc)) != header.crc || header.header_size != CL_SEGMENT_HEADER) {
         return CL_E_HEADER;
     }
-    if ((log_uuid != NULL && memcmp(header.log_uuid, log_uuid, 16) != 0) || header.base != base || header.size != size) {
+    if ((log_uuid != NULL && memcmp(header.log_uuid, log_uuid, sizeof header.log_uuid) != 0) || header.base != base ||
+        header.size != size) {
         return CL_E_FOREIGN;
     }
     return CL_OK;
@@ -179,12 +180,22 @@ void cl_segment_close_file(cl_segment *segment) {
     }
 }
 
-void cl_segment_hold(cl_segment *segment) { cl_add32(&segment->references, 1); }
+void cl_segment_hold(cl_segment *segment) {
+    uint32_t before = cl_add32(&segment->references, 1);
+    cl_assert(before, !=, 0);
+    cl_assert(before, !=, UINT32_MAX);
+}
 
 void cl_segment_release(cl_segment *segment) {
-    if (segment == NULL || __atomic_sub_fetch(&segment->references, 1, __ATOMIC_ACQ_REL) != 0) {
+    if (segment == NULL) {
         return;
     }
+    uint32_t left = __atomic_sub_fetch(&segment->references, 1, __ATOMIC_ACQ_REL);
+    cl_assert(left, !=, UINT32_MAX);
+    if (left != 0) {
+        return;
+    }
+    cl_assert(segment->users, ==, 0);
     munmap(segment->map, segment->size);
     cl_segment_close_file(segment);
     free(segment->index.entries);
@@ -295,6 +306,9 @@ static size_t table_find(const cl_table *table, uint64_t number) {
 }
 
 static int table_insert(cl_table *table, size_t at, cl_segment *segment) {
+    cl_assert(at, <=, table->count);
+    cl_assert(at == 0 || table->entries[at - 1]->number < segment->number, ==, true);
+    cl_assert(at == table->count || table->entries[at]->number > segment->number, ==, true);
     if (table->count == table->room) {
         size_t room = table->room == 0 ? 16 : table->room * 2;
         cl_segment **entries = realloc(table->entries, room * sizeof *entries);
@@ -307,10 +321,12 @@ static int table_insert(cl_table *table, size_t at, cl_segment *segment) {
     memmove(&table->entries[at + 1], &table->entries[at], (table->count - at) * sizeof *table->entries);
     table->entries[at] = segment;
     table->count++;
+    cl_assert(table->count, <=, table->room);
     return CL_OK;
 }
 
 static void table_remove(cl_table *table, size_t at) {
+    cl_assert(at, <, table->count);
     table->count--;
     memmove(&table->entries[at], &table->entries[at + 1], (table->count - at) * sizeof *table->entries);
 }
@@ -326,6 +342,7 @@ static cl_segment *table_hold(cl_table *table, uint64_t number, cl_segment *open
         held = opened;
     }
     if (held != NULL) {
+        cl_assert(held->number, ==, number);
         cl_segment_hold(held);
     }
     pthread_mutex_unlock(&table->mutex);
@@ -376,6 +393,7 @@ static size_t take_idle(cl_table *table, uint64_t number, size_t keep, cl_segmen
             continue;
         }
         table_remove(table, at);
+        cl_assert(cl_load32(&segment->references), ==, 1);
         taken[count++] = segment;
     }
     pthread_mutex_unlock(&table->mutex);
@@ -385,6 +403,7 @@ static size_t take_idle(cl_table *table, uint64_t number, size_t keep, cl_segmen
 void cl_table_trim(cl_table *table, uint64_t number, size_t keep) {
     cl_segment *taken[TRIM_ONCE];
     size_t count;
+    /* Each round leaves the table shorter. */
     do {
         count = take_idle(table, number, keep, taken);
         /* Unmapping takes milliseconds, and an append that rolls takes the mutex. */
