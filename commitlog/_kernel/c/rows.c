@@ -35,6 +35,7 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, 
     }
     size_t most = writer->largest < CL_FRAME_ADD_LIMIT ? writer->largest / step : CL_FRAME_ADD_LIMIT / step;
     most = most == 0 ? 1 : most;
+    /* A batch that others roll back is tried again until `cl_batch_publish` gives up. */
     while (*done < rows->count) {
         size_t count = rows->count - *done < most ? rows->count - *done : most;
         cl_record_input input = {.value_length = rows->length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = rows->timestamp_ns};

@@ -255,7 +255,7 @@ static __attribute__((noinline)) bool gives_up(cl_writer *writer) {
 }
 
 static int swap_claim(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *claim) {
-    for (;;) {
+    for (;;) { /* CLAIM_ATTEMPTS rounds at most */
         int code = check_tail(writer);
         if (code == CL_OK) {
             code = reserve(writer, need, length, claim);
@@ -331,7 +331,7 @@ static inline __attribute__((always_inline)) int append_one(cl_writer *writer, c
         }
         return code;
     }
-    for (;;) {
+    for (;;) { /* CLAIM_ATTEMPTS rounds at most */
         code = swap_claim(writer, need, (uint32_t)length, &claim);
         if (CL_UNLIKELY(code != CL_OK)) {
             return code;
