@@ -10,19 +10,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, get_args
 
+from commitlog._kernel import segments
 from commitlog.base import roll_cycle as cycles
 from commitlog.base.option import Option, chosen, counted, did_you_mean, lasting, optional, sized, switch
 from commitlog.base.roll_cycle import RollCycle
-from commitlog.base.units import DURATION_LARGEST_S, GIB, KIB, MIB, SECOND_NS, Duration, Size, parse_duration, parse_size, seconds_of
+from commitlog.base.units import DURATION_LARGEST_S, MIB, SECOND_NS, Duration, Size, parse_duration, parse_size, seconds_of
 from commitlog.errors import InvalidOptionError
 
 Flush = Literal["sync", "async", "none"]
 Timestamps = Literal["coarse", "precise"]
 OnLag = Literal["wait", "raise", "drop"]
 
-PAGE_SIZE = 4096
-SEGMENT_SIZE_SMALLEST = 64 * KIB
-SEGMENT_SIZE_LARGEST = GIB
+PAGE_SIZE = segments.HEADER_SIZE  # a segment consists of so many
+SEGMENT_SIZE_SMALLEST = segments.SMALLEST
+SEGMENT_SIZE_LARGEST = segments.LARGEST
 SEGMENT_SIZE_DEFAULT = 64 * MIB
 TIMESTAMPS_DEFAULT: Timestamps = "coarse"
 ALLOCATE_AHEAD_MOST = 8

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from commitlog._kernel.engine import Committer
 from commitlog.base.service import Service
-from commitlog.options import Options
-
-PAGE_SIZE = 4096
+from commitlog.options import PAGE_SIZE, Options
 
 
 def pace(interval_s: float, thorough_s: float, least_pages: int) -> tuple[int, int, int]:

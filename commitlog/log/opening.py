@@ -285,7 +285,7 @@ def _joined(directory: LogDirectory, identity: Identity, cells: Cursors, lock_fi
         cells,
         pooled=False,
         lock_file=lock_file,
-        tail=_shared_tail(cells),
+        tail=cells.tail,
         # Counted on from where the others are: of two records the one with the higher count is in force.
         checkpoint_count=checkpoint.count if checkpoint is not None else 0,
     )
@@ -301,11 +301,6 @@ def _is_there(fd: int, path: str, holder: Holder) -> bool:
     identity = identities.read(fd, path)
     writers = cursors_file.live_writers(fd, identity) if identity is not None else []
     return any((writer.pid, writer.pid_namespace) == (holder.pid, holder.pid_namespace) for writer in writers)
-
-
-def _shared_tail(cells: Cursors) -> tuple[int, int]:
-    place = cells["tail"]
-    return place >> 32, place & 0xFFFFFFFF
 
 
 def _open_exclusively(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:

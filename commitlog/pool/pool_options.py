@@ -8,14 +8,15 @@ from typing import Literal, SupportsIndex, get_args
 
 from commitlog.base.units import parse_duration, parse_size
 from commitlog.errors import InvalidOptionError
+from commitlog.options import PAGE_SIZE, SEGMENT_SIZE_LARGEST, SEGMENT_SIZE_SMALLEST
 
 Backing = Literal["anonymous", "shm"]
 LockMemory = Literal["try", "require", "off"]
 OnExhausted = Literal["wait", "raise", "grow", "mapped"]
 
-SMALLEST_BUFFER = 64 << 10
-LARGEST_BUFFER = 1 << 30
-BUFFER_STEP = 4096
+SMALLEST_BUFFER = SEGMENT_SIZE_SMALLEST
+LARGEST_BUFFER = SEGMENT_SIZE_LARGEST
+BUFFER_STEP = PAGE_SIZE
 MOST_BUFFERS = 65536
 
 
