@@ -1,4 +1,5 @@
-/* What an assertion finds ends the process, and says where it stands, what it states and both values. */
+/* What an assertion finds ends the process, and says where it stands, what it states and both
+ * values. */
 #include "stage.h"
 
 #include <signal.h>
@@ -7,7 +8,8 @@
 static test_place place;
 static test_handle handle;
 
-/* Breaks what the code guarantees, in a child with a log of one record; what the child said before it was aborted. */
+/* Breaks what the code guarantees, in a child with a log of one record; what the child said before
+ * it was aborted. */
 static const char *said_of(void (*breach)(void)) {
     static char said[4096];
     int ends[2], status;
@@ -46,7 +48,8 @@ static void flush_what_is_not_committed(void) {
 }
 
 static void commit_past_the_tail(void) {
-    place.cursors->appended.value = place.cursors->committed.value = cl_place_offset(place.cursors->tail.value) + 8;
+    place.cursors->appended.value = place.cursors->committed.value =
+        cl_place_offset(place.cursors->tail.value) + 8;
     cl_commit(&handle.log, UINT64_MAX);
 }
 
@@ -67,7 +70,8 @@ static void enter_the_odd_window_twice(void) {
     append_value(&handle, noise, 24);
 }
 
-static void check_said(void (*breach)(void), const char *file, const char *statement, const char *values) {
+static void check_said(void (*breach)(void), const char *file, const char *statement,
+                       const char *values) {
     const char *said = said_of(breach);
     CHECK(strstr(said, file) != NULL);
     CHECK(strstr(said, statement) != NULL);

@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 KERNEL = Path(__file__).resolve().parents[2] / "commitlog" / "_kernel"
-FLOOR = ("commitlog._kernel", "commitlog.base", "commitlog.errors")  # the lowest one, but for the options, which import the kernel
+FLOOR = (
+    "commitlog._kernel",
+    "commitlog.base",
+    "commitlog.errors",
+)  # the lowest one, but for the options, which import the kernel
 IMPORT = re.compile(r"^\s*(?:from|c?import) (commitlog[\w.]*)", re.MULTILINE)
 
 

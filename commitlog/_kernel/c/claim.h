@@ -14,13 +14,15 @@ static inline int cl_writer_gate(const cl_writer *writer) {
     return CL_UNLIKELY(cl_log_failed(writer->log)) ? CL_E_FAILED : CL_OK;
 }
 
-/* Whether the writer holds that segment; if not, `cl_writer_switch` exchanges the one that it holds. */
+/* Whether the writer holds that segment; if not, `cl_writer_switch` exchanges the one that it
+ * holds. */
 static inline bool cl_writer_at(const cl_writer *writer, uint64_t number) {
     return writer->segment != NULL && writer->segment->number == number;
 }
 int cl_writer_switch(cl_writer *writer, uint64_t number);
 
-/* The slot's counter is odd in between: its owner may have moved the tail, and no cell names it yet. */
+/* The slot's counter is odd in between: its owner may have moved the tail, and no cell names it
+ * yet. */
 static inline void cl_slot_enter(cl_slot *slot) {
     cl_assert(slot->counter % 2, ==, 0);
     __atomic_store_n(&slot->counter, slot->counter + 1, __ATOMIC_RELEASE);
@@ -30,7 +32,8 @@ static inline void cl_slot_leave(cl_slot *slot) {
     __atomic_store_n(&slot->counter, slot->counter + 1, __ATOMIC_RELEASE);
 }
 
-/* Pads from `offset` to the segment's end. A refused swap means that observers marked the range already. */
+/* Pads from `offset` to the segment's end. A refused swap means that observers marked the range
+ * already. */
 void cl_pad_to_end(cl_segment *segment, uint32_t offset);
 
 /* A claim is a range of whole cells in a segment that the writer holds. */

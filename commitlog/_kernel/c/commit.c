@@ -1,4 +1,5 @@
-/* What makes published records visible to other processes: raises the watermarks, and copies a pool buffer into its file. */
+/* What makes published records visible to other processes: raises the watermarks, and copies a pool
+ * buffer into its file. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>
@@ -9,8 +10,8 @@
 
 #define CHUNK (1u << 20) /* bytes of one commit write */
 
-/* Copies [from, to) of a pool buffer into its file. Its first cell goes last, through the mapping, in one store: the
- * range appears to other processes whole or not at all. */
+/* Copies [from, to) of a pool buffer into its file. Its first cell goes last, through the mapping,
+ * in one store: the range appears to other processes whole or not at all. */
 static int copy_range(cl_log *log, cl_segment *segment, uint32_t from, uint32_t to) {
     uint64_t first = cl_load((const uint64_t *)(segment->bytes + from));
     cl_assert(from, >=, CL_SEGMENT_HEADER);
@@ -45,7 +46,8 @@ static void segment_done(cl_log *log, cl_segment *segment) {
     }
 }
 
-/* Commits the next run of published frames in the segment at *position, at most about CHUNK of them and not far past `goal`. */
+/* Commits the next run of published frames in the segment at *position, at most about CHUNK of them
+ * and not far past `goal`. */
 static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t goal) {
     uint64_t from = *position;
     cl_assert(from, >=, segment->base);
@@ -56,7 +58,8 @@ static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, ui
     if (*position > from) {
         cl_raise(&log->cursors->appended.value, *position);
         if (copies) {
-            int copied = copy_range(log, segment, (uint32_t)(from - segment->base), (uint32_t)(*position - segment->base));
+            int copied = copy_range(log, segment, (uint32_t)(from - segment->base),
+                                    (uint32_t)(*position - segment->base));
             if (copied != CL_OK) {
                 return copied;
             }
@@ -75,7 +78,8 @@ static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, ui
     return code;
 }
 
-/* Up to where the tail stood at the start: appenders that are faster than this walk must not keep a flush from beginning. */
+/* Up to where the tail stood at the start: appenders that are faster than this walk must not keep a
+ * flush from beginning. */
 static int commit_all(cl_log *log) {
     cl_segment *segment = NULL;
     uint64_t goal = log->tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(log->tail));
@@ -97,7 +101,8 @@ static int commit_all(cl_log *log) {
     return code;
 }
 
-/* Notes how long a claim has held commits up, once it does no more, as exactly as commits come by. */
+/* Notes how long a claim has held commits up, once it does no more, as exactly as commits come by.
+ */
 static void note_hold(cl_log *log, int code, int64_t now_ns) {
     uint64_t held_at = code == CL_E_BUSY ? log->watch.position : UINT64_MAX;
     if (held_at == log->held_at) {
@@ -127,7 +132,8 @@ int cl_commit(cl_log *log, uint64_t upto) {
     if (cl_log_failed(log)) {
         return CL_E_FAILED;
     }
-    if (cl_load(&log->cursors->committed.value) >= upto || code == CL_E_END || code == CL_E_ABSENT) {
+    if (cl_load(&log->cursors->committed.value) >= upto || code == CL_E_END ||
+        code == CL_E_ABSENT) {
         return CL_OK;
     }
     return code;

@@ -3,7 +3,8 @@
 
 uint64_t cl_writer_rolls_from(const cl_writer *writer) {
     uint64_t place = cl_load(writer->tail);
-    return cl_place_offset(place) >= writer->log->segment_size ? cl_place_number(place) : CL_NO_SEGMENT;
+    return cl_place_offset(place) >= writer->log->segment_size ? cl_place_number(place)
+                                                               : CL_NO_SEGMENT;
 }
 
 int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
@@ -22,7 +23,8 @@ int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
         if (code != CL_OK) {
             break;
         }
-        /* In a plain log the pad is in place before the tail moves over it, as with every other frame. */
+        /* In a plain log the pad is in place before the tail moves over it, as with every other
+         * frame. */
         uint64_t zero = 0;
         if (writer->plain) {
             cl_pad_to_end(writer->segment, cl_place_offset(seen));
@@ -41,7 +43,8 @@ int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
     return code;
 }
 
-/* The opened part has one author, whoever's swap on its first word succeeded; the rest follows from that word. */
+/* The opened part has one author, whoever's swap on its first word succeeded; the rest follows from
+ * that word. */
 static int64_t open_segment(cl_segment *segment, int64_t now_ns) {
     cl_header_opened *opened = (cl_header_opened *)(segment->map + CL_HEADER_OPENED_AT);
     uint64_t none = 0;
@@ -78,7 +81,8 @@ int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t c
     }
     note_cycle(next, open_segment(next, now_ns), cycle);
     /* A swap is refused if another handle rolled, or added past the end, which each does once. */
-    while (cl_place_number(seen) == number && !cl_swap(writer->tail, &seen, cl_place(number + 1, CL_SEGMENT_HEADER))) {
+    while (cl_place_number(seen) == number &&
+           !cl_swap(writer->tail, &seen, cl_place(number + 1, CL_SEGMENT_HEADER))) {
     }
     cl_assert(cl_load(writer->tail), >=, cl_place(number + 1, CL_SEGMENT_HEADER));
     writer->counters.rolls++;

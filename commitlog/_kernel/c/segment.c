@@ -17,7 +17,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 #define LET_GO_LEAST (64ull << 10) /* below, the call costs more than it saves */
-#define PREFAULT_PIECE (1ull << 20) /* the address space is locked against other changes for so long */
+#define PREFAULT_PIECE                                                                             \
+    (1ull << 20) /* the address space is locked against other changes for so long */
 
 /* 4 KiB on x86-64, up to 64 KiB on aarch64: msync and madvise refuse what does not start on one. */
 static uint64_t page_start(uint64_t offset) {
@@ -44,11 +45,12 @@ int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, ui
     if (header.major > CL_FORMAT_MAJOR) {
         return CL_E_VERSION;
     }
-    if (cl_crc32c(0, &header, offsetof(cl_header_identity, crc)) != header.crc || header.header_size != CL_SEGMENT_HEADER) {
+    if (cl_crc32c(0, &header, offsetof(cl_header_identity, crc)) != header.crc ||
+        header.header_size != CL_SEGMENT_HEADER) {
         return CL_E_HEADER;
     }
-    if ((log_uuid != NULL && memcmp(header.log_uuid, log_uuid, sizeof header.log_uuid) != 0) || header.base != base ||
-        header.size != size) {
+    if ((log_uuid != NULL && memcmp(header.log_uuid, log_uuid, sizeof header.log_uuid) != 0) ||
+        header.base != base || header.size != size) {
         return CL_E_FOREIGN;
     }
     return CL_OK;
@@ -118,7 +120,8 @@ static cl_segment *map_file(int fd, uint64_t number, uint64_t size, uint64_t id,
     return segment;
 }
 
-/* What openat says of a name that has no file. A socket or a device without a driver gives ENXIO. */
+/* What openat says of a name that has no file. A socket or a device without a driver gives ENXIO.
+ */
 static int open_failure(int cause) {
     switch (cause) {
     case ENOENT:
@@ -132,13 +135,16 @@ static int open_failure(int cause) {
     }
 }
 
-int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bool writable, cl_segment **out) {
+int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid,
+                    bool writable, cl_segment **out) {
     char name[CL_SEGMENT_NAME_SIZE];
     if (number > UINT32_MAX) {
-        return CL_E_ABSENT; /* a place has no room for such a number, and its base could wrap into another segment's */
+        return CL_E_ABSENT; /* a place has no room for such a number, and its base could wrap into
+                               another segment's */
     }
     cl_segment_name(number * size, name);
-    int fd = openat(dir_fd, name, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd =
+        openat(dir_fd, name, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
         return open_failure(errno);
     }
@@ -162,7 +168,8 @@ bool cl_segment_reopen(int dir_fd, cl_segment *segment) {
     }
     cl_segment_name(segment->base, name);
     int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd >= 0 && check_file(fd, segment->base, segment->size, NULL, &id) == CL_OK && id == segment->id) {
+    if (fd >= 0 && check_file(fd, segment->base, segment->size, NULL, &id) == CL_OK &&
+        id == segment->id) {
         segment->fd = fd;
         return true;
     }
@@ -210,7 +217,8 @@ int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) {
     while (start < stop) {
         uint64_t length = stop - start < PREFAULT_PIECE ? stop - start : PREFAULT_PIECE;
         if (madvise(segment->map + start, length, MADV_POPULATE_WRITE) != 0) {
-            return errno == EINVAL ? CL_OK : CL_E_SYSTEM; /* a kernel before 5.14 has none: the appender faults its pages itself */
+            return errno == EINVAL ? CL_OK : CL_E_SYSTEM; /* a kernel before 5.14 has none: the
+                                                             appender faults its pages itself */
         }
         start += length;
     }
@@ -221,14 +229,17 @@ void cl_segment_let_go(const cl_segment *segment, uint64_t start, uint64_t stop)
     start = page_start(start);
     stop = page_start(stop);
     if (stop >= start + LET_GO_LEAST) {
-        madvise(segment->map + start, stop - start, MADV_DONTNEED); /* worth no error: only speed is lost */
+        madvise(segment->map + start, stop - start,
+                MADV_DONTNEED); /* worth no error: only speed is lost */
     }
 }
 
 int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) {
-    /* The header's opened part is written by a roll through the mapping and has no flush of its own. */
+    /* The header's opened part is written by a roll through the mapping and has no flush of its
+     * own. */
     start = start <= CL_SEGMENT_HEADER ? 0 : page_start(start);
     stop = stop < segment->size ? stop : segment->size;
     cl_segment_let_go(segment, start, stop);
-    return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? CL_E_SYSTEM : CL_OK;
+    return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? CL_E_SYSTEM
+                                                                                   : CL_OK;
 }

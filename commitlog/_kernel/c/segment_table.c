@@ -7,7 +7,8 @@
 
 #define TRIM_ONCE 16u /* segments that a trim takes out of the table at once */
 
-/* The tables of this process, for a fork: a child that inherited one in the middle of a change would follow pointers to freed memory. */
+/* The tables of this process, for a fork: a child that inherited one in the middle of a change
+ * would follow pointers to freed memory. */
 static cl_table *tables;
 static pthread_mutex_t tables_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -25,9 +26,12 @@ static void unlock_tables(void) {
     pthread_mutex_unlock(&tables_mutex);
 }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(lock_tables, unlock_tables, unlock_tables); }
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(lock_tables, unlock_tables, unlock_tables);
+}
 
-int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable) {
+int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size,
+                  bool writable) {
     *table = (cl_table){.dir_fd = dir_fd, .writable = writable, .segment_size = segment_size};
     memcpy(table->log_uuid, log_uuid, sizeof table->log_uuid);
     if (pthread_mutex_init(&table->mutex, NULL) != 0) {
@@ -42,7 +46,8 @@ int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t
 
 void cl_table_after_fork(cl_table *table) {
     for (size_t index = 0; index < table->count; index++) {
-        table->entries[index]->tallied = 0; /* a thread of the parent may have been in the middle of it: nobody's count */
+        table->entries[index]->tallied =
+            0; /* a thread of the parent may have been in the middle of it: nobody's count */
     }
 }
 
@@ -91,7 +96,8 @@ static int table_insert(cl_table *table, size_t at, cl_segment *segment) {
         table->entries = entries;
         table->room = room;
     }
-    memmove(&table->entries[at + 1], &table->entries[at], (table->count - at) * sizeof *table->entries);
+    memmove(&table->entries[at + 1], &table->entries[at],
+            (table->count - at) * sizeof *table->entries);
     table->entries[at] = segment;
     table->count++;
     cl_assert(table->count, <=, table->room);
@@ -101,10 +107,12 @@ static int table_insert(cl_table *table, size_t at, cl_segment *segment) {
 static void table_remove(cl_table *table, size_t at) {
     cl_assert(at, <, table->count);
     table->count--;
-    memmove(&table->entries[at], &table->entries[at + 1], (table->count - at) * sizeof *table->entries);
+    memmove(&table->entries[at], &table->entries[at + 1],
+            (table->count - at) * sizeof *table->entries);
 }
 
-/* The segment that the table has under that number, with one more reference: `opened`, inserted, where it had none. NULL: it has none. */
+/* The segment that the table has under that number, with one more reference: `opened`, inserted,
+ * where it had none. NULL: it has none. */
 static cl_segment *table_hold(cl_table *table, uint64_t number, cl_segment *opened, int *code) {
     cl_segment *held = NULL;
     pthread_mutex_lock(&table->mutex);
@@ -128,9 +136,11 @@ int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out) {
     if (*out != NULL) {
         return CL_OK;
     }
-    /* Opening reads from the disk, so it is done without the mutex. Of two threads that open the same segment one keeps its own. */
+    /* Opening reads from the disk, so it is done without the mutex. Of two threads that open the
+     * same segment one keeps its own. */
     cl_segment *opened;
-    code = cl_segment_open(table->dir_fd, number, table->segment_size, table->log_uuid, table->writable, &opened);
+    code = cl_segment_open(table->dir_fd, number, table->segment_size, table->log_uuid,
+                           table->writable, &opened);
     if (code != CL_OK) {
         return code;
     }
@@ -156,10 +166,12 @@ uint32_t cl_table_forget(cl_table *table, uint64_t number) {
 }
 
 /* Takes up to TRIM_ONCE segments that cl_table_trim may forget out of the table; how many. */
-static size_t take_idle(cl_table *table, uint64_t number, size_t keep, cl_segment *taken[TRIM_ONCE]) {
+static size_t take_idle(cl_table *table, uint64_t number, size_t keep,
+                        cl_segment *taken[TRIM_ONCE]) {
     size_t count = 0;
     pthread_mutex_lock(&table->mutex);
-    for (size_t at = 0; at < table->count && table->count > keep && table->entries[at]->number < number && count < TRIM_ONCE;) {
+    for (size_t at = 0; at < table->count && table->count > keep &&
+                        table->entries[at]->number < number && count < TRIM_ONCE;) {
         cl_segment *segment = table->entries[at];
         if (cl_load32(&segment->references) > 1) {
             at++;

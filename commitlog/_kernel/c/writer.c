@@ -6,8 +6,11 @@
 #include "crc32c.h"
 #include "futex.h"
 
-#define CLAIM_ATTEMPTS 1000u /* others roll this handle's claims back each time: it is not going to get better */
-#define AHEAD_OF_NEXT 128u /* bytes: where the second swap from here on would wait for memory that nobody has in a cache yet */
+#define CLAIM_ATTEMPTS                                                                             \
+    1000u /* others roll this handle's claims back each time: it is not going to get better */
+#define AHEAD_OF_NEXT                                                                              \
+    128u /* bytes: where the second swap from here on would wait for memory that nobody has in a   \
+            cache yet */
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes) {
     cl_assert(log->slot, <, CL_CURSORS_SLOTS);
@@ -16,7 +19,8 @@ void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, ui
     writer->log = log;
     writer->tail = log->tail;
     writer->slot = &log->cursors->slots[log->slot];
-    writer->overshot = cl_writer_rolls_from(writer); /* a new handle, too, does not add past an end that is reached */
+    writer->overshot = cl_writer_rolls_from(
+        writer); /* a new handle, too, does not add past an end that is reached */
     writer->cycle_end_ns = INT64_MAX;
     writer->wake_bytes = wake_bytes;
     writer->limit_place = UINT64_MAX;
@@ -25,7 +29,9 @@ void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, ui
     writer->precise = precise;
 }
 
-static void wake_at(cl_writer *writer, uint64_t place) { writer->wake_place = place < writer->limit_place ? place : writer->limit_place; }
+static void wake_at(cl_writer *writer, uint64_t place) {
+    writer->wake_place = place < writer->limit_place ? place : writer->limit_place;
+}
 
 void cl_writer_limit(cl_writer *writer, uint64_t limit_place, uint64_t required_seen) {
     writer->limit_place = limit_place;
@@ -41,7 +47,9 @@ void cl_writer_clear(cl_writer *writer) {
     writer->segment = NULL;
 }
 
-int64_t cl_writer_now(const cl_writer *writer) { return writer->precise ? cl_clock_precise_ns() : cl_clock_coarse_ns(); }
+int64_t cl_writer_now(const cl_writer *writer) {
+    return writer->precise ? cl_clock_precise_ns() : cl_clock_coarse_ns();
+}
 
 __attribute__((noinline)) int cl_writer_switch(cl_writer *writer, uint64_t number) {
     cl_segment *segment;
@@ -68,7 +76,8 @@ static __attribute__((noinline)) size_t write_extension(uint8_t *at, const cl_re
     return CL_FRAME_EXTENDED + (size_t)input->key_length;
 }
 
-static inline uint64_t frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) {
+static inline uint64_t frame_write(const cl_segment *segment, uint32_t offset,
+                                   const cl_record_input *input) {
     uint8_t *at = segment->bytes + offset;
     uint32_t word = (uint32_t)cl_input_length(input);
     size_t head = CL_FRAME_HEADER;
@@ -77,29 +86,33 @@ static inline uint64_t frame_write(const cl_segment *segment, uint32_t offset, c
         word |= CL_WORD_EXT;
         head = write_extension(at, input);
     }
-    return cl_cell(word, cl_frame_copy_crc(segment->seed, offset, word, at, head, at + head, input->value));
+    return cl_cell(
+        word, cl_frame_copy_crc(segment->seed, offset, word, at, head, at + head, input->value));
 }
 
 uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) {
     return frame_write(segment, offset, input);
 }
 
-/* Every wake_bytes, and at the limit: wakes the commit loop of a pooled log, and looks whether a required tailer is to be waited for. What
- * was just published stays; the next append is refused. */
+/* Every wake_bytes, and at the limit: wakes the commit loop of a pooled log, and looks whether a
+ * required tailer is to be waited for. What was just published stays; the next append is refused.
+ */
 static __attribute__((noinline)) void see_to(cl_writer *writer, uint64_t place) {
     cl_log *log = writer->log;
     wake_at(writer, place + writer->wake_bytes);
     if (log->pooled && cl_load32(&log->commit_rests)) {
         cl_futex_raise(&log->commit_signal);
     }
-    bool due = place > writer->limit_place || cl_load(&log->cursors->required.value) != writer->required_seen;
+    bool due = place > writer->limit_place ||
+               cl_load(&log->cursors->required.value) != writer->required_seen;
     if (due && log->gate == 0) {
         log->gate = (uint32_t)-CL_E_LAG;
     }
 }
 
 /* After a publish. Sleepers on a mapped log hear of every record. */
-static inline void writer_tell(cl_writer *writer, uint64_t place, uint32_t records, uint32_t bytes) {
+static inline void writer_tell(cl_writer *writer, uint64_t place, uint32_t records,
+                               uint32_t bytes) {
     writer->counters.appends++;
     writer->counters.records += records;
     writer->counters.bytes += bytes;
@@ -117,8 +130,8 @@ __attribute__((noinline)) void cl_pad_to_end(cl_segment *segment, uint32_t offse
     cl_swap((uint64_t *)(segment->bytes + offset), &zero, cl_skip_cell(segment, offset, 0));
 }
 
-/* One lock around every append: the frame is written where the tail stands and the tail moves last, so that no other
- * thread ever finds a zero cell below it. */
+/* One lock around every append: the frame is written where the tail stands and the tail moves last,
+ * so that no other thread ever finds a zero cell below it. */
 static inline int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim) {
     uint64_t place = cl_load_relaxed(writer->tail);
     uint32_t offset = cl_place_offset(place);
@@ -145,13 +158,14 @@ static inline int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim)
 
 static inline void plain_publish(cl_writer *writer, uint32_t offset, uint32_t need, uint64_t cell) {
     cl_assert(cell, !=, 0);
-    cl_assert(cl_load_relaxed(writer->tail), ==, cl_place(writer->segment->number, offset)); /* no other append came in between */
+    cl_assert(cl_load_relaxed(writer->tail), ==,
+              cl_place(writer->segment->number, offset)); /* no other append came in between */
     cl_store((uint64_t *)(writer->segment->bytes + offset), cell);
     cl_store(writer->tail, cl_place(writer->segment->number, offset + need));
 }
 
-/* Step 1 for large frames: compare-and-swap on the tail, which never overshoots. A swap is refused only if another append moved the tail,
- * and a segment has room for so many. */
+/* Step 1 for large frames: compare-and-swap on the tail, which never overshoots. A swap is refused
+ * only if another append moved the tail, and a segment has room for so many. */
 static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *place) {
     cl_assert(need, <=, writer->largest);
     uint64_t seen = cl_load(writer->tail);
@@ -172,7 +186,8 @@ static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *place) {
     }
 }
 
-/* Steps 1 and 2 of the protocol. The slot is odd from before the add until the cell names its owner. */
+/* Steps 1 and 2 of the protocol. The slot is odd from before the add until the cell names its
+ * owner. */
 static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *claim) {
     uint64_t place;
     cl_assert(need % CL_FRAME_ALIGN, ==, 0);
@@ -220,8 +235,9 @@ static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *
     return code;
 }
 
-/* After an overshoot this handle does not add again until somebody has moved the tail to another segment; and after it
- * could not open the segment that a claim of its own fell into, not before it can: each add would burn another range. */
+/* After an overshoot this handle does not add again until somebody has moved the tail to another
+ * segment; and after it could not open the segment that a claim of its own fell into, not before it
+ * can: each add would burn another range. */
 static inline int check_tail(cl_writer *writer) {
     if (CL_LIKELY(writer->overshot == CL_NO_SEGMENT && !writer->blind)) {
         return CL_OK;
@@ -241,7 +257,8 @@ static inline int check_tail(cl_writer *writer) {
     return CL_OK;
 }
 
-/* Another try was in vain. Whether it is to be the last: they are counted from the last append that succeeded, also over rolls. */
+/* Another try was in vain. Whether it is to be the last: they are counted from the last append that
+ * succeeded, also over rolls. */
 static __attribute__((noinline)) bool gives_up(cl_writer *writer) {
     if (writer->vain_since != writer->counters.appends) {
         writer->vain_since = writer->counters.appends;
@@ -285,7 +302,8 @@ int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
     code = plain_claim(writer, need, claim);
     if (code == CL_OK) {
         claim->length = length;
-        plain_publish(writer, claim->offset, need, cl_cell(CL_WORD_CLAIMED | length, writer->log->owner));
+        plain_publish(writer, claim->offset, need,
+                      cl_cell(CL_WORD_CLAIMED | length, writer->log->owner));
     }
     return code;
 }
@@ -294,7 +312,8 @@ int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, u
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | claim->length, writer->log->owner);
     cl_assert(cl_cell_published(cell), ==, true);
     cl_assert(cl_cell_word(cell) & CL_WORD_LENGTH, <=, claim->length);
-    if (CL_UNLIKELY(!cl_swap((uint64_t *)(claim->segment->bytes + claim->offset), &claimed, cell))) {
+    if (CL_UNLIKELY(
+            !cl_swap((uint64_t *)(claim->segment->bytes + claim->offset), &claimed, cell))) {
         writer->counters.refused++;
         return CL_E_ROLLED_BACK;
     }
@@ -306,12 +325,15 @@ int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, u
 }
 
 void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) {
-    cl_roll_back(claim->segment, claim->offset, cl_cell(CL_WORD_CLAIMED | claim->length, writer->log->owner));
-    cl_assert(cl_cell_published(cl_load((const uint64_t *)(claim->segment->bytes + claim->offset))), ==, true);
+    cl_roll_back(claim->segment, claim->offset,
+                 cl_cell(CL_WORD_CLAIMED | claim->length, writer->log->owner));
+    cl_assert(cl_cell_published(cl_load((const uint64_t *)(claim->segment->bytes + claim->offset))),
+              ==, true);
 }
 
 /* In line, so that what is constant in the input of one caller costs that caller nothing. */
-static inline __attribute__((always_inline)) int append_one(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
+static inline __attribute__((always_inline)) int
+append_one(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
     uint64_t length = cl_input_length(input);
     int code = cl_writer_gate(writer);
     if (CL_UNLIKELY(code != CL_OK)) {
@@ -325,7 +347,8 @@ static inline __attribute__((always_inline)) int append_one(cl_writer *writer, c
     if (writer->plain) {
         code = plain_claim(writer, need, &claim);
         if (CL_LIKELY(code == CL_OK)) {
-            plain_publish(writer, claim.offset, need, frame_write(claim.segment, claim.offset, input));
+            plain_publish(writer, claim.offset, need,
+                          frame_write(claim.segment, claim.offset, input));
             writer_tell(writer, cl_place(claim.segment->number, claim.offset + need), 1, need);
             *position = claim.segment->base + claim.offset;
         }
@@ -336,7 +359,8 @@ static inline __attribute__((always_inline)) int append_one(cl_writer *writer, c
         if (CL_UNLIKELY(code != CL_OK)) {
             return code;
         }
-        code = cl_writer_publish(writer, &claim, frame_write(claim.segment, claim.offset, input), 1);
+        code =
+            cl_writer_publish(writer, &claim, frame_write(claim.segment, claim.offset, input), 1);
         if (CL_LIKELY(code == CL_OK)) {
             *position = claim.segment->base + claim.offset;
             return CL_OK;
@@ -347,11 +371,16 @@ static inline __attribute__((always_inline)) int append_one(cl_writer *writer, c
     }
 }
 
-int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) { return append_one(writer, input, position); }
+int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
+    return append_one(writer, input, position);
+}
 
-int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length, uint64_t *position) {
-    const cl_record_input input = {
-        .value = value, .value_length = length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = cl_writer_now(writer)};
+int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length,
+                           uint64_t *position) {
+    const cl_record_input input = {.value = value,
+                                   .value_length = length,
+                                   .key_length = CL_KEYLEN_NONE,
+                                   .timestamp_ns = cl_writer_now(writer)};
     if (CL_UNLIKELY(input.timestamp_ns >= writer->cycle_end_ns)) {
         return CL_E_CYCLE;
     }
@@ -363,17 +392,21 @@ int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
     if (code != CL_OK) {
         return code;
     }
-    cl_assert(length, <=, writer->largest < CL_FRAME_ADD_LIMIT ? CL_FRAME_ADD_LIMIT : writer->largest);
+    cl_assert(length, <=,
+              writer->largest < CL_FRAME_ADD_LIMIT ? CL_FRAME_ADD_LIMIT : writer->largest);
     claim->length = length;
-    return writer->plain ? plain_claim(writer, length, claim) : swap_claim(writer, length, length, claim);
+    return writer->plain ? plain_claim(writer, length, claim)
+                         : swap_claim(writer, length, length, claim);
 }
 
-int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell, uint32_t records) {
+int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell,
+                     uint32_t records) {
     if (!writer->plain) {
         int code = cl_writer_publish(writer, claim, first_cell, records);
         return code == CL_E_ROLLED_BACK && gives_up(writer) ? CL_E_BUSY : code;
     }
     plain_publish(writer, claim->offset, claim->length, first_cell);
-    writer_tell(writer, cl_place(claim->segment->number, claim->offset + claim->length), records, claim->length);
+    writer_tell(writer, cl_place(claim->segment->number, claim->offset + claim->length), records,
+                claim->length);
     return CL_OK;
 }
