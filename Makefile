@@ -32,15 +32,18 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 NOT_INSTALLED := { echo "make: pip could not install what constraints.txt names: see its message above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
 KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch])
-C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard bench/instructions/*.c)
+C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard bench/instructions/*.c tests/*.[ch] tests/*/*.[ch])
 # The stamps carry the checkout's path, because a virtual environment that was moved still points to where it was.
 HERE := $(shell pwd -P | cksum | cut -d ' ' -f 1)
 BASE := .venv/.base-$(HERE)
 DEPENDENCIES := .venv/.dependencies-$(HERE)
 INSTALLED := .venv/.installed-$(HERE)
-BUILT := .venv/.built-$(HERE)
+# One kernel stands in commitlog/_kernel: the release kernel, or with COMMITLOG_ASSERT=1, which `make test` sets, one with assertions.
+KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
+BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-long asan lint model build wheels bench instructions clean distclean check FORCE
+.PHONY: help demo test test-long asan lint model build asserts wheels bench instructions clean distclean \
+	check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -49,17 +52,17 @@ help:
 demo: build
 	@$(BIN)/python demo/demo.py
 
-test: build $(DEPENDENCIES)
+test: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 
-test-long: build $(DEPENDENCIES)
+test-long: asserts $(DEPENDENCIES)
 	@$(BIN)/python -m pytest -m long --timeout 1800
 
 asan: build $(DEPENDENCIES)
 	@rm -rf build/asan && mkdir -p build/asan && cp -r commitlog tests examples bench demo setup.py pyproject.toml README.md LICENSE build/asan
 	@rm -f build/asan/commitlog/_kernel/*.so
 	@echo "Building the kernel with the address sanitizer ..."
-	@cd build/asan && CFLAGS="-fsanitize=address -g -O1 -fno-omit-frame-pointer" LDFLAGS="-fsanitize=address" \
+	@cd build/asan && COMMITLOG_ASSERT=1 CFLAGS="-fsanitize=address -g -O1 -fno-omit-frame-pointer" LDFLAGS="-fsanitize=address" \
 		$(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	@cd build/asan && export PYTHONPATH="$$PWD" PYTHONMALLOC=malloc LD_PRELOAD="$$($(CC) -print-file-name=libasan.so)" \
 		ASAN_OPTIONS=detect_leaks=0:handle_segv=0 && \
@@ -88,18 +91,22 @@ model:
 		echo "make: spin is missing: install it (Debian, Ubuntu: apt-get install spin; others: https://spinroot.com)" >&2; exit 1; }
 	@$(PYTHON) model/check.py
 
-build: $(INSTALLED)
+build: $(BUILT) $(INSTALLED)
+
+asserts:
+	@$(MAKE) --no-print-directory COMMITLOG_ASSERT=1 build
 
 wheels: $(DEPENDENCIES)
 	@$(BIN)/python wheels/build.py $(PYTHONS)
 
 $(BUILT): $(BASE) $(KERNEL) setup.py
-	@echo "Building the kernel ..."
+	@echo "Building the kernel$(if $(COMMITLOG_ASSERT), with assertions) ..."
+	@rm -f $(KERNELS)
 	@$(BIN)/python setup.py --quiet build_ext --inplace
 	@touch $@
 
 # pip finds the kernel built.
-$(INSTALLED): $(BUILT) pyproject.toml
+$(INSTALLED): pyproject.toml | $(BUILT)
 	@echo "Installing commitlog into .venv, editable, and what it needs ..."
 	@$(PIP) --no-build-isolation --editable '.[cli]' || $(NOT_INSTALLED)
 	@touch $@
@@ -145,7 +152,7 @@ check:
 
 clean:
 	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	@rm -f .venv/.installed-* .venv/.built-* commitlog/_kernel/*.so
+	@rm -f .venv/.installed-* .venv/.built-* .venv/.asserts-* commitlog/_kernel/*.so
 	@find commitlog tests bench demo examples -type d -name __pycache__ -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean

@@ -20,6 +20,9 @@ from setuptools.command.build import build
 from setuptools.command.build_clib import build_clib
 from setuptools.command.build_ext import build_ext
 
+# Assertions in C, for tests: `make test` sets this. Such a kernel is compiled in a folder of its
+# own, so that it and the release kernel take each other's place by a copy.
+ASSERTS = bool(os.environ.get("COMMITLOG_ASSERT"))
 MACHINES = ("x86_64", "aarch64")
 KERNEL = Path("commitlog/_kernel")
 C_KERNEL = KERNEL / "c"
@@ -27,6 +30,7 @@ GENERATED = Path("build/cython")
 # The interpreter's own flags ask for debug data, which is nine tenths of a module and a third of
 # the time to compile it.
 DEBUG_FLAGS = [] if "CFLAGS" in os.environ else ["-g0"]
+ASSERT_FLAGS = ["-DCL_ASSERT"] if ASSERTS else []
 PROFILE_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread"]
 WARNING_FLAGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
 # `-iquote` and not `-I`, so that the kernel's memory.h is never taken for the C library's
@@ -89,6 +93,11 @@ class Build(build):
     setuptools gives that one a temporary folder, in which nothing is built yet.
     """
 
+    def initialize_options(self) -> None:
+        super().initialize_options()
+        if ASSERTS:
+            self.build_base = "build/asserts"
+
     def finalize_options(self) -> None:
         if "editable_wheel" in self.distribution.commands:
             self.build_temp = self.build_lib = self.build_platlib = None
@@ -144,6 +153,11 @@ class BuildKernelModules(build_ext):
             self.run_command("build_clib")
         super().run()
 
+    def copy_extensions_to_source(self) -> None:
+        # What stands there may be newer and still the other kernel: with assertions, or without.
+        self.force = True
+        super().copy_extensions_to_source()
+
 
 def kernel_libraries() -> list[tuple[str, dict[str, Any]]]:
     sources = kernel_files(".c")
@@ -155,7 +169,7 @@ def kernel_libraries() -> list[tuple[str, dict[str, Any]]]:
             {
                 "sources": sources,
                 "depends": [*kernel_files(".h"), "setup.py"],
-                "cflags": [*KERNEL_FLAGS, *DEBUG_FLAGS],
+                "cflags": [*KERNEL_FLAGS, *DEBUG_FLAGS, *ASSERT_FLAGS],
             },
         )
     ]
@@ -172,7 +186,7 @@ def kernel_modules() -> list[Extension]:
         Extension(
             ".".join([*KERNEL.parts, Path(source).stem]),
             [source],
-            extra_compile_args=[*MODULE_FLAGS, *DEBUG_FLAGS],
+            extra_compile_args=[*MODULE_FLAGS, *DEBUG_FLAGS, *ASSERT_FLAGS],
             extra_link_args=["-pthread"],
         )
         for source in sources

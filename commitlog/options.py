@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, SupportsIndex, TypedDict, Unpack, get_args
 
+from commitlog._kernel import segments
 from commitlog.base import roll_cycle as cycles
 from commitlog.base.option import (
     Option,
@@ -24,8 +25,6 @@ from commitlog.base.option import (
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.base.units import (
     DURATION_LARGEST_S,
-    GIB,
-    KIB,
     MIB,
     SECOND_NS,
     Duration,
@@ -40,9 +39,9 @@ Flush = Literal["sync", "async", "none"]
 Timestamps = Literal["coarse", "precise"]
 OnLag = Literal["wait", "raise", "drop"]
 
-PAGE_SIZE = 4096
-SEGMENT_SIZE_SMALLEST = 64 * KIB
-SEGMENT_SIZE_LARGEST = GIB
+PAGE_SIZE = segments.HEADER_SIZE  # a segment consists of so many
+SEGMENT_SIZE_SMALLEST = segments.SMALLEST
+SEGMENT_SIZE_LARGEST = segments.LARGEST
 SEGMENT_SIZE_DEFAULT = 64 * MIB
 TIMESTAMPS_DEFAULT: Timestamps = "coarse"
 ALLOCATE_AHEAD_MOST = 8

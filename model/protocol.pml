@@ -19,8 +19,10 @@
  *       to that point (a search for cycles finds none)
  *
  * Functions of commitlog/_kernel that are modelled
- *   writer.c   slot_flip, check_tail, reserve, reserve_large, pad_to_end, swap_claim, cl_frame_write, cl_writer_publish, cl_writer_abandon,
- *              cl_writer_append, cl_writer_close_segment, open_segment, cl_writer_roll, cl_writer_rolls_from, cl_writer_init
+ *   claim.h    cl_slot_enter, cl_slot_leave
+ *   writer.c   check_tail, reserve, reserve_large, cl_pad_to_end, swap_claim, cl_frame_write, cl_writer_publish, cl_writer_abandon,
+ *              cl_writer_append, cl_writer_init
+ *   roll.c     cl_writer_close_segment, open_segment, cl_writer_roll, cl_writer_rolls_from
  *   cursors.c  cl_slot_attach, cl_slot_alive
  *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, owner_dead, resolve_gap, mark_gap, resolve_claim, cl_roll_back
  *   walk.c     cl_walk
@@ -170,7 +172,7 @@ byte passed;    /* unpublished cells that a read-only reader stepped over as dea
 /* Where every reader may expire every claim at any time, nobody looks at a counter. */
 #define ODD_MATTERS (TIMEOUT == 0 || READ_ONLY_LAST || MUTATION != none)
 
-/* slot_flip, with its effect on every watch */
+/* cl_slot_enter and cl_slot_leave, with their effect on every watch */
 inline flip(slot) {
 #if ODD_MATTERS
     odd[slot] = 1 - odd[slot];
@@ -253,7 +255,7 @@ inline readers_walk() {
 #define NEXT_ROOM (tail_number + 1 < SEGMENTS)
 #define KILLED d_step { CRASHES -> locked[me] = 0; number = 0; offset = 0; length = 0; overshot = NONE; due = false; left = 0 }; goto dead
 
-/* check_tail, and slot_flip to odd. Writers that are alike begin in the order of their numbers. */
+/* check_tail, and cl_slot_enter. Writers that are alike begin in the order of their numbers. */
 inline turn_odd() {
     overshot = NONE;
     if :: me == started -> started++ :: else fi;
@@ -262,7 +264,7 @@ inline turn_odd() {
 #endif
 }
 
-/* slot_flip to even */
+/* cl_slot_leave */
 inline turn_even() {
 #if MUTATION != even_before_swap
     flip(me);
@@ -331,7 +333,7 @@ add: /* reserve by an add; reserve_large and cl_writer_close_segment by a swap, 
 claim: /* reserve: the first swap */
     if
     :: d_step { offset >= SEGMENT -> overshot = number; number = 0; offset = 0 }; goto even_no_room
-    :: d_step { offset < SEGMENT && !FITS -> /* pad_to_end */
+    :: d_step { offset < SEGMENT && !FITS -> /* cl_pad_to_end */
         assert(exists[number] || I8);
         overshot = number;
         if

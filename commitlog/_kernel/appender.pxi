@@ -84,7 +84,7 @@ cdef class Engine(Writer):
                 if index == first:
                     first_cell = cell
                 else:
-                    memcpy(claim.segment.bytes + offset, &cell, 8)
+                    memcpy(claim.segment.bytes + offset, &cell, sizeof(cell))
                 positions[index] = <int64_t>(claim.segment.base + offset)
                 offset += cl_frame_aligned(<uint32_t>cl_input_length(&records[index]))
             code = cl_batch_publish(&self.writer, &claim, first_cell, <uint32_t>(last - first))

@@ -129,7 +129,7 @@ cdef class Claim:
         # What truncation left over becomes a SKIP behind the record, in place before the record is.
         if step < claimed:
             cell = cl_skip_cell(segment, self.native.offset + step, claimed - step)
-            memcpy(segment.bytes + self.native.offset + step, &cell, 8)
+            memcpy(segment.bytes + self.native.offset + step, &cell, sizeof(cell))
         self.record.value = segment.bytes + self.native.offset + self.head()
         self.record.key = PyBytes_AS_STRING(self.key) if self.key is not None else NULL
         cell = cl_frame_write(segment, self.native.offset, &self.record)

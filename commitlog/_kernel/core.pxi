@@ -43,9 +43,14 @@ cdef class Core:
                   Cursors cursors not None, *, bint writable,
                   bint pooled, int64_t claim_timeout_ns, uint32_t copy_limit):
         cdef int code
-        if (len(log_uuid) != 16 or not CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST
-                or segment_size % CL_SEGMENT_HEADER):
-            raise ValueError("a uuid is 16 bytes, and a segment whole pages from 64 KiB to 1 GiB")
+        cdef bint sized = (
+            CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST
+            and segment_size % CL_SEGMENT_HEADER == 0
+        )
+        if len(log_uuid) != CL_UUID_SIZE or not sized:
+            raise ValueError(
+                f"a uuid is {CL_UUID_SIZE} bytes, and a segment whole pages from 64 KiB to 1 GiB"
+            )
         code = cl_log_init(
             &self.log, cursors.cells, dir_fd, <const uint8_t *><char *>log_uuid, segment_size,
             writable

@@ -125,13 +125,10 @@ cdef class Cursors:
         cdef cl_cursors *cells = self.cells
         return (
             cells.magic == CL_CURSORS_MAGIC and cells.version == CL_CURSORS_VERSION
-            and cells.size == CL_CURSORS_SIZE
-            and cells.slot_count == CL_CURSORS_SLOTS and (
-                <bytes>(<char *>cells.log_uuid)[:16]
-            ) == log_uuid
-            and (
-                <bytes>(<char *>cells.boot_id)[:16]
-            ) == boot_id and cells.inode == inode and cells.segment_size == segment_size
+            and cells.size == CL_CURSORS_SIZE and cells.slot_count == CL_CURSORS_SLOTS
+            and <bytes>(<char *>cells.log_uuid)[:CL_UUID_SIZE] == log_uuid
+            and <bytes>(<char *>cells.boot_id)[:CL_UUID_SIZE] == boot_id
+            and cells.inode == inode and cells.segment_size == segment_size
         )
 
     def rebuild(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
@@ -139,23 +136,23 @@ cdef class Cursors:
         generations go on counting.
         """
         cdef cl_cursors *cells = self.cells
-        cdef uint32_t generations[256]
+        cdef uint32_t generations[CL_CURSORS_SLOTS]
         cdef uint32_t index
-        if len(log_uuid) != 16 or len(boot_id) != 16:
-            raise ValueError("log uuid and boot id are 16 bytes each")
+        if len(log_uuid) != CL_UUID_SIZE or len(boot_id) != CL_UUID_SIZE:
+            raise ValueError(f"log uuid and boot id are {CL_UUID_SIZE} bytes each")
         cdef bint known = cells.magic == CL_CURSORS_MAGIC and cells.slot_count == CL_CURSORS_SLOTS
         for index in range(CL_CURSORS_SLOTS):
             generations[index] = cells.slots[index].generation if known else 0
         cl_store(&cells.magic, 0)
-        memset(<char *>cells + 8, 0, CL_CURSORS_SIZE - 8)
+        memset(<char *>cells + sizeof(cells.magic), 0, CL_CURSORS_SIZE - sizeof(cells.magic))
         for index in range(CL_CURSORS_SLOTS):
             cells.slots[index].generation = generations[index]
         cells.state.value = CL_STATE_RECOVERING
         cells.version = CL_CURSORS_VERSION
         cells.size = CL_CURSORS_SIZE
         cells.slot_count = CL_CURSORS_SLOTS
-        memcpy(cells.log_uuid, <char *>log_uuid, 16)
-        memcpy(cells.boot_id, <char *>boot_id, 16)
+        memcpy(cells.log_uuid, <char *>log_uuid, CL_UUID_SIZE)
+        memcpy(cells.boot_id, <char *>boot_id, CL_UUID_SIZE)
         cells.inode = inode
         cells.segment_size = segment_size
         cl_store(&cells.magic, CL_CURSORS_MAGIC)
@@ -165,6 +162,17 @@ cdef class Cursors:
         """The slot whose owner leads a flush now, or None."""
         cdef uint64_t owner = cl_load(&self.cells.flusher.value)
         return cl_owner_slot(<uint32_t>owner) if owner != 0 else None
+
+    @property
+    def tail(self):
+        """The tail as (segment number, offset); (0, 0) where there is none."""
+        cdef uint64_t place = cl_load(&self.cells.tail.value)
+        return cl_place_number(place), cl_place_offset(place)
+
+    @tail.setter
+    def tail(self, place):
+        number, offset = place
+        cl_store(&self.cells.tail.value, cl_place(number, offset))
 
     @property
     def mode(self):

@@ -3,6 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "base.h":
     enum:
+        CL_PAGE_SMALLEST
         CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_TRUNCATED, CL_E_FOREIGN
         CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED
         CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED, CL_E_CYCLE, CL_E_LAG
@@ -14,10 +15,11 @@ cdef extern from "atomics.h":
 
 cdef extern from "frame.h":
     enum:
-        CL_FORMAT_MAJOR, CL_FORMAT_MINOR
+        CL_FORMAT_MAJOR, CL_FORMAT_MINOR, CL_UUID_SIZE
         CL_FRAME_ALIGN, CL_FRAME_HEADER, CL_FRAME_EXTENDED, CL_FRAME_LIMIT, CL_FRAME_ADD_LIMIT
         CL_SEGMENT_HEADER, CL_SEGMENT_SMALLEST, CL_SEGMENT_LARGEST
-        CL_HEADER_IDENTITY_AT, CL_HEADER_OPENED_AT, CL_HEADER_SEAL_AT
+        CL_HEADER_OPENED_AT, CL_HEADER_SEAL_AT
+        CL_HEADER_IDENTITY_CRC, CL_HEADER_OPENED_CRC, CL_HEADER_SEAL_CRC
     uint64_t CL_SEGMENT_MAGIC
     uint32_t CL_KEYLEN_NONE
     uint32_t CL_WORD_LENGTH, CL_WORD_CLAIMED, CL_WORD_SKIP, CL_WORD_EXT, CL_WORD_BATCH
@@ -26,7 +28,7 @@ cdef extern from "frame.h":
         uint16_t major
         uint16_t minor
         uint32_t header_size
-        uint8_t log_uuid[16]
+        uint8_t log_uuid[CL_UUID_SIZE]
         uint64_t segment_id
         uint64_t base
         uint64_t size
@@ -46,6 +48,7 @@ cdef extern from "frame.h":
         uint32_t crc
         uint32_t sealed
     uint32_t cl_frame_aligned(uint32_t length) nogil
+    uint32_t cl_frame_largest(uint64_t segment_size) nogil
     uint64_t cl_cell(uint32_t word, uint32_t high) nogil
     uint64_t cl_place(uint64_t number, uint32_t offset) nogil
     uint64_t cl_place_number(uint64_t place) nogil
@@ -69,7 +72,7 @@ cdef extern from "histogram.h":
     ctypedef struct cl_histogram:
         uint64_t total_ns
         uint64_t longest_ns
-        uint64_t counts[1152]
+        uint64_t counts[CL_HISTOGRAM_BUCKETS]
     uint64_t cl_histogram_upto(uint32_t bucket) nogil
     void cl_histogram_add(cl_histogram *histogram, int64_t took_ns) nogil
     uint64_t cl_histogram_above(const cl_histogram *histogram, uint64_t value_ns) nogil
@@ -94,8 +97,8 @@ cdef extern from "cursors.h":
         uint64_t magic
         uint32_t version
         uint32_t size
-        uint8_t log_uuid[16]
-        uint8_t boot_id[16]
+        uint8_t log_uuid[CL_UUID_SIZE]
+        uint8_t boot_id[CL_UUID_SIZE]
         uint64_t inode
         uint64_t segment_size
         uint32_t mode
@@ -103,7 +106,7 @@ cdef extern from "cursors.h":
         cl_line state, tail, appended, committed, flushed, failed
         cl_line flusher, flush_signal, waiters, append_signal, rolled_back
         cl_line required, flush_wanted
-        cl_slot slots[256]
+        cl_slot slots[CL_CURSORS_SLOTS]
     ctypedef struct cl_slot_fds:
         int lock
         int cursors
@@ -154,7 +157,7 @@ cdef extern from "segment.h":
         uint32_t drained
         uint32_t users
     ctypedef struct cl_table:
-        uint8_t log_uuid[16]
+        uint8_t log_uuid[CL_UUID_SIZE]
     int cl_header_check(
         const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size
     ) nogil
@@ -240,7 +243,7 @@ cdef extern from "tailer_page.h":
     uint32_t cl_tailer_forks
     ctypedef struct cl_tailer_terms:
         uint64_t magic
-        uint8_t log_uuid[16]
+        uint8_t log_uuid[CL_UUID_SIZE]
         int64_t created_ns
         int64_t evicted_ns
         uint64_t max_lag_bytes

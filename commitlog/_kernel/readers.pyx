@@ -20,6 +20,7 @@ from commitlog._kernel.kernel cimport (
     CL_E_ABSENT, CL_E_BUSY, CL_E_CLOSED, CL_E_DAMAGE, CL_E_END, CL_E_FOREIGN, CL_E_FULL, CL_E_ROLL,
     CL_E_TRUNCATED, CL_FRAME_ALIGN, CL_FRAME_HEADER, CL_IDLE_BACKOFF, CL_IDLE_BLOCK, CL_IDLE_SPIN,
     CL_IDLE_YIELD, CL_OK, CL_SEGMENT_HEADER, CL_TAILER_DROPPED_AT, CL_TAILER_MAGIC, CL_TAILER_SIZE,
+    CL_UUID_SIZE,
     cl_add, cl_batch, cl_clock_coarse_ns, cl_clock_monotonic_ns, cl_hop, cl_hop_over, cl_idle,
     cl_index, cl_index_below, cl_index_extend, cl_index_find, cl_index_ordinal, cl_index_since,
     cl_load, cl_log_upward, cl_reader_batch, cl_reader_enter, cl_reader_init, cl_reader_news,

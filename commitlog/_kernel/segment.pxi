@@ -26,8 +26,10 @@ cdef class Segment:
         """
         cdef cl_segment *segment = NULL
         cdef bytes uuid = log_uuid if log_uuid is not None else b""
-        cdef const uint8_t *expected = <const uint8_t *><char *>uuid if len(uuid) == 16 else NULL
+        cdef const uint8_t *expected = NULL
         cdef int code, cause
+        if len(uuid) == CL_UUID_SIZE:
+            expected = <const uint8_t *><char *>uuid
         with nogil:
             code = cl_segment_open(dir_fd, number, size, expected, writable, &segment)
             cause = errno
@@ -148,8 +150,8 @@ cdef class Segment:
         self.check()
         if stop > self.segment.size:
             stop = self.segment.size
-        start -= start % 4096
-        for offset in range(start, stop, 4096):
+        start -= start % CL_PAGE_SMALLEST
+        for offset in range(start, stop, CL_PAGE_SMALLEST):
             at = self.segment.map + offset
             at[0] = at[0]
 
@@ -157,7 +159,7 @@ cdef class Segment:
         """Check every frame in [start, stop): a `ScanResult`-shaped tuple (offset, code, records,
         skipped, end, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns)."""
         cdef cl_scan scan
-        if start % 8 != 0:
+        if start % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
         cdef cl_segment *segment = self.held()
         with nogil:
@@ -172,7 +174,7 @@ cdef class Segment:
         size.
         """
         cdef uint64_t found
-        if offset % 8 != 0:
+        if offset % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
         cdef cl_segment *segment = self.held()
         with nogil:
@@ -185,7 +187,7 @@ cdef class Segment:
         unless it lies inside a frame.
         """
         cdef uint64_t found
-        if offset % 8 != 0:
+        if offset % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
         cdef cl_segment *segment = self.held()
         with nogil:
@@ -217,7 +219,8 @@ cdef class Segment:
         not zero; where that is. For recovery, under the exclusive lock."""
         cdef uint64_t end
         self.check()
-        if start % 8 != 0 or stop % 8 != 0 or start < CL_SEGMENT_HEADER or stop > self.segment.size:
+        if (start % CL_FRAME_ALIGN != 0 or stop % CL_FRAME_ALIGN != 0
+                or start < CL_SEGMENT_HEADER or stop > self.segment.size):
             raise ValueError("not a range of frames")
         cdef cl_segment *segment = self.held()
         with nogil:
@@ -230,7 +233,8 @@ cdef class Segment:
         SKIP frames: (where they end, how many claims). For recovery, under the exclusive lock."""
         cdef uint64_t claims
         self.check()
-        if memory.size < self.segment.size or offset % 8 != 0 or offset < CL_SEGMENT_HEADER:
+        if (memory.size < self.segment.size or offset % CL_FRAME_ALIGN != 0
+                or offset < CL_SEGMENT_HEADER):
             raise ValueError("the buffer is smaller than the segment, or no frame begins there")
         memory.hold()
         cdef cl_segment *segment = self.held()
@@ -258,7 +262,7 @@ cdef class Segment:
         cdef cl_record record
         cdef uint64_t step = 0
         self.check()
-        if offset >= self.segment.size or offset % 8 != 0:
+        if offset >= self.segment.size or offset % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
         code = cl_record_read(
             self.segment, self.segment.bytes if buffered else self.segment.map, offset, &record,
@@ -274,7 +278,8 @@ cdef class Segment:
         cdef uint32_t word, size, high
         cdef int64_t timestamp_ns
         self.check()
-        if offset % 8 != 0 or offset < CL_SEGMENT_HEADER or offset >= self.segment.size:
+        if (offset % CL_FRAME_ALIGN != 0
+                or not CL_SEGMENT_HEADER <= offset < self.segment.size):
             raise ValueError("not an offset of a frame")
         size = <uint32_t>min(<uint64_t>sizeof(words), self.segment.size - offset)
         memcpy(words, self.segment.map + offset, size)
@@ -291,7 +296,7 @@ cdef class Segment:
             return found | {"slot": cl_owner_slot(high), "generation": cl_owner_generation(high)}
         found["crc"] = high
         if not word & CL_WORD_SKIP and size >= CL_FRAME_HEADER:
-            memcpy(&timestamp_ns, &words[2], 8)
+            memcpy(&timestamp_ns, &words[2], sizeof(timestamp_ns))
             found["timestamp_ns"] = timestamp_ns
             extended = word & CL_WORD_EXT and size >= CL_FRAME_EXTENDED
             found["type"] = words[4] if extended else 0
@@ -304,12 +309,15 @@ cdef class Segment:
         """
         cdef uint64_t cell
         self.check()
-        if (offset % 8 != 0 or length % 8 != 0 or length >= 1 << 28 or offset < CL_SEGMENT_HEADER
-            or offset >= self.segment.size
-                or length > self.segment.size - offset):
+        cdef bint aligned = offset % CL_FRAME_ALIGN == 0 and length % CL_FRAME_ALIGN == 0
+        cdef bint inside = (
+            CL_SEGMENT_HEADER <= offset < self.segment.size
+            and length <= self.segment.size - offset
+        )
+        if not aligned or not inside or length > CL_FRAME_LIMIT:
             raise ValueError("not a range of frames")
         cell = cl_skip_cell(self.segment, <uint32_t>offset, <uint32_t>length)
-        memcpy(self.segment.map + offset, &cell, 8)
+        memcpy(self.segment.map + offset, &cell, sizeof(cell))
 
     def write(self, uint64_t offset, data):
         """Copy bytes into the mapping. For recovery, under the exclusive lock."""

@@ -1,6 +1,6 @@
 # Segment files that nobody has open: their header pages, their names, and whose frames they hold.
 
-MAGIC = (<uint64_t>CL_SEGMENT_MAGIC).to_bytes(8, "little")
+MAGIC = (<uint64_t>CL_SEGMENT_MAGIC).to_bytes(sizeof(uint64_t), "little")
 HEADER_SIZE = CL_SEGMENT_HEADER
 SMALLEST = CL_SEGMENT_SMALLEST
 LARGEST = CL_SEGMENT_LARGEST
@@ -8,6 +8,16 @@ FORMAT = (CL_FORMAT_MAJOR, CL_FORMAT_MINOR)
 OPENED_AT = CL_HEADER_OPENED_AT
 SEAL_AT = CL_HEADER_SEAL_AT
 SEAL_SIZE = sizeof(cl_header_seal)
+OPENED_CRC = CL_HEADER_OPENED_CRC
+SEAL_CRC = CL_HEADER_SEAL_CRC
+UUID_SIZE = CL_UUID_SIZE
+FRAME_ALIGN = CL_FRAME_ALIGN
+FRAME_HEADER = CL_FRAME_HEADER
+FRAME_EXTENDED = CL_FRAME_EXTENDED
+FRAME_LIMIT = CL_FRAME_LIMIT
+WORD_LENGTH = CL_WORD_LENGTH
+WORD_SKIP = CL_WORD_SKIP
+WORD_EXT = CL_WORD_EXT
 
 cdef extern from "stdio.h":
     int renameat2(
@@ -20,6 +30,11 @@ cdef extern from "fcntl.h":
     int fallocate(int fd, int mode, long long offset, long long length) nogil
     enum:
         FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE
+
+
+def frame_largest(uint64_t segment_size):
+    """Return the length of the largest frame that a log with segments of this size takes."""
+    return cl_frame_largest(segment_size)
 
 
 def punch_hole(int fd, long long start, long long stop):
@@ -63,19 +78,19 @@ def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t siz
     """
     cdef cl_header_identity identity
     cdef cl_header_opened opened
-    if len(log_uuid) != 16:
-        raise ValueError("a uuid is 16 bytes")
+    if len(log_uuid) != CL_UUID_SIZE:
+        raise ValueError(f"a uuid is {CL_UUID_SIZE} bytes")
     memset(&identity, 0, sizeof(identity))
     identity.magic = CL_SEGMENT_MAGIC
     identity.major = CL_FORMAT_MAJOR
     identity.minor = CL_FORMAT_MINOR
     identity.header_size = CL_SEGMENT_HEADER
-    memcpy(identity.log_uuid, <char *>log_uuid, 16)
+    memcpy(identity.log_uuid, <char *>log_uuid, CL_UUID_SIZE)
     identity.segment_id = segment_id
     identity.base = base
     identity.size = size
     identity.created_ns = created_ns
-    identity.crc = cl_crc32c(0, &identity, 64)
+    identity.crc = cl_crc32c(0, &identity, CL_HEADER_IDENTITY_CRC)
     memset(&opened, 0, sizeof(opened))
     if opened_ns > 0:
         opened.opened_ns = opened_ns
@@ -96,9 +111,10 @@ def check_header(bytes page, log_uuid, uint64_t base, uint64_t size):
     cdef bytes uuid = log_uuid if log_uuid is not None else b""
     if len(page) < CL_SEGMENT_HEADER:
         raise ValueError("a header is one page")
-    return cl_header_check(
-        <char *>page, <const uint8_t *><char *>uuid if len(uuid) == 16 else NULL, base, size
-    )
+    cdef const uint8_t *expected = NULL
+    if len(uuid) == CL_UUID_SIZE:
+        expected = <const uint8_t *><char *>uuid
+    return cl_header_check(<char *>page, expected, base, size)
 
 
 def header_fields(bytes page):
@@ -108,8 +124,9 @@ def header_fields(bytes page):
         raise ValueError("a header is one page")
     memcpy(&identity, <char *>page, sizeof(identity))
     return (
-        <char *>identity.log_uuid
-    )[:16], identity.segment_id, identity.base, identity.size, identity.created_ns
+        (<char *>identity.log_uuid)[:CL_UUID_SIZE], identity.segment_id, identity.base,
+        identity.size, identity.created_ns
+    )
 
 
 def header_crc(bytes page):
@@ -125,7 +142,7 @@ def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
     memset(&segment, 0, sizeof(segment))
     segment.id = segment_id
     segment.seed = cl_crc32c_seed(segment_id)
-    segment.size = content.shape[0] - content.shape[0] % 8
+    segment.size = content.shape[0] - content.shape[0] % CL_FRAME_ALIGN
     if segment.size <= CL_SEGMENT_HEADER:
         return False
     segment.map = segment.bytes = <uint8_t *>&content[0]
@@ -157,7 +174,7 @@ def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
     sound seal, or is another segment's page."""
     cdef cl_header_identity identity
     cdef cl_header_seal seal
-    if len(page) < CL_SEGMENT_HEADER or len(log_uuid) != 16:
+    if len(page) < CL_SEGMENT_HEADER or len(log_uuid) != CL_UUID_SIZE:
         return None
     if cl_header_check(<char *>page, <const uint8_t *><char *>log_uuid, base, size) != CL_OK:
         return None

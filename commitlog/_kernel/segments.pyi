@@ -61,7 +61,18 @@ FORMAT: tuple[int, int]
 OPENED_AT: int
 SEAL_AT: int
 SEAL_SIZE: int
+OPENED_CRC: int
+SEAL_CRC: int
+UUID_SIZE: int
+FRAME_ALIGN: int
+FRAME_HEADER: int
+FRAME_EXTENDED: int
+FRAME_LIMIT: int
+WORD_LENGTH: int
+WORD_SKIP: int
+WORD_EXT: int
 
+def frame_largest(segment_size: int) -> int: ...
 def rename_noreplace(dir_fd: int, old: str, new: str) -> bool: ...
 def punch_hole(fd: int, start: int, stop: int) -> bool: ...
 def header_page(

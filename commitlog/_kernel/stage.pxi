@@ -98,6 +98,7 @@ cdef class Frames:
         cdef size_t done = first
         cdef uint64_t stop
         cdef int code
+        cdef uint32_t limit = cl_frame_largest(self.segment.size)
         memset(&rows, 0, sizeof(rows))
         if value_offsets.shape[0] < 1 or first < 0 or self.exports:
             raise ValueError(
@@ -136,14 +137,13 @@ cdef class Frames:
             raise RecordTooLargeError(
                 f"row {done} of the batch has a value of {size} bytes, and with its key and "
                 "header a record has to fit an eighth of a "
-                f"segment, {self.segment.size // 8} bytes: split it, or write to a log with "
-                "larger segments", size=size,
-                limit=self.segment.size // 8)
+                f"segment, {limit} bytes: split it, or write to a log with larger segments",
+                size=size, limit=limit)
         if code == CL_E_DAMAGE:
             raise ValueError(f"the offsets of row {done} lead out of the column's bytes")
         if code == CL_E_FULL and stop < self.segment.size and self.ends == self.begins:
             # One frame alone is larger than the piece.
-            self.make_room(min(self.segment.size // 8, self.room * 8))
+            self.make_room(min(limit, self.room * 8))
             return self.lay(
                 values, value_offsets, keys, key_offsets, keyed, types, timestamps_ns, timestamp_ns,
                 done
@@ -175,4 +175,4 @@ cdef class Frames:
         if self.ends >= self.segment.size:
             return b""
         cell = cl_skip_cell(&self.segment, <uint32_t>self.ends, 0)
-        return (<char *>&cell)[:8]
+        return (<char *>&cell)[:sizeof(cell)]

@@ -14,19 +14,20 @@ class DamagedPageError(ValueError):
 
 def new_page(bytes log_uuid, uint64_t position, int64_t now_ns):
     """The content of a new tailer's file."""
-    cdef uint8_t page[4096]
+    cdef uint8_t page[CL_TAILER_SIZE]
     cdef cl_tailer_terms terms
     cdef cl_tailer_mark mark
-    if len(log_uuid) != 16:
-        raise ValueError("a uuid is 16 bytes")
+    if len(log_uuid) != CL_UUID_SIZE:
+        raise ValueError(f"a uuid is {CL_UUID_SIZE} bytes")
     memset(page, 0, sizeof(page))
     memset(&terms, 0, sizeof(terms))
     memset(&mark, 0, sizeof(mark))
     mark.page = page
     mark.now_ns = now_ns
+    mark.forks = cl_tailer_forks
     terms.magic = CL_TAILER_MAGIC
     terms.created_ns = now_ns
-    memcpy(terms.log_uuid, <char *>log_uuid, 16)
+    memcpy(terms.log_uuid, <char *>log_uuid, CL_UUID_SIZE)
     for _ in range(2):
         cl_tailer_write_terms(page, &terms)
         cl_tailer_save(&mark, position)
@@ -35,8 +36,8 @@ def new_page(bytes log_uuid, uint64_t position, int64_t now_ns):
 
 cdef int _terms(const uint8_t *page, bytes log_uuid, cl_tailer_terms *terms) except -1:
     cdef int code
-    if len(log_uuid) != 16:
-        raise ValueError("a uuid is 16 bytes")
+    if len(log_uuid) != CL_UUID_SIZE:
+        raise ValueError(f"a uuid is {CL_UUID_SIZE} bytes")
     code = cl_tailer_read_terms(page, <const uint8_t *><char *>log_uuid, terms)
     if code == CL_E_FOREIGN:
         raise DamagedPageError("it belongs to another log")
@@ -60,7 +61,7 @@ def read_page(bytes content, bytes log_uuid):
         raise DamagedPageError(f"it has {len(content)} bytes and not {CL_TAILER_SIZE}")
     _terms(page, log_uuid, &terms)
     if (cl_tailer_read_place(page, &place) != CL_OK or place.position >= POSITION_LIMIT
-            or place.position % 8 != 0):
+            or place.position % CL_FRAME_ALIGN != 0):
         raise DamagedPageError("its position is damaged")
     return {
         "position": place.position, "saved_ns": place.saved_ns, "required": bool(terms.required),

@@ -12,7 +12,13 @@ import click
 
 import commitlog
 from commitlog._kernel.failure import BUSY, END, ROLLED_BACK
-from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog._kernel.segments import (
+    FRAME_ALIGN,
+    FRAME_EXTENDED,
+    FRAME_HEADER,
+    HEADER_SIZE,
+    Segment,
+)
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli.clock import Clock
 from commitlog.cli.output import Output
@@ -21,8 +27,6 @@ from commitlog.cli.segment_header import segment_header
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 
-_EXTENDED = 24
-_PLAIN = 16
 _SHOWN = 64  # bytes of a body that are shown where not all of it is asked for
 
 
@@ -172,7 +176,7 @@ def _frame(segment: Segment, offset: int) -> dict[str, Any]:
     if code == END:
         after = segment.nonzero(offset, segment.size)
         kind = "rest" if after >= segment.size else "gap"
-        return {"kind": kind, **found, "step": after - after % 8 - offset}
+        return {"kind": kind, **found, "step": after - after % FRAME_ALIGN - offset}
     fields = segment.fields(offset)
     if code == BUSY:
         return {"kind": "claim", **found, "step": step or segment.size - offset, **fields}
@@ -187,10 +191,8 @@ def _frame(segment: Segment, offset: int) -> dict[str, Any]:
             "crc_right": False,
         }
     extended = "EXT" in fields["flags"]
-    body = segment.read(
-        offset + (_EXTENDED if extended else _PLAIN),
-        fields["length"] - (_EXTENDED if extended else _PLAIN),
-    )
+    header = FRAME_EXTENDED if extended else FRAME_HEADER
+    body = segment.read(offset + header, fields["length"] - header)
     key_length = fields.pop("key_length")
     key = None if key_length is None else body[:key_length]
     value = body[key_length or 0 :]

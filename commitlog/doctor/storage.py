@@ -15,6 +15,7 @@ from commitlog.bench.machine import file_system
 from commitlog.doctor.finding import Outcome, failed, ok, warning
 from commitlog.doctor.ground import Ground
 from commitlog.errors import UnsupportedError
+from commitlog.options import PAGE_SIZE
 from commitlog.segment.directory import check_file_system, file_system_type
 
 _TMPFS = (0x01021994, 0x858458F6)  # and ramfs
@@ -26,7 +27,6 @@ _ALLOCATED = 1 << 20
 _BLOCK = 512  # what `st_blocks` counts in
 _SYNCS = 15
 _LOCAL = "use a local file system such as ext4, XFS or tmpfs"
-_PAGE = 4096
 # No device answers so fast, and appends that wait for one so slow are better grouped.
 _SUSPICIOUS_S = 8e-6
 _SLOW_S = 20e-3
@@ -139,22 +139,22 @@ def check_directory_sync(ground: Ground) -> Outcome:
 
 def check_msync(ground: Ground) -> Outcome:
     with (
-        ground.file("mapped", 64 * _PAGE) as fd,
-        mmap.mmap(fd, 64 * _PAGE, mmap.MAP_SHARED) as mapping,
+        ground.file("mapped", 64 * PAGE_SIZE) as fd,
+        mmap.mmap(fd, 64 * PAGE_SIZE, mmap.MAP_SHARED) as mapping,
     ):
 
         def flush(number: int) -> None:
-            mapping[number % 64 * _PAGE] = number + 1
-            mapping.flush(number % 64 * _PAGE, _PAGE)
+            mapping[number % 64 * PAGE_SIZE] = number + 1
+            mapping.flush(number % 64 * PAGE_SIZE, PAGE_SIZE)
 
         return _timed("msync of a page", flush)
 
 
 def check_fdatasync(ground: Ground) -> Outcome:
-    with ground.file("written", 64 * _PAGE) as fd:
+    with ground.file("written", 64 * PAGE_SIZE) as fd:
 
         def flush(number: int) -> None:
-            os.pwrite(fd, b"x" * _PAGE, number % 64 * _PAGE)
+            os.pwrite(fd, b"x" * PAGE_SIZE, number % 64 * PAGE_SIZE)
             os.fdatasync(fd)
 
         return _timed("fdatasync of a page", flush)

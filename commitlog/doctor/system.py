@@ -16,6 +16,7 @@ import psutil
 from commitlog._kernel.memory import Memory, crc32c_implementation
 from commitlog.doctor.finding import Outcome, failed, ok, warning
 from commitlog.doctor.ground import Ground
+from commitlog.options import PAGE_SIZE
 from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space
 from commitlog.segment.cursors_file import boot_id
 
@@ -28,7 +29,6 @@ _OPEN_FILES_LEAST = 64
 _OPEN_FILES_ENOUGH = 1024
 _CLOCK_CALLS = 2000
 _COARSE = 5  # CLOCK_REALTIME_COARSE
-_PAGE = 4096
 
 
 def check_platform(ground: Ground) -> Outcome:
@@ -115,7 +115,7 @@ def check_open_files(ground: Ground) -> Outcome:
 def check_memory_lock(ground: Ground) -> Outcome:
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     told = "no limit" if limit == resource.RLIM_INFINITY else f"RLIMIT_MEMLOCK {limit >> 10} KiB"
-    memory = Memory(_PAGE)
+    memory = Memory(PAGE_SIZE)
     try:
         memory.lock()
         memory.unlock()
@@ -141,10 +141,10 @@ def check_shared_memory(ground: Ground) -> Outcome:
         "other logs need none"
     )
     try:
-        memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, size=_PAGE, mode=0o600)
+        memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, size=PAGE_SIZE, mode=0o600)
         try:
-            os.posix_fallocate(memory.fd, 0, _PAGE)
-            mmap.mmap(memory.fd, _PAGE).close()
+            os.posix_fallocate(memory.fd, 0, PAGE_SIZE)
+            mmap.mmap(memory.fd, PAGE_SIZE).close()
         finally:
             memory.close_fd()
             posix_ipc.unlink_shared_memory(name)

@@ -9,6 +9,7 @@ import logging
 import os
 import time
 
+from commitlog._kernel.segments import UUID_SIZE
 from commitlog.errors import PoolBufferError
 from commitlog.pool.shm import discard, find_buffers
 
@@ -16,7 +17,7 @@ _logger = logging.getLogger("commitlog.pool")
 _FOLDER = "/dev/shm"
 # A buffer has no life lock for a moment after it was created; nothing younger is touched.
 _GRACE_S = 60.0
-_NOBODY = bytes(16)
+_NOBODY = bytes(UUID_SIZE)
 
 
 def _candidates() -> list[str]:

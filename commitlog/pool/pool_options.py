@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from commitlog.base.option import chosen, counted, sized
-from commitlog.base.units import GIB, KIB, parse_duration
+from commitlog.base.units import parse_duration
 from commitlog.errors import InvalidOptionError
+from commitlog.options import PAGE_SIZE, SEGMENT_SIZE_LARGEST, SEGMENT_SIZE_SMALLEST
 
 Backing = Literal["anonymous", "shm"]
 LockMemory = Literal["try", "require", "off"]
@@ -15,7 +16,7 @@ OnExhausted = Literal["wait", "raise", "grow", "mapped"]
 
 MOST_BUFFERS = 65536
 _count = counted(MOST_BUFFERS, smallest=1)
-_buffer_size = sized(64 * KIB, GIB, multiple=4 * KIB)
+_buffer_size = sized(SEGMENT_SIZE_SMALLEST, SEGMENT_SIZE_LARGEST, multiple=PAGE_SIZE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,10 +21,11 @@ from typing import Any, ClassVar
 import posix_ipc
 
 from commitlog._kernel.memory import Memory
+from commitlog._kernel.segments import UUID_SIZE
 from commitlog.base.life_lock import LifeLock, is_held
 from commitlog.errors import PoolBufferError, PoolMemoryError
 from commitlog.pool.buffer import BufferState, PoolBuffer
-from commitlog.pool.shm_header import HEADER_SIZE, UUID_SIZE, Binding, ShmHeader
+from commitlog.pool.shm_header import HEADER_SIZE, Binding, ShmHeader
 
 _NAME = re.compile(r"/commitlog-[0-9a-f]{32}")
 

@@ -21,7 +21,6 @@ from commitlog._kernel.memory import Memory
 
 HEADER_SIZE = 4096
 WRITER_AREA = 128
-UUID_SIZE = 16
 
 _MAGIC = b"CMLBUF01"
 _VERSION = 1

@@ -13,16 +13,24 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from commitlog._kernel import segments as kernel
-from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT, crc32c
+from commitlog._kernel.segments import (
+    FRAME_ALIGN,
+    FRAME_HEADER,
+    HEADER_SIZE,
+    OPENED_AT,
+    SEAL_AT,
+    WORD_EXT,
+    WORD_LENGTH,
+    WORD_SKIP,
+    crc32c,
+)
 
 _ID_BYTES = 8
 _WINDOW_BITS = 32
 _FRAMES = 8  # that are asked
 _CELL = struct.Struct("<II")
-_OPENED = struct.Struct("<16sI")
-_SEAL = struct.Struct("<48sI")
-_LENGTH = (1 << 28) - 1
-_SKIP, _EXTENDED = 1 << 29, 1 << 30
+_OPENED = struct.Struct(f"<{kernel.OPENED_CRC}sI")
+_SEAL = struct.Struct(f"<{kernel.SEAL_CRC}sI")
 
 
 @dataclass(frozen=True)
@@ -82,18 +90,18 @@ def _parts(page: bytes) -> Iterator[_Evidence]:
 
 def _frames(content: memoryview, size: int) -> Iterator[_Evidence]:
     """The CRCs of the first frames."""
-    offset = HEADER_SIZE
+    offset, largest = HEADER_SIZE, kernel.frame_largest(size)
     for _ in range(_FRAMES):
         if offset + _CELL.size > len(content):
             return
         word, crc = _CELL.unpack_from(content, offset)
-        length, skip = word & _LENGTH, word & ~_LENGTH == _SKIP
+        length, skip = word & WORD_LENGTH, word & ~WORD_LENGTH == WORD_SKIP
         stop = offset + length
         if skip:
             yield _evidence(struct.pack("<QI", offset, word), crc)
         elif (
-            word & ~_LENGTH in (0, _EXTENDED)
-            and 2 * _CELL.size <= length <= size // 8
+            word & ~WORD_LENGTH in (0, WORD_EXT)
+            and FRAME_HEADER <= length <= largest
             and stop <= len(content)
         ):
             yield _evidence(
@@ -103,7 +111,7 @@ def _frames(content: memoryview, size: int) -> Iterator[_Evidence]:
             return
         if not length:
             return
-        offset += -(-length // 8) * 8
+        offset += -(-length // FRAME_ALIGN) * FRAME_ALIGN
 
 
 def _evidence(behind_id: bytes, crc: int) -> _Evidence:

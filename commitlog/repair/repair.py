@@ -20,16 +20,21 @@ import stat
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import HEADER, VERSION
-from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE, Segment
+from commitlog._kernel.segments import (
+    FRAME_LIMIT,
+    HEADER_SIZE,
+    OPENED_AT,
+    SEAL_AT,
+    SEAL_SIZE,
+    Segment,
+)
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling, telling_of_refusals
 from commitlog.base.regular_file import open_regular, write_whole
 from commitlog.base.roll_cycle import RollCycle
-from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import (
     CorruptSegmentError,
     InvalidOptionError,
-    IOFailureError,
     LogLockedError,
     UnsupportedVersionError,
 )
@@ -38,6 +43,7 @@ from commitlog.recovery.join_manifest import Manifest
 from commitlog.recovery.join_note import JoinNote
 from commitlog.recovery.pending_join import check as check_join
 from commitlog.recovery.pending_join import finish_pending, unreached
+from commitlog.repair.kept_files import KeptFiles
 from commitlog.repair.lost_identity import read_page, segment_files
 from commitlog.repair.lost_segment_id import find_segment_id
 from commitlog.repair.missing_segments import (
@@ -68,8 +74,6 @@ __all__ = ["Action", "RepairReport", "mark_skipped", "repair"]
 
 _logger = logging.getLogger("commitlog.repair")
 _CHUNK = 1 << 20
-_COPIES_LIMIT = 10_000
-_SKIP_LIMIT = (1 << 28) - 8
 
 
 def repair(
@@ -142,7 +146,7 @@ class _Repair:
         self.path = path
         self.dry_run = dry_run
         self.report = RepairReport(path, dry_run)
-        self.copied: set[str] = set()
+        self.kept = KeptFiles(dir_fd, path, self.report.copies)
         self.identity, self.fault = read_identity(dir_fd, path, roll_cycle)
         if roll_cycle is not None and self.fault is None:
             raise InvalidOptionError(
@@ -199,53 +203,15 @@ class _Repair:
             _logger.warning("%s: %s: %s", self.path, file, what)
         return not self.dry_run
 
-    def _free_name(self, name: str) -> str:
-        for count in range(_COPIES_LIMIT):
-            copy = f"{name}.broken" + (f".{count}" if count else "")
-            if not os.path.lexists(os.path.join(self.path, copy)):
-                return copy
-        raise IOFailureError(
-            f"there are {_COPIES_LIMIT} copies of this file: move some of them away",
-            path=os.path.join(self.path, name),
-        )
-
     def _copy(self, name: str) -> None:
-        """Copy a segment beside itself, durably, the first time that it is about to be changed."""
-        if name in self.copied:
-            return
-        source = open_regular(name, dir_fd=self.dir_fd)
-        try:
-            mode = stat.S_IMODE(os.fstat(source).st_mode)
-            with temporary_file(self.dir_fd, name, mode) as (target, temporary):
-                left = self.size  # behind that nothing is read, and nothing changed
-                while left and (copied := os.sendfile(target, source, None, min(_CHUNK, left))):
-                    left -= copied
-                os.fsync(target)
-                while not kernel.rename_noreplace(
-                    self.dir_fd, temporary, copy := self._free_name(name)
-                ):
-                    continue
-        finally:
-            os.close(source)
-        os.fsync(self.dir_fd)
-        self.copied.add(name)
-        self.report.copies.append(os.path.join(self.path, copy))
-        failpoint("copied")
-        self._distrust()
+        """Keep a segment as it is, the first time that it is about to be changed."""
+        if self.kept.copy(name, self.size):  # behind that nothing is read, and nothing changed
+            self._distrust()
 
     def _distrust(self) -> None:
         """A segment is about to change: what was recorded of the log's end counts no longer."""
         self.recorded.distrust()
         failpoint("distrusted")
-
-    def _move_away(self, name: str) -> None:
-        """Give a file another name under which nothing looks for it."""
-        while not kernel.rename_noreplace(self.dir_fd, name, copy := self._free_name(name)):
-            continue
-        os.fsync(self.dir_fd)
-        self.copied.add(name)
-        self.report.copies.append(os.path.join(self.path, copy))
-        failpoint("moved away")
 
     def _write(self, name: str, offset: int, content: bytes) -> None:
         fd = open_regular(name, os.O_RDWR, dir_fd=self.dir_fd)
@@ -264,7 +230,7 @@ class _Repair:
         ):
             return
         if os.path.lexists(os.path.join(self.path, identities.NAME)):
-            self._move_away(identities.NAME)
+            self.kept.move_away(identities.NAME)
         identities.write(self.dir_fd, self.identity)
         failpoint("identity written")
 
@@ -288,7 +254,7 @@ class _Repair:
                 f"{error.message}",
                 MANIFEST,
             ):
-                self._move_away(MANIFEST)
+                self.kept.move_away(MANIFEST)
 
     def _take_join_back(self, why: str) -> None:
         for number in reversed(unreached(self.directory)):
@@ -299,9 +265,9 @@ class _Repair:
                 number * self.size,
                 (number + 1) * self.size,
             ):
-                self._move_away(name)
+                self.kept.move_away(name)
         if self._act(f"moved away: {why}", JOIN_NOTE):
-            self._move_away(JOIN_NOTE)
+            self.kept.move_away(JOIN_NOTE)
 
     def _is_regular(self, number: int) -> bool:
         return stat.S_ISREG(
@@ -320,7 +286,7 @@ class _Repair:
                 "moved away: it is not a regular file", name, base, base + self.size
             ):
                 self._distrust()
-                self._move_away(name)
+                self.kept.move_away(name)
 
     def _move_strays(self) -> list[int]:
         """Move files away that the log cannot have reached; the numbers of the others."""
@@ -330,7 +296,7 @@ class _Repair:
                 and not is_base(base, self.size)
                 and self._act("moved away: no log is as long as its name says", name)
             ):
-                self._move_away(name)
+                self.kept.move_away(name)
         hidden = set(unreached(self.directory))
         numbers = [
             number
@@ -347,7 +313,7 @@ class _Repair:
             )
             if self._act(what, name, number * self.size):
                 self._distrust()
-                self._move_away(name)
+                self.kept.move_away(name)
         return kept
 
     def _fill_holes(self, numbers: list[int]) -> None:
@@ -415,7 +381,7 @@ class _Repair:
             base + self.size,
         ):
             self._distrust()
-            self._move_away(name)
+            self.kept.move_away(name)
             create_blank(
                 self.directory,
                 number,
@@ -543,6 +509,6 @@ def mark_skipped(segment: Segment, start: int, stop: int, *, last: bool) -> None
         segment.skip(start, 0)
         return
     for at in range(
-        start + (stop - start - 1) // _SKIP_LIMIT * _SKIP_LIMIT, start - 1, -_SKIP_LIMIT
+        start + (stop - start - 1) // FRAME_LIMIT * FRAME_LIMIT, start - 1, -FRAME_LIMIT
     ):
-        segment.skip(at, min(_SKIP_LIMIT, stop - at))
+        segment.skip(at, min(FRAME_LIMIT, stop - at))

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator
 
 from commitlog._kernel.failure import BUSY, END
-from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.roll_cycle import RollCycle
 from commitlog.errors import (
@@ -419,5 +419,8 @@ def content_end(segment: Segment, start: int) -> int:
     for stop in range(segment.size, start, -_CHUNK):
         at = max(stop - _CHUNK, start)
         if segment.nonzero(at, stop) < stop:
-            return -(-(at + len(segment.read(at, stop - at).rstrip(b"\0"))) // 8) * 8
+            return (
+                -(-(at + len(segment.read(at, stop - at).rstrip(b"\0"))) // FRAME_ALIGN)
+                * FRAME_ALIGN
+            )
     return start

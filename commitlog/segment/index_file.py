@@ -11,7 +11,7 @@ import os
 import struct
 from typing import Literal
 
-from commitlog._kernel.segments import ENTRY_SIZE, HEADER_SIZE, SparseIndex, crc32c
+from commitlog._kernel.segments import ENTRY_SIZE, FRAME_HEADER, HEADER_SIZE, SparseIndex, crc32c
 from commitlog.base.regular_file import opened_regular, read_at_most, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.options import INDEX_SPACING_LARGEST
@@ -25,7 +25,6 @@ MAJOR, MINOR = 1, 0
 _HEADER = struct.Struct("<8sHHI16sQIIQI")
 _CRC = struct.Struct("<I")
 INDEX_HEADER_SIZE = _HEADER.size + _CRC.size
-_RECORD_SMALLEST = 16  # bytes of a record without a value
 
 State = Literal["sound", "missing", "damaged", "stale"]
 
@@ -84,7 +83,7 @@ def _read(fd: int, directory: LogDirectory, seal: Seal) -> tuple[SparseIndex | N
         return None, "stale"
     if (
         not 0 < spacing <= INDEX_SPACING_LARGEST
-        or records > (directory.segment_size - HEADER_SIZE) // _RECORD_SMALLEST
+        or records > (directory.segment_size - HEADER_SIZE) // FRAME_HEADER
     ):
         return None, "damaged"
     size = INDEX_HEADER_SIZE + -(-records // spacing) * ENTRY_SIZE

@@ -23,15 +23,15 @@ import pytest
 HERE = Path(__file__).resolve().parent
 KERNEL = HERE.parents[1] / "commitlog" / "_kernel" / "c"
 TESTS = sorted(HERE.glob("*_test.c"))
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 FLAGS = [
     "-std=gnu11",
     "-O1",
     "-g1",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
+    *WARNINGS,
     "-pthread",
     "-fno-omit-frame-pointer",
+    "-DCL_ASSERT",
     "-iquote",
     str(KERNEL),
 ]

@@ -41,11 +41,13 @@ static inline bool cl_swap(uint64_t *cell, uint64_t *expected, uint64_t desired)
                                        __ATOMIC_SEQ_CST);
 }
 
-/* Watermarks only rise: of two racing values the larger one stays. */
+/* Watermarks only rise: of two racing values the larger one stays. Each swap that is refused has
+ * seen a larger value, so the loop ends. */
 static inline void cl_raise(uint64_t *cell, uint64_t value) {
     uint64_t seen = cl_load(cell);
     while (seen < value && !cl_swap(cell, &seen, value)) {
     }
+    cl_assert(cl_load(cell), >=, value);
 }
 
 /* Has a cache line brought here to be written, while there is still other work to do. Never faults.

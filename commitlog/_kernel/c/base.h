@@ -6,8 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "assertion.h"
+
 #define CL_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define CL_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+#define CL_PAGE_SMALLEST 4096u /* bytes: no system that commitlog runs on has smaller pages */
 
 /* Bytes. Frames are passed faster than the memory behind them comes into the cache by itself, and
  * each cell says where the next one is: fetched so far ahead, the waits overlap. A fetch past the

@@ -15,7 +15,7 @@ int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *l
         cl_checkpoint record;
         memcpy(&record, bytes + turn * CL_CHECKPOINT_STRIDE, sizeof record);
         bool valid = record.magic == CL_CHECKPOINT_MAGIC &&
-                     memcmp(record.log_uuid, log_uuid, 16) == 0 &&
+                     memcmp(record.log_uuid, log_uuid, sizeof record.log_uuid) == 0 &&
                      cl_crc32c(0, &record, offsetof(cl_checkpoint, crc)) == record.crc;
         if (valid && (!found || record.count > out->count)) {
             *out = record;

@@ -13,7 +13,7 @@
 
 typedef struct {
     uint64_t magic;
-    uint8_t log_uuid[16];
+    uint8_t log_uuid[CL_UUID_SIZE];
     uint64_t count;
     uint64_t position;
     int64_t written_ns;

@@ -73,6 +73,8 @@ int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_
         __atomic_store_n(&mine->attached_ns, cl_clock_precise_ns(), __ATOMIC_RELAXED);
         __atomic_store_n(&mine->rolled_back, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&mine->counter, (cl_load(&mine->counter) | 1) + 1, __ATOMIC_SEQ_CST);
+        cl_assert(cl_load(&mine->counter) % 2, ==, 0);
+        cl_assert(cl_load32(&mine->generation), ==, next);
         *slot = index;
         *generation = next;
         return CL_OK;
@@ -81,6 +83,8 @@ int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_
 }
 
 void cl_slot_detach(cl_cursors *cursors, cl_slot_fds fds, uint32_t slot) {
+    cl_assert(slot, <, CL_CURSORS_SLOTS);
+    cl_assert(cl_load(&cursors->slots[slot].counter) % 2, ==, 0);
     __atomic_store_n(&cursors->slots[slot].pid, 0, __ATOMIC_RELAXED);
     unlock_slot(fds, slot);
 }

@@ -38,8 +38,8 @@ typedef struct {
     uint64_t magic;
     uint32_t version;
     uint32_t size;
-    uint8_t log_uuid[16];
-    uint8_t boot_id[16];
+    uint8_t log_uuid[CL_UUID_SIZE];
+    uint8_t boot_id[CL_UUID_SIZE];
     uint64_t inode; /* its own: a copied directory must not pass for the live one */
     uint64_t segment_size;
     uint32_t mode;

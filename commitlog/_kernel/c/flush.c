@@ -2,140 +2,19 @@
 #include "flush.h"
 
 #include <errno.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "checkpoint.h"
 #include "futex.h"
 
-#define CHUNK (1u << 20)            /* one commit write */
 #define KEEP_MAPPED 64u             /* segments kept mapped for readers after they are flushed */
 #define LEADER_POLL_NS 1000000ll    /* how often a follower looks whether its leader lives */
 #define CLAIM_POLL_NS 50000ll       /* how often a leader looks at a claim that holds it up */
-#define BUSY_BYTES (64u << 10) /* a round that commits this much is followed by another one soon   \
-                                */
+#define BUSY_BYTES                                                                                 \
+    (64u << 10) /* a round that commits this much is followed by another one soon                  \
+                 */
 #define COMMIT_INTERVAL_NS 2000000ll /* how soon */
 #define BUSY_INTERVAL_NS                                                                           \
     10000000ll /* how often a loop does: below what one poll counts for in the claim timeout */
-
-/* Copies [from, to) of a pool buffer into its file. Its first cell goes last, through the mapping,
- * in one store: the range appears to other processes whole or not at all. */
-static int copy_range(cl_log *log, cl_segment *segment, uint32_t from, uint32_t to) {
-    uint64_t first = cl_load((const uint64_t *)(segment->bytes + from));
-    uint32_t start = from + (uint32_t)sizeof first;
-    /* Where no descriptor is free, the mapping does as well. */
-    if (to - from <= log->copy_limit || !cl_segment_reopen(log->table.dir_fd, segment)) {
-        memcpy(segment->map + start, segment->bytes + start, to - start);
-    } else {
-        while (start < to) {
-            ssize_t wrote = pwrite(segment->fd, segment->bytes + start, to - start, start);
-            if (wrote < 0 && errno == EINTR) {
-                continue;
-            }
-            if (wrote <= 0) {
-                return cl_log_fail(log, wrote < 0 ? errno : EIO);
-            }
-            start += (uint32_t)wrote;
-        }
-    }
-    cl_store((uint64_t *)(segment->map + from), first);
-    return CL_OK;
-}
-
-static void segment_done(cl_log *log, cl_segment *segment) {
-    cl_segment_close_file(segment);
-    if (segment->bytes != segment->map) {
-        cl_store32(&segment->drained, 1);
-        cl_futex_raise(&log->event);
-    }
-}
-
-/* Commits the next run of published frames in the segment at *position, at most about CHUNK of them
- * and not far past `goal`. */
-static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t goal) {
-    uint64_t from = *position;
-    bool copies = segment->bytes != segment->map;
-    uint64_t limit = copies && goal - from > CHUNK ? from + CHUNK : goal;
-    int code = cl_walk(log, segment, position, limit, &log->watch);
-    if (*position > from) {
-        cl_raise(&log->cursors->appended.value, *position);
-        if (copies) {
-            int copied = copy_range(log, segment, (uint32_t)(from - segment->base),
-                                    (uint32_t)(*position - segment->base));
-            if (copied != CL_OK) {
-                return copied;
-            }
-        }
-        log->counters.committed_bytes += *position - from;
-        cl_raise(&log->cursors->committed.value, *position);
-        if (copies) {
-            cl_log_wake_readers(log);
-        }
-    }
-    if (*position == segment->base + segment->size) {
-        segment_done(log, segment);
-    }
-    return code;
-}
-
-/* Up to where the tail stood at the start: appenders that are faster than this walk must not keep a
- * flush from beginning. */
-static int commit_all(cl_log *log) {
-    cl_segment *segment = NULL;
-    uint64_t goal = log->tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(log->tail));
-    uint64_t position = cl_log_upward(log, cl_load(&log->cursors->committed.value));
-    int code = CL_OK;
-    while (code == CL_OK && position < goal && !cl_log_failed(log)) {
-        uint64_t number = position / log->segment_size;
-        if (segment == NULL || segment->number != number) {
-            cl_segment_release(segment);
-            segment = NULL;
-            code = cl_table_acquire(&log->table, number, &segment);
-        }
-        if (code == CL_OK) {
-            code = commit_chunk(log, segment, &position, goal);
-        }
-        position = cl_log_upward(log, position);
-    }
-    cl_segment_release(segment);
-    return code;
-}
-
-/* Notes how long a claim has held commits up, once it does no more, as exactly as commits come by.
- */
-static void note_hold(cl_log *log, int code, int64_t now_ns) {
-    uint64_t held_at = code == CL_E_BUSY ? log->watch.position : UINT64_MAX;
-    if (held_at == log->held_at) {
-        return;
-    }
-    if (log->held_at != UINT64_MAX) {
-        cl_histogram_add(&log->latencies.claim, now_ns - log->held_since_ns);
-    }
-    log->held_at = held_at;
-    log->held_since_ns = now_ns;
-}
-
-int cl_commit(cl_log *log, uint64_t upto) {
-    if (!log->resolves) {
-        return CL_E_READ_ONLY;
-    }
-    pthread_mutex_lock(&log->commit_mutex);
-    int64_t began_ns = cl_clock_monotonic_ns();
-    upto = cl_log_downward(log, upto);
-    int code = commit_all(log);
-    int64_t now_ns = cl_clock_monotonic_ns();
-    cl_histogram_add(&log->latencies.commit, now_ns - began_ns);
-    note_hold(log, code, now_ns);
-    pthread_mutex_unlock(&log->commit_mutex);
-    if (cl_log_failed(log)) {
-        return CL_E_FAILED;
-    }
-    if (cl_load(&log->cursors->committed.value) >= upto || code == CL_E_END ||
-        code == CL_E_ABSENT) {
-        return CL_OK;
-    }
-    return code;
-}
 
 /* Leadership: one flush at a time for all processes. A process that took this handle's leader for
  * stuck does not end that leader's flush, so the handle has a flag of its own. Two flushes through
@@ -147,6 +26,7 @@ static bool lead_try(cl_log *log) {
         return false;
     }
     uint64_t nobody = 0;
+    cl_assert(log->owner, !=, 0);
     if (cl_swap(&log->cursors->flusher.value, &nobody, log->owner)) {
         return true;
     }
@@ -157,6 +37,7 @@ static bool lead_try(cl_log *log) {
 static void lead_end(cl_log *log) {
     int cause = errno; /* of what the leader reports */
     uint64_t mine = log->owner;
+    cl_assert(cl_load32(&log->leading), ==, 1);
     cl_swap(&log->cursors->flusher.value, &mine,
             0); /* unless another process leads by now, which took this one for stuck */
     cl_store32(&log->leading, 0);
@@ -211,6 +92,7 @@ static bool replace_stuck_leader(cl_log *log) {
  * behind a segment, since the system's call itself cannot be ended. */
 static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t deadline_ns) {
     uint64_t from = *reached;
+    cl_log_assert(log);
     while (from < to) {
         if (from != *reached && cl_clock_monotonic_ns() >= deadline_ns) {
             break;
@@ -236,6 +118,8 @@ static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t dead
         from = end;
     }
     *reached = from;
+    cl_assert(from, <=, to);
+    cl_log_assert(log);
     return from < to ? CL_E_TIMEOUT : CL_OK;
 }
 
@@ -306,6 +190,7 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
     if (cl_load(&log->cursors->flushed.value) < upto) {
         cl_group_arrive(&log->group);
     }
+    /* Each round waits, for the disk, a leader or a claim; the deadline ends them. */
     while (cl_load(&log->cursors->flushed.value) < upto) {
         int64_t remaining_ns = deadline_ns - cl_clock_monotonic_ns();
         uint32_t seen = cl_load32((uint32_t *)&log->cursors->flush_signal.value);

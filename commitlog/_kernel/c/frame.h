@@ -15,6 +15,7 @@
 
 #define CL_FORMAT_MAJOR 1
 #define CL_FORMAT_MINOR 0
+#define CL_UUID_SIZE 16u /* of a log's identity, and of a boot's */
 
 /* Frame. */
 #define CL_FRAME_ALIGN 8u
@@ -25,6 +26,7 @@
 #define CL_FRAME_TYPE 16u
 #define CL_FRAME_KEYLEN 20u
 #define CL_FRAME_LIMIT ((1u << 28) - 8u)
+#define CL_FRAME_SHARE 8u /* a frame takes at most this part of its segment */
 #define CL_FRAME_ADD_LIMIT                                                                         \
     (64u << 10) /* larger frames claim by compare-and-swap, so that they never overshoot */
 #define CL_KEYLEN_NONE 0xFFFFFFFFu     /* typed but not keyed; an empty key has keylen 0 */
@@ -53,7 +55,7 @@ typedef struct {
     uint16_t major;
     uint16_t minor;
     uint32_t header_size;
-    uint8_t log_uuid[16];
+    uint8_t log_uuid[CL_UUID_SIZE];
     uint64_t segment_id; /* random; the seed of every CRC in the segment */
     uint64_t base;
     uint64_t size;
@@ -83,6 +85,10 @@ typedef struct {
 #define CL_HEADER_IDENTITY_AT 0u
 #define CL_HEADER_OPENED_AT 128u
 #define CL_HEADER_SEAL_AT 256u
+/* Each part's CRC, from the part's beginning. */
+#define CL_HEADER_IDENTITY_CRC 64u
+#define CL_HEADER_OPENED_CRC 16u
+#define CL_HEADER_SEAL_CRC 48u
 
 _Static_assert(sizeof(cl_header_identity) == 72, "the identity part is 72 bytes");
 _Static_assert(offsetof(cl_header_identity, log_uuid) == 16, "uuid at 16");
@@ -90,12 +96,12 @@ _Static_assert(offsetof(cl_header_identity, segment_id) == 32, "segment id at 32
 _Static_assert(offsetof(cl_header_identity, base) == 40, "base at 40");
 _Static_assert(offsetof(cl_header_identity, size) == 48, "size at 48");
 _Static_assert(offsetof(cl_header_identity, created_ns) == 56, "created at 56");
-_Static_assert(offsetof(cl_header_identity, crc) == 64, "CRC at 64");
+_Static_assert(offsetof(cl_header_identity, crc) == CL_HEADER_IDENTITY_CRC, "CRC at 64");
 _Static_assert(sizeof(cl_header_opened) == 24, "the opened part is 24 bytes");
 _Static_assert(offsetof(cl_header_opened, cycle) == 8, "cycle at 128 + 8");
-_Static_assert(offsetof(cl_header_opened, crc) == 16, "CRC at 128 + 16");
+_Static_assert(offsetof(cl_header_opened, crc) == CL_HEADER_OPENED_CRC, "CRC at 128 + 16");
 _Static_assert(sizeof(cl_header_seal) == 56, "the seal is 56 bytes");
-_Static_assert(offsetof(cl_header_seal, crc) == 48, "CRC at 256 + 48");
+_Static_assert(offsetof(cl_header_seal, crc) == CL_HEADER_SEAL_CRC, "CRC at 256 + 48");
 _Static_assert(CL_FRAME_HEADER % CL_FRAME_ALIGN == 0 && CL_FRAME_EXTENDED % CL_FRAME_ALIGN == 0,
                "frames stay aligned");
 _Static_assert((CL_WORD_LENGTH | CL_WORD_FLAGS) == 0xFFFFFFFFu &&
@@ -109,8 +115,8 @@ static inline uint32_t cl_frame_aligned(uint32_t length) {
 }
 
 static inline uint32_t cl_frame_largest(uint64_t segment_size) {
-    uint64_t eighth = segment_size / 8;
-    return eighth < CL_FRAME_LIMIT ? (uint32_t)eighth : CL_FRAME_LIMIT;
+    uint64_t share = segment_size / CL_FRAME_SHARE;
+    return share < CL_FRAME_LIMIT ? (uint32_t)share : CL_FRAME_LIMIT;
 }
 
 /* A cell as one 64-bit value: the word in the low half, the CRC (or the owner) in the high half. */

@@ -45,16 +45,19 @@ void cl_group_gather(cl_group *group, int64_t deadline_ns) {
         came = cl_load32(&group->arrived);
         now_ns = cl_clock_monotonic_ns();
     }
+    cl_assert((int32_t)(came - first) >= 0, ==, true);
     bool in_vain = (int32_t)(came - first) < (missing + 1) / 2;
     group->in_vain = !in_vain                       ? 0
                      : group->in_vain >= RESTS_MOST ? RESTS_MOST
                                                     : 2 * group->in_vain + 1;
     group->rests = group->in_vain;
+    cl_assert(group->rests, <=, RESTS_MOST);
 }
 
 void cl_group_begin(cl_group *group) {
     uint32_t arrived = cl_load32(&group->arrived);
     /* For now those whom this flush serves; `cl_group_end` adds who has come meanwhile. */
+    cl_assert((int32_t)(arrived - group->begun) >= 0, ==, true);
     group->complete = arrived - group->begun;
     group->begun = arrived;
     group->began_ns = cl_clock_monotonic_ns();

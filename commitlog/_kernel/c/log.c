@@ -42,6 +42,7 @@ void cl_log_after_fork(cl_log *log) {
 int cl_log_fail(cl_log *log, int cause) {
     uint64_t none = 0;
     cl_swap(&log->cursors->failed.value, &none, cause > 0 ? (uint64_t)cause : EIO);
+    cl_assert(cl_log_failed(log), ==, true);
     return CL_E_FAILED;
 }
 

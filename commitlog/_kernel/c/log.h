@@ -165,6 +165,22 @@ static inline uint64_t cl_log_upward(const cl_log *log, uint64_t position) {
  * timeout. */
 int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, uint64_t *pass);
 
+/* flushed <= committed <= appended <= tail. Each only rises, so the lower one is read first. */
+static inline void cl_log_assert(const cl_log *log) {
+#ifdef CL_ASSERT
+    uint64_t flushed = cl_log_downward(log, cl_load(&log->cursors->flushed.value));
+    uint64_t committed = cl_log_downward(log, cl_load(&log->cursors->committed.value));
+    uint64_t appended = cl_log_downward(log, cl_load(&log->cursors->appended.value));
+    cl_assert(flushed, <=, committed);
+    cl_assert(committed, <=, appended);
+    if (log->tail != NULL) {
+        cl_assert(appended, <=, cl_log_position(log, cl_load(log->tail)));
+    }
+#else
+    (void)log;
+#endif
+}
+
 /* Turns the claim at `offset` into a SKIP of the same length, if it still stands as `cell`. */
 bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell);
 

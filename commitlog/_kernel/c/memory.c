@@ -14,7 +14,7 @@
 
 static size_t page_size(void) {
     long size = sysconf(_SC_PAGESIZE);
-    return size > 0 ? (size_t)size : 4096;
+    return size > 0 ? (size_t)size : CL_PAGE_SMALLEST;
 }
 
 int cl_memory_map(cl_memory *memory, size_t size) {

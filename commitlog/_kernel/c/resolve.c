@@ -11,6 +11,7 @@
 
 bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell) {
     uint32_t length = cl_cell_word(cell) & CL_WORD_LENGTH;
+    cl_assert(cl_cell_word(cell) & CL_WORD_CLAIMED, !=, 0);
     return cl_swap((uint64_t *)(segment->bytes + offset), &cell,
                    cl_skip_cell(segment, offset, length));
 }
@@ -100,6 +101,8 @@ static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint
         cl_place_number(tail) == segment->number ? cl_place_offset(tail) : segment->size;
     stop = stop > segment->size ? segment->size : stop;
     uint32_t start = offset;
+    cl_assert(offset % CL_FRAME_SMALLEST, ==, 0);
+    cl_assert(start, <, stop);
     for (; offset < stop; offset += CL_FRAME_SMALLEST) {
         uint64_t *cell = (uint64_t *)(segment->bytes + offset);
         uint64_t mark = cl_skip_cell(segment, offset, CL_FRAME_SMALLEST);

@@ -28,7 +28,7 @@ typedef struct {
 typedef struct cl_table {
     int dir_fd;
     bool writable;
-    uint8_t log_uuid[16];
+    uint8_t log_uuid[CL_UUID_SIZE];
     uint64_t segment_size;
     pthread_mutex_t mutex;
     cl_segment **entries; /* sorted by number; the table holds one reference to each */

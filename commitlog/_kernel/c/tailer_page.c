@@ -77,4 +77,9 @@ void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) {
     terms->crc = terms_crc(terms);
     write_record(page, CL_TAILER_TERMS_AT + terms->count % 2 * CL_TAILER_STRIDE, terms,
                  sizeof *terms);
+#ifdef CL_ASSERT
+    cl_tailer_terms written;
+    cl_assert(cl_tailer_read_terms(page, terms->log_uuid, &written), ==, CL_OK);
+    cl_assert(written.count, ==, terms->count);
+#endif
 }

@@ -9,6 +9,7 @@
 
 #include "atomics.h"
 #include "crc32c.h"
+#include "frame.h"
 
 #define CL_TAILER_MAGIC 0x3130524C544C4D43ull /* "CMLTLR01" */
 #define CL_TAILER_SIZE 4096u
@@ -24,7 +25,7 @@
 /* Written when the tailer is opened, evicted or reset. */
 typedef struct {
     uint64_t magic;
-    uint8_t log_uuid[16];
+    uint8_t log_uuid[CL_UUID_SIZE];
     uint64_t count;
     int64_t created_ns;
     int64_t evicted_ns; /* when it was last evicted; 0: never, or it was declared anew since */
@@ -84,6 +85,7 @@ typedef struct {
  * overwrites the record before, is seen ahead of them: whoever reads the page meanwhile, the disk
  * among them, finds one of the two records whole. */
 static inline void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) {
+    cl_assert(mark->forks, ==, cl_tailer_forks);
     uint32_t next = ++mark->count;
     cl_tailer_place *place =
         (cl_tailer_place *)(mark->page + CL_TAILER_PLACES_AT + next % 2 * CL_TAILER_STRIDE);

@@ -9,8 +9,9 @@
 #define GAP_LONGEST                                                                                \
     64u /* about 3 us: what a reader may add to the latency of a stream that it could not keep up  \
            with otherwise */
-#define GAP_CALM 64u /* a gap that brought one record was a mistake: not again for so many waits   \
-                      */
+#define GAP_CALM                                                                                   \
+    64u /* a gap that brought one record was a mistake: not again for so many waits                \
+         */
 #define LOOKS_PER_CLOCK 32u
 
 /* Whether the last look found a claim or a gap here: whoever resolves it has to come back soon. */

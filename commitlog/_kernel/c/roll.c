@@ -1,0 +1,91 @@
+/* How the tail leaves a segment, and what a roll notes in the header of the next. */
+#include "claim.h"
+
+uint64_t cl_writer_rolls_from(const cl_writer *writer) {
+    uint64_t place = cl_load(writer->tail);
+    return cl_place_offset(place) >= writer->log->segment_size ? cl_place_number(place)
+                                                               : CL_NO_SEGMENT;
+}
+
+int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
+    int code = cl_writer_gate(writer);
+    if (code != CL_OK && code != CL_E_LAG) { /* nothing is appended by it */
+        return code;
+    }
+    code = CL_OK;
+    uint32_t size = (uint32_t)writer->log->segment_size;
+    cl_slot_enter(writer->slot);
+    uint64_t seen = cl_load(writer->tail);
+    number = number == CL_SEGMENT_CURRENT ? cl_place_number(seen) : number;
+    /* A swap is refused only if an append moved the tail, and a segment has room for so many. */
+    while (cl_place_number(seen) == number && cl_place_offset(seen) < size) {
+        code = cl_writer_at(writer, number) ? CL_OK : cl_writer_switch(writer, number);
+        if (code != CL_OK) {
+            break;
+        }
+        /* In a plain log the pad is in place before the tail moves over it, as with every other
+         * frame. */
+        uint64_t zero = 0;
+        if (writer->plain) {
+            cl_pad_to_end(writer->segment, cl_place_offset(seen));
+        }
+        if (cl_swap(writer->tail, &seen, cl_place(number, size))) {
+            cl_swap((uint64_t *)(writer->segment->bytes + cl_place_offset(seen)), &zero,
+                    cl_skip_cell(writer->segment, cl_place_offset(seen), 0));
+            break;
+        }
+    }
+    cl_slot_leave(writer->slot);
+    if (code == CL_OK) {
+        seen = cl_load(writer->tail);
+        cl_assert(cl_place_number(seen) != number || cl_place_offset(seen) >= size, ==, true);
+    }
+    return code;
+}
+
+/* The opened part has one author, whoever's swap on its first word succeeded; the rest follows from
+ * that word. */
+static int64_t open_segment(cl_segment *segment, int64_t now_ns) {
+    cl_header_opened *opened = (cl_header_opened *)(segment->map + CL_HEADER_OPENED_AT);
+    uint64_t none = 0;
+    cl_swap((uint64_t *)&opened->opened_ns, &none, (uint64_t)now_ns);
+    return (int64_t)cl_load((const uint64_t *)&opened->opened_ns);
+}
+
+static void note_cycle(cl_segment *segment, int64_t opened_ns, int64_t cycle) {
+    cl_header_opened *opened = (cl_header_opened *)(segment->map + CL_HEADER_OPENED_AT);
+    cl_store((uint64_t *)&opened->cycle, (uint64_t)cycle);
+    cl_store32(&opened->crc, cl_header_opened_crc(segment->id, opened_ns, cycle));
+}
+
+int cl_writer_open_segment(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t *opened_ns) {
+    cl_segment *segment;
+    int code = cl_table_acquire(&writer->log->table, number, &segment);
+    if (code == CL_OK) {
+        *opened_ns = open_segment(segment, now_ns);
+        cl_assert(*opened_ns, !=, 0);
+        cl_segment_release(segment);
+    }
+    return code;
+}
+
+int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle) {
+    cl_segment *next;
+    uint64_t seen = cl_load(writer->tail);
+    if (cl_place_number(seen) != number || cl_place_offset(seen) < writer->log->segment_size) {
+        return CL_OK; /* somebody has been here */
+    }
+    int code = cl_table_acquire(&writer->log->table, number + 1, &next);
+    if (code != CL_OK) {
+        return code;
+    }
+    note_cycle(next, open_segment(next, now_ns), cycle);
+    /* A swap is refused if another handle rolled, or added past the end, which each does once. */
+    while (cl_place_number(seen) == number &&
+           !cl_swap(writer->tail, &seen, cl_place(number + 1, CL_SEGMENT_HEADER))) {
+    }
+    cl_assert(cl_load(writer->tail), >=, cl_place(number + 1, CL_SEGMENT_HEADER));
+    writer->counters.rolls++;
+    cl_segment_release(next);
+    return CL_OK;
+}
