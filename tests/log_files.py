@@ -126,7 +126,7 @@ class LogFiles:
             os.close(fd)
         cursors.rebuild(UUID, BOOT, 1, SIZE)
         cursors.mode = mode
-        cursors["tail"] = tail[0] << 32 | tail[1]
+        cursors.tail = tail
         cursors["flushed"] = flushed
         cursors["state"] = state
         self.cursors = cursors

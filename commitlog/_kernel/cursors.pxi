@@ -30,8 +30,6 @@ cdef cl_line *_cell(Cursors cursors, str name) except NULL:
     cdef cl_cursors *cells = cursors.cells
     if name == "state":
         return &cells.state
-    if name == "tail":
-        return &cells.tail
     if name == "appended":
         return &cells.appended
     if name == "committed":
@@ -165,6 +163,19 @@ cdef class Cursors:
         """The slot whose owner leads a flush now, or None."""
         cdef uint64_t owner = cl_load(&self.cells.flusher.value)
         return cl_owner_slot(<uint32_t>owner) if owner != 0 else None
+
+    @property
+    def tail(self):
+        """The place of the tail, as (segment number, offset). The offset may lie behind the
+        segment's end.
+        """
+        cdef uint64_t place = cl_load(&self.cells.tail.value)
+        return cl_place_number(place), cl_place_offset(place)
+
+    @tail.setter
+    def tail(self, place):
+        number, offset = place
+        cl_store(&self.cells.tail.value, cl_place(number, offset))
 
     @property
     def mode(self):

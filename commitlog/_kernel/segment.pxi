@@ -157,7 +157,7 @@ cdef class Segment:
         """Check every frame in [start, stop): a `ScanResult`-shaped tuple (offset, code, records,
         skipped, end, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns)."""
         cdef cl_scan scan
-        if start % 8 != 0:
+        if start % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
         cdef cl_segment *segment = self.held()
         with nogil:
@@ -172,7 +172,7 @@ cdef class Segment:
         size.
         """
         cdef uint64_t found
-        if offset % 8 != 0:
+        if offset % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
         cdef cl_segment *segment = self.held()
         with nogil:
@@ -185,7 +185,7 @@ cdef class Segment:
         unless it lies inside a frame.
         """
         cdef uint64_t found
-        if offset % 8 != 0:
+        if offset % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
         cdef cl_segment *segment = self.held()
         with nogil:
@@ -217,7 +217,7 @@ cdef class Segment:
         not zero; where that is. For recovery, under the exclusive lock."""
         cdef uint64_t end
         self.check()
-        if start % 8 != 0 or stop % 8 != 0 or start < CL_SEGMENT_HEADER or stop > self.segment.size:
+        if start % CL_FRAME_ALIGN != 0 or stop % CL_FRAME_ALIGN != 0 or start < CL_SEGMENT_HEADER or stop > self.segment.size:
             raise ValueError("not a range of frames")
         cdef cl_segment *segment = self.held()
         with nogil:
@@ -230,7 +230,7 @@ cdef class Segment:
         SKIP frames: (where they end, how many claims). For recovery, under the exclusive lock."""
         cdef uint64_t claims
         self.check()
-        if memory.size < self.segment.size or offset % 8 != 0 or offset < CL_SEGMENT_HEADER:
+        if memory.size < self.segment.size or offset % CL_FRAME_ALIGN != 0 or offset < CL_SEGMENT_HEADER:
             raise ValueError("the buffer is smaller than the segment, or no frame begins there")
         memory.hold()
         cdef cl_segment *segment = self.held()
@@ -258,7 +258,7 @@ cdef class Segment:
         cdef cl_record record
         cdef uint64_t step = 0
         self.check()
-        if offset >= self.segment.size or offset % 8 != 0:
+        if offset >= self.segment.size or offset % CL_FRAME_ALIGN != 0:
             raise ValueError("not an offset of a frame")
         code = cl_record_read(
             self.segment, self.segment.bytes if buffered else self.segment.map, offset, &record,
@@ -274,7 +274,7 @@ cdef class Segment:
         cdef uint32_t word, size, high
         cdef int64_t timestamp_ns
         self.check()
-        if offset % 8 != 0 or offset < CL_SEGMENT_HEADER or offset >= self.segment.size:
+        if offset % CL_FRAME_ALIGN != 0 or offset < CL_SEGMENT_HEADER or offset >= self.segment.size:
             raise ValueError("not an offset of a frame")
         size = <uint32_t>min(<uint64_t>sizeof(words), self.segment.size - offset)
         memcpy(words, self.segment.map + offset, size)
@@ -304,9 +304,9 @@ cdef class Segment:
         """
         cdef uint64_t cell
         self.check()
-        if (offset % 8 != 0 or length % 8 != 0 or length >= 1 << 28 or offset < CL_SEGMENT_HEADER
-            or offset >= self.segment.size
-                or length > self.segment.size - offset):
+        if ((offset | length) % CL_FRAME_ALIGN != 0 or length > CL_WORD_LENGTH
+            or offset < CL_SEGMENT_HEADER
+                or offset >= self.segment.size or length > self.segment.size - offset):
             raise ValueError("not a range of frames")
         cell = cl_skip_cell(self.segment, <uint32_t>offset, <uint32_t>length)
         memcpy(self.segment.map + offset, &cell, 8)

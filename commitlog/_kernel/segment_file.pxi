@@ -2,6 +2,12 @@
 
 MAGIC = (<uint64_t>CL_SEGMENT_MAGIC).to_bytes(8, "little")
 HEADER_SIZE = CL_SEGMENT_HEADER
+FRAME_ALIGN = CL_FRAME_ALIGN
+FRAME_HEADER = CL_FRAME_HEADER
+FRAME_LIMIT = CL_FRAME_LIMIT
+WORD_LENGTH = CL_WORD_LENGTH
+WORD_SKIP = CL_WORD_SKIP
+WORD_EXT = CL_WORD_EXT
 SMALLEST = CL_SEGMENT_SMALLEST
 LARGEST = CL_SEGMENT_LARGEST
 FORMAT = (CL_FORMAT_MAJOR, CL_FORMAT_MINOR)
@@ -125,7 +131,7 @@ def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
     memset(&segment, 0, sizeof(segment))
     segment.id = segment_id
     segment.seed = cl_crc32c_seed(segment_id)
-    segment.size = content.shape[0] - content.shape[0] % 8
+    segment.size = content.shape[0] - content.shape[0] % CL_FRAME_ALIGN
     if segment.size <= CL_SEGMENT_HEADER:
         return False
     segment.map = segment.bytes = <uint8_t *>&content[0]

@@ -11,17 +11,18 @@ from libc.string cimport memcpy, memset
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
     CL_E_ABSENT, CL_E_BUSY, CL_E_DAMAGE, CL_E_FULL, CL_E_TOO_LARGE, CL_FORMAT_MAJOR,
-    CL_FORMAT_MINOR, CL_FRAME_ALIGN, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_HEADER_OPENED_AT,
+    CL_FORMAT_MINOR, CL_FRAME_ALIGN, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_FRAME_LIMIT,
+    CL_HEADER_OPENED_AT,
     CL_HEADER_SEAL_AT, CL_KEYLEN_NONE, CL_OK, CL_SEGMENT_HEADER, CL_SEGMENT_LARGEST,
     CL_SEGMENT_MAGIC, CL_SEGMENT_SMALLEST, CL_WORD_BATCH, CL_WORD_CLAIMED, CL_WORD_EXT,
-    CL_WORD_LENGTH, CL_WORD_SKIP, cl_crc32c, cl_crc32c_seed, cl_header_check, cl_header_identity,
-    cl_header_opened, cl_header_opened_crc, cl_header_seal, cl_header_seal_crc, cl_index,
-    cl_index_entry, cl_index_room, cl_owner_generation, cl_owner_slot, cl_piece, cl_piece_decode,
-    cl_piece_resume, cl_record, cl_record_read, cl_rows_out, cl_scan, cl_segment,
-    cl_segment_certain_end, cl_segment_flush, cl_segment_hold, cl_segment_landing,
-    cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open, cl_segment_prefault,
-    cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal, cl_segment_sealed,
-    cl_segment_take_over, cl_skip_cell, cl_stage_lay, cl_stage_rows, cl_tally,
+    CL_WORD_LENGTH, CL_WORD_SKIP, cl_crc32c, cl_crc32c_seed, cl_frame_cursor, cl_frame_cursor_at,
+    cl_frame_find, cl_frames_decode, cl_header_check, cl_header_identity, cl_header_opened,
+    cl_header_opened_crc, cl_header_seal, cl_header_seal_crc, cl_index, cl_index_entry,
+    cl_index_room, cl_owner_generation, cl_owner_slot, cl_record, cl_record_read, cl_rows_out,
+    cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush, cl_segment_hold,
+    cl_segment_landing, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open,
+    cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal,
+    cl_segment_sealed, cl_segment_take_over, cl_skip_cell, cl_stage_lay, cl_stage_rows, cl_tally,
 )
 from commitlog._kernel.memory cimport Memory
 from commitlog.errors import ClosedError, RecordTooLargeError
@@ -30,4 +31,4 @@ include "segment.pxi"
 include "segment_file.pxi"
 include "sparse_index.pxi"
 include "stage.pxi"
-include "piece.pxi"
+include "frame_decoder.pxi"

@@ -16,10 +16,11 @@ from zlib import crc32
 
 import numpy as np
 
+from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.units import MIB
 from commitlog.bench import compiler
 from commitlog.bench.case import Case
-from commitlog.bench.ground import HEADER, Ground, frame_size, value_of
+from commitlog.bench.ground import Ground, frame_size, value_of
 from commitlog.bench.sample import Meter, Sample
 
 PIECE = MIB
@@ -89,7 +90,7 @@ def _appender(mapping: mmap.mmap) -> Callable[[bytes], int]:
     """An append in Python: length, CRC, no timestamp, value; one call a record, as it is with
     commitlog.
     """
-    pack_into, position = struct.Struct("<IIQ").pack_into, HEADER
+    pack_into, position = struct.Struct("<IIQ").pack_into, HEADER_SIZE
 
     def append(value: bytes) -> int:
         nonlocal position
@@ -110,8 +111,8 @@ def measure_python_mmap(ground: Ground, case: Case, _hashed: bool) -> Sample:
     settings, value = ground.settings, value_of(case.value_size)
     count = max(1, settings.burst_bytes // frame_size(case.value_size))
     clock = time.perf_counter_ns
-    with ground.place(settings.burst_bytes + HEADER) as path, Meter(case.value_size) as meter:
-        mapping = _mapping(path, settings.burst_bytes + HEADER + frame_size(case.value_size))
+    with ground.place(settings.burst_bytes + HEADER_SIZE) as path, Meter(case.value_size) as meter:
+        mapping = _mapping(path, settings.burst_bytes + HEADER_SIZE + frame_size(case.value_size))
         try:
             for _ in range(max(1, settings.append_bytes // settings.burst_bytes // 4)):
                 append = _appender(mapping)
@@ -136,7 +137,7 @@ def measure_page_msync(ground: Ground, case: Case, _hashed: bool) -> Sample:
         mapping = _mapping(path, size)
         try:
             mapping.flush()
-            position, ended = HEADER, clock()
+            position, ended = HEADER_SIZE, clock()
             deadline = ended + int(settings.sync_s * 1e9)
             while ended < deadline:
                 began = ended
@@ -150,7 +151,7 @@ def measure_page_msync(ground: Ground, case: Case, _hashed: bool) -> Sample:
                 if position % page + frame > page:
                     position = -(-position // page) * page
                 if position + page > size:
-                    position = HEADER
+                    position = HEADER_SIZE
             meter.note(deadline, sum(taken), len(taken))
         finally:
             mapping.close()

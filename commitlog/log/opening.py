@@ -343,7 +343,7 @@ def _joined(
         cells,
         pooled=False,
         lock_file=lock_file,
-        tail=_shared_tail(cells),
+        tail=cells.tail,
         # Counted on from where the others are: of two records the one with the higher count is in
         # force.
         checkpoint_count=checkpoint.count if checkpoint is not None else 0,
@@ -363,11 +363,6 @@ def _is_there(fd: int, path: str, holder: Holder) -> bool:
         (writer.pid, writer.pid_namespace) == (holder.pid, holder.pid_namespace)
         for writer in writers
     )
-
-
-def _shared_tail(cells: Cursors) -> tuple[int, int]:
-    place = cells["tail"]
-    return place >> 32, place & 0xFFFFFFFF
 
 
 def _open_exclusively(

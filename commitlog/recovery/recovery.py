@@ -134,7 +134,7 @@ def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None
         "flusher",
     ):  # `waiters` stays: who sleeps through the opening is woken by the first append
         cursors[cell] = 0
-    cursors["tail"] = found.tail[0] << 32 | found.tail[1]
+    cursors.tail = found.tail
     failpoint("cursors set")
     _logger.debug("%s: opened as %s, ends at position %d", directory.path, found.case, found.end)
 

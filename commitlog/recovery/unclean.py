@@ -9,7 +9,7 @@ import time
 from typing import Literal
 
 from commitlog._kernel.memory import MODE_MAPPED, MODE_POOLED, Cursors
-from commitlog._kernel.segments import HEADER_SIZE
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import CorruptSegmentError
 from commitlog.pool.shm import ShmSurvey
@@ -135,20 +135,20 @@ class UncleanLog:
         for claims.
         """
         if self.cursors is not None:
-            self.cursors["tail"] = 0
+            self.cursors.tail = (0, 0)
 
     def _tail(self, cursors: Cursors, floor: Place) -> Place | None:
         """The tail that the cursors hold, if it can be one."""
-        place = cursors["tail"]
-        tail = Place(place >> 32, min(place & 0xFFFFFFFF, self.directory.segment_size))
+        number, offset = cursors.tail
+        tail = Place(number, min(offset, self.directory.segment_size))
         if (
             tail.number in self.numbers
-            and tail.offset % 8 == 0
+            and tail.offset % FRAME_ALIGN == 0
             and tail.offset >= HEADER_SIZE
             and tail >= floor
         ):
             return tail
-        if place:
+        if (number, offset) != (0, 0):
             _logger.warning(
                 "%s: the tail in `cursors`, %d in segment %d, is of no use",
                 self.directory.path,

@@ -21,8 +21,6 @@ _FRAMES = 8  # that are asked
 _CELL = struct.Struct("<II")
 _OPENED = struct.Struct("<16sI")
 _SEAL = struct.Struct("<48sI")
-_LENGTH = (1 << 28) - 1
-_SKIP, _EXTENDED = 1 << 29, 1 << 30
 
 
 @dataclass(frozen=True)
@@ -87,13 +85,13 @@ def _frames(content: memoryview, size: int) -> Iterator[_Evidence]:
         if offset + _CELL.size > len(content):
             return
         word, crc = _CELL.unpack_from(content, offset)
-        length, skip = word & _LENGTH, word & ~_LENGTH == _SKIP
+        length, skip = word & kernel.WORD_LENGTH, word & ~kernel.WORD_LENGTH == kernel.WORD_SKIP
         stop = offset + length
         if skip:
             yield _evidence(struct.pack("<QI", offset, word), crc)
         elif (
-            word & ~_LENGTH in (0, _EXTENDED)
-            and 2 * _CELL.size <= length <= size // 8
+            word & ~kernel.WORD_LENGTH in (0, kernel.WORD_EXT)
+            and kernel.FRAME_HEADER <= length <= size // 8
             and stop <= len(content)
         ):
             yield _evidence(
@@ -103,7 +101,7 @@ def _frames(content: memoryview, size: int) -> Iterator[_Evidence]:
             return
         if not length:
             return
-        offset += -(-length // 8) * 8
+        offset += -(-length // kernel.FRAME_ALIGN) * kernel.FRAME_ALIGN
 
 
 def _evidence(behind_id: bytes, crc: int) -> _Evidence:

@@ -64,8 +64,8 @@ class RecordedEnd:
         return None
 
     def _tail(self, cursors: Cursors) -> int:
-        place, size = cursors["tail"], self._directory.segment_size
-        return (place >> 32) * size + min(place & 0xFFFFFFFF, size)
+        (number, offset), size = cursors.tail, self._directory.segment_size
+        return number * size + min(offset, size)
 
     def hidden(self) -> list[tuple[str, int, int]]:
         """The ends that lie inside a SKIP, where no reader comes to: by which file, the end, and
@@ -105,8 +105,7 @@ class RecordedEnd:
         if name == checkpoints.NAME:
             self._write(position)
         elif self._cursors is not None:
-            number, offset = divmod(position, self._directory.segment_size)
-            self._cursors["tail"] = number << 32 | offset
+            self._cursors.tail = divmod(position, self._directory.segment_size)
             for watermark in _WATERMARKS:
                 self._cursors[watermark] = position
 

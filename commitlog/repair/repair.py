@@ -20,7 +20,14 @@ import stat
 
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.failure import HEADER, VERSION
-from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT, SEAL_SIZE, Segment
+from commitlog._kernel.segments import (
+    FRAME_LIMIT,
+    HEADER_SIZE,
+    OPENED_AT,
+    SEAL_AT,
+    SEAL_SIZE,
+    Segment,
+)
 from commitlog.base.failpoint import failpoint
 from commitlog.base.path import path_of, telling, telling_of_refusals
 from commitlog.base.regular_file import open_regular, write_whole
@@ -69,7 +76,6 @@ __all__ = ["Action", "RepairReport", "mark_skipped", "repair"]
 _logger = logging.getLogger("commitlog.repair")
 _CHUNK = 1 << 20
 _COPIES_LIMIT = 10_000
-_SKIP_LIMIT = (1 << 28) - 8
 
 
 def repair(
@@ -543,6 +549,6 @@ def mark_skipped(segment: Segment, start: int, stop: int, *, last: bool) -> None
         segment.skip(start, 0)
         return
     for at in range(
-        start + (stop - start - 1) // _SKIP_LIMIT * _SKIP_LIMIT, start - 1, -_SKIP_LIMIT
+        start + (stop - start - 1) // FRAME_LIMIT * FRAME_LIMIT, start - 1, -FRAME_LIMIT
     ):
-        segment.skip(at, min(_SKIP_LIMIT, stop - at))
+        segment.skip(at, min(FRAME_LIMIT, stop - at))

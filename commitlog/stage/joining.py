@@ -206,5 +206,5 @@ def _let_in(opened: Opened, tail: tuple[int, int], end: int) -> None:
     cursors = opened.cursors
     for watermark in ("appended", "committed", "flushed"):
         cursors[watermark] = end
-    cursors["tail"] = tail[0] << 32 | tail[1]
+    cursors.tail = tail
     cursors["state"] = STATE_READY

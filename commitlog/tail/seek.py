@@ -10,7 +10,7 @@ from typing import Any, Literal
 from commitlog._kernel.engine import Core
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.readers import Cursor, Record
-from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, Segment
 from commitlog.base.moment import read_moment
 from commitlog.base.units import whole_of
 from commitlog.errors import InvalidOptionError, PositionError, RecordTypeError
@@ -306,7 +306,7 @@ class Seeker:
         offset = position % self._core.segment_size
         if first <= position <= end and (offset == 0 or position == end):
             return
-        if first <= position < end and offset % 8 == 0 and offset >= HEADER_SIZE:
+        if first <= position < end and offset % FRAME_ALIGN == 0 and offset >= HEADER_SIZE:
             held = self._queue.hold(position // self._core.segment_size, self.segments.name)
             if held is not None:
                 file, token = held

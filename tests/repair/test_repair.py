@@ -410,7 +410,7 @@ def test_what_the_system_refuses_is_one_of_our_errors(
 def test_ranges_longer_than_one_skip_take_several(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_SKIP_LIMIT", 1000)
+    monkeypatch.setattr(module, "FRAME_LIMIT", 1000)
     build(files)
     files.put(1, HEADER, b"\xff" * 90 * STEP)
     repair_twice(files)
