@@ -27,7 +27,7 @@
  *   resolve.c  cl_resolve, watch_start, watch_gap, review_suspects, owner_dead, resolve_gap, mark_gap, resolve_claim, cl_roll_back
  *   walk.c     cl_walk
  *   log.c      cl_skip_cell
- *   log.h      cl_cell_read
+ *   frame_cursor.h  cl_frame_read, cl_frame_verify
  *   reader.c   cl_reader_next, cl_record_read
  *
  * What is abstract, and why nothing is lost by it
@@ -187,7 +187,7 @@ inline unwatch(me) {
     suspects[me] = 0
 }
 
-/* A reader goes as far as everything is final: cl_reader_next, cl_record_read, cl_walk, cl_cell_read, and mark_gap where others marked. */
+/* A reader goes as far as everything is final: cl_reader_next, cl_frame_verify, cl_walk, cl_frame_read, and mark_gap where others marked. */
 inline walk(me) {
     do
     :: at[me] < CELLS && IS_RECORD(cell[at[me]]) ->

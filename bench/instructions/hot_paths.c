@@ -2,6 +2,10 @@
  * a directory of its own, prints which CRC it used. Without arguments it prints the names of the
  * paths. Only what runs below `measured` is to be counted; the rest prepares and checks. */
 #include "scene.h"
+
+#include "backward_scan.h"
+#include "frame_decoder.h"
+#include "index.h"
 #include "short_frames.h"
 
 #define SEGMENT_SIZE (16u << 20)
@@ -25,6 +29,9 @@ typedef struct {
     uint8_t value[PAGE];
     uint64_t walked;
     uint64_t records; /* that were appended to be read */
+    cl_index index;
+    cl_backward_scan backward;
+    cl_rows_out rows;
 } measurement;
 
 /* One hot path: `prepare` once, then rounds of at most `round` operations, before each of which
@@ -112,6 +119,165 @@ static void walk(measurement *at, uint32_t count) {
           at->walked == limit);
 }
 
+#define FRAME_STEP (CL_FRAME_HEADER + VALUE_SIZE)
+#define INDEX_SPACING 256u
+
+static void append_keyed(measurement *at, uint32_t count) {
+    cl_record_input input = record_of(at->value, VALUE_SIZE);
+    input.key = "key";
+    input.key_length = 3;
+    for (uint32_t index = 0; index < count; index++) {
+        append_input(&at->scene.handle, &input);
+    }
+}
+
+static void append_keyed_to_read(measurement *at, uint32_t count) {
+    append_keyed(at, count);
+    at->records = count;
+    open_reader(&at->reader, &at->scene.handle.log);
+}
+
+static void read_general(measurement *at, uint32_t count) {
+    cl_record record;
+    for (uint32_t index = 0; index < count; index++) {
+        CHECK(cl_reader_next(&at->reader.reader, &record) == CL_OK);
+    }
+}
+
+static void make_keyed_columns(measurement *at, uint32_t count) {
+    make_columns(at, count);
+    memset(at->scene.segment->map + CL_SEGMENT_HEADER, 0, (size_t)count * FRAME_STEP);
+    cl_store(&at->scene.handle.place->cursors->tail.value, cl_place(0, CL_SEGMENT_HEADER));
+    append_keyed(at, count);
+    free(at->batch.keys);
+    at->batch.keys = calloc(count, 3);
+    at->batch.keys_room = (size_t)count * 3;
+}
+
+static void scan(measurement *at, uint32_t count) {
+    cl_scan found;
+    uint64_t limit = at->walked + (uint64_t)count * FRAME_STEP;
+    cl_segment_scan(at->scene.segment, at->walked, limit, &found);
+    CHECK(found.code == CL_OK && found.tally.records == count);
+    at->walked = limit;
+}
+
+/* The buffer of a dead pool, which ends after `count` frames. */
+static void take_over(measurement *at, uint32_t count) {
+    uint64_t *behind = (uint64_t *)(at->scene.buffer + at->walked + (uint64_t)count * FRAME_STEP);
+    uint64_t cell = *behind, start = at->walked;
+    *behind = 0;
+    CHECK(cl_segment_take_over(at->scene.segment, at->scene.buffer, &at->walked) == 0);
+    CHECK(at->walked == start + (uint64_t)count * FRAME_STEP);
+    *behind = cell;
+}
+
+static cl_reader stepper(measurement *at, bool careful) {
+    cl_reader reader;
+    cl_reader_init(&reader, &at->scene.handle.log, NULL);
+    cl_reader_enter(&reader, at->scene.segment, at->walked);
+    reader.careful = careful;
+    return reader;
+}
+
+static void step_over(measurement *at, uint32_t count) {
+    cl_reader reader = stepper(at, false);
+    uint64_t passed;
+    CHECK(cl_reader_step_over(&reader, at->scene.segment->size, count, &passed) == CL_OK &&
+          passed == count);
+    at->walked = reader.offset;
+}
+
+static void append_what_is_indexed(measurement *at, uint32_t count) {
+    append_what_is_walked(at, count);
+    size_t room = cl_index_room(SEGMENT_SIZE, INDEX_SPACING);
+    static cl_index_entry entries[SEGMENT_SIZE / CL_FRAME_HEADER / INDEX_SPACING + 1];
+    at->index = (cl_index){.entries = entries,
+                           .room = room,
+                           .spacing = INDEX_SPACING,
+                           .offset = CL_SEGMENT_HEADER,
+                           .largest_ns = INT64_MIN};
+}
+
+static void make_index(measurement *at, uint32_t count) {
+    cl_reader reader = stepper(at, true);
+    uint64_t limit = at->index.offset + (uint64_t)count * FRAME_STEP;
+    CHECK(cl_index_extend(&at->index, &reader, limit) == CL_E_ROLL && at->index.offset == limit);
+}
+
+static void stand_at_the_end(measurement *at, uint32_t count) {
+    static uint32_t offsets[MOST];
+    make_columns(at, count);
+    at->backward = (cl_backward_scan){.offsets = offsets, .room = MOST};
+    at->reader.reader.offset = CL_SEGMENT_HEADER + (uint64_t)count * FRAME_STEP;
+}
+
+static void scan_back(measurement *at, uint32_t count) {
+    uint64_t from = at->reader.reader.offset - (uint64_t)count * FRAME_STEP;
+    CHECK(cl_backward_scan_fill(&at->reader.reader, &at->backward, from) == CL_OK &&
+          at->backward.count == count);
+}
+
+static void read_back(measurement *at, uint32_t count) {
+    cl_record record;
+    scan_back(at, count);
+    for (uint32_t index = 0; index < count; index++) {
+        CHECK(cl_backward_scan_previous(&at->reader.reader, &at->backward, &record) == CL_OK);
+    }
+}
+
+static void read_back_batch(measurement *at, uint32_t count) {
+    scan_back(at, count);
+    at->batch.count = at->batch.data_size = at->batch.keys_size = 0;
+    at->batch.most = count;
+    CHECK(cl_backward_scan_batch(&at->reader.reader, &at->backward, &at->batch) == CL_E_FULL &&
+          at->batch.count == count);
+}
+
+static void make_rows(measurement *at, uint32_t count) {
+    static int64_t columns[2][MOST];
+    static int32_t ends[MOST];
+    static uint8_t values[MOST * VALUE_SIZE];
+    append_what_is_walked(at, count);
+    at->rows = (cl_rows_out){.positions = columns[0],
+                             .timestamps_us = columns[1],
+                             .value_ends = ends,
+                             .values = values,
+                             .values_room = sizeof values};
+}
+
+static void decode(measurement *at, uint32_t count) {
+    cl_segment *segment = at->scene.segment;
+    uint64_t limit = at->walked + (uint64_t)count * FRAME_STEP;
+    cl_frame_cursor cursor = cl_frame_cursor_at(segment, segment->map, at->walked, limit);
+    at->rows.count = at->rows.values_size = 0;
+    at->rows.most = count + 1;
+    CHECK(cl_frames_decode(&cursor, 0, limit, &at->rows) == CL_E_ROLL && at->rows.count == count);
+    at->walked = cursor.offset;
+}
+
+/* Timestamps that never look like a frame's cell. */
+static void append_what_is_old(measurement *at, uint32_t count) {
+    for (uint32_t index = 0; index < count; index++) {
+        append_value(&at->scene.handle, at->value, VALUE_SIZE);
+    }
+    at->walked = CL_SEGMENT_HEADER;
+}
+
+/* Over frames of which none has its CRC. */
+static void resume(measurement *at, uint32_t count) {
+    cl_segment damaged = *at->scene.segment;
+    damaged.seed ^= 1;
+    damaged.size = at->walked + (uint64_t)count * FRAME_STEP;
+    CHECK(cl_segment_resume(&damaged, at->walked) == damaged.size);
+    at->walked = damaged.size;
+}
+
+static void land(measurement *at, uint32_t count) {
+    uint64_t to = CL_SEGMENT_HEADER + (uint64_t)count * FRAME_STEP;
+    CHECK(cl_segment_landing(at->scene.segment, to) == to);
+}
+
 static void append_a_page(measurement *at) {
     append_value(&at->scene.handle, at->value, PAGE - CL_FRAME_HEADER);
 }
@@ -126,8 +292,20 @@ static const hot_path hot_paths[] = {
     {"append-rows", false, MOST, NULL, NULL, append_rows},
     {"claim-publish", false, MOST, NULL, NULL, claim_and_publish},
     {"read", false, MOST, append_what_is_read, NULL, read_each},
+    {"read-general", false, MOST, append_what_is_read, NULL, read_general},
+    {"read-keyed", false, MOST, append_keyed_to_read, NULL, read_general},
     {"read-batch", false, MOST, make_columns, NULL, read_batch},
+    {"read-batch-keyed", false, MOST, make_keyed_columns, NULL, read_batch},
+    {"read-back", false, MOST, stand_at_the_end, NULL, read_back},
+    {"read-back-batch", false, MOST, stand_at_the_end, NULL, read_back_batch},
     {"walk", false, MOST, append_what_is_walked, NULL, walk},
+    {"step-over", false, MOST, append_what_is_walked, NULL, step_over},
+    {"index", false, MOST, append_what_is_indexed, NULL, make_index},
+    {"scan", false, MOST, append_what_is_walked, NULL, scan},
+    {"take-over", true, MOST, append_what_is_walked, NULL, take_over},
+    {"decode", false, MOST, make_rows, NULL, decode},
+    {"resume", false, MOST, append_what_is_old, NULL, resume},
+    {"landing", false, MOST, append_what_is_walked, NULL, land},
     {"commit-page", true, 1, NULL, append_a_page, commit},
 };
 

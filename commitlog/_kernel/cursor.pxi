@@ -1,6 +1,6 @@
 # A place in a log, and the way on from there: what a `Tailer` has.
 
-cdef uint32_t STRETCH_LEAST = 256
+cdef uint32_t BACKWARD_LEAST = 256
 cdef int PATIENCE = 20  # looks at a claim whose owner may be dead; one look is too short to tell
 cdef int64_t NAP_NS = 100_000
 cdef uint64_t SIGNALS_EVERY = 4096  # records between two looks for signals
@@ -24,19 +24,18 @@ cdef class Cursor:
     """
 
     def __cinit__(self, Core core not None, policy, *, bint from_buffer, bint flushed_only):
-        memset(&self.reader, 0, sizeof(self.reader))
-        memset(&self.stretch, 0, sizeof(self.stretch))
+        memset(&self.backward, 0, sizeof(self.backward))
         self.core = core
         self.policy = policy
         self.shelf = Shelf.__new__(Shelf)
-        cl_reader_init(&self.reader, &core.log)
+        cl_reader_init(&self.reader, &core.log, &self.watch)
         # A read-only handle has no pool buffers, and cannot see those of another process.
         self.reader.from_buffer = from_buffer and core.log.resolves
         self.reader.flushed_only = flushed_only
         self.pending = cl_log_upward(&core.log, 0)
 
     def __dealloc__(self):
-        free(self.stretch.offsets)
+        free(self.backward.offsets)
 
     # --- the place ---------------------------------------------------------------------------
 
@@ -250,7 +249,7 @@ cdef class Cursor:
         cdef int code = CL_E_ROLL
         while True:
             if self.segment is not None:
-                code = cl_reader_previous(&self.reader, &self.stretch, record)
+                code = cl_backward_scan_previous(&self.reader, &self.backward, record)
             if code == CL_OK:
                 return CL_OK
             if not self.go_back(code):
@@ -261,7 +260,7 @@ cdef class Cursor:
         if code == CL_E_ROLL:
             return self.enter_before()
         if code == CL_E_ABSENT:
-            return self.fill_stretch() == CL_OK
+            return self.scan_back() == CL_OK
         if code == CL_E_DAMAGE:
             self.pass_damage_before()
             return True
@@ -306,7 +305,7 @@ cdef class Cursor:
             if flushed > base:
                 self.reader.offset = max(flushed - base, <uint64_t>CL_SEGMENT_HEADER)
 
-    cdef int fill_stretch(self) except? -100:
+    cdef int scan_back(self) except? -100:
         """Go over the frames before the place; CL_E_BUSY if a claim among them is not resolved."""
         cdef uint64_t start = CL_SEGMENT_HEADER
         cdef size_t entry
@@ -328,7 +327,7 @@ cdef class Cursor:
         for _ in range(PATIENCE):
             if self.segment is None:
                 break  # closed by another thread meanwhile
-            code = cl_stretch_fill(&self.reader, &self.stretch, start)
+            code = cl_backward_scan_fill(&self.reader, &self.backward, start)
             if code != CL_E_BUSY:
                 return code
             with nogil:
@@ -337,22 +336,22 @@ cdef class Cursor:
         return code
 
     cdef int make_room(self, uint32_t spacing) except -1:
-        cdef uint32_t room = max(spacing, STRETCH_LEAST)
+        cdef uint32_t room = max(spacing, BACKWARD_LEAST)
         cdef uint32_t *offsets
-        if self.stretch.room < room:
-            offsets = <uint32_t *>realloc(self.stretch.offsets, room * sizeof(uint32_t))
+        if self.backward.room < room:
+            offsets = <uint32_t *>realloc(self.backward.offsets, room * sizeof(uint32_t))
             if offsets == NULL:
                 raise MemoryError("no memory to read backward in")
-            self.stretch.offsets = offsets
-            self.stretch.room = room
-            self.stretch.count = 0
+            self.backward.offsets = offsets
+            self.backward.room = room
+            self.backward.count = 0
         return 0
 
     cdef object pass_damage_before(self):
         cdef Segment segment = self.segment
         cdef cl_segment *held = segment.held()
         cdef uint64_t base = held.base
-        cdef uint64_t damage = self.stretch.damage
+        cdef uint64_t damage = self.backward.damage
         cdef uint64_t position = base + damage
         cdef uint64_t resume
         with nogil:
@@ -365,7 +364,7 @@ cdef class Cursor:
             path=segment.path, position=position, resume_position=base + resume)
         if not self.policy.skips_damage(error):
             raise error
-        cl_stretch_pass(&self.reader, &self.stretch)
+        cl_backward_scan_pass_damage(&self.reader, &self.backward)
 
     # --- waiting and columns -----------------------------------------------------------------
 

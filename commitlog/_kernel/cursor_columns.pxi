@@ -110,7 +110,7 @@ cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
     columns = Columns(cursor.shelf, max_records, max_bytes)
     while columns.native.count < columns.native.most:
         if cursor.segment is not None:
-            code = cl_stretch_batch(&cursor.reader, &cursor.stretch, &columns.native)
+            code = cl_backward_scan_batch(&cursor.reader, &cursor.backward, &columns.native)
         if first is None and columns.native.count != 0:
             first = cursor.segment
         if code == CL_E_FULL and columns.native.count == 0:

@@ -30,8 +30,6 @@ cdef cl_line *_cell(Cursors cursors, str name) except NULL:
     cdef cl_cursors *cells = cursors.cells
     if name == "state":
         return &cells.state
-    if name == "tail":
-        return &cells.tail
     if name == "appended":
         return &cells.appended
     if name == "committed":

@@ -18,30 +18,28 @@ cdef class Finder:
         self.watch.position = 0xFFFFFFFFFFFFFFFF
         self.core = core
 
-    cdef cl_hop hop(self, const cl_segment *segment, uint64_t passed):
-        cdef cl_hop hop
-        hop.log = &self.core.log
-        hop.segment = segment
-        hop.offset = CL_SEGMENT_HEADER
-        hop.careful = True
-        hop.from_buffer = self.core.log.pooled and self.core.log.tail != NULL
-        hop.passed = passed
-        hop.watch = NULL
-        return hop
+    cdef cl_reader reader(self, cl_segment *segment, uint64_t passed):
+        cdef cl_reader reader
+        cl_reader_init(&reader, &self.core.log, NULL)
+        cl_reader_enter(&reader, segment, CL_SEGMENT_HEADER)
+        reader.careful = True
+        reader.from_buffer = self.core.log.pooled and self.core.log.tail != NULL
+        reader.passed = passed
+        return reader
 
     def extend(self, SparseIndex index not None, Segment segment not None, uint64_t limit):
         """Look on from where an index ends, up to `limit` or to what cannot be seen yet."""
         cdef cl_segment *held = segment.held()
-        cdef cl_hop hop = self.hop(held, 0)
+        cdef cl_reader reader = self.reader(held, 0)
         cdef cl_index grown = index.index
-        hop.watch = &self.watch
-        if hop.from_buffer:
+        reader.watch = &self.watch
+        if reader.from_buffer:
             # buffers are taken back under the interpreter's lock
-            cl_index_extend(&grown, &hop, limit)
+            cl_index_extend(&grown, &reader, limit)
         else:
             self.core.enter()
             with nogil:
-                cl_index_extend(&grown, &hop, limit)
+                cl_index_extend(&grown, &reader, limit)
             self.core.leave()
         cl_segment_release(held)
         # Entries that are new to those who look for one meanwhile.
@@ -50,26 +48,26 @@ cdef class Finder:
     def find(self, SparseIndex index not None, Segment segment not None, uint64_t ordinal):
         """The offset of the record with that ordinal in the segment, or None."""
         segment.check()
-        cdef cl_hop hop = self.hop(segment.segment, index.index.offset)
+        cdef cl_reader reader = self.reader(segment.segment, index.index.offset)
         cdef uint64_t at = 0
-        return at if cl_index_find(&index.index, &hop, ordinal, &at) == CL_OK else None
+        return at if cl_index_find(&index.index, &reader, ordinal, &at) == CL_OK else None
 
     def since(self, SparseIndex index not None, Segment segment not None, int64_t timestamp_ns):
         """The offset of the first record whose timestamp is not smaller, or None."""
         segment.check()
-        cdef cl_hop hop = self.hop(segment.segment, index.index.offset)
+        cdef cl_reader reader = self.reader(segment.segment, index.index.offset)
         cdef uint64_t at = 0
-        return at if cl_index_since(&index.index, &hop, timestamp_ns, &at) == CL_OK else None
+        return at if cl_index_since(&index.index, &reader, timestamp_ns, &at) == CL_OK else None
 
     def ordinal(self, SparseIndex index not None, Segment segment not None, uint64_t offset):
         """How many records of the segment begin below an offset, and whether a frame begins or ends
         there; None where what stands below is not known yet."""
         segment.check()
-        cdef cl_hop hop = self.hop(segment.segment, index.index.offset)
+        cdef cl_reader reader = self.reader(segment.segment, index.index.offset)
         cdef uint64_t ordinal = 0
-        if cl_index_ordinal(&index.index, &hop, offset, &ordinal) != CL_OK:
+        if cl_index_ordinal(&index.index, &reader, offset, &ordinal) != CL_OK:
             return None
-        return ordinal, hop.offset == offset
+        return ordinal, reader.offset == offset
 
     def entry(self, SparseIndex index not None, uint64_t offset, bint before):
         """The offset of the last entry before an offset, or of the first one from there on; None
@@ -85,17 +83,15 @@ cdef class Finder:
         below += 1
         return index.index.entries[below].offset if below < index.index.count else None
 
-    cdef int count(
-        self, const cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records
-    ):
+    cdef int count(self, cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records):
         """Records in [start, stop), both of them frames' beginnings or ends; false where that
         cannot be said.
         """
-        cdef cl_hop hop = self.hop(segment, 0)
-        hop.offset = start
-        return cl_hop_over(
-            &hop, stop, 0xFFFFFFFFFFFFFFFF, records
-        ) == CL_E_ROLL and hop.offset == stop
+        cdef cl_reader reader = self.reader(segment, 0)
+        reader.offset = start
+        return cl_reader_step_over(
+            &reader, stop, 0xFFFFFFFFFFFFFFFF, records
+        ) == CL_E_ROLL and reader.offset == stop
 
 
 cdef void move_anchor(Segment segment, uint64_t offset, uint64_t sequence):

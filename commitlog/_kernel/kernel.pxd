@@ -362,7 +362,7 @@ cdef extern from "stage.h":
                      const cl_stage_rows *rows, size_t *done,
                      cl_tally *tally) nogil
 
-cdef extern from "reader.h":
+cdef extern from "frame_cursor.h":
     ctypedef struct cl_record:
         uint64_t position
         int64_t timestamp_ns
@@ -371,13 +371,26 @@ cdef extern from "reader.h":
         uint32_t key_length
         uint32_t value_length
         uint32_t type
+    ctypedef struct cl_frame_cursor:
+        uint64_t end
+        uint64_t offset
+        uint64_t step
+    cl_frame_cursor cl_frame_cursor_at(
+        const cl_segment *segment, const uint8_t *data, uint64_t offset, uint64_t limit
+    ) nogil
+    bint cl_frame_find(cl_frame_cursor *cursor) nogil
+
+cdef extern from "reader.h":
     ctypedef struct cl_reader:
         cl_log *log
         cl_segment *segment
         uint64_t offset
         bint from_buffer
         bint flushed_only
+        bint careful
         uint64_t limit
+        uint64_t passed
+        cl_watch *watch
     ctypedef struct cl_batch:
         int64_t *positions
         int64_t *timestamps_ns
@@ -390,13 +403,14 @@ cdef extern from "reader.h":
         size_t data_room, keys_room, most, count, data_size, keys_size
     ctypedef enum cl_idle:
         CL_IDLE_SPIN, CL_IDLE_YIELD, CL_IDLE_BACKOFF, CL_IDLE_BLOCK
-    void cl_reader_init(cl_reader *reader, cl_log *log) nogil
+    void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch) nogil
     void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) nogil
     int cl_reader_next(cl_reader *reader, cl_record *record) nogil
     int cl_record_read(
         const cl_segment *segment, const uint8_t *data, uint64_t offset, cl_record *record,
         uint64_t *step
     ) nogil
+    int cl_reader_step_over(cl_reader *reader, uint64_t limit, uint64_t most, uint64_t *count) nogil
     bint cl_reader_spin(cl_reader *reader) nogil
     bint cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) nogil
     bint cl_reader_news(const cl_reader *reader) nogil
@@ -407,24 +421,17 @@ cdef extern from "reader.h":
 cdef extern from "short_frames.h":
     bint cl_short_frame_next(cl_reader *reader, cl_record *record) nogil
 
-cdef extern from "hop.h":
-    ctypedef struct cl_hop:
-        cl_log *log
-        const cl_segment *segment
-        uint64_t offset
-        bint careful
-        bint from_buffer
-        uint64_t passed
-        cl_watch *watch
-    int cl_hop_over(cl_hop *hop, uint64_t limit, uint64_t most, uint64_t *count) nogil
-
 cdef extern from "index.h":
-    int cl_index_extend(cl_index *index, cl_hop *hop, uint64_t limit) nogil
+    int cl_index_extend(cl_index *index, cl_reader *reader, uint64_t limit) nogil
     size_t cl_index_below(const cl_index *index, uint64_t offset) nogil
-    int cl_index_find(const cl_index *index, cl_hop *hop, uint64_t ordinal, uint64_t *at) nogil
-    int cl_index_since(const cl_index *index, cl_hop *hop, int64_t timestamp_ns, uint64_t *at) nogil
+    int cl_index_find(
+        const cl_index *index, cl_reader *reader, uint64_t ordinal, uint64_t *at
+    ) nogil
+    int cl_index_since(
+        const cl_index *index, cl_reader *reader, int64_t timestamp_ns, uint64_t *at
+    ) nogil
     int cl_index_ordinal(
-        const cl_index *index, cl_hop *hop, uint64_t offset, uint64_t *ordinal
+        const cl_index *index, cl_reader *reader, uint64_t offset, uint64_t *ordinal
     ) nogil
 
 cdef extern from "scan.h":
@@ -449,11 +456,7 @@ cdef extern from "scan.h":
     int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *index) nogil
     int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) nogil
 
-cdef extern from "piece.h":
-    ctypedef struct cl_piece:
-        const cl_segment *segment
-        const uint8_t *bytes
-        uint64_t start, stop
+cdef extern from "frame_decoder.h":
     ctypedef struct cl_rows_out:
         int64_t *positions
         int64_t *timestamps_us
@@ -465,18 +468,18 @@ cdef extern from "piece.h":
         uint8_t *key_bits
         size_t values_room, keys_room, most, count, values_size, keys_size
         uint64_t passed
-    int cl_piece_decode(
-        const cl_piece *piece, uint64_t *offset, uint64_t first, uint64_t limit, cl_rows_out *out,
-        uint64_t *step
+    int cl_frames_decode(
+        cl_frame_cursor *cursor, uint64_t first, uint64_t limit, cl_rows_out *out
     ) nogil
-    uint64_t cl_piece_resume(const cl_piece *piece, uint64_t offset, uint64_t limit) nogil
 
-cdef extern from "stretch.h":
-    ctypedef struct cl_stretch:
+cdef extern from "backward_scan.h":
+    ctypedef struct cl_backward_scan:
         uint32_t *offsets
         uint32_t room, first, count
         uint64_t number, here, damage
-    int cl_reader_previous(cl_reader *reader, cl_stretch *stretch, cl_record *record) nogil
-    int cl_stretch_fill(cl_reader *reader, cl_stretch *stretch, uint64_t start) nogil
-    void cl_stretch_pass(cl_reader *reader, cl_stretch *stretch) nogil
-    int cl_stretch_batch(cl_reader *reader, cl_stretch *stretch, cl_batch *batch) nogil
+    int cl_backward_scan_previous(
+        cl_reader *reader, cl_backward_scan *scan, cl_record *record
+    ) nogil
+    int cl_backward_scan_fill(cl_reader *reader, cl_backward_scan *scan, uint64_t start) nogil
+    void cl_backward_scan_pass_damage(cl_reader *reader, cl_backward_scan *scan) nogil
+    int cl_backward_scan_batch(cl_reader *reader, cl_backward_scan *scan, cl_batch *batch) nogil

@@ -3,8 +3,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
 from commitlog._kernel.engine cimport Core
 from commitlog._kernel.kernel cimport (
-    cl_batch, cl_hop, cl_idle, cl_reader, cl_record, cl_segment, cl_stretch, cl_tailer_mark,
-    cl_watch,
+    cl_backward_scan, cl_batch, cl_idle, cl_reader, cl_record, cl_segment, cl_tailer_mark, cl_watch,
 )
 from commitlog._kernel.memory cimport cl_memory
 from commitlog._kernel.segments cimport Segment, SparseIndex
@@ -36,10 +35,8 @@ cdef class Finder:
     cdef readonly Core core
     cdef cl_watch watch
 
-    cdef cl_hop hop(self, const cl_segment *segment, uint64_t passed)
-    cdef int count(
-        self, const cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records
-    )
+    cdef cl_reader reader(self, cl_segment *segment, uint64_t passed)
+    cdef int count(self, cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records)
 
 
 cdef object sequence_of(Segment segment, uint64_t offset)
@@ -93,7 +90,8 @@ cdef struct Patience:
 
 cdef class Cursor:
     cdef cl_reader reader
-    cdef cl_stretch stretch
+    cdef cl_watch watch    # of the reader
+    cdef cl_backward_scan backward
     cdef readonly Core core
     cdef object policy     # gives segments, decides about damage
     cdef Segment segment
@@ -120,7 +118,7 @@ cdef class Cursor:
     cdef int go_back(self, int code) except -1
     cdef int enter_before(self) except -1
     cdef void keep_to_flushed(self)
-    cdef int fill_stretch(self) except? -100
+    cdef int scan_back(self) except? -100
     cdef int make_room(self, uint32_t spacing) except -1
     cdef object pass_damage_before(self)
 

@@ -55,6 +55,12 @@ class Segment:
 
 MAGIC: bytes
 HEADER_SIZE: int
+FRAME_ALIGN: int
+FRAME_HEADER: int
+FRAME_LIMIT: int
+WORD_LENGTH: int
+WORD_SKIP: int
+WORD_EXT: int
 SMALLEST: int
 LARGEST: int
 FORMAT: tuple[int, int]
@@ -192,7 +198,7 @@ class RowBuffers:
     @property
     def keys_size(self) -> int: ...
 
-class PieceDecoder:
+class FrameDecoder:
     def __init__(self, segment_id: int, base: int, size: int) -> None: ...
     def decode(
         self, data: Buffer, start: int, offset: int, first: int, limit: int, out: RowBuffers

@@ -18,7 +18,8 @@ from commitlog._kernel.kernel cimport (
     CL_WORD_CLAIMED, CL_WORD_EXT, CL_WORD_LENGTH, CL_WORD_SKIP, cl_crc32c, cl_crc32c_seed,
     cl_frame_largest, cl_header_check, cl_header_identity, cl_header_opened, cl_header_opened_crc,
     cl_header_seal, cl_header_seal_crc, cl_index, cl_index_entry, cl_index_room,
-    cl_owner_generation, cl_owner_slot, cl_piece, cl_piece_decode, cl_piece_resume, cl_record,
+    cl_frame_cursor, cl_frame_cursor_at, cl_frame_find, cl_frames_decode, cl_owner_generation,
+    cl_owner_slot, cl_record,
     cl_record_read, cl_rows_out, cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush,
     cl_segment_hold, cl_segment_landing, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open,
     cl_segment_prefault, cl_segment_release, cl_segment_resume, cl_segment_scan, cl_segment_seal,
@@ -31,4 +32,4 @@ include "segment.pxi"
 include "segment_file.pxi"
 include "sparse_index.pxi"
 include "stage.pxi"
-include "piece.pxi"
+include "frame_decoder.pxi"

@@ -10,6 +10,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from commitlog._kernel.segments import FRAME_ALIGN
 from commitlog.errors import CorruptSegmentError
 from commitlog.recovery import checked_json
 from commitlog.segment.directory import JOIN_NOTE, LogDirectory
@@ -106,7 +107,7 @@ class JoinNote:
         contiguous = bool(numbers) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         gated = self.gate is None or (
             self.gate[0] == numbers[0] - 1
-            and self.gate[1] % 8 == 0
+            and self.gate[1] % FRAME_ALIGN == 0
             and 0 < self.gate[1] < segment_size
         )
         return (

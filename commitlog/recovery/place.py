@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from commitlog._kernel.segments import HEADER_SIZE
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
 from commitlog.base.path import telling
 from commitlog.base.regular_file import opened_regular
 from commitlog.segment.directory import LogDirectory, segment_name
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 def locate(directory: LogDirectory, numbers: set[int], position: int) -> Place | None:
     """The place of a position, if the files reach as far."""
     number, offset = divmod(position, directory.segment_size)
-    if offset % 8:
+    if offset % FRAME_ALIGN:
         return None
     if number in numbers:
         return Place(number, max(offset, HEADER_SIZE))

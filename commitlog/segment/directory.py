@@ -325,7 +325,7 @@ class LogDirectory:
         behind the SKIP that it lies in.
         """
         number, offset = divmod(position, self.segment_size)
-        if offset % 8 or not self.has(number):
+        if offset % kernel.FRAME_ALIGN or not self.has(number):
             return position
         with self.opened_segment(number) as segment:
             return number * self.segment_size + segment.landing(offset)

@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from commitlog._kernel.failure import ABSENT, FOREIGN, FULL, ROLL, failure
-from commitlog._kernel.segments import HEADER_SIZE, PieceDecoder, check_header, header_fields
+from commitlog._kernel.segments import HEADER_SIZE, FrameDecoder, check_header, header_fields
 from commitlog.errors import CorruptRecordError, CorruptSegmentError, PositionError
 from commitlog.spark.columns import RowBuilder
 from commitlog.spark.presence import check_deleted, other_log
@@ -154,7 +154,7 @@ class SliceReader:
             self._sequence = first + self._builder.count
         return self._builder.finish(self._slice.topic, first)
 
-    def _checked(self, window: Window) -> PieceDecoder:
+    def _checked(self, window: Window) -> FrameDecoder:
         """A decoder for the segment, once its header page says that it is the one."""
         wanted = self._slice
         if not window.reach(0, HEADER_SIZE):
@@ -165,7 +165,7 @@ class SliceReader:
             raise other_log(wanted.location)
         if code != 0:
             raise failure(code, path=wanted.location, position=wanted.base)
-        return PieceDecoder(header_fields(page)[1], wanted.base, wanted.size)
+        return FrameDecoder(header_fields(page)[1], wanted.base, wanted.size)
 
     # --- damage -----------------------------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class SliceReader:
         if not self._slice.ends_somewhere:
             raise self._short(end)
 
-    def _resume(self, decoder: PieceDecoder, window: Window, offset: int) -> int:
+    def _resume(self, decoder: FrameDecoder, window: Window, offset: int) -> int:
         """Where a whole frame begins next behind an offset, or the slice's end. It goes forward in
         steps, so that memory stays bounded.
         """

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 from commitlog._kernel.engine import Core
 from commitlog._kernel.failure import ROLLED_BACK
 from commitlog._kernel.readers import Cursor, Record
-from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE, Segment
 from commitlog.base.moment import read_moment
 from commitlog.base.option import chosen
 from commitlog.base.roll_cycle import nanoseconds_of
@@ -298,7 +298,7 @@ class Seeker:
         offset = position % self._core.segment_size
         if first <= position <= end and (offset == 0 or position == end):
             return
-        if first <= position < end and offset % 8 == 0 and offset >= HEADER_SIZE:
+        if first <= position < end and offset % FRAME_ALIGN == 0 and offset >= HEADER_SIZE:
             with self._queue.held(position // self._core.segment_size, "a seek") as segment:
                 if segment is not None and _is_frame(segment, offset):
                     return

@@ -218,6 +218,7 @@ static UNUSED uint64_t append_value(test_handle *handle, const void *value, uint
 /* A reader that goes from segment to segment by itself. */
 typedef struct {
     cl_reader reader;
+    cl_watch watch;
     cl_segment *held;
 } test_reader;
 
@@ -233,7 +234,7 @@ static UNUSED int reader_enter(test_reader *reader, uint64_t number, uint64_t of
 }
 
 static UNUSED void open_reader(test_reader *reader, cl_log *log) {
-    cl_reader_init(&reader->reader, log);
+    cl_reader_init(&reader->reader, log, &reader->watch);
     reader->held = NULL;
     CHECK(reader_enter(reader, 0, 0) == CL_OK);
 }

@@ -23,7 +23,7 @@ static void end(test_scene *scene) {
 }
 
 static void rewind_to(test_scene *scene, uint64_t offset) {
-    cl_reader_init(&scene->reader.reader, &scene->handle.log);
+    cl_reader_init(&scene->reader.reader, &scene->handle.log, &scene->reader.watch);
     cl_reader_enter(&scene->reader.reader, scene->segment, offset);
 }
 

@@ -1,5 +1,5 @@
-/* sources: crc32c.c cursors.c futex.c hop.c index.c log.c memory.c reader.c resolve.c roll.c rows.c
- * scan.c segment.c segment_table.c wait.c walk.c writer.c */
+/* sources: crc32c.c cursors.c frame_cursor.c futex.c index.c log.c memory.c reader.c resolve.c
+ * roll.c rows.c scan.c segment.c segment_table.c wait.c walk.c writer.c */
 /* Batches whose claims others roll back each time: they end with an error, however many segments
  * they roll through. */
 #include "stage.h"

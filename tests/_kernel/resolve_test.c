@@ -333,11 +333,10 @@ static void a_frozen_observer_expires_nobody(void) {
     start(&scene, 100 * MILLISECOND);
     CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
-    scene.reader.reader.watch.polled_ns -=
-        3600000 * MILLISECOND; /* an hour passed between two looks */
+    scene.reader.watch.polled_ns -= 3600000 * MILLISECOND; /* an hour passed between two looks */
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY &&
           read_on(&scene.reader, &record) == CL_E_BUSY);
-    CHECK(scene.reader.reader.watch.awake_ns < 100 * MILLISECOND);
+    CHECK(scene.reader.watch.awake_ns < 100 * MILLISECOND);
     static const uint8_t value[84];
     cl_record_input input = record_of(value, sizeof value);
     CHECK(cl_writer_publish(&scene.writer.writer, &claim,

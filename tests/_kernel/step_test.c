@@ -277,7 +277,7 @@ static void look_once(test_scene *scene) {
     open_handle(&scene->place, &handle, false);
     open_reader(&reader, &handle.log);
     int code = read_on(&reader, &record);
-    reader.reader.watch.awake_ns =
+    reader.watch.awake_ns =
         NEVER_NS; /* whoever stands there now had the timeout; who comes next has it before it */
     if (code != CL_E_BUSY || ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) {
         _exit(100);

@@ -238,7 +238,7 @@ def test_the_cursors_get_what_every_handle_starts_from(files: LogFiles) -> None:
     files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
     assert [cursors[cell] for cell in ("appended", "committed", "flushed")] == [end, end, end]
     assert [cursors[cell] for cell in ("failed", "flusher")] == [0, 0]
-    assert cursors["tail"] == end
+    assert cursors.tail == (0, end)
     assert cursors["state"] == kernel.STATE_RECOVERING
 
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "flush.h"
+#include "frame_cursor.h"
 #include "futex.h"
 
 #define CHUNK (1u << 20) /* bytes of one commit write */

@@ -187,32 +187,6 @@ bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell);
 /* A SKIP's word and CRC as one cell; length 0 reaches to the end of the segment. */
 uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length);
 
-enum cl_cell_kind { CL_CELL_ZERO, CL_CELL_CLAIMED, CL_CELL_SKIP, CL_CELL_RECORD, CL_CELL_BAD };
-
-/* Whether a cell's record, or SKIP, is there to be read. */
-static inline bool cl_cell_published(uint64_t cell) {
-    return cell != 0 && !(cl_cell_word(cell) & CL_WORD_CLAIMED);
-}
-
-/* What stands in a cell, and how many bytes to step over it; says nothing about the CRC of a
- * record's body. */
-static inline enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {
-    uint32_t word = cl_cell_word(cell);
-    uint32_t length = word & CL_WORD_LENGTH;
-    *step = cl_frame_aligned(length);
-    if (CL_UNLIKELY(word & CL_WORD_SKIP)) {
-        *step = length == 0 ? room : *step;
-        bool bad = (length != 0 && length < CL_FRAME_SMALLEST) || *step > room ||
-                   (word & ~CL_WORD_LENGTH) != CL_WORD_SKIP;
-        return bad ? CL_CELL_BAD : CL_CELL_SKIP;
-    }
-    uint32_t least = word & CL_WORD_EXT ? CL_FRAME_EXTENDED : CL_FRAME_HEADER;
-    if (CL_UNLIKELY(length < least || *step > room || (word & CL_WORD_BATCH))) {
-        return cell == 0 ? CL_CELL_ZERO : CL_CELL_BAD;
-    }
-    return CL_UNLIKELY(word & CL_WORD_CLAIMED) ? CL_CELL_CLAIMED : CL_CELL_RECORD;
-}
-
 /* Walks from `position` over published cells towards `limit`, resolving dead claims on its way if
  * it may. *position is where it stopped; the code says why (CL_OK: at or past the limit, or at a
  * segment's end). Only under the commit mutex: whoever may resolve adds to the segment's tally, if

@@ -2,19 +2,19 @@
 
 #include <string.h>
 
-#include "crc32c.h"
+#include "scan.h"
 #include "short_frames.h"
 
-void cl_reader_init(cl_reader *reader, cl_log *log) {
-    memset(reader, 0, sizeof *reader);
-    reader->log = log;
-    reader->limit = UINT64_MAX;
-    reader->watch.position = UINT64_MAX;
+void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch) {
+    *reader = (cl_reader){.log = log, .limit = UINT64_MAX, .watch = watch};
+    if (watch != NULL) {
+        *watch = (cl_watch){.position = UINT64_MAX};
+    }
 }
 
 void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) {
     reader->segment = segment;
-    reader->offset = offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
+    reader->offset = cl_frame_offset(offset);
 }
 
 /* What is committed stands in the file; what is not, in the pool buffer. A segment that was entered
@@ -28,79 +28,64 @@ static inline const uint8_t *reader_source(const cl_reader *reader) {
     return segment->bytes;
 }
 
-static bool fill_record(const uint8_t *at, uint32_t word, cl_record *record) {
-    uint32_t length = word & CL_WORD_LENGTH;
-    uint32_t header = CL_FRAME_HEADER;
-    memcpy(&record->timestamp_ns, at + CL_FRAME_TIMESTAMP, sizeof record->timestamp_ns);
-    record->type = 0;
-    record->key = NULL;
-    record->key_length = 0;
-    if (word & CL_WORD_EXT) {
-        header = CL_FRAME_EXTENDED;
-        memcpy(&record->type, at + CL_FRAME_TYPE, sizeof record->type);
-        uint32_t key_length;
-        memcpy(&key_length, at + CL_FRAME_KEYLEN, sizeof key_length);
-        if (key_length != CL_KEYLEN_NONE) {
-            if (key_length > length - header) {
-                return false;
-            }
-            record->key = at + header;
-            record->key_length = key_length;
-        }
-    }
-    record->value = at + header + record->key_length;
-    record->value_length = length - header - record->key_length;
-    return true;
-}
-
-static inline int check_record(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
-                               uint64_t cell, cl_record *record) {
-    const uint8_t *at = bytes + offset;
-    uint32_t word = cl_cell_word(cell);
-    uint32_t length = word & CL_WORD_LENGTH;
-    if (length > cl_frame_largest(segment->size)) {
-        return CL_E_DAMAGE; /* nobody may write such a frame, and its CRC would be long to compute
-                             */
-    }
-    if (cl_frame_crc(segment->seed, offset, word, at + CL_FRAME_TIMESTAMP,
-                     length - CL_FRAME_TIMESTAMP) != cl_cell_high(cell)) {
-        return CL_E_DAMAGE;
-    }
-    record->position = segment->base + offset;
-    return fill_record(at, word, record) ? CL_OK : CL_E_DAMAGE;
+static inline cl_frame_cursor reader_cursor(const cl_reader *reader, uint64_t limit) {
+    return cl_frame_cursor_at(reader->segment, reader_source(reader), reader->offset, limit);
 }
 
 int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
                    cl_record *record, uint64_t *step) {
-    uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
-    switch (cl_cell_read(cell, segment->size - offset, step)) {
-    case CL_CELL_RECORD:
-        return check_record(segment, bytes, offset, cell, record);
-    case CL_CELL_SKIP:
-        return cl_frame_crc(segment->seed, offset, cl_cell_word(cell), NULL, 0) ==
-                       cl_cell_high(cell)
-                   ? CL_E_ROLLED_BACK
-                   : CL_E_DAMAGE;
-    case CL_CELL_ZERO:
-        return CL_E_END;
-    case CL_CELL_CLAIMED:
-        return CL_E_BUSY;
-    default:
-        return CL_E_DAMAGE;
-    }
+    cl_frame_cursor at = cl_frame_cursor_at(segment, bytes, offset, segment->size);
+    int code = cl_frame_read(&at);
+    *step = at.step;
+    return cl_frame_verify(&at, code, record);
 }
 
 /* Whether claims live elsewhere than where this reader looks. */
-static bool in_file_only(const cl_reader *reader) {
+static inline bool in_file_only(const cl_reader *reader) {
     return !reader->from_buffer && cl_log_pooled(reader->log);
+}
+
+/* The offset from which on a bad frame is a torn tail, and not damage. What another process's
+ * pooled log has not committed yet may be half copied: a reader that its appender told of the
+ * position finds the end there. */
+static inline uint64_t doubtful_from(const cl_reader *reader) {
+    uint64_t doubtful = reader->log->doubtful;
+    if (in_file_only(reader)) {
+        uint64_t committed = cl_load(&reader->log->cursors->committed.value);
+        doubtful = committed < doubtful ? committed : doubtful;
+    }
+    return doubtful > reader->segment->base ? doubtful - reader->segment->base : 0;
+}
+
+/* Below the watermark every cell is published or rolled back: nothing is left to resolve there. */
+static bool is_settled(const cl_reader *reader) {
+    const cl_cursors *cursors = reader->log->cursors;
+    return reader->segment->base + reader->offset <
+           cl_load(in_file_only(reader) ? &cursors->committed.value : &cursors->appended.value);
+}
+
+/* Reads the frame at the reader's offset once more. True if it reads differently: it was published
+ * or committed in between. */
+static bool reads_otherwise(const cl_reader *reader, bool damaged) {
+    cl_record record;
+    cl_frame_cursor at = reader_cursor(reader, UINT64_MAX);
+    int code = cl_frame_verify(&at, cl_frame_read(&at), &record);
+    return damaged ? code != CL_E_DAMAGE : code != CL_E_END && code != CL_E_BUSY;
 }
 
 /* A claim or a gap in the reader's way. Claims are resolved where they live: another process's
  * pooled log has none here, and its zero cell is the end. A live owner publishes within
  * nanoseconds, and asking who it is takes microseconds. */
-static int unpublished(cl_reader *reader, int code, uint64_t *step) {
+static int pass_unpublished(cl_reader *reader, uint64_t step, int code) {
     if (in_file_only(reader)) {
         return CL_E_END;
+    }
+    if (reader->offset < reader->passed) {
+        reader->offset += code == CL_E_END ? CL_FRAME_SMALLEST : step;
+        return CL_OK;
+    }
+    if (reader->watch == NULL) {
+        return CL_E_BUSY;
     }
     const uint64_t *tail = cl_log_tail(reader->log);
     bool claimed = tail != NULL && cl_log_position(reader->log, cl_load(tail)) >
@@ -108,98 +93,145 @@ static int unpublished(cl_reader *reader, int code, uint64_t *step) {
     for (uint32_t look = 0; claimed && look < CL_READER_LOOKS; look++) {
         if (cl_cell_published(
                 cl_load((const uint64_t *)(reader_source(reader) + reader->offset)))) {
-            *step = 0;
             return CL_OK;
         }
         cl_pause();
     }
+    uint64_t pass;
     int resolved =
-        cl_resolve(reader->log, reader->segment, (uint32_t)reader->offset, &reader->watch, step);
+        cl_resolve(reader->log, reader->segment, (uint32_t)reader->offset, reader->watch, &pass);
+    reader->offset += resolved == CL_OK ? pass : 0;
     return resolved == CL_E_END && code == CL_E_BUSY ? CL_E_BUSY : resolved;
 }
 
-/* Below what this reader may see, every cell is published or rolled back: nothing is left to
- * resolve there. */
-static bool is_settled(const cl_reader *reader) {
-    const cl_cursors *cursors = reader->log->cursors;
-    return reader->segment->base + reader->offset <
-           cl_load(in_file_only(reader) ? &cursors->committed.value : &cursors->appended.value);
+/* Handles a frame that is no whole record. CL_OK: the caller reads on from the reader's offset. */
+static __attribute__((noinline)) int pass_other(cl_reader *reader, uint64_t step, int code) {
+    if (code == CL_E_ROLLED_BACK) {
+        reader->offset += step;
+        return CL_OK;
+    }
+    bool damaged = code == CL_E_DAMAGE;
+    if (damaged && reader->offset >= doubtful_from(reader)) {
+        return CL_E_END;
+    }
+    if (damaged || is_settled(reader)) {
+        /* Zeros or a claim below the watermark are damage. They must not be rolled back as if a
+         * writer had died. */
+        if (reads_otherwise(reader, damaged)) {
+            return CL_OK;
+        }
+        return reader->offset >= doubtful_from(reader) ? CL_E_END : CL_E_DAMAGE;
+    }
+    return pass_unpublished(reader, step, code);
 }
 
-/* Above `doubtful` a bad frame is a torn tail. What a pooled log has not committed yet may be half
- * copied: whoever stands there, told of the position by its appender, finds the end. */
-static bool is_doubtful(const cl_reader *reader) {
-    uint64_t position = reader->segment->base + reader->offset;
-    const cl_log *log = reader->log;
-    return position >= log->doubtful ||
-           (in_file_only(reader) && position >= cl_load(&log->cursors->committed.value));
-}
-
-/* The position from which on nothing is read at present. */
+/* The offset in its segment from which on the reader reads nothing at present. */
 static inline uint64_t reader_limit(const cl_reader *reader) {
     uint64_t flushed =
         reader->flushed_only ? cl_load(&reader->log->cursors->flushed.value) : UINT64_MAX;
-    return flushed < reader->limit ? flushed : reader->limit;
+    uint64_t limit = flushed < reader->limit ? flushed : reader->limit;
+    return limit > reader->segment->base ? limit - reader->segment->base : 0;
 }
 
 int cl_reader_next(cl_reader *reader, cl_record *record) {
-    const cl_segment *segment = reader->segment;
-    uint64_t limit = reader_limit(reader);
+    const uint64_t limit = reader_limit(reader);
     for (;;) {
-        if (CL_UNLIKELY(reader->offset >= segment->size)) {
-            return CL_E_ROLL;
-        }
-        if (CL_UNLIKELY(segment->base + reader->offset >= limit)) {
-            return CL_E_END;
-        }
-        uint64_t step;
-        int code = cl_record_read(segment, reader_source(reader), reader->offset, record, &step);
+        cl_frame_cursor at = reader_cursor(reader, limit);
+        int code = cl_frame_verify(&at, cl_frame_read(&at), record);
         if (CL_LIKELY(code == CL_OK)) {
-            reader->offset += step;
+            reader->offset += at.step;
             reader->streak++;
             return CL_OK;
         }
-        if ((code == CL_E_END || code == CL_E_BUSY) && is_settled(reader)) {
-            /* The watermark may have passed between the two looks. If it had not, zeros or a claim
-             * down there are damage, which must not be rolled back as if a writer had died. */
-            code = cl_record_read(segment, reader_source(reader), reader->offset, record, &step);
-            if (code != CL_E_END && code != CL_E_BUSY) {
-                continue;
-            }
-            return is_doubtful(reader) ? CL_E_END : CL_E_DAMAGE;
+        if (code == CL_E_ROLL) {
+            return reader->offset < at.size ? CL_E_END : CL_E_ROLL;
         }
-        if (code == CL_E_END || code == CL_E_BUSY) {
-            code = unpublished(reader, code, &step);
-            if (code != CL_OK) {
-                return code;
-            }
-        } else if (code == CL_E_DAMAGE) {
-            if (is_doubtful(reader)) {
-                return CL_E_END;
-            }
-            /* It may have been committed between the two looks; what is below the watermark does
-             * not change any more. */
-            if (cl_record_read(segment, reader_source(reader), reader->offset, record, &step) ==
-                CL_E_DAMAGE) {
-                return CL_E_DAMAGE;
-            }
-            continue;
+        code = pass_other(reader, at.step, code);
+        if (code != CL_OK) {
+            return code;
         }
-        reader->offset += step; /* a SKIP, or what is certainly dead */
     }
 }
 
-/* The end, as an offset, of what can be read from where reader_source points: the limit, or where
- * the committed bytes end. */
+/* The end, as an offset below `limit`, of what can be read from where reader_source points: where
+ * the committed bytes end, if it is the file. */
 static uint64_t source_end(const cl_reader *reader, uint64_t limit) {
     const cl_segment *segment = reader->segment;
     uint64_t committed =
         reader->from_buffer ? cl_load(&reader->log->cursors->committed.value) : UINT64_MAX;
-    uint64_t end =
-        segment->base + reader->offset < committed && committed < limit ? committed : limit;
-    return end <= segment->base                  ? 0
-           : end - segment->base < segment->size ? end - segment->base
-                                                 : segment->size;
+    uint64_t in_file = committed > segment->base ? committed - segment->base : 0;
+    uint64_t end = reader->offset < in_file && in_file < limit ? in_file : limit;
+    return end < segment->size ? end : segment->size;
+}
+
+/* The offset up to which a header is believed. */
+static inline uint64_t believed_to(const cl_reader *reader) {
+    return reader->careful ? 0 : doubtful_from(reader);
+}
+
+size_t cl_reader_step_run(cl_reader *reader, uint64_t limit, uint32_t *offsets, size_t most) {
+    uint64_t believed = believed_to(reader);
+    /* In this order: a source that was chosen before the watermark moved is good for what is below
+     * it, too. */
+    cl_frame_cursor at = reader_cursor(reader, UINT64_MAX);
+    at.limit = source_end(reader, limit < believed ? limit : believed);
+    size_t count = 0;
+    while (count < most && cl_frame_read(&at) == CL_OK) {
+        __builtin_prefetch(at.bytes + at.offset + CL_AHEAD);
+        if (offsets != NULL) {
+            offsets[count] = (uint32_t)at.offset;
+        }
+        count++;
+        cl_frame_next(&at);
+    }
+    reader->offset = at.offset;
+    return count;
+}
+
+int cl_reader_step(cl_reader *reader, uint64_t limit, cl_frame_cursor *found) {
+    const uint64_t believed = believed_to(reader);
+    for (;;) {
+        cl_frame_cursor at = reader_cursor(reader, limit);
+        int code = cl_frame_read(&at);
+        if (CL_UNLIKELY(reader->offset >= believed)) {
+            cl_record record;
+            code = cl_frame_verify(&at, code, &record);
+        }
+        if (CL_LIKELY(code == CL_OK)) {
+            reader->offset += at.step;
+            *found = at;
+            return CL_OK;
+        }
+        code = code == CL_E_ROLL ? code : pass_other(reader, at.step, code);
+        if (code != CL_OK) {
+            return code;
+        }
+    }
+}
+
+int cl_reader_step_past_damage(cl_reader *reader, uint64_t limit, cl_frame_cursor *at) {
+    for (;;) {
+        int code = cl_reader_step(reader, limit, at);
+        if (CL_LIKELY(code != CL_E_DAMAGE)) {
+            return code;
+        }
+        reader->offset = cl_segment_resume(reader->segment, reader->offset);
+    }
+}
+
+int cl_reader_step_over(cl_reader *reader, uint64_t limit, uint64_t most, uint64_t *count) {
+    cl_frame_cursor at;
+    for (*count = 0;;) {
+        *count += cl_reader_step_run(reader, limit, NULL, most - *count);
+        if (*count == most) {
+            return CL_OK;
+        }
+        int code = cl_reader_step_past_damage(reader, limit, &at);
+        if (code != CL_OK) {
+            return code;
+        }
+        ++*count;
+    }
 }
 
 /* Reads on as long as records without key and type stand there, published and whole. Whatever else

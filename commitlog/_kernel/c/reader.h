@@ -1,23 +1,10 @@
-/* Reading forward: one record at a time, each CRC checked before anything of it is believed. */
+/* Reading the records of a log forward: with each CRC checked before anything of a record is
+ * believed, or by their headers alone. */
 #ifndef CL_READER_H
 #define CL_READER_H
 
-#include <string.h>
-
-#include "atomics.h"
-#include "crc32c.h"
-#include "frame.h"
+#include "frame_cursor.h"
 #include "log.h"
-
-typedef struct {
-    uint64_t position;
-    int64_t timestamp_ns;
-    const uint8_t *key; /* NULL: not keyed */
-    const uint8_t *value;
-    uint32_t key_length;
-    uint32_t value_length;
-    uint32_t type;
-} cl_record;
 
 typedef struct {
     cl_log *log;
@@ -26,14 +13,18 @@ typedef struct {
     bool from_buffer; /* reads where claims live (a pool buffer) instead of the file: only under the
                          interpreter's lock */
     bool flushed_only;
+    bool careful; /* steps over a frame only after its CRC, by headers too */
     uint64_t limit; /* positions from here on are not read */
-    cl_watch watch;
+    uint64_t passed; /* below this offset unpublished cells were found to be dead before, and are
+                        stepped over */
+    cl_watch *watch; /* NULL: any other unpublished cell ends the way at once, dead or not */
     uint32_t streak; /* records read since this reader last had to wait */
     uint32_t gap; /* pauses before the next wait's first look */
     uint32_t calm; /* waits until another gap is tried */
 } cl_reader;
 
-void cl_reader_init(cl_reader *reader, cl_log *log);
+/* Without a segment yet. A watch, where there is one, is begun anew. */
+void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch);
 void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset);
 
 /* The next record. Its pointers lead into the segment and last as long as the reader stands in it.
@@ -41,7 +32,24 @@ void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset);
  * nothing yet. CL_E_DAMAGE: what stands at the reader's offset cannot be. */
 int cl_reader_next(cl_reader *reader, cl_record *record);
 
-/* Whether a whole, valid record stands at `offset`, and what it is. */
+/* Steps over the next record below offset `limit` by its header alone, whatever the reader's own
+ * limit is; *at is its cursor. CL_E_ROLL: the limit is reached. Other codes as of cl_reader_next. A
+ * damaged length may lead over records and into their bodies: the caller has to notice by where it
+ * arrives, and then read carefully. */
+int cl_reader_step(cl_reader *reader, uint64_t limit, cl_frame_cursor *at);
+
+/* The same past damage: what is lost there has no ordinal. */
+int cl_reader_step_past_damage(cl_reader *reader, uint64_t limit, cl_frame_cursor *at);
+
+/* Steps over records that need no second look, at most `most`, and notes their offsets, if
+ * `offsets` is not NULL; how many there were. What ends it, also what is not committed yet, is left
+ * to cl_reader_step. */
+size_t cl_reader_step_run(cl_reader *reader, uint64_t limit, uint32_t *offsets, size_t most);
+
+/* Steps over `most` records or up to `limit`, past damage; *count is over how many. */
+int cl_reader_step_over(cl_reader *reader, uint64_t limit, uint64_t most, uint64_t *count);
+
+/* Whether a whole, valid record stands at `offset`, and what it is. Codes as of cl_frame_read. */
 int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
                    cl_record *record, uint64_t *step);
 
@@ -102,13 +110,11 @@ static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t
                                      uint64_t offset, uint32_t largest) {
     const uint8_t *at = source + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
-    uint32_t length = cl_cell_word(cell); /* with any flag in it, longer than the largest */
+    uint32_t length = cl_cell_word(cell);
     uint32_t step = cl_frame_aligned(length);
-    if (length < CL_FRAME_HEADER || length > largest || step > segment->size - offset ||
-        length - CL_FRAME_HEADER > columns->data_room - *data_size) {
-        return 0;
-    }
-    if (cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER,
+    if (!cl_frame_is_plain(length, largest) || step > segment->size - offset ||
+        length - CL_FRAME_HEADER > columns->data_room - *data_size ||
+        cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER,
                           columns->data + *data_size, at + CL_FRAME_HEADER) != cl_cell_high(cell)) {
         return 0;
     }

@@ -4,34 +4,29 @@
 
 #include "crc32c.h"
 
-#define LONG_FRAME 4096u /* up to here a CRC costs less than to think about it */
-
 static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan,
                         cl_index *index) {
+    cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, cl_frame_offset(from), to);
+    cl_record record;
     memset(scan, 0, sizeof *scan);
-    uint64_t offset = from < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : from;
-    to = to < segment->size ? to : segment->size;
-    scan->tally.end = offset;
-    while (offset < to) {
-        cl_record record;
-        uint64_t step;
-        int code = cl_record_read(segment, segment->map, offset, &record, &step);
+    scan->tally.end = at.offset;
+    for (;; cl_frame_next(&at)) {
+        int code = cl_frame_verify(&at, cl_frame_read(&at), &record);
         if (code == CL_OK) {
-            cl_tally_add(&scan->tally, record.timestamp_ns, offset + step);
+            cl_tally_add(&scan->tally, record.timestamp_ns, at.offset + at.step);
             if (index != NULL) {
-                cl_index_add(index, offset, record.timestamp_ns);
+                cl_index_add(index, at.offset, record.timestamp_ns);
             }
         } else if (code == CL_E_ROLLED_BACK) {
-            scan->skipped += step;
+            scan->skipped += at.step;
         } else {
-            scan->code = code;
+            scan->code = code == CL_E_ROLL ? CL_OK : code;
             break;
         }
-        offset += step;
     }
-    scan->offset = offset;
+    scan->offset = at.offset;
     if (index != NULL) {
-        index->offset = offset;
+        index->offset = at.offset;
     }
 }
 
@@ -54,62 +49,21 @@ uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t t
     return to;
 }
 
-/* Whether a cell may be a frame's. A CRC of zero is taken for data, which is full of small numbers,
- * and not for a frame. */
-static bool is_plausible(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
-                         uint64_t *step) {
-    uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
-    enum cl_cell_kind kind = cl_cell_read(cell, segment->size - offset, step);
-    if (kind == CL_CELL_ZERO) {
-        return true;
-    }
-    return kind != CL_CELL_BAD && cl_cell_high(cell) != 0 &&
-           (kind == CL_CELL_SKIP || *step <= segment->size / 8);
-}
-
-/* It may be looked for at every cell of a damaged range, where each cell that looks like a length
- * would cost a CRC over as much: a long one is believed only where something plausible follows it.
- */
-bool cl_segment_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
-                        uint64_t *step) {
-    cl_record record;
-    uint64_t next;
-    uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
-    if (cl_cell_read(cell, segment->size - offset, step) == CL_CELL_RECORD) {
-        bool follows = *step <= LONG_FRAME || offset + *step >= segment->size ||
-                       is_plausible(segment, bytes, offset + *step, &next);
-        if (!follows || !is_plausible(segment, bytes, offset, &next)) {
-            return false;
-        }
-    }
-    int code = cl_record_read(segment, bytes, offset, &record, step);
-    return code == CL_OK || code == CL_E_ROLLED_BACK;
-}
-
 uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
-    uint64_t step;
-    for (offset += CL_FRAME_ALIGN; offset < segment->size; offset += CL_FRAME_ALIGN) {
-        if (cl_segment_certain(segment, segment->map, offset, &step)) {
-            return offset;
-        }
-    }
-    return segment->size;
+    cl_frame_cursor at =
+        cl_frame_cursor_at(segment, segment->map, offset + CL_FRAME_ALIGN, segment->size);
+    return cl_frame_find(&at) ? at.offset : segment->size;
 }
 
 /* Where stepping over whole cells from the first frame on, without their CRCs, first comes to `to`,
  * passes it, or can go no further. */
 static uint64_t step_towards(const cl_segment *segment, uint64_t to) {
-    uint64_t offset = CL_SEGMENT_HEADER;
-    uint64_t step;
-    while (offset < to) {
-        uint64_t cell = cl_load((const uint64_t *)(segment->map + offset));
-        enum cl_cell_kind kind = cl_cell_read(cell, segment->size - offset, &step);
-        if (kind != CL_CELL_RECORD && kind != CL_CELL_SKIP) {
-            break;
-        }
-        offset += step;
+    cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, CL_SEGMENT_HEADER, to);
+    int code;
+    while ((code = cl_frame_read(&at)) == CL_OK || code == CL_E_ROLLED_BACK) {
+        cl_frame_next(&at);
     }
-    return offset;
+    return at.offset;
 }
 
 uint64_t cl_segment_landing(const cl_segment *segment, uint64_t to) {
@@ -129,15 +83,11 @@ uint64_t cl_segment_landing(const cl_segment *segment, uint64_t to) {
 }
 
 uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset) {
+    cl_frame_cursor at = cl_frame_cursor_at(segment, bytes, cl_frame_offset(offset), segment->size);
     uint64_t end = offset;
-    while (offset < segment->size) {
-        uint64_t step;
-        if (cl_segment_certain(segment, bytes, offset, &step)) {
-            offset += step;
-            end = offset;
-        } else {
-            offset += CL_FRAME_ALIGN;
-        }
+    while (cl_frame_find(&at)) {
+        cl_frame_next(&at);
+        end = at.offset;
     }
     return end;
 }
@@ -152,27 +102,26 @@ uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to) {
 }
 
 uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset) {
+    cl_frame_cursor at = cl_frame_cursor_at(segment, source, *offset, segment->size);
+    cl_record record;
     uint64_t claims = 0;
-    while (*offset < segment->size) {
-        cl_record record;
-        uint64_t step;
-        uint64_t cell = cl_load((const uint64_t *)(source + *offset));
-        int code = cl_record_read(segment, source, *offset, &record, &step);
+    for (;; cl_frame_next(&at)) {
+        int code = cl_frame_verify(&at, cl_frame_read(&at), &record);
+        uint8_t *to = segment->map + at.offset;
         if (code == CL_OK) {
-            memcpy(segment->map + *offset + sizeof cell, source + *offset + sizeof cell,
-                   step - sizeof cell);
+            memcpy(to + sizeof at.cell, source + at.offset + sizeof at.cell,
+                   at.step - sizeof at.cell);
         } else if (code == CL_E_BUSY) {
-            cell = cl_skip_cell(segment, (uint32_t)*offset, (uint32_t)step);
+            at.cell = cl_skip_cell(segment, (uint32_t)at.offset, (uint32_t)at.step);
             claims++;
         } else if (code != CL_E_ROLLED_BACK) {
-            break;
+            *offset = at.offset;
+            return claims;
         }
         /* The cell goes last: readers that have the file mapped find the frame whole or not at all.
          */
-        cl_store((uint64_t *)(segment->map + *offset), cell);
-        *offset += step;
+        cl_store((uint64_t *)to, at.cell);
     }
-    return claims;
 }
 
 int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) {

@@ -18,11 +18,6 @@ void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_s
 /* Offset of the first byte in [from, to) that is not zero, or `to`. */
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to);
 
-/* Whether a frame certainly stands at `offset` of what stands where the file's bytes would; *step
- * is its length, padding included. */
-bool cl_segment_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
-                        uint64_t *step);
-
 /* Where a certain frame (valid CRC) starts next after `offset`, or the segment's size. */
 uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset);
 

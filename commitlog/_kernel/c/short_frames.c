@@ -53,10 +53,10 @@ WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t
                                      uint64_t offset, uint32_t *word) {
     const uint8_t *at = source + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
-    const uint32_t length = *word = cl_cell_word(cell); /* with any flag in it, no short one */
+    const uint32_t length = *word = cl_cell_word(cell);
     uint32_t value_length = length - CL_FRAME_HEADER;
     uint64_t step = cl_frame_aligned(length);
-    if (length < CL_FRAME_HEADER || length > SHORT_LENGTH || step > segment->size - offset ||
+    if (!cl_frame_is_plain(length, SHORT_LENGTH) || step > segment->size - offset ||
         value_length > columns->data_room - *data_size) {
         return 0;
     }
@@ -190,7 +190,7 @@ WITH_CRC static bool next_record(cl_reader *reader, cl_record *record) {
     uint64_t cell = cl_load((const uint64_t *)at);
     uint32_t length = cl_cell_word(cell);
     uint64_t next = offset + cl_frame_aligned(length);
-    if (CL_UNLIKELY(length < CL_FRAME_HEADER || length > SHORT_LENGTH || next > segment->size)) {
+    if (CL_UNLIKELY(!cl_frame_is_plain(length, SHORT_LENGTH) || next > segment->size)) {
         return false;
     }
     if (reader->streak >= FAR_BEHIND) {

@@ -16,7 +16,7 @@
 
 /* Whether the last look found a claim or a gap here: whoever resolves it has to come back soon. */
 static bool is_held_up(const cl_reader *reader) {
-    return reader->watch.position == reader->segment->base + reader->offset;
+    return reader->watch->position == reader->segment->base + reader->offset;
 }
 
 /* Whether a look at the reader's place is worth while. The line that a writer is about to write is
@@ -120,7 +120,7 @@ bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
         /* The next look is the one that asks whether the owner lives; behind one that does, about
          * once a millisecond is enough. */
         int64_t soon_ns =
-            reader->watch.awake_ns < CL_PROBE_AFTER_NS ? CL_PROBE_AFTER_NS : CL_NAP_LONGEST_NS;
+            reader->watch->awake_ns < CL_PROBE_AFTER_NS ? CL_PROBE_AFTER_NS : CL_NAP_LONGEST_NS;
         budget_ns = budget_ns < soon_ns ? budget_ns : soon_ns;
     }
     int64_t deadline_ns = cl_clock_monotonic_ns() + budget_ns;

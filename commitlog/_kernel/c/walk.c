@@ -2,7 +2,8 @@
 #include "log.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "frame_cursor.h"
 
 /* The index that the commits make in passing. Without memory for it, it is made by whoever needs
  * it. */
@@ -15,49 +16,43 @@ static void begin_index(cl_segment *segment, uint32_t spacing) {
 }
 
 int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch) {
-    uint32_t offset = (uint32_t)(*position - segment->base);
-    offset = offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
-    uint64_t stop = limit - segment->base < segment->size ? limit - segment->base : segment->size;
-    bool tallies = log->resolves && segment->tallied == offset;
-    if (tallies && offset == CL_SEGMENT_HEADER && log->index_spacing != 0 &&
+    cl_frame_cursor at = cl_frame_cursor_at(
+        segment, segment->bytes, cl_frame_offset(*position - segment->base), limit - segment->base);
+    bool tallies = log->resolves && segment->tallied == at.offset;
+    if (tallies && at.offset == CL_SEGMENT_HEADER && log->index_spacing != 0 &&
         segment->index.spacing == 0) {
         begin_index(segment, log->index_spacing);
     }
     cl_tally tally = tallies ? segment->tally : (cl_tally){0};
     cl_index entries = segment->index;
-    int code = CL_OK;
-    while (offset < stop) {
-        const uint8_t *at = segment->bytes + offset;
-        uint64_t step;
-        __builtin_prefetch(at + CL_AHEAD);
-        enum cl_cell_kind kind =
-            cl_cell_read(cl_load((const uint64_t *)at), segment->size - offset, &step);
-        if (CL_LIKELY(kind == CL_CELL_RECORD)) {
+    int code;
+    for (;; cl_frame_next(&at)) {
+        __builtin_prefetch(at.bytes + at.offset + CL_AHEAD);
+        code = cl_frame_read(&at);
+        if (CL_LIKELY(code == CL_OK)) {
             if (tallies) {
-                int64_t timestamp_ns;
-                memcpy(&timestamp_ns, at + CL_FRAME_TIMESTAMP, sizeof timestamp_ns);
-                cl_index_mark(&entries, offset, tally.records, tally.largest_timestamp_ns);
-                cl_tally_add(&tally, timestamp_ns, offset + step);
+                cl_index_mark(&entries, at.offset, tally.records, tally.largest_timestamp_ns);
+                cl_tally_add(&tally, cl_frame_timestamp(&at), at.offset + at.step);
             }
-        } else if (kind == CL_CELL_ZERO || kind == CL_CELL_CLAIMED) {
-            code = cl_resolve(log, segment, offset, watch, &step);
-            if (code != CL_OK) {
-                break;
-            }
-        } else if (kind == CL_CELL_BAD) {
-            code = CL_E_DAMAGE;
+            continue;
+        }
+        if (code == CL_E_END || code == CL_E_BUSY) {
+            uint64_t pass; /* not at.step itself, or the cursor would not stay in registers */
+            code = cl_resolve(log, segment, (uint32_t)at.offset, watch, &pass);
+            at.step = pass;
+        }
+        if (code != CL_OK && code != CL_E_ROLLED_BACK) {
             break;
         }
-        offset += (uint32_t)step;
     }
     if (tallies) {
         segment->tally = tally;
         segment->index = entries;
         segment->index.records = tally.records;
-        cl_store32(&segment->tallied, offset);
+        cl_store32(&segment->tallied, (uint32_t)at.offset);
     }
-    *position = segment->base + offset;
-    return code;
+    *position = segment->base + at.offset;
+    return code == CL_E_ROLL ? CL_OK : code;
 }
 
 void cl_log_pass_commits(cl_log *log) {

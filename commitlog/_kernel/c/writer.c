@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "claim.h"
+#include "frame_cursor.h"
 
 #include <string.h>
 

@@ -77,8 +77,8 @@ cdef class RowBuffers:
         return self.rows.keys_size
 
 
-cdef class PieceDecoder:
-    """Decodes pieces of one segment.
+cdef class FrameDecoder:
+    """Decodes the frames of one segment, a part of its file at a time.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ cdef class PieceDecoder:
     cdef cl_segment segment
 
     def __init__(self, uint64_t segment_id, uint64_t base, uint64_t size):
-        if not CL_SEGMENT_SMALLEST <= size <= CL_SEGMENT_LARGEST or size % 8 or base % size:
+        if not CL_SEGMENT_SMALLEST <= size <= CL_SEGMENT_LARGEST or size % CL_FRAME_ALIGN or base % size:
             raise ValueError("no segment is that large, or begins there")
         memset(&self.segment, 0, sizeof(self.segment))
         self.segment.number = base // size
@@ -97,20 +97,23 @@ cdef class PieceDecoder:
         self.segment.id = segment_id
         self.segment.seed = cl_crc32c_seed(segment_id)
 
-    cdef int piece(
-        self, const uint8_t[::1] data, uint64_t start, uint64_t offset, cl_piece *piece
-    ) except -1:
-        piece.segment = &self.segment
-        piece.bytes = &data[0] if data.shape[0] else NULL
-        piece.start = start
-        piece.stop = start + (<uint64_t>data.shape[0] & ~<uint64_t>7)
-        if (start % 8 or offset % 8 or <size_t>piece.bytes % 8 or offset < start
-            or offset > piece.stop or offset < CL_SEGMENT_HEADER
-                or piece.stop > self.segment.size):
+    cdef cl_frame_cursor cursor(
+        self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t limit
+    ) except *:
+        """A cursor over the part of the file that begins at offset `start`."""
+        cdef const uint8_t *first = &data[0] if data.shape[0] else NULL
+        cdef uint64_t stop = start + (<uint64_t>data.shape[0] & ~<uint64_t>(CL_FRAME_ALIGN - 1))
+        if ((start | offset | <size_t>first) % CL_FRAME_ALIGN or offset < start or offset > stop
+            or offset < CL_SEGMENT_HEADER
+                or stop > self.segment.size):
             raise ValueError(
-                "the piece is not aligned, or not of this segment, or does not have the offset"
+                "the data are not aligned, or not of this segment, or do not have the offset"
             )
-        return 0
+        cdef cl_frame_cursor cursor = cl_frame_cursor_at(
+            &self.segment, first - start, offset, min(limit, stop)
+        )
+        cursor.end = stop
+        return cursor
 
     def decode(
         self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t first,
@@ -136,23 +139,19 @@ cdef class PieceDecoder:
             is about that: `ROLL` at the limit, `FULL` where a row has no room, `ABSENT` where the
             data ends before the frame does, `END` at a zero cell, `BUSY` at a claim, `DAMAGE`.
         """
-        cdef cl_piece piece
-        cdef uint64_t step = 0
+        cdef cl_frame_cursor cursor = self.cursor(data, start, offset, limit)
         cdef int code
-        self.piece(data, start, offset, &piece)
-        if limit > self.segment.size:
-            limit = self.segment.size
         with nogil:
-            code = cl_piece_decode(&piece, &offset, first, limit, &out.rows, &step)
-        return code, offset, step
+            code = cl_frames_decode(&cursor, first, min(limit, self.segment.size), &out.rows)
+        return code, cursor.offset, cursor.step
 
     def resume(self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t limit):
         """The offset of the next frame behind `offset` that certainly is one, or `limit`. The data
         have to reach as far behind the limit as the largest frame is long, or to the segment's end.
         """
-        cdef cl_piece piece
-        cdef uint64_t found
-        self.piece(data, start, offset, &piece)
+        cdef cl_frame_cursor cursor = self.cursor(data, start, offset, limit)
+        cdef bint found
+        cursor.offset += CL_FRAME_ALIGN
         with nogil:
-            found = cl_piece_resume(&piece, offset, limit)
-        return found
+            found = cl_frame_find(&cursor)
+        return cursor.offset if found else limit

@@ -1,9 +1,9 @@
 /* Going from record to record, the sparse index, and reading backward: over records and SKIPs, with
- * damage at any cell, and with rings that are too small for the stretch. */
+ * damage at any cell, and with rings that are too small for what is scanned. */
 #include "kernel_test.h"
 
+#include "backward_scan.h"
 #include "index.h"
-#include "stretch.h"
 
 #define RECORDS 400
 #define SPACING 16u
@@ -21,11 +21,11 @@ typedef struct {
     cl_watch watch;
 } test_scene;
 
-static cl_hop hop_at(test_scene *scene, uint64_t offset) {
-    return (cl_hop){.log = &scene->handle.log,
-                    .segment = scene->segment,
-                    .offset = offset,
-                    .watch = &scene->watch};
+static cl_reader reader_at(test_scene *scene, uint64_t offset) {
+    cl_reader reader;
+    cl_reader_init(&reader, &scene->handle.log, &scene->watch);
+    cl_reader_enter(&reader, scene->segment, offset);
+    return reader;
 }
 
 /* Records of many sizes, keyed ones and SKIPs among them; timestamps step back. */
@@ -37,7 +37,6 @@ static void start(test_scene *scene) {
     open_handle(&scene->place, &scene->handle, false);
     open_reader(&scene->reader, &scene->handle.log);
     scene->segment = scene->reader.held;
-    scene->watch.position = UINT64_MAX;
     for (int at = 0; at < RECORDS; at++) {
         cl_record_input input = record_of(value, (uint32_t)(next_random(&state) % 100));
         input.timestamp_ns = scene->stamps[at] = at * 100 + (int64_t)(next_random(&state) % 2000);
@@ -68,25 +67,27 @@ static void end(test_scene *scene) {
 }
 
 static void stand_at(test_scene *scene, uint64_t offset) {
-    cl_reader_init(&scene->reader.reader, &scene->handle.log);
+    cl_reader_init(&scene->reader.reader, &scene->handle.log, &scene->reader.watch);
     cl_reader_enter(&scene->reader.reader, scene->segment, offset);
 }
 
-static void hops_go_over_records_and_nothing_else(void) {
+static void steps_go_over_records_and_nothing_else(void) {
     test_scene scene;
-    uint64_t at, count;
+    cl_frame_cursor at;
+    uint64_t count;
     start(&scene);
-    cl_hop hop = hop_at(&scene, CL_SEGMENT_HEADER);
+    cl_reader reader = reader_at(&scene, CL_SEGMENT_HEADER);
     for (int record = 0; record < RECORDS; record++) {
-        CHECK(cl_hop_next(&hop, SMALL, &at) == CL_OK && at == scene.offsets[record]);
-        CHECK(cl_hop_timestamp(&hop, at) == scene.stamps[record]);
+        CHECK(cl_reader_step(&reader, SMALL, &at) == CL_OK && at.offset == scene.offsets[record]);
+        CHECK(cl_frame_timestamp(&at) == scene.stamps[record]);
     }
-    CHECK(cl_hop_next(&hop, SMALL, &at) == CL_E_END && hop.offset == scene.end);
-    hop = hop_at(&scene, CL_SEGMENT_HEADER);
-    CHECK(cl_hop_over(&hop, scene.offsets[77], UINT64_MAX, &count) == CL_E_ROLL && count == 77 &&
-          hop.offset == scene.offsets[77]);
-    CHECK(cl_hop_over(&hop, SMALL, 23, &count) == CL_OK && count == 23);
-    CHECK(cl_hop_next(&hop, SMALL, &at) == CL_OK && at == scene.offsets[100]);
+    CHECK(cl_reader_step(&reader, SMALL, &at) == CL_E_END && reader.offset == scene.end);
+    reader = reader_at(&scene, CL_SEGMENT_HEADER);
+    CHECK(cl_reader_step_over(&reader, scene.offsets[77], UINT64_MAX, &count) == CL_E_ROLL &&
+          count == 77);
+    CHECK(reader.offset == scene.offsets[77]);
+    CHECK(cl_reader_step_over(&reader, SMALL, 23, &count) == CL_OK && count == 23);
+    CHECK(cl_reader_step(&reader, SMALL, &at) == CL_OK && at.offset == scene.offsets[100]);
     end(&scene);
 }
 
@@ -96,28 +97,28 @@ static void an_index_finds_every_record_by_ordinal_time_and_offset(void) {
     start(&scene);
     for (uint64_t limit = CL_SEGMENT_HEADER; limit < SMALL;
          limit += 1000) { /* it grows as it likes */
-        cl_hop hop = hop_at(&scene, 0);
-        cl_index_extend(&scene.index, &hop, limit);
+        cl_reader reader = reader_at(&scene, 0);
+        cl_index_extend(&scene.index, &reader, limit);
     }
     CHECK(scene.index.records == RECORDS && scene.index.offset == scene.end &&
           scene.index.count == RECORDS / SPACING);
     for (uint64_t record = 0; record < RECORDS; record++) {
-        cl_hop hop = hop_at(&scene, 0);
-        CHECK(cl_index_find(&scene.index, &hop, record, &at) == CL_OK &&
+        cl_reader reader = reader_at(&scene, 0);
+        CHECK(cl_index_find(&scene.index, &reader, record, &at) == CL_OK &&
               at == scene.offsets[record]);
-        CHECK(cl_index_ordinal(&scene.index, &hop, at, &ordinal) == CL_OK && ordinal == record &&
-              hop.offset == at);
-        CHECK(cl_index_ordinal(&scene.index, &hop, at + 8, &ordinal) == CL_OK &&
-              ordinal == record + 1 && hop.offset != at + 8);
+        CHECK(cl_index_ordinal(&scene.index, &reader, at, &ordinal) == CL_OK && ordinal == record &&
+              reader.offset == at);
+        CHECK(cl_index_ordinal(&scene.index, &reader, at + 8, &ordinal) == CL_OK &&
+              ordinal == record + 1 && reader.offset != at + 8);
     }
-    cl_hop hop = hop_at(&scene, 0);
-    CHECK(cl_index_find(&scene.index, &hop, RECORDS, &at) == CL_E_ROLL);
+    cl_reader reader = reader_at(&scene, 0);
+    CHECK(cl_index_find(&scene.index, &reader, RECORDS, &at) == CL_E_ROLL);
     for (int64_t stamp = -50; stamp < RECORDS * 100 + 3000; stamp += 37) {
         uint64_t expected = 0;
         while (expected < RECORDS && scene.stamps[expected] < stamp) {
             expected++;
         }
-        int code = cl_index_since(&scene.index, &hop, stamp, &at);
+        int code = cl_index_since(&scene.index, &reader, stamp, &at);
         CHECK(expected == RECORDS ? code == CL_E_ROLL
                                   : code == CL_OK && at == scene.offsets[expected]);
     }
@@ -128,22 +129,23 @@ static void an_index_finds_every_record_by_ordinal_time_and_offset(void) {
  * damaged. */
 static int read_all_back(test_scene *scene, uint32_t room, int expected_next, int lost) {
     uint32_t offsets[RECORDS + 1];
-    cl_stretch stretch = {.offsets = offsets, .room = room};
+    cl_backward_scan backward = {.offsets = offsets, .room = room};
     cl_record record;
     int damaged = 0;
     stand_at(scene, scene->end);
     for (;;) {
-        int code = cl_reader_previous(&scene->reader.reader, &stretch, &record);
+        int code = cl_backward_scan_previous(&scene->reader.reader, &backward, &record);
         if (code == CL_E_ROLL) {
             CHECK(expected_next == (lost == 0 ? 0 : -1) || expected_next == -1);
             return damaged;
         }
         if (code == CL_E_ABSENT) {
-            CHECK(cl_stretch_fill(&scene->reader.reader, &stretch, CL_SEGMENT_HEADER) == CL_OK);
+            CHECK(cl_backward_scan_fill(&scene->reader.reader, &backward, CL_SEGMENT_HEADER) ==
+                  CL_OK);
         } else if (code == CL_E_DAMAGE) {
-            CHECK(stretch.damage == scene->offsets[lost]);
+            CHECK(backward.damage == scene->offsets[lost]);
             damaged++;
-            cl_stretch_pass(&scene->reader.reader, &stretch);
+            cl_backward_scan_pass_damage(&scene->reader.reader, &backward);
         } else {
             expected_next -= expected_next == lost;
             CHECK(code == CL_OK && record.position % SMALL == scene->offsets[expected_next]);
@@ -190,10 +192,10 @@ static void a_batch_goes_back_and_stops_where_its_room_does(void) {
     static uint32_t types[RECORDS];
     static uint8_t keyed[RECORDS], data[512], keys[RECORDS * 3];
     start(&scene);
-    cl_stretch stretch = {.offsets = offsets, .room = RECORDS};
+    cl_backward_scan backward = {.offsets = offsets, .room = RECORDS};
     stand_at(&scene, scene.end);
-    CHECK(cl_stretch_fill(&scene.reader.reader, &stretch, CL_SEGMENT_HEADER) == CL_OK &&
-          stretch.count == RECORDS);
+    CHECK(cl_backward_scan_fill(&scene.reader.reader, &backward, CL_SEGMENT_HEADER) == CL_OK &&
+          backward.count == RECORDS);
     int next = RECORDS - 1;
     while (next >= 0) {
         cl_batch batch = {.positions = positions,
@@ -207,7 +209,7 @@ static void a_batch_goes_back_and_stops_where_its_room_does(void) {
                           .data_room = sizeof data,
                           .keys_room = sizeof keys,
                           .most = 30};
-        int code = cl_stretch_batch(&scene.reader.reader, &stretch, &batch);
+        int code = cl_backward_scan_batch(&scene.reader.reader, &backward, &batch);
         CHECK(batch.count != 0 && (code == CL_E_FULL || next == (int)batch.count - 1));
         for (size_t row = 0; row < batch.count; row++, next--) {
             CHECK((uint64_t)positions[row] == scene.offsets[next] &&
@@ -218,7 +220,7 @@ static void a_batch_goes_back_and_stops_where_its_room_does(void) {
 }
 
 int main(void) {
-    hops_go_over_records_and_nothing_else();
+    steps_go_over_records_and_nothing_else();
     an_index_finds_every_record_by_ordinal_time_and_offset();
     backward_is_forward_in_reverse_with_any_ring();
     damage_is_met_once_backward_whatever_it_is();
