@@ -7,6 +7,7 @@
 #   make model       searches a model of the write protocol exhaustively (needs spin, and installs it where it may)
 #   make build       the virtual environment and the kernel
 #   make bench       the benchmarks                make instructions   counts instructions of the hot paths (needs valgrind)
+#   make screenshots takes the pictures of the page of `make bench` for docs/images (needs Chromium)
 #   make clean       removes what was built        make distclean   and the virtual environment
 #
 # PYTHON names the interpreter to start from: make test PYTHON=python3.12
@@ -39,7 +40,7 @@ DEPENDENCIES := .venv/.dependencies-$(HERE)
 INSTALLED := .venv/.installed-$(HERE)
 BUILT := .venv/.built-$(HERE)
 
-.PHONY: help demo test test-long asan lint model build bench instructions clean distclean check FORCE
+.PHONY: help demo test test-long asan lint model build bench screenshots instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -67,6 +68,9 @@ asan: build $(DEPENDENCIES)
 
 bench: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench
+
+screenshots: $(DEPENDENCIES)
+	@$(BIN)/python -m bench.screenshots $(PAGE)
 
 instructions: $(DEPENDENCIES)
 	@$(BIN)/python -m bench.instructions --check
