@@ -8,6 +8,7 @@
 #   make build       the virtual environment and the kernel
 #   make wheels      a tested wheel for each interpreter of this machine, in dist; PYTHONS names others
 #   make bench       the benchmarks                make instructions   counts instructions of the hot paths (needs valgrind)
+#   make screenshots takes the pictures of the page of `make bench` for docs/images (needs Chromium)
 #   make clean       removes what was built        make distclean   and the virtual environment
 #
 # PYTHON names the interpreter to start from: make test PYTHON=python3.12
@@ -42,8 +43,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-long asan lint model build asserts wheels bench instructions clean distclean \
-	check FORCE
+.PHONY: help demo test test-long asan lint model build asserts wheels bench screenshots instructions \
+	clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -71,6 +72,9 @@ asan: build $(DEPENDENCIES)
 
 bench: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench
+
+screenshots: $(DEPENDENCIES)
+	@$(BIN)/python -m bench.screenshots $(PAGE)
 
 instructions: $(DEPENDENCIES)
 	@$(BIN)/python -m bench.instructions --check

@@ -1,12 +1,12 @@
-"""``python -m bench [DIR]``: the full benchmark, by default beside the checkout's own disk, and the
-project's goals.
+"""``python -m bench [DIR]``: measure everything, by default on the checkout's own disk, and judge.
 
 Runs `commitlog bench`, then the workloads of `bench/workloads.py`. The full results go to
-`build/bench.json` and `build/bench.html`. What the README uses of them is kept in
-`bench/results/bench.json`: the goals, and the curves from which the picture in `docs/images/` is
-drawn. A quick run is only shown. Other measurements have modules of their own: `python -m
-bench.commit_copy`, `python -m bench.tuning`, `python -m bench.instructions`, `python -m
-bench.peers`, `python -m bench.spark`.
+`build/bench.json` and `build/bench.html`. `bench/results/bench.json` keeps what
+docs/performance.md uses of them: the goals, and the curves of the picture in `docs/images/`. A
+quick run is only shown.
+
+Other measurements have modules of their own: `python -m bench.commit_copy`, `bench.tuning`,
+`bench.instructions`, `bench.peers`, `bench.spark`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from bench import headline
 from bench.workloads import OWN
 from commitlog import cli
 from commitlog.bench import harness
-from commitlog.bench.harness import Step
+from commitlog.bench.case import Case
 from commitlog.bench.results import json_text
 from commitlog.bench.settings import QUICK, Settings
+from commitlog.bench.workloads import Workload
 
 FULL = headline.HERE.parent / "build" / "bench.json"
 
@@ -87,9 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return cli.FAILURE if own.failures else status
 
 
-def tell(step: Step) -> None:
+def tell(_workload: Workload, case: Case) -> None:
     """Print a line a turn."""
-    print(f"{step.done + 1}/{step.total} {step.case}", file=sys.stderr, flush=True)
+    print(case.name, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from commitlog.bench.words import say_bytes, say_rate, say_seconds
+from humanize import metric
 
 _SLOW_FLUSH_S = 500e-6
 
@@ -88,10 +88,7 @@ def _find(results: Results, workload: str, setup: str, **chosen: object) -> Case
 
 
 def _quotient(
-    over: Case | None,
-    under: Case | None,
-    figures: Callable[[Case], list[float]],
-    say: Callable[[float], str],
+    over: Case | None, under: Case | None, figures: Callable[[Case], list[float]], unit: str
 ) -> Ratio:
     """The median of the quotients of the same turn: what slows one turn of the machine down slows
     both.
@@ -106,13 +103,8 @@ def _quotient(
     if not pairs:
         return None
     value = statistics.median(first / second for first, second in pairs)
-    return (
-        value,
-        (
-            f"{say(statistics.median(first for first, _ in pairs))} : "
-            f"{say(statistics.median(second for _, second in pairs))}"
-        ),
-    )
+    both = (metric(statistics.median(side), unit) for side in zip(*pairs, strict=True))
+    return value, " : ".join(both)
 
 
 def _rates(result: Case) -> list[float]:
@@ -130,14 +122,12 @@ def _tails(result: Case) -> list[float]:
 
 
 def _append(results: Results, setup: str, form: str = "single") -> Case | None:
-    if setup == "python-mmap":
-        return _find(results, "append", setup, value_size=40)
     return _find(results, "append", setup, value_size=40, form=form, flush="async")
 
 
 def _forms(form: str) -> Callable[[Results], Ratio]:
     return lambda results: _quotient(
-        _append(results, "pooled", form), _append(results, "pooled"), _rates, say_rate
+        _append(results, "pooled", form), _append(results, "pooled"), _rates, "/s"
     )
 
 
@@ -147,13 +137,13 @@ def _read(results: Results, form: str) -> Case | None:
 
 def _backward(form: str) -> Callable[[Results], Ratio]:
     return lambda results: _quotient(
-        _read(results, f"{form}-backward"), _read(results, form), _times, say_seconds
+        _read(results, f"{form}-backward"), _read(results, form), _times, "s"
     )
 
 
 def _tail_against(setup: str) -> Callable[[Results], Ratio]:
     return lambda results: _quotient(
-        _find(results, "paced", "pooled"), _find(results, "paced", setup), _tails, say_seconds
+        _find(results, "paced", "pooled"), _find(results, "paced", setup), _tails, "s"
     )
 
 
@@ -174,11 +164,11 @@ def _slow_sixteen(results: Results) -> Ratio:
     sixteen, one = (
         _find(results, "sync-threads-slow", "mapped", threads=threads) for threads in (16, 1)
     )
-    ratio = _quotient(sixteen, one, _rates, say_rate)
+    ratio = _quotient(sixteen, one, _rates, "/s")
     flushes = _facts(one, "mean_flush_s")
     if ratio is None or not flushes:
         return ratio
-    return ratio[0], f"{ratio[1]}, a flush {say_seconds(statistics.median(flushes))}"
+    return ratio[0], f"{ratio[1]}, a flush {metric(statistics.median(flushes), 's')}"
 
 
 def _apart(results: Results) -> Ratio:
@@ -187,9 +177,7 @@ def _apart(results: Results) -> Ratio:
     """
     found: list[tuple[float, str]] = []
     for threads in (1, 16):
-        ratio = _quotient(
-            _sync(results, threads, "pooled"), _sync(results, threads), _times, say_seconds
-        )
+        ratio = _quotient(_sync(results, threads, "pooled"), _sync(results, threads), _times, "s")
         if ratio is not None:
             found.append(
                 (max(ratio[0], 1 / ratio[0]), f"{ratio[1]}, {threads} thread{'s' * (threads > 1)}")
@@ -207,14 +195,19 @@ def _keeping(results: Results) -> Ratio:
         shares = _facts(kept, "share")
         if kept is not None and shares:
             found.append(
-                (statistics.median(shares), f"{say_rate(statistics.median(_rates(kept)))}, {setup}")
+                (
+                    statistics.median(shares),
+                    f"{metric(statistics.median(_rates(kept)), '/s')}, {setup}",
+                )
             )
     return min(found, default=None)
 
 
 def _scan_rate(results: Results) -> Ratio:
     rates = _facts(_find(results, "recovery", "mapped", form="scan"), "log_bytes_s")
-    return (statistics.median(rates) / 1e9, say_bytes(statistics.median(rates))) if rates else None
+    return (
+        (statistics.median(rates) / 1e9, metric(statistics.median(rates), "B/s")) if rates else None
+    )
 
 
 def _facts(result: Case | None, name: str) -> list[float]:
@@ -228,7 +221,7 @@ def _named_ns(results: Results) -> Ratio:
     """
     added = _facts(_find(results, "read-named", "pooled"), "added_s")
     return (
-        (statistics.median(added) * 1e9, f"{say_seconds(statistics.median(added))} more")
+        (statistics.median(added) * 1e9, f"{metric(statistics.median(added), 's')} more")
         if added
         else None
     )
@@ -239,7 +232,7 @@ def _open_ms(results: Results) -> Ratio:
     if found is None or found["median"] is None:
         return None
     segments = found["samples"][0]["facts"]["segments"]
-    return found["median"] * 1e3, f"{say_seconds(found['median'])}, {segments} segments"
+    return found["median"] * 1e3, f"{metric(found['median'], 's')}, {segments} segments"
 
 
 GOALS = (
@@ -247,14 +240,17 @@ GOALS = (
         "append 40 B, pooled, async: times as fast as pure Python into a mapped file",
         4.0,
         lambda results: _quotient(
-            _append(results, "pooled"), _append(results, "python-mmap"), _rates, say_rate
+            _find(results, "append-python", "pooled"),
+            _find(results, "append-python", "python-mmap"),
+            _rates,
+            "/s",
         ),
     ),
     Goal(
         "append 40 B, async: mapped takes as long as pooled, times",
         1.5,
         lambda results: _quotient(
-            _append(results, "mapped"), _append(results, "pooled"), _times, say_seconds
+            _append(results, "mapped"), _append(results, "pooled"), _times, "s"
         ),
         least=False,
     ),
@@ -264,21 +260,21 @@ GOALS = (
         "values(), 40 B: times the rate of single appends",
         1.0,
         lambda results: _quotient(
-            _read(results, "values"), _append(results, "pooled"), _rates, say_rate
+            _read(results, "values"), _append(results, "pooled"), _rates, "/s"
         ),
     ),
     Goal(
         "records, 40 B: times the rate of values()",
         0.4,
         lambda results: _quotient(
-            _read(results, "records"), _read(results, "values"), _rates, say_rate
+            _read(results, "records"), _read(results, "values"), _rates, "/s"
         ),
     ),
     Goal(
         "read_batch, 40 B: times the rate of values()",
         2.0,
         lambda results: _quotient(
-            _read(results, "read_batch"), _read(results, "values"), _rates, say_rate
+            _read(results, "read_batch"), _read(results, "values"), _rates, "/s"
         ),
     ),
     Goal(
@@ -318,21 +314,21 @@ GOALS = (
             _find(results, "sustained", "pooled"),
             _find(results, "sustained", "plain-write"),
             _rates,
-            say_bytes,
+            "B/s",
         ),
     ),
     Goal(
         "sync append, one thread, mapped: times a bare one-page msync",
         1.3,
         lambda results: _quotient(
-            _sync(results, 1), _find(results, "sync-threads", "page-msync"), _times, say_seconds
+            _sync(results, 1), _find(results, "sync-threads", "page-msync"), _times, "s"
         ),
         least=False,
     ),
     Goal(
         "sync append, mapped: 16 threads, times the rate of one",
         _sixteen_limit,
-        lambda results: _quotient(_sync(results, 16), _sync(results, 1), _rates, say_rate),
+        lambda results: _quotient(_sync(results, 16), _sync(results, 1), _rates, "/s"),
     ),
     Goal(
         "sync append, mapped, each flush delayed: 16 threads, times the rate of one",

@@ -1,5 +1,7 @@
-"""What a full run comes to: its goals as the table of README.md, and the headline as a picture:
-latency by percentile at a constant rate, with the pool and without it.
+"""Write what a full run comes to.
+
+The goals become the table of docs/performance.md. The constant rate becomes a picture: latency by
+percentile with the pool and without it.
 
 Run as ``python -m bench.headline [RESULTS] [IMAGE] [PAGE]``; ``python -m bench`` does so after a
 full run.
@@ -9,50 +11,34 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import sys
 import textwrap
-from html import escape
 from pathlib import Path
 from typing import Any
 
+import vl_convert
+from humanize import metric
+
 from bench.goals import judge
 from bench.marked import Marked
-from commitlog.bench import chart
-from commitlog.bench.report_page import percentile_curves
+from commitlog.bench import charts
+from commitlog.bench.charts import Axis, Line
 from commitlog.bench.results import json_text
-from commitlog.bench.words import say_seconds
-from commitlog.bench.workloads import titles
+from commitlog.bench.workloads import TITLES
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "bench.json"
 IMAGE = HERE.parent / "docs" / "images" / "constant-rate.svg"
-PAGE = HERE.parent / "README.md"
+PAGE = HERE.parent / "docs" / "performance.md"
 PLACE = Marked("goals")
 SETUPS = ("mapped-cold", "mapped", "pooled", "pacing-alone")
-_HEAD, _LEGEND_LINE = 68, 20
-# A picture that is loaded by a page does not know the page's colours, only what the reader prefers:
-# it brings its own paper.
-_STYLE = """
-:root {
-  --ink: #1c2330; --faint: #5b6678; --rule: #dfe3ea; --paper: #ffffff;
-  --c0: #c43a5b; --c1: #d9661f; --c2: #1f9d6b; --c3: #98a2b3;
-}
+# A picture in a page does not see the page's colours, only what its reader prefers.
+_STYLE = """<style>
+:root { --ink: #1b2330; --faint: #5c6779; --rule: #e3e7ee; --paper: #fff; }
 @media (prefers-color-scheme: dark) {
-  :root {
-    --ink: #e5e9f0; --faint: #a3adbd; --rule: #343b49; --paper: #161a22;
-    --c0: #ff7d96; --c1: #f0a35e; --c2: #4cc38a; --c3: #7a8496;
-  }
+  :root { --ink: #e7ebf2; --faint: #a2adbd; --rule: #2b3341; --paper: #12161d; }
 }
-.paper { fill: var(--paper); } text { font-family: system-ui, sans-serif; fill: var(--ink); }
-.title { font-size: 19px; font-weight: 600; }
-.about, .tick { fill: var(--faint); font-size: 13px; } .name { font-size: 14px; }
-.grid { stroke: var(--rule); }
-.curve { fill: none; stroke-width: 2.5; stroke-linejoin: round; }
-.c0 { stroke: var(--c0); } .c1 { stroke: var(--c1); } .c2 { stroke: var(--c2); }
-.c3 { stroke: var(--c3); stroke-dasharray: 3 3; }
-.d0 { fill: var(--c0); } .d1 { fill: var(--c1); } .d2 { fill: var(--c2); } .d3 { fill: var(--c3); }
-"""
+</style>"""
 
 
 def reduced(results: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +73,7 @@ def keep(source: Path, kept: Path = RESULTS) -> None:
 
 
 def draw(results: dict[str, Any]) -> str | None:
-    """The picture as SVG; None where the run did not measure it."""
+    """Return the picture as SVG; None if the run did not measure it."""
     cases = {
         case["setup"]: case
         for case in results["cases"]
@@ -96,47 +82,48 @@ def draw(results: dict[str, Any]) -> str | None:
     found = [setup for setup in SETUPS if setup in cases]
     if "pooled" not in found or len(found) == 1:
         return None
-    tails = {setup: cases[setup]["latency_ns"]["p99.9"] / 1e9 for setup in found}
-    lines, across, up = percentile_curves(
-        {setup: cases[setup]["latency_ns"]["curve"] for setup in found}
-    )
-    # The same colour for the same setup, whichever of them a run had.
-    numbers = [SETUPS.index(setup) for setup in found]
-    legend = []
-    for row, (number, setup) in enumerate(zip(numbers, found, strict=True)):
-        y = _HEAD + _LEGEND_LINE * row
-        legend.append(f'<rect class="d{number}" x="78" y="{y - 9}" width="22" height="4"/>')
-        legend.append(
-            f'<text class="name" x="110" y="{y}">{escape(titles()[setup])}: p99.9 '
-            f"{say_seconds(tails[setup])}</text>"
+    curves = [
+        Line(
+            setup,
+            TITLES[setup],
+            [(share, ns / 1e9) for share, ns in cases[setup]["latency_ns"]["curve"]],
         )
-    top = _HEAD + _LEGEND_LINE * len(found)
-    plotted = chart.plot(lines, across, up)
-    for index, number in reversed(list(enumerate(numbers))):
-        plotted = plotted.replace(f'class="curve c{index}"', f'class="curve c{number}"')
-    dots = "".join(
-        '<circle class="d{}" r="5" cx="{:.1f}" cy="{:.1f}"/>'.format(
-            number, *chart.place(up, across, chart.nines(99.9), math.log10(tails[setup]))
-        )
-        for number, setup in zip(numbers, found, strict=True)
-    )
-    height = top + chart.HEIGHT
-    rate = cases["pooled"]["samples"][0]["facts"]["rate"] / 1e6
-    title = f"How long an append takes at {rate:.0f} MB/s"
-    machine = results["machine"]
-    about = (
-        "1 KiB records, flush=&quot;async&quot;, from when each was due; "
-        f"{machine['file_system']['type']}, {machine['kernel']}"
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {chart.WIDTH} {height}" '
-        f'width="{chart.WIDTH}" height="{height}" role="img">'
-        f"<title>{title}, by percentile</title><style>{_STYLE}</style>"
-        f'<rect class="paper" width="{chart.WIDTH}" height="{height}" rx="8"/>'
-        f'<text class="title" x="20" y="26">{title}</text>'
-        f'<text class="about" x="20" y="44">{about}</text>{"".join(legend)}'
-        f'<g transform="translate(0 {top})">{plotted}{dots}</g></svg>\n'
-    )
+        for setup in found
+    ]
+    rate, machine = cases["pooled"]["samples"][0]["facts"]["rate"], results["machine"]
+    place = f"{machine['file_system']['type']}, {machine['kernel']}"
+    spec = charts.percentiles(curves, Axis("latency", "s", log=True))
+    spec["encoding"]["color"]["legend"] = {
+        "title": None,
+        "orient": "top",
+        "columnPadding": 24,
+        "labelColor": "var(--ink)",
+        "labelFontSize": 13,
+        "labelLimit": 360,
+        "offset": 14,
+        "symbolStrokeWidth": 3,
+        "symbolType": "stroke",
+    }
+    spec |= {
+        "width": 760,
+        "height": 320,
+        "padding": 18,
+        "config": charts.CONFIG | {"background": "var(--paper)"},
+    }
+    spec["layer"] = spec["layer"][:1]  # without what follows the pointer
+    spec["title"] = {
+        "text": f"How long an append takes at {metric(rate, 'B/s')}",
+        "subtitle": f'1 KiB records, flush="async", from when each was due; {place}',
+        "anchor": "start",
+        "color": "var(--ink)",
+        "subtitleColor": "var(--faint)",
+        "fontSize": 18,
+        "subtitleFontSize": 13,
+        "subtitlePadding": 5,
+        "offset": 14,
+    }
+    head, mark, body = vl_convert.vegalite_to_svg(spec).partition(">")
+    return head + mark + _STYLE + body + "\n"
 
 
 def table(results: dict[str, Any]) -> str:

@@ -9,8 +9,8 @@ from itertools import repeat
 import commitlog
 from commitlog import CommitLog, Retention, Tuning
 from commitlog.bench.case import Case
-from commitlog.bench.ground import Ground, frame_size, value_of, what_is_written
 from commitlog.bench.sample import Meter, Sample
+from commitlog.bench.workspace import Workspace, frame_size, value_of
 from commitlog.keep import SegmentListener
 from commitlog.options import INDEX_SPACING_LARGEST, SEGMENT_SIZE_SMALLEST
 
@@ -24,7 +24,7 @@ _INTERVAL = "100ms"  # six hundred times as often as by default
 _BLOCK = 1024
 
 
-def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
+def measure(workspace: Workspace, case: Case) -> Sample:
     """One call a record, without a rest, in pieces of which every other one has all of it: segments
     are indexed, a listener is told of each, and retention looks ten times a second and deletes
     them. In the others the index has next to nothing in it, and the rest is not there.
@@ -32,14 +32,14 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     The share of the rate that is left is the median of the pairs: a shared machine may be another
     one a second later. What the services still have to do at the end of a piece is not counted.
     """
-    settings = ground.settings
+    settings = workspace.settings
     segment_size = max(SEGMENT_SIZE_SMALLEST, settings.segment_size // _SEGMENTS_IN_ONE)
     total = _BYTES_IN_ONE * settings.append_bytes
     value, blocks = (
         value_of(case.value_size),
         max(1, total // frame_size(case.value_size) // _BLOCK),
     )
-    bare, full = ground.options(case, segment_size), ground.options(case, segment_size)
+    bare, full = workspace.options(case, segment_size), workspace.options(case, segment_size)
     bare["tuning"] = Tuning(index_spacing=INDEX_SPACING_LARGEST)
     full["listener"] = SegmentListener()
     full["retention"] = Retention(max_bytes=_SEGMENTS_KEPT * segment_size, interval=_INTERVAL)
@@ -49,7 +49,7 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
             took_ns = {}
             for keeps in (False, True) if pair % 2 else (True, False):
                 with (
-                    ground.place(total) as path,
+                    workspace.path(total) as path,
                     commitlog.open(path, **(full if keeps else bare)) as log,
                 ):
                     took_ns[keeps] = _append(log, value, blocks, meter if keeps else None)
@@ -58,8 +58,6 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
                         # until it has nothing more to delete: what is read back then stays
                         log.prune()
                         deleted += log.first_position
-                        if hashed:
-                            meter.sample.written = what_is_written(log, case.value_size)
             shares.append(took_ns[False] / took_ns[True])
     meter.sample.facts = {
         "share": statistics.median(shares),

@@ -5,33 +5,31 @@ from __future__ import annotations
 import statistics
 import time
 
+from bench.reads import timed, values
 from commitlog.bench.case import Case
-from commitlog.bench.ground import Ground, fill, what_is_written
-from commitlog.bench.reads import timed, values
 from commitlog.bench.sample import Meter, Sample
+from commitlog.bench.workspace import Workspace, fill
 
 
-def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
+def measure(workspace: Workspace, case: Case) -> Sample:
     """Read a whole log without a name and with one, over and over.
 
     `added_s` is the median difference of the pairs, a record: half a second later a shared machine
     may be another one.
     """
-    settings = ground.settings
+    settings = workspace.settings
     clock = time.perf_counter_ns
     added_s = []
-    with ground.log(case, settings.read_bytes) as log:
-        count = fill(log, case.value_size, settings.read_bytes)
+    with workspace.log(case, settings.append_bytes) as log:
+        count = fill(log, case.value_size, settings.append_bytes)
         with log.tailer() as plain, log.tailer("bench") as named, Meter(case.value_size) as meter:
             values(plain)
             values(named)
-            deadline = clock() + int(settings.read_s * 1e9)
+            deadline = clock() + int(settings.sync_s * 1e9)
             while not meter.sample.records or clock() < deadline:
                 plain_ns, began = timed(values, plain), clock()
                 named_ns = timed(values, named)
                 added_s.append((named_ns - plain_ns) / count / 1e9)
                 meter.note(began, named_ns, count)
         meter.sample.facts = {"added_s": statistics.median(added_s)}
-        if hashed:
-            meter.sample.written = what_is_written(log, case.value_size)
     return meter.sample

@@ -4,7 +4,7 @@ On a fast disk the threads spend most of a flush's time on handing the interpret
 what group commit is worth shows where a flush is slow. The engine is as it is: a library of some
 lines stands between it and the C library (``LD_PRELOAD``), makes each real flush, and then sleeps.
 It can only be put before a process when that starts, so each turn is a process of its own, run as
-``python -m bench.slow_flush DIRECTORY SETTINGS CASE HASHED``.
+``python -m bench.slow_flush DIRECTORY SETTINGS CASE``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from commitlog.bench import baseline, compiler, sync_threads
+from bench import compiler
+from commitlog.bench import disk, sync_threads
 from commitlog.bench.case import Case
-from commitlog.bench.ground import Ground
 from commitlog.bench.sample import Sample
 from commitlog.bench.settings import Settings
+from commitlog.bench.workspace import Workspace
 
 DELAY_NS = 500_000
 _LIMIT_S = 120
@@ -68,10 +69,10 @@ int fdatasync(int fd) {
 """
 
 
-def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
+def measure(workspace: Workspace, case: Case) -> Sample:
     """One turn, in a process with slow flushes; without gcc the case is skipped."""
     library = compiler.build(
-        ground.root,
+        workspace.root,
         "slow-flush.so",
         _C_SOURCE,
         "-shared",
@@ -80,10 +81,9 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
         "-ldl",
     )
     arguments = [
-        str(ground.root),
-        json.dumps(dataclasses.asdict(ground.settings)),
+        str(workspace.root),
+        json.dumps(dataclasses.asdict(workspace.settings)),
         json.dumps(dataclasses.asdict(case)),
-        str(int(hashed)),
     ]
     variables = {
         "LD_PRELOAD": " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD")))),
@@ -100,11 +100,11 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
 
 def main() -> None:
     """Measure in this process, and print the sample as JSON."""
-    directory, settings, found, hashed = sys.argv[1:]
+    directory, settings, found = sys.argv[1:]
     case = Case(**json.loads(found))
-    with Ground(Path(directory), Settings(**json.loads(settings))) as ground:
-        turn = baseline.measure_page_msync if case.baseline else sync_threads.measure
-        sample = turn(ground, case, hashed == "1")
+    with Workspace(Path(directory), Settings(**json.loads(settings))) as workspace:
+        turn = disk.measure_page_msync if case.baseline else sync_threads.measure
+        sample = turn(workspace, case)
     try:
         delayed = ctypes.c_uint64.in_dll(ctypes.CDLL(None), _SYMBOL).value
     except ValueError:

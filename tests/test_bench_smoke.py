@@ -6,7 +6,6 @@ No test asserts a time."""
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import re
@@ -21,7 +20,6 @@ from bench import headline, slow_flush
 from bench.goals import GOALS
 from bench.workloads import OWN
 from commitlog.bench.case import SETUPS
-from commitlog.bench.ground import value_of
 from commitlog.bench.results import FORMAT
 from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import WORKLOADS
@@ -104,16 +102,14 @@ def test_slow_flushes_were_slow(run: Run) -> None:
             assert sample["facts"]["mean_flush_s"] >= slow_flush.DELAY_NS / 1e9, case["name"]
 
 
-def test_the_headline_is_a_picture_of_its_own(run: Run) -> None:
+def test_headline_is_a_picture_that_loads_nothing(run: Run) -> None:
     drawn = headline.draw(run.json)
     assert drawn is not None
-    page = Page()
-    page.feed(drawn)
-    page.close()
-    assert page.open == []
-    assert page.loaded == []
-    assert (page.seen["svg"], page.seen["polyline"], page.seen["circle"]) == (1, 4, 4)
-    assert "nan" not in drawn
+    page = Page(drawn)
+    assert (page.open, page.loaded) == ([], [])
+    assert page.seen["svg"] == 1
+    assert len(re.findall(r'aria-roledescription="line mark"', drawn)) == len(headline.SETUPS)
+    assert "NaN" not in drawn
     assert not re.search(r"url\(|@import|<script", drawn)
 
 
@@ -146,7 +142,7 @@ def test_the_table_of_goals_goes_into_a_page(run: Run, tmp_path: Path) -> None:
     ] == [goal.goal for goal in GOALS]
 
 
-def test_the_readme_has_the_table_of_the_kept_run() -> None:
+def test_documentation_has_the_table_of_the_kept_run() -> None:
     kept = json.loads(headline.RESULTS.read_text(encoding="utf-8"))
     assert headline.PLACE.read(headline.PAGE) == headline.table(kept).strip(), (
         "python -m bench.headline brings them together"
@@ -194,7 +190,7 @@ def test_each_case_has_raw_samples_and_their_median(run: Run) -> None:
         assert sample["records"] > 0, case["name"]
         assert sample["seconds"] > 0, case["name"]
         assert sample["rss_bytes"] > 0, case["name"]
-        assert sample["user_s"] >= 0, case["name"]
+        assert sample["cpu_s"] >= 0, case["name"]
         assert case["lowest"] <= case["median"] <= case["highest"], case["name"]
 
 
@@ -219,16 +215,6 @@ def test_latencies_are_ordered_and_kept_as_a_histogram(run: Run) -> None:
         ]
 
 
-def test_what_was_written_is_read_back_and_hashed(run: Run) -> None:
-    for case in run.json["cases"]:
-        if case["baseline"] or case["workload"] == "open":  # which writes nothing
-            continue
-        written = case["written"]
-        assert written["value_bytes"] == written["records"] * case["value_size"], case["name"]
-        digest = hashlib.sha256(value_of(case["value_size"]) * written["records"])
-        assert written["sha256"] == digest.hexdigest(), case["name"]
-
-
 def test_every_goal_is_judged_after_a_whole_run(run: Run) -> None:
     judged = headline.reduced(run.json)["goals"]
     assert [goal["goal"] for goal in judged] == [goal.goal for goal in GOALS]
@@ -241,24 +227,11 @@ def test_every_goal_is_judged_after_a_whole_run(run: Run) -> None:
 # --- the page and the table -----------------------------------------------------------------------
 
 
-def test_the_page_is_well_formed_and_needs_nothing_else(run: Run) -> None:
-    page = Page()
-    page.feed(run.html)
-    page.close()
-    assert page.open == []
-    assert page.loaded == []
-    assert "script" not in page.seen
-    assert "link" not in page.seen
-    assert not re.search(r"url\(|@import|https?://", run.html)
-
-
-def test_the_page_has_its_charts_and_tables(run: Run) -> None:
-    page = Page()
-    page.feed(run.html)
-    assert page.seen["svg"] == 5
-    assert page.seen["polyline"] == 5 + 7 + 4 + 4 + 4
+def test_page_of_a_quick_run_has_tables_and_no_chart(run: Run) -> None:
+    page = Page(run.html)
+    assert (page.open, page.loaded) == ([], [])
     assert page.seen["table"] == len(WORKLOADS)
-    assert "nan" not in " ".join(re.findall(r'points="([^"]*)"', run.html))
+    assert "figure" not in page.seen
 
 
 def test_the_table_names_all_workloads_and_goals(run: Run) -> None:

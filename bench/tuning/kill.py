@@ -15,7 +15,7 @@ from pathlib import Path
 import commitlog
 from bench.tuning.knobs import Knob
 from commitlog.bench.case import Case
-from commitlog.bench.ground import Ground, frame_size
+from commitlog.bench.workspace import Workspace, frame_size
 from commitlog.options import Flush
 
 RATE = 10_000
@@ -45,13 +45,13 @@ class Kill:
     not_flushed: int
 
 
-def killed(knob: Knob, directory: Path, options: Ground, moments_s: list[float]) -> list[Kill]:
+def killed(knob: Knob, directory: Path, options: Workspace, moments_s: list[float]) -> list[Kill]:
     """Kill a child at each of the moments, counted from its first append; they run beside each
     other.
 
     Parameters
     ----------
-    options : Ground
+    options : Workspace
         Says how a log of this knob is opened, and where.
     """
     case = Case("kill", knob.setup, flush_of(knob), VALUE_SIZE)
@@ -94,16 +94,16 @@ class _Child:
     outlives it.
     """
 
-    def __init__(self, path: Path, ground: Ground, case: Case) -> None:
+    def __init__(self, path: Path, workspace: Workspace, case: Case) -> None:
         self.path = path
-        self._segment_size = ground.settings.segment_size
+        self._segment_size = workspace.settings.segment_size
         # Whole words: `struct` clears its bytes and writes them one by one, and a kill in between
         # would leave another number.
         self._count = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
         self._dead = False
         self.pid = os.fork()
         if self.pid == 0:
-            _append_until_killed(path, ground, case, self._count)
+            _append_until_killed(path, workspace, case, self._count)
 
     @property
     def count(self) -> int:
@@ -168,10 +168,10 @@ def records_below(position: int, segment_size: int) -> int:
     return number * ((segment_size - _HEADER) // frame) + max(0, offset - _HEADER) // frame
 
 
-def _append_until_killed(path: Path, ground: Ground, case: Case, shared: memoryview) -> None:
+def _append_until_killed(path: Path, workspace: Workspace, case: Case, shared: memoryview) -> None:
     """In the child: never returns, and ends by itself when nobody comes to kill it."""
     try:
-        log = ground.open(path, case)
+        log = workspace.open(path, case)
         append, count = log.append, 0
         began = time.monotonic()
         while (now := time.monotonic()) < began + _LIMIT_S:

@@ -18,10 +18,10 @@ from bench.tuning.knobs import Knob
 from commitlog.base.units import MIB
 from commitlog.bench import appends, machine, paced, sustained, sync_threads
 from commitlog.bench.case import Case
-from commitlog.bench.ground import Ground, SkippedError
 from commitlog.bench.histogram import PERCENTILES, Histogram
 from commitlog.bench.sample import Sample
 from commitlog.bench.settings import Settings
+from commitlog.bench.workspace import SkippedError, Workspace
 from commitlog.errors import DiskFullError, PoolMemoryError
 
 FORMAT = "commitlog-tuning/1"
@@ -34,7 +34,6 @@ SETTINGS = Settings(
     paced_s=2.0,
     rate=100_000_000,
     sustained_bytes=512 * MIB,
-    latency_appends=0,
     rest_s=0.01,
 )
 QUICK = dataclasses.replace(
@@ -121,17 +120,17 @@ def run(
             if row.skipped:
                 continue
             gc.collect()
-            with Ground(
+            with Workspace(
                 directory, settings, knob.log_options, _pool_options(knob, settings)
-            ) as ground:
-                ground.disk_rate = disk_rate
+            ) as workspace:
+                workspace.disk_rate = disk_rate
                 try:
-                    _take_turn(ground, knob, row) if turn < settings.turns else _kill(
-                        ground, knob, row
+                    _take_turn(workspace, knob, row) if turn < settings.turns else _kill(
+                        workspace, knob, row
                     )
                 except (SkippedError, DiskFullError, PoolMemoryError) as error:
                     row.skipped = str(error)
-                disk_rate = ground.disk_rate
+                disk_rate = workspace.disk_rate
     return {
         "format": FORMAT,
         "started": started,
@@ -149,27 +148,27 @@ def _pool_options(knob: Knob, settings: Settings) -> dict[str, Any]:
     return knob.pool | ({"buffer_size": QUICK_BUFFER_SIZE} if small else {})
 
 
-def _take_turn(ground: Ground, knob: Knob, row: Row) -> None:
+def _take_turn(workspace: Workspace, knob: Knob, row: Row) -> None:
     flush = kill.flush_of(knob)
     if flush == "sync":
         sample = sync_threads.measure(
-            ground, Case("sync-threads", knob.setup, "sync", SMALL, threads=knob.threads), False
+            workspace, Case("sync-threads", knob.setup, "sync", SMALL, threads=knob.threads)
         )
         row.appends_s.append(sample.records / sample.seconds)
         row.take(sample)
         return
-    sample = appends.measure(ground, Case("append", knob.setup, flush, SMALL, "single"), False)
+    sample = appends.measure(workspace, Case("append", knob.setup, flush, SMALL, "single"))
     row.appends_s.append(sample.records / sample.seconds)
-    sample = sustained.measure(ground, Case("sustained", knob.setup, flush, LARGE), False)
+    sample = sustained.measure(workspace, Case("sustained", knob.setup, flush, LARGE))
     row.sustained_bytes_s.append(sample.value_bytes / sample.seconds)
-    row.take(paced.measure(ground, Case("paced", knob.setup, flush, LARGE), False))
+    row.take(paced.measure(workspace, Case("paced", knob.setup, flush, LARGE)))
 
 
-def _kill(ground: Ground, knob: Knob, row: Row) -> None:
+def _kill(workspace: Workspace, knob: Knob, row: Row) -> None:
     if knob.threads > 1:
         return  # one thread is enough to lose something
-    quick = ground.settings.quick
+    quick = workspace.settings.quick
     moments_s = kill.moments(
         knob, QUICK_KILLS if quick else KILLS, SEED, QUICK_CYCLE_S if quick else knob.cycle_s
     )
-    row.kills = kill.killed(knob, ground.root, ground, moments_s)
+    row.kills = kill.killed(knob, workspace.root, workspace, moments_s)

@@ -6,11 +6,12 @@ import statistics
 import textwrap
 from typing import Any
 
+from humanize import metric
+
 from bench.marked import Marked
 from bench.tuning.kill import Kill
 from bench.tuning.knobs import MAPPED
 from bench.tuning.run import Row
-from commitlog.bench.words import say_bytes, say_rate, say_seconds
 
 PLACE = Marked("tuning")
 HEADINGS = (
@@ -66,15 +67,17 @@ def _cells(row: Row, rate: int) -> list[str]:
     if row.skipped:
         return [f"not measured: {row.skipped}", *("",) * (len(HEADINGS) - 1)]
     tails = [
-        say_seconds((row.median_ns(name) or 0) / 1e9) for name in ("p50", "p99", "p99.9", "max")
+        metric((row.median_ns(name) or 0) / 1e9, "s") for name in ("p50", "p99", "p99.9", "max")
     ]
-    sustained = say_bytes(statistics.median(row.sustained_bytes_s)) if row.sustained_bytes_s else ""
+    sustained = (
+        metric(statistics.median(row.sustained_bytes_s), "B/s") if row.sustained_bytes_s else ""
+    )
     kills = (
         [_worst(row.kills, "lost", rate), _worst(row.kills, "not_flushed", rate)]
         if row.kills
         else ["", ""]
     )
-    return [say_rate(statistics.median(row.appends_s)), sustained, *tails, *kills]
+    return [metric(statistics.median(row.appends_s), "/s"), sustained, *tails, *kills]
 
 
 def _worst(kills: list[Kill], name: str, rate: int) -> str:
@@ -82,4 +85,4 @@ def _worst(kills: list[Kill], name: str, rate: int) -> str:
     taken = [getattr(kill, name) for kill in kills]
     if all(lost == kill.appended for lost, kill in zip(taken, kills, strict=True)):
         return "all"
-    return say_seconds(max(taken) / rate) if max(taken) else "nothing"
+    return metric(max(taken) / rate, "s") if max(taken) else "nothing"

@@ -1,6 +1,5 @@
-"""What commitlog does on this disk: `commitlog bench DIR`.
+"""`commitlog bench DIR`: measure the log on a disk of the user's, with the pool and without it.
 
-`workloads` is the one table of what is measured; `harness` runs it in turns; `report_table` and
-`report_page` show the results. It uses commitlog as any program could. The project's own goals and
-the workloads that only they need are in `bench/`, beside the package.
+`workloads` lists what is measured, `harness` runs it in turns, `table` and `page` show the results.
+What judges this project and not the user's disk is in the folder `bench/` beside the package.
 """

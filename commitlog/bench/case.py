@@ -1,4 +1,4 @@
-"""A case: one cell of the table of measurements, and what its name is."""
+"""A case: one cell of the table of measurements."""
 
 from __future__ import annotations
 
@@ -7,58 +7,56 @@ from typing import Literal
 
 from commitlog.options import Flush
 
-Backing = Literal["anonymous", "shm"]
-
 
 @dataclass(frozen=True)
 class Setup:
-    """Where a log's bytes live before they are committed.
+    """Where the bytes of a log are before they are committed.
 
     Attributes
     ----------
     name, title : str
-        As in the name of a case, and for people.
+        As part of a case's name, and as people read it.
     backing : str or None
-        The pool's, for a pooled log.
+        Memory of the pool; None for a mapped log.
     prefault : bool
-        Whether a mapped log brings pages in ahead of the appends.
+        Whether a mapped log pre-faults pages ahead of its tail.
     """
 
     name: str
     title: str
-    backing: Backing | None = None
+    backing: Literal["anonymous", "shm"] | None = None
     prefault: bool = True
 
 
 SETUPS = {
     setup.name: setup
     for setup in (
-        Setup("mapped-cold", "mapped, not pre-faulted", prefault=False),
-        Setup("mapped", "mapped, pre-faulted"),
-        Setup("pooled", "pooled, anonymous", backing="anonymous"),
-        Setup("pooled-shm", "pooled, shared memory", backing="shm"),
+        Setup("mapped-cold", "no pool, no pre-faulting", prefault=False),
+        Setup("mapped", "no pool"),
+        Setup("pooled", "pool", backing="anonymous"),
+        Setup("pooled-shm", "pool in shared memory", backing="shm"),
     )
 }
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing that is measured, several times.
+    """What is measured once a turn.
 
     Attributes
     ----------
     workload : str
-        Its line in the table of workloads.
+        Name of its workload.
     setup : str
-        A name from `SETUPS`, or the baseline's own name.
+        A name from `SETUPS`, or the baseline's name.
     flush : str or None
-        The flush option; None where the log plays no part.
+        Flush option; None if it does not matter.
     value_size : int
         Bytes of each value.
     form : str
-        How records are appended or read; empty where there is one way only.
+        How records are appended or read; empty if there is one way.
     threads : int
-        How many append.
+        How many threads append.
     """
 
     workload: str
@@ -70,16 +68,13 @@ class Case:
 
     @property
     def baseline(self) -> bool:
-        """Whether it measures something else than commitlog, to compare with."""
+        """Whether it measures the machine without commitlog."""
         return self.setup not in SETUPS
 
     @property
     def name(self) -> str:
-        """All that tells it from others, parted by slashes."""
+        """Everything that tells it from other cases, separated by slashes."""
         size = f"{self.value_size}B" if self.value_size else ""
         threads = f"{self.threads}-threads" if self.threads > 1 else ""
-        return "/".join(
-            part
-            for part in (self.workload, self.form, size, self.flush or "", threads, self.setup)
-            if part
-        )
+        parts = (self.workload, self.form, size, self.flush, threads, self.setup)
+        return "/".join(filter(None, parts))

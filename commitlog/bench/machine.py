@@ -1,4 +1,4 @@
-"""What a run ran on."""
+"""The machine that a run is on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")
 
 
 def describe(directory: Path) -> dict[str, object]:
-    """Machine, kernel and file system, for the results."""
+    """Return machine, kernel and file system, for the results."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
@@ -35,29 +35,20 @@ def describe(directory: Path) -> dict[str, object]:
 
 
 def _processor() -> str:
-    """The model as the kernel names it, else the architecture."""
+    """Return the model as the kernel names it, else the architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    # Of several processors, the first one's lines.
-    fields = {
-        name.strip(): value.strip()
-        for name, colon, value in (line.partition(":") for line in reversed(lines))
-        if colon
-    }
-    return (
-        fields.get("model name")
-        or fields.get("Model")
-        or platform.processor()
-        or platform.machine()
-    )
+    # Reversed, so that the first of several processors wins.
+    parts = (line.partition(":") for line in reversed(lines))
+    fields = {name.strip(): value.strip() for name, colon, value in parts if colon}
+    model = fields.get("model name") or fields.get("Model")
+    return model or platform.processor() or platform.machine()
 
 
 def file_system(directory: Path) -> dict[str, str]:
-    """Type, device and options of the mount that a directory is on; "unknown" where the system does
-    not say.
-    """
+    """Return type, device and options of a directory's mount; "unknown" if it is not listed."""
     where = directory.resolve()
     mounts = [
         mount
@@ -66,24 +57,23 @@ def file_system(directory: Path) -> dict[str, str]:
     ]
     if not mounts:
         return {"type": "unknown", "device": "unknown", "options": ""}
-    # Of mounts over each other, the last one is seen.
+    # Of mounts over each other, the last one is visible.
     mount = max(enumerate(mounts), key=lambda pair: (len(pair[1].mountpoint), pair[0]))[1]
     return {"type": mount.fstype, "device": mount.device, "options": mount.opts}
 
 
 def check_disk(directory: Path, memory_allowed: bool) -> None:
-    """Refuse a file system in memory, where a flush costs nothing and figures say nothing about a
-    disk.
+    """Refuse a file system in memory, whose figures say nothing about a disk.
 
     Raises
     ------
     UnsupportedError
-        It is one, and nobody has said that it may be.
+        The directory is on one, and `memory_allowed` is False.
     """
     kind = file_system(directory)["type"]
     if kind in _IN_MEMORY and not memory_allowed:
         raise UnsupportedError(
-            f"this is {kind}, which is memory: flushes cost nothing there. Name a directory on a "
-            "disk, or say --memory to measure it so",
+            f"this is {kind}, which is memory: a flush costs nothing there; "
+            "name a directory on a disk, or add --memory to measure it all the same",
             path=directory,
         )

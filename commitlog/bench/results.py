@@ -1,4 +1,4 @@
-"""What a run gave, case by case, and how it is kept."""
+"""The results of a run, case by case, and their JSON."""
 
 from __future__ import annotations
 
@@ -11,26 +11,22 @@ from commitlog.bench.case import Case
 from commitlog.bench.histogram import Histogram
 from commitlog.bench.sample import Sample
 
-FORMAT = "commitlog-bench/2"
+FORMAT = "commitlog-bench/3"
 _LEVELS = 2
 
 
 def json_text(found: object, level: int = 0) -> str:
-    """Return JSON in which each entry of the two upper levels has a line of its own: a case, a
-    setting.
-    """
+    """Return JSON in which each entry of the two upper levels has a line: a case, a setting."""
     if level == _LEVELS or not isinstance(found, dict | list) or not found:
         return json.dumps(found)
     if isinstance(found, dict):
-        first, last = "{", "}"
-        entries = [
-            f"{json.dumps(name)}: {json_text(entry, level + 1)}" for name, entry in found.items()
-        ]
+        keys = [f"{json.dumps(name)}: " for name in found]
+        first, last, values = "{", "}", list(found.values())
     else:
-        first, last = "[", "]"
-        entries = [json_text(entry, level + 1) for entry in found]
-    inner = ",\n".join(" " * (level + 1) + entry for entry in entries)
-    return f"{first}\n{inner}\n{' ' * level}{last}" + ("" if level else "\n")
+        first, last, values, keys = "[", "]", found, [""] * len(found)
+    start = "\n" + " " * (level + 1)
+    lines = [key + json_text(value, level + 1) for key, value in zip(keys, values, strict=True)]
+    return first + start + f",{start}".join(lines) + start[:-1] + last + "\n" * (not level)
 
 
 @dataclass
@@ -42,11 +38,11 @@ class CaseResult:
     unit : str
         See `Workload.unit`.
     samples : list of Sample
-        One a turn, without their latencies, which are in `histogram`.
-    written : dict
-        The hash of what one turn had written, and how much that was.
+        One a turn; their latencies are in `histogram`.
+    tails_ns : list of int
+        The 99.9th percentile of each turn.
     skipped : str
-        Why there are no samples, or not all; empty otherwise.
+        Why samples are missing; empty otherwise.
     failed : bool
         Whether that was a fault, and not want of room.
     """
@@ -56,7 +52,6 @@ class CaseResult:
     samples: list[Sample] = field(default_factory=list)
     histogram: Histogram = field(default_factory=Histogram)
     tails_ns: list[int] = field(default_factory=list)
-    written: dict[str, object] = field(default_factory=dict)
     skipped: str = ""
     failed: bool = False
 
@@ -67,21 +62,19 @@ class CaseResult:
             own.add(sample.latencies_ns)
             self.tails_ns.append(own.at(99.9))
             self.histogram.add(sample.latencies_ns)
-        self.written = sample.written or self.written
         self.samples.append(dataclasses.replace(sample, latencies_ns=None))
 
     @property
     def figures(self) -> list[float]:
-        """Each turn's figure, in the case's unit: records or bytes of values a second, or seconds
-        an operation.
-        """
-        if self.unit == "seconds":
-            return [sample.seconds / sample.records for sample in self.samples if sample.records]
-        amounts = (
-            (sample.value_bytes if self.unit == "bytes" else sample.records, sample.seconds)
-            for sample in self.samples
-        )
-        return [amount / seconds for amount, seconds in amounts if seconds]
+        """The figure of each turn, in `unit`."""
+        samples = self.samples
+        if self.unit == "s":
+            return [sample.seconds / sample.records for sample in samples if sample.records]
+        return [
+            (sample.value_bytes if self.unit == "B/s" else sample.records) / sample.seconds
+            for sample in samples
+            if sample.seconds
+        ]
 
     @property
     def median(self) -> float | None:
@@ -90,52 +83,44 @@ class CaseResult:
 
     @property
     def spread(self) -> float:
-        """The distance of the extremes from each other, as a share of the median."""
+        """The distance of the extremes, as a share of the median."""
         figures = self.figures
         return (max(figures) - min(figures)) / statistics.median(figures) if figures else 0.0
 
     @property
     def cpu_share(self) -> float | None:
-        """Processor time a second of the run, all threads; above 1 where several cores are busy."""
-        wall = sum(sample.wall_s for sample in self.samples)
-        return (
-            sum(sample.user_s + sample.system_s for sample in self.samples) / wall if wall else None
-        )
+        """Processor time a second, all threads; above 1 if several cores are busy."""
+        wall_s = sum(sample.wall_s for sample in self.samples)
+        used_s = sum(sample.cpu_s for sample in self.samples)
+        return used_s / wall_s if wall_s else None
 
     @property
     def rss_bytes(self) -> int:
         return max((sample.rss_bytes for sample in self.samples), default=0)
 
     def as_object(self) -> dict[str, object]:
-        """For JSON."""
+        """Return what JSON keeps."""
+        figures, samples = self.figures, [dataclasses.asdict(sample) for sample in self.samples]
+        for sample in samples:
+            del sample["latencies_ns"]
         return {
             "name": self.case.name,
             **dataclasses.asdict(self.case),
             "baseline": self.case.baseline,
             "unit": self.unit,
-            "figures": self.figures,
+            "figures": figures,
             "median": self.median,
-            "lowest": min(self.figures, default=None),
-            "highest": max(self.figures, default=None),
+            "lowest": min(figures, default=None),
+            "highest": max(figures, default=None),
             "spread": self.spread,
             "cpu_share": self.cpu_share,
             "rss_bytes": self.rss_bytes,
             "latency_ns": self.histogram.as_object() if self.histogram.count else None,
             "tails_ns": self.tails_ns,
-            "written": self.written or None,
             "skipped": self.skipped or None,
             "failed": self.failed,
-            "samples": [_sample_object(sample) for sample in self.samples],
+            "samples": samples,
         }
-
-
-def _sample_object(sample: Sample) -> dict[str, object]:
-    names = [
-        entry.name
-        for entry in dataclasses.fields(sample)
-        if entry.name not in ("latencies_ns", "written")
-    ]
-    return {name: getattr(sample, name) for name in names}
 
 
 @dataclass
@@ -145,15 +130,15 @@ class Results:
     Attributes
     ----------
     started : str
-        Date and time, with the zone.
-    seconds : float
-        How long it all took.
+        Date and time with the zone.
     machine, options : dict
-        What it ran on, and with which settings.
+        What it ran on, and its settings.
     cases : dict of str to CaseResult
         By the case's name.
+    seconds : float
+        How long the run took.
     interrupted : bool
-        Whether it was ended early: what is there is whole turns.
+        Whether it ended early; its turns are whole.
     """
 
     started: str
@@ -167,8 +152,13 @@ class Results:
     def failures(self) -> list[CaseResult]:
         return [result for result in self.cases.values() if result.failed]
 
+    def of(self, workload: str) -> list[CaseResult]:
+        """Return the cases of a workload that have samples, in the order of their turns."""
+        found = (result for result in self.cases.values() if result.case.workload == workload)
+        return [result for result in found if result.samples]
+
     def as_object(self) -> dict[str, object]:
-        """For JSON."""
+        """Return what JSON keeps."""
         return {
             "format": FORMAT,
             "started": self.started,

@@ -1,30 +1,25 @@
-"""Appending several GiB in one piece: what the pool and the page cache put off must be paid
-here.
-"""
+"""Several GiB in one piece: what the pool and the page cache put off is paid here."""
 
 from __future__ import annotations
 
 import time
 from itertools import repeat
 
+from commitlog.bench import disk
 from commitlog.bench.case import Case
-from commitlog.bench.ground import Ground, frame_size, value_of, what_is_written
 from commitlog.bench.sample import Meter, Sample
+from commitlog.bench.workspace import Workspace, frame_size, value_of
 
 _BLOCK = 16384
 
 
-def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
-    """One call a record, until the size is reached; the last flush is a part of the time, as it is
-    of the baseline's.
-    """
-    value, total = value_of(case.value_size), ground.settings.sustained_bytes
-    blocks = max(1, total // case.value_size // _BLOCK)
+def measure(workspace: Workspace, case: Case) -> Sample:
+    """Append one record a call; the last flush counts."""
+    value = value_of(case.value_size)
+    blocks = max(1, workspace.settings.sustained_bytes // case.value_size // _BLOCK)
+    total_bytes = blocks * _BLOCK * frame_size(case.value_size)
     clock = time.perf_counter_ns
-    with (
-        ground.log(case, blocks * _BLOCK * frame_size(case.value_size)) as log,
-        Meter(case.value_size) as meter,
-    ):
+    with workspace.log(case, total_bytes) as log, Meter(case.value_size) as meter:
         append = log.append
         began = clock()
         for _ in range(blocks):
@@ -35,6 +30,15 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
             began = ended
         log.flush(timeout=600)
         meter.note(began, clock() - began, 0)
-        if hashed:
-            meter.sample.written = what_is_written(log, case.value_size)
+    return meter.sample
+
+
+def measure_plain_write(workspace: Workspace, case: Case) -> Sample:
+    """Write as many bytes as `measure` puts into its log; the rate is that of the values."""
+    records = max(1, workspace.settings.sustained_bytes // case.value_size)
+    total_bytes = records * frame_size(case.value_size)
+    with workspace.path(total_bytes) as path, Meter(case.value_size) as meter:
+        began = time.perf_counter_ns()
+        meter.note(began, int(disk.write_plainly(path, total_bytes) * 1e9), records)
+    meter.sample.facts = {"piece_bytes": disk.PIECE, "sync_every_bytes": disk.SYNC_EVERY}
     return meter.sample

@@ -1,4 +1,4 @@
-"""Sync appends: each waits until its record is durable, and one flush serves all that wait."""
+"""Sync appends: each waits until its record is durable; threads share flushes."""
 
 from __future__ import annotations
 
@@ -11,22 +11,20 @@ import numpy.typing as npt
 
 import commitlog
 from commitlog.bench.case import Case
-from commitlog.bench.ground import Ground, frame_size, value_of, what_is_written
 from commitlog.bench.sample import Meter, Sample
+from commitlog.bench.workspace import Workspace, frame_size, value_of
 
-_FASTEST_SYNC_S = (
-    5e-6  # an append that waits for a disk takes longer, and so the log has room enough
-)
+_FASTEST_SYNC_S = 5e-6  # no disk is faster, so the log has room for every append
 _WARM_UP_APPENDS = 20
 _BARRIER_S = 60.0
 
 
-def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
-    """So many threads append, each the next record as soon as its last one is durable."""
-    value, seconds = value_of(case.value_size), ground.settings.sync_s
+def measure(workspace: Workspace, case: Case) -> Sample:
+    """Append from several threads, each the next record when its last one is durable."""
+    value, seconds = value_of(case.value_size), workspace.settings.sync_s
     barrier = threading.Barrier(case.threads + 1)
     room = int(frame_size(case.value_size) * seconds * case.threads / _FASTEST_SYNC_S)
-    with ground.log(case, room) as log, ThreadPoolExecutor(case.threads) as threads:
+    with workspace.log(case, room) as log, ThreadPoolExecutor(case.threads) as threads:
         try:
             futures = [
                 threads.submit(append_for, log, value, seconds, barrier)
@@ -38,25 +36,19 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
                 taken = [future.result() for future in futures]
                 meter.note(began, time.perf_counter_ns() - began, sum(map(len, taken)))
         finally:
-            # Whoever still waits for the others goes home, when a signal ended this early.
+            # Release threads that still wait if a signal ended the turn.
             barrier.abort()
         stats = log.stats()
+        mean_s = stats.flush_latency.mean_seconds
         meter.sample.latencies_ns = np.concatenate(taken)
-        meter.sample.facts = {
-            "flushes": stats.flushes,
-            "mean_flush_s": stats.flush_latency.mean_seconds,
-        }
-        if hashed:
-            meter.sample.written = what_is_written(log, case.value_size)
+        meter.sample.facts = {"flushes": stats.flushes, "mean_flush_s": mean_s}
     return meter.sample
 
 
 def append_for(
     log: commitlog.CommitLog, value: bytes, seconds: float, barrier: threading.Barrier
 ) -> npt.NDArray[np.int64]:
-    """What one thread does: the nanoseconds of each of its appends, from when all threads were
-    ready.
-    """
+    """Append in one thread; return the nanoseconds of each append."""
     append, clock = log.append, time.perf_counter_ns
     for _ in range(_WARM_UP_APPENDS):
         append(value)

@@ -4,68 +4,66 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from commitlog.bench import appends, baseline, paced, reads, restarts, sustained, sync_threads
+from commitlog.bench import appends, disk, paced, sustained, sync_threads
 from commitlog.bench.case import SETUPS, Case
-from commitlog.bench.ground import Ground
 from commitlog.bench.sample import Sample
 from commitlog.bench.settings import Settings
+from commitlog.bench.workspace import Workspace
 from commitlog.errors import InvalidOptionError
 from commitlog.options import Flush
 
-Measure = Callable[[Ground, Case, bool], Sample]
+Measure = Callable[[Workspace, Case], Sample]
+Unit = Literal["/s", "B/s", "s"]
 ALL_SETUPS = tuple(SETUPS)
 ALL_FLUSHES: tuple[Flush, ...] = ("async", "none", "sync")
 _ONCE: tuple[Flush | None, ...] = (None,)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Baseline:
-    """What a workload is compared with; it takes its turns among the workload's cases."""
+    """The machine without commitlog; it takes its turns among the workload's cases."""
 
     name: str
     title: str
     measure: Measure
-    sizes: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """A line of the table: its cases are all combinations of what it lists.
+    """A line of the table; its cases are all combinations of what it lists.
 
     Attributes
     ----------
-    name, title : str
-        For selecting it, and for people.
+    name, title, about : str
+        For the command line, and for people; `about` says what is done.
     measure : callable
         One turn of one case.
-    unit : {"records", "bytes", "seconds"}
-        What its figure is: records a second, bytes of values a second, or the time that one
-        operation takes.
-    setups, flushes, sizes, forms, threads
+    turn_s : callable
+        About how many seconds a turn takes on a fast disk.
+    unit : {"/s", "B/s", "s"}
+        Records a second, bytes of values a second, or seconds an operation.
+    setups, flushes, sizes, forms, threads : tuple
         What is combined.
     baselines : tuple of Baseline
-        What it is compared with.
+        What it is compared with, for each size.
     turns : callable or None
-        How many turns of these settings, without a warm-up; None for the usual number, behind the
-        usual warm-up.
-    turn_s : callable
-        About how many seconds a turn of one of its cases takes on a fast disk: a run says at its
-        start how long it will take.
+        Number of turns; None for `Settings.turns`.
     settles : bool
-        Whether each turn waits until the disk is at rest: what earlier turns have left to be
-        written would be measured with it.
+        Whether each turn waits until the disk is idle.
     latencies : str
-        What one latency is the time of; empty where none is taken.
+        What one latency is the time of; empty if none is taken.
     """
 
     name: str
     title: str
+    about: str = ""
     measure: Measure
     turn_s: Callable[[Settings], float]
-    unit: str = "records"
+    unit: Unit = "/s"
     setups: tuple[str, ...] = ALL_SETUPS
     flushes: tuple[Flush | None, ...] = _ONCE
     sizes: tuple[int, ...] = (40,)
@@ -77,15 +75,11 @@ class Workload:
     latencies: str = ""
 
     def cases(self) -> list[Case]:
-        """Its cases, in the order in which they take turns: what is compared stands close together,
-        since a machine drifts.
-        """
+        """Return its cases in turn order: what is compared is adjacent, as a machine drifts."""
         found = []
         for size in self.sizes:
             found += [
-                Case(self.name, line.name, value_size=size)
-                for line in self.baselines
-                if size in line.sizes
+                Case(self.name, baseline.name, value_size=size) for baseline in self.baselines
             ]
             own = itertools.product(self.flushes, self.forms, self.threads, self.setups)
             found += [
@@ -94,145 +88,80 @@ class Workload:
             ]
         return found
 
-    def turns_of(self, settings: Settings) -> tuple[int, int]:
-        """How many turns of each case are not counted, and how many are."""
-        return (
-            (settings.warm_up, settings.turns) if self.turns is None else (0, self.turns(settings))
-        )
+    def turns_of(self, settings: Settings) -> int:
+        """Return how many turns each case takes."""
+        return settings.turns if self.turns is None else self.turns(settings)
 
     def measure_of(self, case: Case) -> Measure:
-        """What measures one of its cases."""
-        return next(
-            (line.measure for line in self.baselines if line.name == case.setup), self.measure
-        )
+        """Return what measures one of its cases."""
+        baselines = {baseline.name: baseline.measure for baseline in self.baselines}
+        return baselines.get(case.setup, self.measure)
 
 
 WORKLOADS = (
     Workload(
-        name="append",
-        title="Appending in bursts",
-        measure=appends.measure,
-        turn_s=lambda settings: 0.5 + settings.append_bytes / 130e6,
-        flushes=ALL_FLUSHES,
-        sizes=(40, 1024),
-        forms=tuple(appends.FORMS),
-        baselines=(
-            Baseline(
-                name="python-mmap",
-                title="pure Python into a mapped file",
-                measure=baseline.measure_python_mmap,
-                sizes=(40, 1024),
-            ),
-        ),
-        latencies="one call",
-    ),
-    Workload(
         name="paced",
-        title="Appending at a constant rate",
+        title="Constant rate",
+        about="A steady stream, as from a service. A latency counts from the moment at which the "
+        "append was due, so that a stall counts for every append that it delays.",
         measure=paced.measure,
         settles=True,
         turn_s=lambda settings: 1.0 + 0.85 * settings.paced_s,
-        unit="bytes",
+        unit="B/s",
         flushes=("async",),
         sizes=(1024,),
-        baselines=(
-            Baseline(
-                name="pacing-alone",
-                title="the pacing loop without a log",
-                measure=paced.measure_alone,
-                sizes=(1024,),
-            ),
-        ),
+        baselines=(Baseline("pacing-alone", "the loop without a log", paced.measure_alone),),
         turns=lambda settings: settings.paced_turns,
         latencies="an append, from when it was due",
     ),
     Workload(
         name="sync-threads",
-        title="Sync appends by several threads",
+        title="Sync appends",
+        about="Every append waits until its record is durable. Threads share flushes.",
         measure=sync_threads.measure,
         settles=True,
         turn_s=lambda settings: 0.2 + settings.sync_s,
         flushes=("sync",),
         threads=(1, 4, 16),
-        baselines=(
-            Baseline(
-                name="page-msync",
-                title="msync of one page",
-                measure=baseline.measure_page_msync,
-                sizes=(40,),
-            ),
-        ),
+        baselines=(Baseline("page-msync", "msync of one page", disk.measure_page_msync),),
         latencies="an append until it is durable",
     ),
     Workload(
-        name="read",
-        title="Reading",
-        measure=reads.measure,
-        turn_s=lambda settings: 0.2 + settings.read_s + settings.read_bytes / 300e6,
-        flushes=("async",),
-        sizes=(40, 1024),
-        forms=tuple(reads.FORMS),
-        setups=("mapped", "pooled"),
-    ),
-    Workload(
-        name="recovery",
-        title="Recovery of a log whose process died",
-        measure=restarts.measure_recovery,
-        turn_s=lambda settings: 0.6 + settings.recovery_bytes / 140e6,
-        unit="bytes",
-        flushes=_ONCE,
-        sizes=(1024,),
-        forms=("scan", "kill", "power-cut"),
-        setups=("mapped", "pooled", "pooled-shm"),
-        latencies="an open",
-    ),
-    Workload(
-        name="open",
-        title="Opening a clean log of many segments",
-        measure=restarts.measure_open,
-        turn_s=lambda settings: 0.3 + settings.open_segments / 600,
-        unit="seconds",
-        sizes=(0,),
-        setups=("mapped", "pooled"),
-        forms=("append", "read-only"),
-        latencies="an open",
-    ),
-    Workload(
         name="sustained",
-        title="Appending several GiB",
+        title="Several GiB in one piece",
+        about="What pool and page cache put off is paid here; the last flush counts.",
         measure=sustained.measure,
         settles=True,
         turn_s=lambda settings: settings.sustained_bytes / 600e6,
-        unit="bytes",
+        unit="B/s",
         flushes=("async",),
         sizes=(1024,),
-        baselines=(
-            Baseline(
-                name="plain-write",
-                title="a loop of pwrite and fdatasync",
-                measure=baseline.measure_plain_write,
-                sizes=(1024,),
-            ),
-        ),
+        baselines=(Baseline("plain-write", "pwrite and fdatasync", sustained.measure_plain_write),),
         turns=lambda settings: settings.sustained_turns,
+    ),
+    Workload(
+        name="append",
+        title="Bursts of appends",
+        about="As fast as one thread can, in bursts, with a rest in between.",
+        measure=appends.measure,
+        turn_s=lambda settings: 0.5 + settings.append_bytes / 130e6,
+        flushes=ALL_FLUSHES,
+        sizes=(40, 1024),
+        forms=appends.FORMS,
     ),
 )
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
-
-
-def titles() -> dict[str, str]:
-    """What setups and baselines are called, for people."""
-    lines = [line for workload in WORKLOADS for line in workload.baselines]
-    return {setup.name: setup.title for setup in SETUPS.values()} | {
-        line.name: line.title for line in lines
-    }
+TITLES = {setup.name: setup.title for setup in SETUPS.values()} | {
+    baseline.name: baseline.title for workload in WORKLOADS for baseline in workload.baselines
+}
 
 
 def choose(
     names: Sequence[str] = (), setups: Sequence[str] = (), flushes: Sequence[str] = ()
 ) -> list[tuple[Workload, list[Case]]]:
-    """The workloads with these names and, of their cases, those of these setups and flushes; empty
-    means all. Baselines always come along.
+    """Return workloads with their cases of these setups and flush options; empty means all.
+
+    Baselines always take part.
 
     Raises
     ------
@@ -242,33 +171,28 @@ def choose(
     _check_known("workload", names, BY_NAME)
     _check_known("setup", setups, ALL_SETUPS)
     _check_known("flush", flushes, ALL_FLUSHES)
+
+    def is_chosen(case: Case) -> bool:
+        if case.baseline:
+            return True
+        of_setup = not setups or case.setup in setups
+        return of_setup and (not flushes or case.flush in (None, *flushes))
+
     chosen = []
     for workload in WORKLOADS:
-        if names and workload.name not in names:
-            continue
-        cases = [
-            case
-            for case in workload.cases()
-            if case.baseline
-            or (
-                (not setups or case.setup in setups)
-                and (not flushes or case.flush in (None, *flushes))
-            )
-        ]
-        if any(not case.baseline for case in cases):
+        cases = list(filter(is_chosen, workload.cases()))
+        if (not names or workload.name in names) and not all(case.baseline for case in cases):
             chosen.append((workload, cases))
     if not chosen:
         raise InvalidOptionError(
-            "none of these workloads has a case of these setups and flushes: `commitlog bench "
-            "--list` shows them all"
+            "none of these workloads has such a case: `commitlog bench --list` shows them all"
         )
     return chosen
 
 
-def _check_known(what: str, names: Iterable[str], known: Iterable[str]) -> None:
-    listed = list(known)
+def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> None:
     for name in names:
-        if name not in listed:
-            close = difflib.get_close_matches(name, listed, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(listed)}"
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
             raise InvalidOptionError(f"there is no {what} {name!r}; {hint}")

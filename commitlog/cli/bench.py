@@ -1,4 +1,4 @@
-"""`commitlog bench`: what commitlog does on a disk of the user's."""
+"""`commitlog bench`: measure commitlog on a disk of the user's."""
 
 from __future__ import annotations
 
@@ -7,26 +7,29 @@ import functools
 import os
 import shutil
 import sys
-from collections.abc import Callable
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import click
 
-from commitlog.bench import harness, machine, report_page, report_table, workloads
-from commitlog.bench.harness import Step
+from commitlog.bench import harness, machine, workloads
+from commitlog.bench.case import Case
+from commitlog.bench.harness import Chosen, Progress
 from commitlog.bench.results import Results, json_text
 from commitlog.bench.settings import QUICK, Settings
-from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, choose
+from commitlog.bench.workloads import ALL_FLUSHES, ALL_SETUPS, Workload, choose
 from commitlog.cli import INTERRUPTED, parameters
 from commitlog.cli.ending import Ending
 from commitlog.cli.progress import is_terminal
 from commitlog.errors import InvalidOptionError
 
 _SMALLEST_S = 0.05
+_LIBRARIES = ("hdrh", "humanize", "jinja2", "rich", "vl_convert")
+_ERASE = "\r\x1b[K"
 
 
-@click.command()
+@click.command(short_help="Measure commitlog on a disk, with the pool and without it.")
 @click.argument(
     "directory",
     metavar="DIR",
@@ -39,21 +42,21 @@ _SMALLEST_S = 0.05
     "names",
     multiple=True,
     metavar="NAME",
-    help="Only this workload; may be given several times.",
+    help="Run only this workload; may be repeated.",
 )
 @click.option(
     "--setup",
     "setups",
     multiple=True,
     metavar="NAME",
-    help=f"Only this setup: {', '.join(ALL_SETUPS)}.",
+    help=f"Measure only this setup: {', '.join(ALL_SETUPS)}.",
 )
 @click.option(
     "--flush",
     "flushes",
     multiple=True,
     metavar="NAME",
-    help=f"Only this flush option: {', '.join(ALL_FLUSHES)}.",
+    help=f"Measure only this flush option: {', '.join(ALL_FLUSHES)}.",
 )
 @click.option(
     "--list",
@@ -64,30 +67,30 @@ _SMALLEST_S = 0.05
 @click.option(
     "--quick",
     is_flag=True,
-    help="Everything at a size that takes seconds: to see that it works, not for the figures.",
+    help="Run at sizes that take seconds, to see that it works; the figures mean nothing.",
 )
 @click.option(
     "--seconds",
     type=parameters.duration_from(_SMALLEST_S),
     metavar="TIME",
-    help="How long a constant-rate turn takes (15 s).",
+    help="Time of a turn at the constant rate. [default: 15s]",
 )
 @click.option(
     "--rate",
     type=parameters.size_from(1024),
     metavar="SIZE",
-    help="Bytes a second of the constant rate (200MB).",
+    help="Bytes a second of the constant rate. [default: 200MB]",
 )
 @click.option(
     "--size",
     type=parameters.size_from(1 << 20),
     metavar="SIZE",
-    help="How much the sustained workload appends (8GiB).",
+    help="What the sustained workload appends. [default: 8GiB]",
 )
 @click.option(
     "--turns",
     type=parameters.whole(1, 100),
-    help="How often each case is measured (5, and 2 or 3 for the long ones).",
+    help="Turns of each case. [default: 5; 2 or 3 for the long ones]",
 )
 @click.option("--memory", is_flag=True, help="Measure on a file system in memory too.")
 @click.option(
@@ -120,47 +123,43 @@ def command(
     json_file: Path | None,
     html_file: Path | None,
 ) -> None:
-    """Measure commitlog on the disk of DIR.
+    """Measure commitlog on the disk of DIR, with the pool and without it.
 
-    It appends, reads and reopens, with the pool and without it.
+    Works in a temporary directory in DIR and removes it at the end. A full run takes some twelve
+    minutes and 9 GiB of room; it says at the start how long it expects to take. Ctrl-C ends it
+    and shows the results so far; --json has kept them already. The cases of a workload take
+    turns; figures are medians.
 
-    Makes a directory of its own in DIR, and removes it at the end. A full run takes some eighteen
-    minutes and 9 GiB of room; it says at the start how long it expects to take. Ctrl-C ends it and
-    shows what there is; --json has kept it already. The cases of a workload take turns; figures are
-    medians.
-
-    Exit status 1 when a case failed. One without room is skipped, and said to be.
+    Exit status 1 if a case failed. A case without room is skipped, and named.
     """
     try:
         chosen = choose(names, setups, flushes)
     except InvalidOptionError as error:
         raise click.UsageError(error.message, context) from error
-    settings = _settings(quick, seconds, rate, size, turns)
     if as_list:
         click.echo("\n".join(_listing(names)))
         return
     if directory is None or not directory.is_dir():  # click lets a device pass
         raise click.UsageError("name the directory to measure in: commitlog bench DIR", context)
-    _check_histograms(context)
-    for file in (json_file, html_file):
-        if file is not None and not file.absolute().parent.is_dir():
+    if not all(map(find_spec, _LIBRARIES)):
+        needed = "the benchmark needs libraries of its own: pip install 'commitlog-engine[bench]'"
+        raise click.UsageError(needed, context)
+    files = [file for file in (json_file, html_file) if file is not None]
+    for file in files:
+        if not file.absolute().parent.is_dir():
             raise click.UsageError(f"there is no directory for {file}", context)
     machine.check_disk(directory, memory)
-    for file in (json_file, html_file):
-        if file is not None:
-            file.open("a").close()  # better now than after a run of minutes
-    click.echo(
-        f"about {_say_time(harness.expected_s(chosen, settings))}; Ctrl-C ends it, and what was "
-        "measured until then is shown",
-        err=True,
-    )
+    for file in files:
+        file.open("a").close()  # fail now, not after minutes
+    settings = _settings(quick, seconds, rate, size, turns)
+    takes = _say_time(harness.expected_s(chosen, settings))
+    click.echo(f"about {takes}; Ctrl-C ends it, and shows the results so far", err=True)
     with Ending() as ending:
-        keep = (
-            functools.partial(_keep, json_file=json_file)
-            if json_file is not None and json_file.is_file()
-            else None
-        )
-        results = harness.run(directory, chosen, settings, _progress(ending), keep)
+        keep = None
+        if json_file is not None and json_file.is_file():
+            keep = functools.partial(_keep, json_file=json_file)
+        progress = _progress(ending, chosen, settings)
+        results = harness.run(directory, chosen, settings, progress, keep)
     if json_file is not None:
         _keep(results, json_file)
     _show(results, html_file)
@@ -170,51 +169,44 @@ def command(
 def _settings(
     quick: bool, seconds: float | None, rate: int | None, size: int | None, turns: int | None
 ) -> Settings:
-    """The usual settings, or the quick ones, with what was asked for."""
-    settings = QUICK if quick else Settings()
-    if seconds is not None:
-        settings = dataclasses.replace(settings, paced_s=seconds)
-    if rate is not None:
-        settings = dataclasses.replace(settings, rate=rate)
-    if size is not None:
-        settings = dataclasses.replace(settings, sustained_bytes=size)
-    if turns is not None:
-        settings = dataclasses.replace(
-            settings, turns=turns, paced_turns=turns, sustained_turns=turns
-        )
-    return settings
-
-
-def _check_histograms(context: click.Context) -> None:
-    if find_spec("hdrh") is None:
-        raise click.UsageError(
-            "the benchmark needs hdrhistogram: pip install 'commitlog-engine[bench]'", context
-        )
+    given = {"paced_s": seconds, "rate": rate, "sustained_bytes": size}
+    given |= dict.fromkeys(("turns", "paced_turns", "sustained_turns"), turns)
+    changed = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(QUICK if quick else Settings(), **changed)  # type: ignore[arg-type]
 
 
 def _listing(names: tuple[str, ...]) -> list[str]:
-    said = []
+    listed = []
     for workload in workloads.WORKLOADS:
         if not names or workload.name in names:
-            said.append(f"{workload.name}: {workload.title}")
-            said += [f"  {case.name}" for case in workload.cases()]
-    return said
+            listed.append(f"{workload.name}: {workload.title}")
+            listed += [f"  {case.name}" for case in workload.cases()]
+    return listed
 
 
-def _progress(ending: Ending) -> Callable[[Step], None]:
-    """On a terminal, a line that is written over and over; elsewhere a line a workload."""
+def _progress(ending: Ending, chosen: Chosen, settings: Settings) -> Progress:
+    """Return what shows the turn: on a terminal one line, elsewhere a line a workload.
+
+    No thread redraws it: that would take time from what is measured.
+    """
+    total_s, done_s, began = harness.expected_s(chosen, settings), 0.0, time.monotonic()
     seen: list[str] = []
 
-    def tell(step: Step) -> None:
+    def tell(workload: Workload, case: Case) -> None:
+        nonlocal done_s
         ending.look()
-        said = f"{step.done}/{step.total}, about {_say_time(step.left_s)} left: "
+        # The more is done, the more its pace counts.
+        share, elapsed_s = done_s / total_s, time.monotonic() - began
+        left_s = (total_s - done_s) * (1 - share + (elapsed_s / total_s if share else 0))
+        done_s += workload.turn_s(settings)
+        left = f"{100 * share:.0f} %, about {_say_time(left_s)} left: "
         if is_terminal(sys.stderr):
             columns = shutil.get_terminal_size().columns - 1
-            sys.stderr.write("\r\x1b[K" + (said + step.case)[:columns])
+            sys.stderr.write(_ERASE + (left + case.name)[:columns])
             sys.stderr.flush()
-        elif step.workload not in seen:
-            seen.append(step.workload)
-            click.echo(said + step.workload, err=True)
+        elif workload.name not in seen:
+            seen.append(workload.name)
+            click.echo(left + workload.name, err=True)
 
     return tell
 
@@ -224,7 +216,7 @@ def _say_time(seconds: float) -> str:
 
 
 def _keep(results: Results, json_file: Path) -> None:
-    """Write the JSON, whole, in place of what was there."""
+    """Replace the file with the results, atomically."""
     text = json_text(results.as_object())
     if not json_file.is_file():  # a pipe
         json_file.write_text(text, encoding="utf-8")
@@ -236,10 +228,12 @@ def _keep(results: Results, json_file: Path) -> None:
 
 
 def _show(results: Results, html_file: Path | None) -> None:
+    from commitlog.bench import page, table
+
     if is_terminal(sys.stderr):
-        sys.stderr.write("\r\x1b[K")
+        sys.stderr.write(_ERASE)
     if html_file is not None:
-        html_file.write_text(report_page.page(results), encoding="utf-8")
+        html_file.write_text(page.page(results), encoding="utf-8")
     terminal = is_terminal(sys.stdout)
     width = shutil.get_terminal_size().columns if terminal else None
-    click.echo(report_table.render(results, width, colour=terminal), nl=False)
+    click.echo(table.render(results, width, colour=terminal), nl=False)

@@ -21,7 +21,7 @@ from commitlog.bench.settings import QUICK
 
 
 def case_of(workload: str, setup: str, rates: list[float], **chosen: Any) -> dict[str, object]:
-    result = CaseResult(Case(workload, setup, **chosen), "records")
+    result = CaseResult(Case(workload, setup, **chosen), "/s")
     for rate in rates:
         result.add(Sample(records=1000, seconds=1000 / rate))
     return result.as_object()
@@ -29,9 +29,9 @@ def case_of(workload: str, setup: str, rates: list[float], **chosen: Any) -> dic
 
 def test_ratio_is_the_median_of_ratios_within_turns() -> None:
     pooled = case_of(
-        "append", "pooled", [8.0, 40.0, 6.0], flush="async", value_size=40, form="single"
+        "append-python", "pooled", [8.0, 40.0, 6.0], flush="async", value_size=40, form="single"
     )
-    python = case_of("append", "python-mmap", [2.0, 10.0, 2.0], value_size=40)
+    python = case_of("append-python", "python-mmap", [2.0, 10.0, 2.0], value_size=40)
     verdicts = judge({"cases": [pooled, python]})
     assert (verdicts[0].value, verdicts[0].met) == (pytest.approx(4.0), True)
     assert [later.met for later in verdicts[1:]] == [None] * (len(GOALS) - 1)

@@ -19,7 +19,7 @@ from bench.tuning import kill, run, table
 from bench.tuning.kill import Kill
 from bench.tuning.knobs import KNOBS, MAPPED, POOLED, POOLED_SHM, Knob
 from commitlog.base.units import MIB
-from commitlog.bench.ground import Ground, frame_size
+from commitlog.bench.workspace import Workspace, frame_size
 from commitlog.errors import DiskFullError
 
 
@@ -69,8 +69,8 @@ def test_what_was_not_committed_is_what_a_kill_takes(tmp_path: Path) -> None:
         Knob(POOLED, {"commit_interval": 3600, "flush": "none"}, tuning),
         dataclasses.replace(run.QUICK, segment_size=16 * MIB, buffers=2),
     )
-    with Ground(tmp_path, settings, knob.log_options) as ground:
-        (killed,) = kill.killed(knob, ground.root, ground, [0.05])
+    with Workspace(tmp_path, settings, knob.log_options) as workspace:
+        (killed,) = kill.killed(knob, workspace.root, workspace, [0.05])
     assert killed.lost == killed.appended == killed.not_flushed > 0
 
 
@@ -80,10 +80,10 @@ def test_a_child_that_never_appends_is_an_error_and_nobody_is_left(tmp_path: Pat
     )  # a process that runs many tests may have some of its own
     knob = Knob(MAPPED, {"segment_size": 1})  # an option that is refused, in the child
     with (
-        Ground(tmp_path, run.QUICK, knob.log_options) as ground,
+        Workspace(tmp_path, run.QUICK, knob.log_options) as workspace,
         pytest.raises(RuntimeError, match="did not come to append"),
     ):
-        kill.killed(knob, ground.root, ground, [0.0, 0.0])
+        kill.killed(knob, workspace.root, workspace, [0.0, 0.0])
     assert not set(psutil.Process().children()) - before
 
 
@@ -183,4 +183,4 @@ def test_the_worst_kill_is_told_as_a_time() -> None:
             "file_system": {"type": ""},
         },
     }
-    assert table.render(results).splitlines()[-1].endswith("| 3 ms | 90 ms |")
+    assert table.render(results).splitlines()[-1].endswith("| 3.00 ms | 90.0 ms |")

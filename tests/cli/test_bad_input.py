@@ -35,7 +35,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "archive": ("--dry-run",),
     "remove": ("--yes",),
     "doctor": (),
-    "bench": ("--quick", "--memory", "-w", "open", "--setup", "mapped"),
+    "bench": ("--quick", "--memory", "-w", "sustained", "--setup", "mapped"),
 }
 # What stands behind the path.
 BEHIND = {"archive": ("archived",)}

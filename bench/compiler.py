@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from commitlog.bench.ground import SkippedError
+from commitlog.bench.workspace import SkippedError
 
 _LIMIT_S = 60
 

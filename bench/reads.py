@@ -1,4 +1,4 @@
-"""Reading in every form that there is, from the page cache, with each CRC checked."""
+"""Reading in every form, from the page cache, with each CRC checked."""
 
 from __future__ import annotations
 
@@ -7,59 +7,60 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 from commitlog.bench.case import Case
-from commitlog.bench.ground import Ground, fill, what_is_written
 from commitlog.bench.sample import Meter, Sample
+from commitlog.bench.workspace import Workspace, fill
 from commitlog.tail.seek import Direction
 from commitlog.tail.tailer import Tailer
 
 BATCH = 65536
+ReadAll = Callable[[Tailer], None]
 _WAIT_S = 0.001
 
 
 def values(tailer: Tailer) -> None:
-    """A `for` loop over bytes."""
+    """Loop over bytes."""
     for _value in tailer.values():
         pass
 
 
 def records(tailer: Tailer) -> None:
-    """A `for` loop over records."""
+    """Loop over records."""
     for _record in tailer:
         pass
 
 
 def record_values(tailer: Tailer) -> None:
-    """A `for` loop that takes each record's value."""
+    """Loop over records and take each value."""
     for record in tailer:
         _ = record.value
 
 
 def read(tailer: Tailer) -> None:
-    """A call for each record."""
+    """Call once a record."""
     read = tailer.read
     while read() is not None:
         pass
 
 
 def follow(tailer: Tailer) -> None:
-    """As a reader that waits for more, until none has come for a millisecond."""
+    """Follow until no record has come for a millisecond."""
     for _record in tailer.follow(timeout=_WAIT_S, idle="spin"):
         pass
 
 
 def batches(tailer: Tailer) -> None:
-    """NumPy columns."""
+    """Read NumPy columns."""
     while len(tailer.read_batch(BATCH)):
         pass
 
 
 def arrow(tailer: Tailer) -> None:
-    """Arrow columns."""
+    """Read Arrow columns."""
     while len(batch := tailer.read_batch(BATCH)):
         batch.to_arrow()
 
 
-FORMS: dict[str, Callable[[Tailer], None]] = {
+FORMS: dict[str, ReadAll] = {
     "values": values,
     "values-backward": values,
     "read_batch-backward": batches,
@@ -73,27 +74,22 @@ if find_spec("pyarrow") is not None:
     FORMS["arrow"] = arrow
 
 
-def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
-    """Read a whole log over and over. The first pass, which brings its pages into this process, is
-    not counted.
-    """
-    settings = ground.settings
-    read_all = FORMS[case.form]
+def measure(workspace: Workspace, case: Case) -> Sample:
+    """Read a whole log over and over; the first pass, which maps the pages, does not count."""
+    read_all, clock = FORMS[case.form], time.perf_counter_ns
     direction: Direction = "backward" if case.form.endswith("-backward") else "forward"
-    clock = time.perf_counter_ns
-    with ground.log(case, settings.read_bytes) as log:
-        count = fill(log, case.value_size, settings.read_bytes)
+    size = workspace.settings.append_bytes
+    with workspace.log(case, size) as log:
+        count = fill(log, case.value_size, size)
         with log.tailer(direction=direction) as tailer, Meter(case.value_size) as meter:
             read_all(tailer)
-            deadline = clock() + int(settings.read_s * 1e9)
+            deadline = clock() + int(workspace.settings.sync_s * 1e9)
             while not meter.sample.records or clock() < deadline:
                 meter.note(clock(), timed(read_all, tailer), count)
-        if hashed:
-            meter.sample.written = what_is_written(log, case.value_size)
     return meter.sample
 
 
-def timed(read_all: Callable[[Tailer], None], tailer: Tailer) -> int:
+def timed(read_all: ReadAll, tailer: Tailer) -> int:
     """Read the whole log in the tailer's direction; return the nanoseconds it took."""
     tailer.seek("end" if tailer.direction == "backward" else "first")
     began = time.perf_counter_ns()

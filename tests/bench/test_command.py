@@ -1,0 +1,140 @@
+"""`commitlog bench`: wrong input, a disk in memory, room, failures, Ctrl-C."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+from importlib import util
+from pathlib import Path
+
+import pytest
+
+from commitlog import cli
+from commitlog.bench import machine, workspace
+from commitlog.bench.workloads import WORKLOADS
+from commitlog.cli import bench
+from tests.bench.test_harness import fail_on_mapped
+
+ONE = ("--quick", "--memory", "-w", "sustained", "--setup", "mapped")
+
+
+def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    status = cli.run(["bench", *arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_list_names_every_case_and_measures_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = answer(capsys, "--list")
+    assert status == 0
+    assert {f"  {case.name}" for one in WORKLOADS for case in one.cases()} <= set(out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-w", "apend"], "did you mean 'append'"),
+        (["--setup", "poled"], "did you mean 'pooled'"),
+        (["--flush", "never"], "there are async, none, sync"),
+        (["-w", "paced", "--flush", "sync"], "none of these workloads"),
+        (["--seconds", "soon"], "'--seconds': expected a time such as"),
+        (["--seconds", "0"], "'--seconds': expected at least 0.05 seconds"),
+        (["--size", "much"], "'--size': expected a size such as"),
+        (["--size", "1"], "'--size': expected at least 1048576 bytes"),
+        (["--rate", "-1"], "'--rate': expected a size such as"),
+        (["--turns", "0"], "expected a whole number from 1 to 100"),
+        (["--json", "absent/a.json"], "there is no directory for"),
+        (["--html", "absent/a.html"], "there is no directory for"),
+        (["absent"], "does not exist"),
+        (["--nonsense"], "No such option"),
+    ],
+)
+def test_wrong_input_is_refused_with_status_2(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = [] if arguments == ["absent"] else [str(tmp_path)]
+    status, out, err = answer(capsys, *place, *arguments)
+    assert (status, out) == (cli.USAGE, "")
+    assert said in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_missing_directory_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = answer(capsys)
+    assert status == cli.USAGE
+    assert "name the directory" in err
+
+
+@pytest.mark.parametrize("library", bench._LIBRARIES)
+def test_missing_library_says_what_to_install(
+    library: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        bench, "find_spec", lambda name: None if name == library else util.find_spec(name)
+    )
+    status, out, err = answer(capsys, str(tmp_path), *ONE)
+    assert (status, out) == (cli.USAGE, "")
+    assert "pip install 'commitlog-engine[bench]'" in err
+
+
+def test_memory_is_refused_where_a_disk_was_meant(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmpfs = {"type": "tmpfs", "device": "tmpfs", "options": ""}
+    monkeypatch.setattr(machine, "file_system", lambda directory: tmpfs)
+    status, out, err = answer(capsys, str(tmp_path), "--quick", "-w", "sustained")
+    assert (status, out) == (cli.FAILURE, "")
+    assert "tmpfs, which is memory" in err
+    assert answer(capsys, str(tmp_path), *ONE)[0] == 0
+
+
+def test_want_of_room_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = workspace.shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(workspace.shutil, "disk_usage", lambda path: usage._replace(free=1 << 20))
+    status, out, _ = answer(capsys, str(tmp_path), *ONE)
+    assert status == 0
+    assert re.search(r"skipped: sustained/1024B/async/mapped: needs \d+ MiB of room", out)
+    assert os.listdir(tmp_path) == []
+
+
+def test_failed_case_is_named_and_the_status_is_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_on_mapped(monkeypatch, OSError(errno.EIO, "broken disk"))
+    status, out, _ = answer(capsys, str(tmp_path), *ONE)
+    assert status == cli.FAILURE
+    assert "FAILED: sustained/1024B/async/mapped: OSError: [Errno 5] broken disk" in out
+
+
+def test_ctrl_c_keeps_the_results_so_far(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_on_mapped(monkeypatch, KeyboardInterrupt())
+    disk, kept = tmp_path / "disk", tmp_path / "kept.json"
+    disk.mkdir()
+    status, out, _ = answer(
+        capsys,
+        str(disk),
+        "--quick",
+        "--memory",
+        "--setup",
+        "mapped",
+        "--setup",
+        "mapped-cold",
+        "--json",
+        str(kept),
+    )
+    assert status == 128 + signal.SIGINT
+    assert "INTERRUPTED" in out
+    saved = json.loads(kept.read_text())
+    assert saved["interrupted"] is True
+    assert [len(case["samples"]) for case in saved["cases"]] == [1, 0]
+    assert os.listdir(disk) == []

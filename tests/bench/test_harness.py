@@ -1,0 +1,83 @@
+"""Turns, and what happens when one goes wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from commitlog.bench import harness, workloads
+from commitlog.bench.case import Case
+from commitlog.bench.results import Results
+from commitlog.bench.sample import Sample
+from commitlog.bench.settings import QUICK, Settings
+from commitlog.bench.workloads import choose
+from commitlog.bench.workspace import NoRoomError, Workspace
+from commitlog.errors import DiskFullError
+
+MAPPED, COLD = "sustained/1024B/async/mapped", "sustained/1024B/async/mapped-cold"
+
+
+def fail_on_mapped(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    """Have the workload `sustained`, which is then the only one, fail in the setup `mapped`."""
+    workload = workloads.BY_NAME["sustained"]
+
+    def measure(workspace: Workspace, case: Case) -> Sample:
+        if case.setup == "mapped":
+            raise error
+        return workload.measure(workspace, case)
+
+    replaced = dataclasses.replace(workload, measure=measure, baselines=())
+    monkeypatch.setattr(workloads, "WORKLOADS", (replaced,))
+
+
+@pytest.mark.parametrize("error", [DiskFullError("no room"), NoRoomError("no room")])
+def test_case_without_room_is_skipped_and_others_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    fail_on_mapped(monkeypatch, error)
+    found = harness.run(tmp_path, choose([], ["mapped-cold", "mapped"]), QUICK)
+    assert [bool(result.samples) for result in found.cases.values()] == [True, False]
+    assert found.cases[MAPPED].skipped == "no room"
+    assert found.failures == []
+    assert os.listdir(tmp_path) == []
+
+
+def test_fault_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fail_on_mapped(monkeypatch, OSError(errno.EIO, "broken disk"))
+    found = harness.run(tmp_path, choose([], ["mapped"]), QUICK)
+    assert [result.skipped for result in found.failures] == ["OSError: [Errno 5] broken disk"]
+
+
+def test_turns_are_told_and_kept_after_each_workload(tmp_path: Path) -> None:
+    told: list[str] = []
+    kept: list[tuple[bool, int]] = []
+
+    def keep(results: Results) -> None:
+        kept.append((results.interrupted, len(results.cases)))
+
+    chosen = choose(["append", "sustained"], ["mapped"], ["async"])
+    settings = dataclasses.replace(QUICK, turns=3, sustained_turns=2)
+    found = harness.run(
+        tmp_path, chosen, settings, lambda _workload, case: told.append(case.name), keep
+    )
+    assert len(told) == 2 * 2 + 6 * 3
+    assert kept == [(True, 2), (True, 8)]
+    assert found.interrupted is False
+    assert [len(result.samples) for result in found.cases.values()] == [2] * 2 + [3] * 6
+
+
+def test_order_of_turns_alternates(tmp_path: Path) -> None:
+    told: list[str] = []
+    chosen = choose(["sustained"], ["mapped-cold", "mapped"])
+    settings = dataclasses.replace(QUICK, sustained_turns=2)
+    harness.run(tmp_path, chosen, settings, lambda _workload, case: told.append(case.name))
+    assert told == told[::-1]
+    assert len(set(told)) == 3
+
+
+def test_full_run_is_expected_to_take_minutes() -> None:
+    assert 5 * 60 < harness.expected_s(choose(), Settings()) < 20 * 60

@@ -1,0 +1,42 @@
+"""The meter: what it counts, and the course of a turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commitlog.bench import paced
+from commitlog.bench.case import Case
+from commitlog.bench.sample import Meter
+from commitlog.bench.settings import QUICK
+from commitlog.bench.workspace import Workspace
+
+
+def test_rate_over_time_is_that_of_equal_steps() -> None:
+    with Meter(10) as meter:
+        start_ns = meter._began_ns
+        meter.note(start_ns, 1_000_000_000, 100)  # 1000 B in the first second
+        meter.note(start_ns + 1_000_000_000, 3_000_000_000, 100)  # 1000 B in three more
+    assert [(at, rate) for at, rate, _ in meter.sample.series] == [
+        (pytest.approx(0.0), pytest.approx((1000 + 1000 / 3) / 2)),
+        (pytest.approx(2.0), pytest.approx(1000 / 3)),
+    ]
+
+
+def test_wait_for_a_processor_is_kept(tmp_path: Path) -> None:
+    with Workspace(tmp_path, QUICK) as workspace:
+        sample = paced.measure_alone(workspace, Case("paced", "pacing-alone", value_size=1024))
+    assert sample.run_delay_s is not None
+    assert 0 <= sample.run_delay_s <= sample.wall_s + 1
+
+
+def test_uncounted_wait_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object, **_options: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with Meter(10) as meter:
+        pass
+    assert meter.sample.run_delay_s is None
+    assert meter.sample.series == []
