@@ -10,6 +10,7 @@ from commitlog.errors import InvalidOptionError
 
 _HDR_LARGEST_NS = 1 << 40
 _HDR_DIGITS = 2
+_LATENCY_COLUMNS = ("count", "mean", "p50", "p99", "p99.9", "longest")
 
 
 @dataclass(frozen=True)
@@ -222,3 +223,39 @@ class LogStats:
     def syncs(self) -> int:
         """Appends that waited for the disk."""
         return self.sync_latency.count
+
+    def __str__(self) -> str:
+        """Return the figures as a table for people."""
+        lines = [f"{'position':<13}{'bytes':>18}{'behind the tail':>18}"]
+        for name in ("tail", "appended", "committed", "flushed"):
+            position = getattr(self, f"{name}_position")
+            lines.append(f"{name:<13}{position:>18,}{max(0, self.tail_position - position):>18,}")
+        lines.append(f"\n{'counter':<13}{'records':>18}{'bytes':>18}")
+        lines.append(f"{'appended':<13}{self.records:>18,}{self.appended_bytes:>18,}")
+        lines.append(f"{'committed':<13}{'':>18}{self.committed_bytes:>18,}")
+        lines.append(f"{'flushed':<13}{'':>18}{self.flushed_bytes:>18,}")
+        lines.append(f"{'dropped':<13}{self.dropped_records:>18,}")
+        lines.append(f"\n{'latency, ms':<13}" + "".join(f"{name:>11}" for name in _LATENCY_COLUMNS))
+        for name in ("commit", "flush", "sync", "roll", "claim", "lag"):
+            latency: Latency = getattr(self, f"{name}_latency")
+            seconds = (
+                latency.mean_seconds,
+                latency.p50_seconds,
+                latency.p99_seconds,
+                latency.p999_seconds,
+            )
+            columns = "".join(
+                f"{value * 1e3:>11,.3f}" for value in (*seconds, latency.longest_seconds)
+            )
+            lines.append(f"{name:<13}{latency.count:>11,}{columns if latency.count else ''}")
+        lines.append(
+            f"\n{self.appends:,} appends, {self.rolls:,} rolls, {self.refused_claims:,} refused "
+            "claims, "
+            f"{self.rolled_back_claims:,} rolled back; disk {self.disk}, {self.free_disk_bytes:,} "
+            "bytes free"
+        )
+        if self.failed is not None:
+            lines.append(f"FAILED: {self.failed}")
+        if self.pool is not None:
+            lines.append(str(self.pool))
+        return "\n".join(lines)

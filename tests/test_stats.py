@@ -187,3 +187,31 @@ def test_the_child_of_a_fork_goes_on_counting_on_its_own(logs: Logs) -> None:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     assert log.stats().syncs == 1
+
+
+def test_printed_stats_are_a_table(logs: Logs) -> None:
+    with logs.open(**BY_HAND) as log:
+        log.append(b"one", sync=True)
+        stats = log.stats()
+    lines = str(stats).splitlines()
+    words = {line.split()[0]: line.split() for line in lines if line}
+    assert lines[1].split() == ["tail", f"{stats.tail_position:,}", "0"]
+    assert [
+        name in words
+        for name in (
+            "appended",
+            "committed",
+            "flushed",
+            "commit",
+            "flush",
+            "sync",
+            "roll",
+            "claim",
+            "lag",
+        )
+    ] == [True] * 9
+    assert words["sync"][1] == "1"
+    assert float(words["sync"][-1].replace(",", "")) == pytest.approx(
+        stats.sync_latency.longest_seconds * 1e3, abs=1e-3
+    )
+    assert max(map(len, lines)) <= 100

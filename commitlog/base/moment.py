@@ -10,7 +10,8 @@ from commitlog.base.roll_cycle import nanoseconds_of
 from commitlog.base.units import SECOND_NS, nanoseconds_in
 
 FORMS = (
-    "2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, -10m, yesterday, now or @1777638600"
+    "2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, 10m or -10m, yesterday, now "
+    "or @1777638600"
 )
 
 _DATE = re.compile(
@@ -28,7 +29,7 @@ def read_moment(text: str, zone: dt.tzinfo | None = dt.UTC) -> int:
     Parameters
     ----------
     text : str
-        See `FORMS`. A day begins at midnight; `-10m` is ten minutes before now.
+        See `FORMS`. A day begins at midnight; `10m` and `-10m` are ten minutes before now.
     zone : datetime.tzinfo or None
         For a time without a zone, and for days; None is this machine's.
 
@@ -52,9 +53,8 @@ def _nanoseconds_of(text: str, zone: dt.tzinfo | None) -> int | None:
     if text in _DAYS:
         day = dt.datetime.now(zone).date() - dt.timedelta(days=_DAYS[text])
         return nanoseconds_of(dt.datetime.combine(day, dt.time(), zone).astimezone(dt.UTC))
-    if text.startswith("-"):
-        back_ns = nanoseconds_in(text[1:])
-        return None if back_ns is None else time.time_ns() - back_ns
+    if (back_ns := nanoseconds_in(text.removeprefix("-"))) is not None:
+        return time.time_ns() - back_ns
     if (match := _SINCE_1970.fullmatch(text)) is not None:
         return int(match[1]) * SECOND_NS + _fraction_ns(match[2])
     if (match := _DATE.fullmatch(text)) is not None:

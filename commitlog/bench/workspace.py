@@ -13,13 +13,12 @@ from typing import Any, Self
 import numpy as np
 
 import commitlog
+from commitlog._kernel.segments import FRAME_ALIGN, FRAME_HEADER
 from commitlog.base.units import MIB
 from commitlog.bench.case import SETUPS, Case
 from commitlog.bench.settings import Settings
 from commitlog.options import OptionOverrides
 
-HEADER = 4096
-FRAME_HEADER = 16
 _SPARE = 64 * MIB
 _ROWS = 1024
 
@@ -39,7 +38,7 @@ def value_of(size: int) -> bytes:
 
 def frame_size(value_size: int) -> int:
     """Return the bytes that a record without key and type takes in the log."""
-    return (FRAME_HEADER + value_size + 7) & ~7
+    return -(-(FRAME_HEADER + value_size) // FRAME_ALIGN) * FRAME_ALIGN
 
 
 class Workspace:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -15,7 +14,10 @@ import click
 import commitlog
 from commitlog.cli import FAILURE, INTERRUPTED, parameters
 from commitlog.cli.intake import STANDARD_INPUT, Delimited, Frames, Splitter, pieces, total_bytes
-from commitlog.cli.progress import Headway
+from commitlog.cli.output import print_json
+from commitlog.cli.progress import Show, record_progress
+from commitlog.cli.quantities import size_text
+from commitlog.cli.record_format import ENDINGS
 from commitlog.cli.roll_options import roll_cycle_of, roll_options
 from commitlog.cli.stop import Stop
 from commitlog.errors import CommitLogError, LogNotFoundError, RecordTooLargeError
@@ -56,28 +58,24 @@ class _Appended:
     type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
 )
 @click.option(
-    "-0", "--null", is_flag=True, help="Records end with a NUL byte, in place of a newline."
+    "--format",
+    type=click.Choice(["lines", "null", "frames"]),
+    default="lines",
+    show_default=True,
+    help="End records at a newline or at a NUL byte, or read the length before each, as cat "
+    "writes them.",
 )
-@click.option(
-    "--frames", is_flag=True, help="Records have their length before them, 4 bytes little-endian."
-)
-@click.option("--key", metavar="TEXT", default=None, help="The key of every record.")
+@click.option("--key", metavar="TEXT", default=None, help="Give every record this key.")
 @click.option(
     "--type",
     "kind",
     type=parameters.whole(0, _TYPE_MOST),
     default=0,
     metavar="N",
-    help="The type of every record.",
-)
-@click.option("--sync", is_flag=True, help="Go on only when what was read so far is durable.")
-@click.option(
-    "--flush",
-    type=click.Choice(["sync", "async", "none"]),
-    default="async",
     show_default=True,
-    help="When records become durable.",
+    help="Give every record this type.",
 )
+@click.option("--sync", is_flag=True, help="Wait for each batch to be durable.")
 @click.option(
     "--pool",
     type=parameters.whole(1, MOST_BUFFERS),
@@ -90,12 +88,10 @@ class _Appended:
     type=parameters.size,
     default=None,
     metavar="SIZE",
-    help="Of a new log, such as 64MiB.",
+    help="Give a new log segments of this size, such as 64M.",
 )
-@roll_options("Of a new log")
-@click.option(
-    "--no-create", is_flag=True, help="Fail where there is no log, in place of creating it."
-)
+@roll_options("Of a new log:")
+@click.option("--no-create", is_flag=True, help="Fail if there is no log, instead of creating it.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was appended as one JSON object.")
 @click.pass_context
 def command(
@@ -103,12 +99,10 @@ def command(
     *,
     log: str,
     files: tuple[str, ...],
-    null: bool,
-    frames: bool,
+    format: str,
     key: str | None,
     kind: int,
     sync: bool,
-    flush: str,
     pool: int | None,
     segment_size: int | None,
     roll_cycle: str | None,
@@ -119,30 +113,26 @@ def command(
 ) -> None:
     """Append lines of FILEs or of standard input to LOG.
 
-    Each line is a record. - is standard input.
+    Each line is a record; the last one needs no newline. - is standard input.
 
-    What is read is appended at once, so that a line that is typed can be read elsewhere. The last
-    line counts without its newline, too. In the end all of it is durable, whatever --flush is, and
-    what was appended is said on standard error. Ctrl-C ends after what was read.
+    What is read is appended at once, so that others can read a typed line before the next one. At
+    the end everything is durable. Ctrl-C ends after the records that were read.
 
     \b
     Examples:
       commitlog append orders orders.txt
       commitlog append --key lena --sync orders < orders.txt
-      find . -print0 | commitlog append --null files
+      find . -print0 | commitlog append --format null files
       commitlog append --roll-cycle DAILY --time-zone Europe/Berlin orders
     """
-    if null and frames:
-        raise click.UsageError("--null and --frames exclude each other: use one of them")
     sources = files or (STANDARD_INPUT,)
     if STANDARD_INPUT in sources and sys.stdin is None:
         raise click.UsageError("standard input is closed: name a FILE")
 
     def split(largest: int) -> Splitter:
-        return Frames(largest) if frames else Delimited(b"\0" if null else b"\n", largest)
+        return Frames(largest) if format == "frames" else Delimited(ENDINGS[format], largest)
 
     options: dict[str, Any] = {
-        "flush": flush,
         "segment_size": segment_size,
         **roll_cycle_of(roll_cycle, roll_epoch, time_zone),
     }
@@ -202,24 +192,22 @@ class _Appending:
             # Around the closing too: an impatient second Ctrl-C is needed to leave that.
             stop = stack.enter_context(Stop())
             try:
-                with opened, Headway("append", total_bytes(sources)) as progress:
+                with opened, record_progress(total_bytes(sources)) as show:
                     try:
-                        interrupted = self._take_all(opened, sources, stop, progress)
+                        interrupted = self._take_all(opened, sources, stop, show)
                     except (_RefusedError, CommitLogError, OSError) as error:
                         failure = error  # what came before stays, and closing makes it durable
             except CommitLogError as error:
                 failure = failure or error
         return interrupted, failure
 
-    def _take_all(
-        self, log: CommitLog, sources: tuple[str, ...], stop: Stop, progress: Headway
-    ) -> bool:
+    def _take_all(self, log: CommitLog, sources: tuple[str, ...], stop: Stop, show: Show) -> bool:
         for source in sources:
             splitter = self._split(log.largest_value)
             for piece in pieces(source, stop):
                 self._taken += len(piece)
                 self._append(log, source, splitter, splitter.feed(piece))
-                progress.show(self._taken, self.done.records)
+                show(self._taken, self.done.records)
             if stop.asked:
                 if splitter.unfinished:
                     click.echo(
@@ -296,13 +284,8 @@ def _say(
     done: _Appended, *, interrupted: bool, failure: Exception | None, as_json: bool, log: str
 ) -> None:
     if as_json:
-        said = {
-            "log": log,
-            **done.__dict__,
-            "interrupted": interrupted,
-            "error": None if failure is None else str(failure),
-        }
-        click.echo(json.dumps(said))
+        error = None if failure is None else str(failure)
+        print_json({"path": log, **done.__dict__, "interrupted": interrupted, "error": error})
         return
     if done.records == 0:
         text = "appended nothing"
@@ -311,6 +294,6 @@ def _say(
             "unknown" if found is None else found
             for found in (done.first_position, done.last_position)
         )
-        text = f"appended {done.records} record{'s' * (done.records != 1)}, {done.bytes} bytes"
+        text = f"appended {done.records} record{'s' * (done.records != 1)}, {size_text(done.bytes)}"
         text += f", first position {first}, last position {last}"
     click.echo(f"{text}{', interrupted' if interrupted else ''}", err=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 
 import click
 
 from commitlog.cli import parameters
+from commitlog.cli.output import print_json
 from commitlog.cli.prune import as_object, lines
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Archive, Pruned, archive_segments
@@ -22,20 +22,23 @@ from commitlog.retention.archive import LEVEL_DEFAULT
     type=parameters.age,
     metavar="AGE",
     default="0s",
-    help="Only segments that the log rolled on from so long ago: 36h, 7d, 4w.",
+    show_default=True,
+    help="Move only segments that are older than this: 36h, 7d, yesterday.",
 )
 @click.option(
-    "--keep", is_flag=True, help="Delete nothing: archive all that is sealed and durable."
+    "--keep",
+    is_flag=True,
+    help="Delete nothing, and archive everything that is sealed and durable.",
 )
 @click.option(
     "--level",
     type=parameters.whole(1, 22),
     default=LEVEL_DEFAULT,
     show_default=True,
-    help="Of zstd.",
+    help="Compress with zstd at this level.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go, and why no more.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--dry-run", is_flag=True, help="Move nothing, and print what would be moved.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(
     *,
     log: str,
@@ -48,11 +51,11 @@ def command(
 ) -> None:
     """Move the oldest segments of LOG to an archive.
 
-    TARGET is a directory or an address. A segment is compressed, and deleted when it is whole and
-    durable there.
+    TARGET is a directory or an address. Each segment is compressed, and deleted from LOG when it is
+    complete and durable in TARGET.
 
-    What is there already is not written again: a run that was ended is resumed by the next. What
-    may go is as for `commitlog prune`. An archive is read like a log, by its path or address.
+    A run that was interrupted is resumed by the next one. The rules of `commitlog prune` say which
+    segments may be deleted. Commands that read a log also read an archive.
 
     \b
     Examples:
@@ -68,11 +71,10 @@ def command(
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
     done = archive_segments(log, where, older_than=older_than, keep=keep, dry_run=dry_run)
-    click.echo(
-        json.dumps(as_object(done), indent=2)
-        if as_json
-        else "\n".join(lines(log, done, _verb(done), target))
-    )
+    if as_json:
+        print_json(as_object(log, done))
+    else:
+        click.echo("\n".join(lines(log, done, _verb(done), target)))
 
 
 def _verb(done: Pruned) -> str:

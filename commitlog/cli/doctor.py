@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from commitlog.cli import FAILURE
 from commitlog.cli.ending import Ending
+from commitlog.cli.output import print_json
 from commitlog.doctor.checks import examine
 from commitlog.doctor.finding import Finding, Verdict
 from commitlog.doctor.ground import Ground
@@ -20,12 +20,12 @@ _COLORS = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"
 @click.argument(
     "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
 def command(context: click.Context, directory: Path, as_json: bool) -> None:
     """Check whether machine and DIR give what a log needs.
 
-    It checks this machine and DIR's file system for a few seconds, and prints a line for each
+    It checks this machine and the file system of DIR for a few seconds, and prints a line for each
     check.
 
     \b
@@ -33,9 +33,8 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
       commitlog doctor /var/lib/orders
       commitlog doctor --json /dev/shm
 
-    Small files are made in DIR and removed again, also after Ctrl-C. Exit status 1 when something
-    that every log needs is missing; with warnings a log works, slower or less safe than it could
-    be, and 0 it is.
+    It makes small files in DIR and removes them again, also after Ctrl-C. The exit status is 1 if
+    something is missing that every log needs. With warnings a log works, slower or less safe.
     """
     try:
         ground = Ground(directory)
@@ -55,16 +54,7 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
     }
     if as_json:
         fields = [_fields(finding) for finding in findings]
-        click.echo(
-            json.dumps(
-                {
-                    "directory": str(directory),
-                    "fine": not counts[Verdict.FAILED],
-                    "findings": fields,
-                },
-                indent=2,
-            )
-        )
+        print_json({"path": str(directory), "fine": not counts[Verdict.FAILED], "findings": fields})
     else:
         click.echo(
             f"{counts[Verdict.OK]} ok, {counts[Verdict.WARNING]} warnings, "

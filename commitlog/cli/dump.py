@@ -20,10 +20,10 @@ from commitlog._kernel.segments import (
     Segment,
 )
 from commitlog.cli import FAILURE, parameters
-from commitlog.cli.clock import Clock
 from commitlog.cli.output import Output
-from commitlog.cli.printed import dumped, escaped
-from commitlog.cli.segment_header import segment_header
+from commitlog.cli.quantities import size_text
+from commitlog.cli.record_format import escaped, json_fields, time_text
+from commitlog.cli.report import segment_header
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
 
@@ -33,33 +33,15 @@ _SHOWN = 64  # bytes of a body that are shown where not all of it is asked for
 @click.command()
 @click.argument("log", metavar="LOG|FILE.seg", type=click.Path())
 @click.option(
-    "--from",
-    "start",
-    type=parameters.position,
-    default=None,
-    metavar="POSITION",
-    help="Frames from there on.",
+    "--from", "start", type=parameters.position, metavar="POSITION", help="Begin at this position."
 )
 @click.option(
-    "--to",
-    "stop",
-    type=parameters.position,
-    default=None,
-    metavar="POSITION",
-    help="Frames that begin before it.",
+    "--to", "stop", type=parameters.position, metavar="POSITION", help="End before this position."
 )
 @click.option(
-    "--hex",
-    "in_hex",
-    is_flag=True,
-    help="And the bytes of keys and values, all of them, in hexadecimal.",
+    "--hex", "in_hex", is_flag=True, help="Print all bytes of keys and values in hexadecimal."
 )
-@click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="Print one JSON object a line, with the bodies in hexadecimal.",
-)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -72,13 +54,12 @@ def command(
 ) -> None:
     """Print LOG or a segment file frame by frame.
 
-    What is there is printed, sound or not. Changes nothing.
+    It prints what is in the files, sound or not, and changes nothing.
 
-    Of a segment its header, when the log rolled into it, in which cycle, and its seal. Of a frame
-    position, offset, kind, length before padding, flags, CRC and whether that is right, and what
-    the kind has: a record's timestamp, type, key and the beginning of its value; a claim's owner.
-    Between frames: gaps, which are claims without a name; damage, up to the next whole frame; and
-    the rest, all zeros.
+    A segment has its header and its seal. A frame has position, offset, kind, length, flags, CRC,
+    and whether the CRC is right. A record has timestamp, type, key and the beginning of its value
+    as well. Between frames there are gaps, which are claims without an owner; damage, up to the
+    next whole frame; and zeros.
 
     \b
     Examples:
@@ -86,14 +67,13 @@ def command(
       commitlog dump --from 0x1000 --to 8192 --hex orders
       commitlog dump --json 00000000000067108864.seg
 
-    Exit status 1 when anything is damaged.
+    The exit status is 1 if anything is damaged.
     """
     if start is not None and stop is not None and stop < start:
         raise click.UsageError(f"--to ({stop}) is below --from ({start}): nothing lies between")
     output = Output()
     damaged = False
     with commitlog.open(log, "r") as opened:
-        clock = Clock()
         for number in _numbers(opened, start, stop):
             parts_of(opened).directory.fetch(number)
             with contextlib.closing(
@@ -104,12 +84,10 @@ def command(
                 ):
                     damaged |= found["kind"] == "damage"
                     if as_json:
-                        output.write(json.dumps(found).encode() + b"\n")
+                        output.write(json.dumps(json_fields(found)).encode() + b"\n")
                     else:
                         output.write(
-                            "".join(
-                                f"{line}\n" for line in _lines(found, clock, in_hex=in_hex)
-                            ).encode()
+                            "".join(f"{line}\n" for line in _lines(found, in_hex=in_hex)).encode()
                         )
     output.flush()
     context.exit(FAILURE if damaged else 0)
@@ -159,7 +137,7 @@ def _parts(
     """The segment's header, then its frames from an offset on and what lies between them, as far as
     they are asked for.
     """
-    yield {"kind": "segment", "file": segment.path, **segment_header(segment)}
+    yield {"kind": "segment", "path": segment.path, **segment_header(segment)}
     while offset < segment.size:
         found = _frame(segment, offset)
         position = segment.base + offset
@@ -178,6 +156,7 @@ def _frame(segment: Segment, offset: int) -> dict[str, Any]:
         kind = "rest" if after >= segment.size else "gap"
         return {"kind": kind, **found, "step": after - after % FRAME_ALIGN - offset}
     fields = segment.fields(offset)
+    key_length = fields.pop("key_length", None)
     if code == BUSY:
         return {"kind": "claim", **found, "step": step or segment.size - offset, **fields}
     if code == ROLLED_BACK:
@@ -193,19 +172,25 @@ def _frame(segment: Segment, offset: int) -> dict[str, Any]:
     extended = "EXT" in fields["flags"]
     header = FRAME_EXTENDED if extended else FRAME_HEADER
     body = segment.read(offset + header, fields["length"] - header)
-    key_length = fields.pop("key_length")
     key = None if key_length is None else body[:key_length]
     value = body[key_length or 0 :]
-    shown = {"key": None if key is None else key.hex(), "value": value.hex()}
-    return {"kind": "record", **found, "step": step, **fields, "crc_right": True, **shown}
+    return {
+        "kind": "record",
+        **found,
+        "step": step,
+        **fields,
+        "crc_right": True,
+        "key": key,
+        "value": value,
+    }
 
 
 # --- for people -----------------------------------------------------------------------------------
 
 
-def _lines(found: dict[str, Any], clock: Clock, *, in_hex: bool) -> Iterator[str]:
+def _lines(found: dict[str, Any], *, in_hex: bool) -> Iterator[str]:
     if found["kind"] == "segment":
-        yield from _header_lines(found, clock)
+        yield from _header_lines(found)
         return
     parts = [
         str(found["position"]),
@@ -222,10 +207,9 @@ def _lines(found: dict[str, Any], clock: Clock, *, in_hex: bool) -> Iterator[str
     if found["kind"] in ("skip", "damage", "claim"):
         parts.append(f"goes on at {found['position'] + found['step']}")
     if found["kind"] == "record":
-        key = None if found["key"] is None else bytes.fromhex(found["key"])
-        value = bytes.fromhex(found["value"])
+        key, value = found["key"], found["value"]
         parts += [
-            clock.text(found["timestamp_ns"]),
+            time_text(found["timestamp_ns"]),
             str(found["type"]),
             "-" if key is None else '"' + escaped(key) + '"',
         ]
@@ -233,30 +217,38 @@ def _lines(found: dict[str, Any], clock: Clock, *, in_hex: bool) -> Iterator[str
             parts.append(escaped(value[:_SHOWN]) + "..." * (len(value) > _SHOWN))
         yield "\t".join(parts)
         if in_hex:
-            yield from dumped((key or b"") + value)
+            yield from _hex_lines((key or b"") + value)
         return
     yield "\t".join(parts)
 
 
-def _header_lines(found: dict[str, Any], clock: Clock) -> Iterator[str]:
+def _header_lines(found: dict[str, Any]) -> Iterator[str]:
     yield (
-        f"{os.path.basename(found['file'])}: base {found['base']}, {found['size']} bytes, id "
-        f"{found['id']}"
+        f"{os.path.basename(found['path'])}: base {found['base_position']}, "
+        f"{size_text(found['segment_size'])}, id {found['segment_id']}"
     )
     if found["opened_ns"] is None:
         yield "  not opened"
     else:
-        yield f"  opened {clock.text(found['opened_ns'])}, cycle {found['cycle']}"
+        yield f"  opened {time_text(found['opened_ns'])}, cycle {found['cycle']}"
     seal = found["seal"]
     if seal is None:
         yield "  not sealed"
         return
     yield (
-        f"  sealed: ends at offset {seal['end']}, {seal['record_count']} records from "
+        f"  sealed: ends at offset {seal['end_offset']}, {seal['records']} records from "
         f"sequence {seal['first_sequence']} on"
     )
-    if seal["record_count"]:
+    if seal["records"]:
         yield (
-            f"  timestamps from {clock.text(seal['first_timestamp_ns'])} to "
-            f"{clock.text(seal['last_timestamp_ns'])}"
+            f"  timestamps from {time_text(seal['first_timestamp_ns'])} to "
+            f"{time_text(seal['last_timestamp_ns'])}"
         )
+
+
+def _hex_lines(content: bytes) -> Iterator[str]:
+    """Give offset, sixteen bytes, and what is printable of them."""
+    for start in range(0, len(content), 16):
+        piece = content[start : start + 16]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in piece)
+        yield f"    {start:08x}  {piece[:8].hex(' '):<23}  {piece[8:].hex(' '):<23}  |{text}|"

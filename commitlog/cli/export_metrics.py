@@ -36,19 +36,19 @@ def _address(text: str) -> tuple[str, int]:
     "--listen",
     type=_address,
     metavar="HOST:PORT",
-    help="Serve them over HTTP, on the loopback address where no host is named.",
+    help="Serve the metrics over HTTP.  [default host: 127.0.0.1]",
 )
 @click.option(
     "--output",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write them to this file, whole each time.",
+    help="Write the metrics to this file.",
 )
 @click.option(
     "--interval",
     type=parameters.interval,
-    metavar="TIME",
-    help="Write the file again and again, so often.",
+    metavar="DURATION",
+    help="Write the file again this often.",
 )
 @click.pass_context
 def command(
@@ -59,14 +59,12 @@ def command(
     output: str | None,
     interval: float | None,
 ) -> None:
-    """Print, write or serve figures of LOGs for Prometheus.
+    """Print, write or serve metrics of LOGs for Prometheus.
 
-    Watermarks, segments, room, writers, named tailers. Changes nothing.
+    Watermarks, segments, free space, writers and named tailers, as other processes see them. The
+    program that writes a log has more: see `commitlog.metrics`.
 
-    It looks from outside, at what the log's processes share; what one of them does, and how long
-    that takes, that process tells itself, with `commitlog.metrics`. Without an option the figures
-    are printed once. --output writes them to a file once, for node_exporter, and with --interval
-    again and again. --listen serves them until Ctrl-C, each scrape with a look of its own.
+    Without an option the metrics are printed once. --listen serves them until Ctrl-C.
 
     \b
     Examples:

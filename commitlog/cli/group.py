@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 import click
 
@@ -15,6 +16,7 @@ COMMANDS = (
     "cat",
     "tail",
     "info",
+    "list",
     "dump",
     "top",
     "tailers",
@@ -33,6 +35,10 @@ COMMANDS = (
 class LazyGroup(click.Group):
     """Finds commands by the names of their modules."""
 
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = dict.fromkeys(COMMANDS, click.Command(None))  # click suggests one of these
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -49,4 +55,4 @@ class LazyGroup(click.Group):
     __version__, message=f"commitlog %(version)s, log format {FORMAT[0]}.{FORMAT[1]}"
 )
 def group() -> None:
-    """Look after commitlog logs. LOG is a log's directory."""
+    """Append to, read and look after commitlog logs. LOG is the directory of a log."""

@@ -1,22 +1,23 @@
-"""`commitlog info`: what a log is, how far it goes, who has it open, its cycles; and the same of an
-archive or a segment's file.
-"""
+"""`commitlog info`: what a log, an archive or a segment file is; the roll cycles of a log."""
 
 from __future__ import annotations
 
-import contextlib
+import datetime as dt
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import asdict
 
 import click
 
-from commitlog.base.moment import FORMS
-from commitlog.cli import FAILURE, cycles, parameters
-from commitlog.cli.archive_info import ArchiveInfo
-from commitlog.cli.log_info import LogInfo
-from commitlog.cli.segment_info import LoneSegmentInfo
-from commitlog.retention.archived_directory import ArchivedDirectory
-from commitlog.retention.detached import open_detached
+import commitlog
+from commitlog.base.moment import read_moment
+from commitlog.base.roll_cycle import nanoseconds_of
+from commitlog.cli import FAILURE, parameters, report
+from commitlog.cli.output import print_json
+from commitlog.cli.quantities import size_text
+from commitlog.cli.record_format import time_text
+from commitlog.tail.cycles import Cycle
 
 
 @click.command()
@@ -28,21 +29,19 @@ from commitlog.retention.detached import open_detached
     help="Print a line for each roll cycle, or for each segment if LOG has no cycle.",
 )
 @click.option(
-    "--from",
-    "since",
+    "--since",
     type=parameters.moment,
     metavar="TIME",
-    help=f"With --cycles, those that end after it: {FORMS}.",
+    help="With --cycles, begin with the cycle of this time.",
 )
 @click.option(
-    "--to",
-    "until",
+    "--until",
     type=parameters.moment,
     metavar="TIME",
-    help="With --cycles, those that begin before it.",
+    help="With --cycles, end before cycles from this time on.",
 )
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object, with --cycles one a line."
+    "--json", "as_json", is_flag=True, help="Print a JSON object; with --cycles one a line."
 )
 @click.pass_context
 def command(
@@ -54,14 +53,10 @@ def command(
     until: str | None,
     as_json: bool,
 ) -> None:
-    """Say what LOG, an archive or a segment file is.
+    """Describe LOG, an archive or a segment file.
 
-    Of a log: identity, segments, watermarks, whether it was closed, and who has it open for
-    writing. Changes nothing.
-
-    Of an archive, named by its directory or its address: how many segments it has, how large they
-    are there and unpacked, which positions and sequences they hold. Of a single segment's file: its
-    base, when the log rolled into it and in which cycle, its seal, and what it holds.
+    Of a log: identity, segments, watermarks, records, and the writers that have it open. An archive
+    is named by its directory or its address. It changes nothing.
 
     \b
     Examples:
@@ -69,33 +64,75 @@ def command(
       commitlog info --json orders
       commitlog info s3://bucket/orders
       commitlog info 00000000000067108864.seg
-      commitlog info --cycles --from yesterday --to today orders
+      commitlog info --cycles --since yesterday --until today orders
 
-    With --cycles: number, beginning, end, records, bytes, and the names of the files, with tabs in
-    between. Times are on the clock of the log's time zone. The cycle that is still written to has a
-    + behind its end. Of a log that rolls by size alone each segment is a line, without a number,
-    from when the log rolled into it until it rolled on.
+    With --cycles: number, start, end, records, size and files, with tabs between them. Times are in
+    the log's time zone. A + behind the end says that the cycle is still written to.
 
-    Exit status 1 when a part of it cannot be read; `commitlog verify` says more.
+    The exit status is 1 if a part cannot be read; `commitlog verify` says more.
     """
     if of_cycles:
-        for cycle in cycles.cycles_between(log, since, until):
-            click.echo(json.dumps(cycles.as_object(cycle)) if as_json else cycles.line(cycle))
+        for cycle in _cycles_between(log, since, until):
+            click.echo(json.dumps(_as_object(cycle)) if as_json else _line(cycle))
         return
     if since is not None or until is not None:
-        raise click.UsageError("--from and --to choose cycles: add --cycles, or leave them out")
-    info = _of(log)
-    click.echo(json.dumps(asdict(info), indent=2) if as_json else "\n".join(info.lines()))
-    context.exit(FAILURE if info.problems else 0)
+        raise click.UsageError("--since and --until choose cycles: add --cycles, or leave them out")
+    found = report.report_of(log)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo("\n".join(report.lines(found)))
+    context.exit(FAILURE if found["problems"] else 0)
 
 
-def _of(path: str) -> LogInfo | ArchiveInfo | LoneSegmentInfo:
-    detached = open_detached(path)
-    if detached is None:
-        return LogInfo.of(path)
-    with contextlib.closing(detached):
-        return (
-            ArchiveInfo.of(detached)
-            if isinstance(detached, ArchivedDirectory)
-            else LoneSegmentInfo.of(detached)
+def _cycles_between(log: str, since: str | None, until: str | None) -> Iterator[Cycle]:
+    """Give the cycles that end after one time and begin before another, on the clock of the log's
+    zone.
+    """
+    with commitlog.open(log, "r") as opened:
+        cycle = opened.identity.roll_cycle
+        zone: dt.tzinfo = dt.UTC if cycle is None else cycle.zone
+        low, high = (
+            None if given is None else read_moment(given, zone) for given in (since, until)
         )
+        if low is not None and high is not None and high < low:
+            raise click.UsageError("--until is before --since: nothing lies between")
+        for found in opened.cycles():
+            ended = low is not None and found.end is not None and nanoseconds_of(found.end) <= low
+            later = (
+                high is not None and found.start is not None and nanoseconds_of(found.start) >= high
+            )
+            if not ended and not later:
+                yield found
+
+
+def _line(cycle: Cycle) -> str:
+    start, end = (
+        "-" if moment is None else moment.isoformat(timespec="seconds")
+        for moment in (cycle.start, cycle.end)
+    )
+    names = " ".join(os.path.basename(file) for file in cycle.files)
+    number = "-" if cycle.number is None else str(cycle.number)
+    return "\t".join(
+        (
+            number,
+            start,
+            end + "+" * (not cycle.over),
+            str(cycle.records),
+            size_text(cycle.bytes),
+            names,
+        )
+    )
+
+
+def _as_object(cycle: Cycle) -> dict[str, object]:
+    times = {
+        f"{name}_time": None if moment is None else time_text(nanoseconds_of(moment))
+        for name, moment in (("start", cycle.start), ("end", cycle.end))
+    }
+    rest = asdict(cycle)
+    return {
+        "number": rest.pop("number"),
+        **times,
+        **{key: rest[key] for key in rest if key not in ("start", "end")},
+    }

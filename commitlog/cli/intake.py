@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterator
-from typing import Protocol
 
+from commitlog.cli.record_format import LENGTH
 from commitlog.cli.stop import Stop
 
 # A pipe gives what there is, so a line that is typed comes at once and alone; a file gives so much
 # at a time.
 PIECE_BYTES = 1 << 18
 STANDARD_INPUT = "-"
-_LENGTH = struct.Struct("<I")
 
 
-class Splitter(Protocol):
+class Splitter:
     """Finds the records of one source.
+
+    Parameters
+    ----------
+    largest : int
+        The longest value that there is room for: a longer one is refused before memory is full of
+        it.
 
     Attributes
     ----------
@@ -27,45 +31,39 @@ class Splitter(Protocol):
         Bytes that a record takes in the source beside its value.
     fault : str or None
         Why nothing more can be taken; what was given before stands.
+    unfinished : int
+        Bytes of a record whose end has not come.
     """
 
-    offset: int
     overhead: int
-    fault: str | None
+
+    def __init__(self, largest: int) -> None:
+        self.offset = 0
+        self.fault: str | None = None
+        self.unfinished = 0
+        self._largest = largest
+        self._parts: list[bytes] = []  # of a value whose end has not come
+        self._next = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The values that are complete with this piece."""
+        """Return the values that are complete with this piece."""
+        raise NotImplementedError
 
     def end(self) -> list[bytes]:
-        """The source has ended: what is left of it."""
-
-    @property
-    def unfinished(self) -> int:
-        """Bytes of a record whose end has not come."""
+        """Return what is left when the source has ended."""
+        raise NotImplementedError
 
 
-class Delimited:
-    """Values that end with a delimiter; what follows the last delimiter is a value too.
-
-    Parameters
-    ----------
-    delimiter : bytes
-        One byte.
-    largest : int
-        The longest value that there is room for: a source without any delimiter is refused before
-        memory is full of it.
+class Delimited(Splitter):
+    """Values that end with a delimiter of one byte; what follows the last delimiter is a value
+    too.
     """
 
     overhead = 1
 
     def __init__(self, delimiter: bytes, largest: int) -> None:
-        self.offset = 0
-        self.fault: str | None = None
-        self.unfinished = 0
+        super().__init__(largest)
         self._delimiter = delimiter
-        self._largest = largest
-        self._parts: list[bytes] = []  # of a value whose end has not come
-        self._next = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
         *values, rest = piece.split(self._delimiter)
@@ -90,25 +88,14 @@ class Delimited:
         return [b"".join(self._parts)] if self._parts else []
 
 
-class Frames:
-    """Values with their length before them, 4 bytes little-endian.
+class Frames(Splitter):
+    """Values with their length before them, 4 bytes little-endian."""
 
-    Parameters
-    ----------
-    largest : int
-        A length above it is refused as soon as it is read.
-    """
-
-    overhead = _LENGTH.size
+    overhead = LENGTH.size
 
     def __init__(self, largest: int) -> None:
-        self.offset = 0
-        self.fault: str | None = None
-        self.unfinished = 0
-        self._largest = largest
-        self._parts: list[bytes] = []
-        self._needed = _LENGTH.size
-        self._next = 0
+        super().__init__(largest)
+        self._needed = LENGTH.size
 
     def feed(self, piece: bytes) -> list[bytes]:
         self._parts.append(piece)
@@ -117,9 +104,9 @@ class Frames:
             return []
         data = b"".join(self._parts)
         values, at = [], 0
-        self._needed = _LENGTH.size
-        while at + _LENGTH.size <= len(data):
-            length = _LENGTH.unpack_from(data, at)[0]
+        self._needed = LENGTH.size
+        while at + LENGTH.size <= len(data):
+            length = LENGTH.unpack_from(data, at)[0]
             if length > self._largest:
                 where = f"the frame at offset {self._next + at}"
                 self.fault = (
@@ -127,9 +114,9 @@ class Frames:
                     "most that fits this log"
                 )
                 break
-            start = at + _LENGTH.size
+            start = at + LENGTH.size
             if start + length > len(data):
-                self._needed = _LENGTH.size + length
+                self._needed = LENGTH.size + length
                 break
             values.append(data[start : start + length])
             at = start + length
@@ -143,7 +130,7 @@ class Frames:
             self.fault = (
                 f"it ends inside the frame at offset {self._next}: {self.unfinished} bytes of it "
                 "are there, "
-                f"{self._needed}{' or more' if self.unfinished < _LENGTH.size else ''} were to come"
+                f"{self._needed}{' or more' if self.unfinished < LENGTH.size else ''} were to come"
             )
         return []
 

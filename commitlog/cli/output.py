@@ -5,11 +5,16 @@ a look at whether anybody reads.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import select
 import sys
+from types import TracebackType
+from typing import Any, Self
 
 import click
+
+from commitlog.errors import CommitLogError
 
 _ENOUGH = 1 << 16
 
@@ -28,6 +33,18 @@ class Output:
         self._waiting = bytearray()
         self._hung_up = select.poll()
         self._hung_up.register(self._stream.fileno(), 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if isinstance(error, CommitLogError):
+            self.flush()  # what came before the damage is printed before the word about it
 
     def write(self, piece: bytes) -> None:
         """Print a piece, soon."""
@@ -57,3 +74,8 @@ class Output:
         """
         if any(events & (select.POLLERR | select.POLLHUP) for _, events in self._hung_up.poll(0)):
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """Print one object for a program."""
+    click.echo(json.dumps(content, indent=2))

@@ -1,5 +1,6 @@
-"""What is given on the command line, read: positions, counts, sizes, times, patterns. What cannot
-be read is refused with what was expected."""
+"""Parameter types of the command line. A value that cannot be read is refused with what was
+expected.
+"""
 
 from __future__ import annotations
 
@@ -7,62 +8,63 @@ import contextlib
 import datetime as dt
 import os
 import re
+import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from commitlog.base.moment import read_moment
+from commitlog.base.moment import FORMS, read_moment
 from commitlog.base.roll_cycle import zone_of
 from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.cli.filter import Pattern, compiled
-from commitlog.cli.printed import FIELDS
-from commitlog.errors import InvalidOptionError
+from commitlog.errors import CommitLogError, InvalidOptionError
 from commitlog.options import Options
 from commitlog.tail.replay import SPEED_LEAST, SPEED_MOST
 from commitlog.tail.tailer_folder import check_name
 
-_POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
 INTERVAL_LEAST_S = 0.1
+_LARGEST = (1 << 63) - 1
+_POSITION = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19}")
 _DECIMAL = re.compile(r"[0-9]{1,19}(\.[0-9]{1,19})?")
 _WHOLE = re.compile(r"[0-9]{1,19}")
-_LARGEST = (1 << 63) - 1
+Value = TypeVar("Value")
+
+
+def _read(text: str, expected: str, reader: Callable[[str], Value]) -> Value:
+    try:
+        return reader(text)
+    except (ValueError, CommitLogError):
+        raise click.BadParameter(f"expected {expected}, not {text!r}") from None
+
+
+def _position_of(text: str) -> int:
+    if (
+        _POSITION.fullmatch(text) is None
+        or (value := int(text, 16 if text[:2] in ("0x", "0X") else 10)) > _LARGEST
+    ):
+        raise ValueError(text)
+    return value
 
 
 def position(text: str) -> int:
-    """A position, decimal or hexadecimal."""
-    found = _position_of(text)
-    if found is None:
-        raise click.BadParameter(f"expected a position, decimal or 0x..., not {text!r}")
-    return found
+    """Read a position, decimal or hexadecimal."""
+    return _read(text, "a position, decimal or 0x...", _position_of)
 
 
 def start(*words: str) -> Callable[[str], int | str]:
-    """Reads where to begin: a position, or one of some words."""
+    """Read where to begin: a position, or one of some words."""
+    expected = f"{', '.join(map(repr, words))} or a position, decimal or 0x..."
 
     def place(text: str) -> int | str:
-        if text in words:
-            return text
-        found = _position_of(text)
-        if found is None:
-            raise click.BadParameter(
-                f"expected {', '.join(map(repr, words))} or a position, decimal or 0x..., not "
-                f"{text!r}"
-            )
-        return found
+        return text if text in words else _read(text, expected, _position_of)
 
     return place
 
 
-def _position_of(text: str) -> int | None:
-    if _POSITION.fullmatch(text) is None:
-        return None
-    value = int(text, 16 if text[:2] in ("0x", "0X") else 10)
-    return value if value <= _LARGEST else None
-
-
 def whole(least: int, most: int = _LARGEST) -> Callable[[str], int]:
-    """Reads whole numbers between two bounds."""
+    """Read a whole number between two bounds."""
 
     def number(given: str | int) -> int:
         text = str(given)  # a default comes as it is
@@ -76,15 +78,12 @@ def whole(least: int, most: int = _LARGEST) -> Callable[[str], int]:
 
 
 def size_from(least: int) -> Callable[[str], int]:
-    """Reads sizes with a lower bound, in bytes."""
+    """Read a size with a lower bound, in bytes."""
 
     def read(text: str) -> int:
-        try:
-            value = parse_size(text, "size")
-        except InvalidOptionError:
-            raise click.BadParameter(
-                f"expected a size such as 65536 or 64MiB, not {text!r}"
-            ) from None
+        value = _read(
+            text, "a size such as 65536, 64K or 64MiB", lambda given: parse_size(given, "size")
+        )
         if value < least:
             raise click.BadParameter(f"expected at least {least} bytes, not {text!r}")
         return value
@@ -93,13 +92,14 @@ def size_from(least: int) -> Callable[[str], int]:
 
 
 def duration_from(least_s: float) -> Callable[[str], float]:
-    """Reads durations with a lower bound, in seconds."""
+    """Read a duration with a lower bound, in seconds."""
 
     def read(text: str) -> float:
-        try:
-            seconds = parse_duration(text, "duration")
-        except InvalidOptionError:
-            raise click.BadParameter(f"expected a time such as 15 or 500ms, not {text!r}") from None
+        seconds = _read(
+            text,
+            "a duration such as 15, 500ms or 10m",
+            lambda given: parse_duration(given, "duration"),
+        )
         if seconds < least_s:
             raise click.BadParameter(f"expected at least {least_s:g} seconds, not {text!r}")
         return seconds
@@ -113,56 +113,48 @@ interval = duration_from(INTERVAL_LEAST_S)
 
 
 def age(text: str) -> dt.timedelta:
-    """Read an age, which needs a unit."""
-    try:
-        return parse_age(text, "age")
-    except InvalidOptionError as error:
-        raise click.BadParameter(f"expected {error.message.removeprefix('age must be ')}") from None
+    """Read an age: a duration with its unit, or a time in the past."""
+
+    def reader(given: str) -> dt.timedelta:
+        with contextlib.suppress(InvalidOptionError):
+            return parse_age(given.removeprefix("-"), "age")
+        return parse_age(f"{time.time_ns() - read_moment(given)}ns", "age")  # the future is refused
+
+    return _read(text, "an age such as 90s, 36h, 7d, yesterday or 2026-05-01", reader)
 
 
 def moment(text: str) -> str:
     """Check a time. The command reads it in its time zone."""
-    try:
-        read_moment(text)
-    except ValueError as error:
-        raise click.BadParameter(f"expected {error}") from None
+    _read(text, f"a time such as {FORMS}", read_moment)
     return text
 
 
 def zone(text: str) -> dt.tzinfo | None:
-    """A time zone; None for "local", this machine's."""
+    """Read a time zone; None for "local", this machine's."""
     if text == "local":
         return None
-    if text == "UTC":
-        return dt.UTC
-    try:
-        return zone_of(text)
-    except ValueError:
-        raise click.BadParameter(
-            f"expected a time zone such as Europe/Berlin, UTC or local, not {text!r}"
-        ) from None
+    return (
+        dt.UTC
+        if text == "UTC"
+        else _read(text, "a time zone such as Europe/Berlin, UTC or local", zone_of)
+    )
+
+
+def zone_name(text: str) -> str:
+    """Read the name of a time zone, as a log keeps it."""
+    return _read(text, "a time zone such as Europe/Berlin or UTC", zone_of).key
 
 
 def roll_cycle(text: str) -> str:
-    """A roll cycle's name, or a period."""
+    """Read a roll cycle's name, or a period."""
     try:
         return Options(roll_cycle=text).roll_cycle or text
     except InvalidOptionError as error:
         raise click.BadParameter(f"expected {str(error).partition(' must be ')[2]}") from None
 
 
-def zone_name(text: str) -> str:
-    """The name of a time zone, as a log keeps it."""
-    try:
-        return zone_of(text).key
-    except ValueError:
-        raise click.BadParameter(
-            f"expected a time zone such as Europe/Berlin or UTC, not {text!r}"
-        ) from None
-
-
 def pattern(text: str) -> Pattern:
-    """A regular expression."""
+    """Read a regular expression."""
     try:
         return compiled(text)
     except ValueError as error:
@@ -171,8 +163,38 @@ def pattern(text: str) -> Pattern:
         ) from None
 
 
+def record_format(*names: str) -> Callable[[str], str]:
+    """Read the name of a record format, or a template."""
+    from commitlog.cli.record_format import Template
+
+    def read(text: str) -> str:
+        if text not in names:
+            if "{" not in text and "}" not in text:
+                listed = ", ".join(names)
+                raise click.BadParameter(
+                    f"{text!r} is not one of {listed}, and has no field in braces as "
+                    "'{position} {value}\\n' has"
+                )
+            try:
+                Template(text, escape=True)
+            except ValueError as error:
+                raise click.BadParameter(f"{text!r} is no template: {error}") from None
+        return text
+
+    return read
+
+
+def complete_words(
+    *words: str,
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Complete one of some words."""
+    return lambda context, parameter, incomplete: [
+        CompletionItem(word) for word in words if word.startswith(incomplete)
+    ]
+
+
 def speed(text: str) -> float:
-    """How many times as fast as recorded."""
+    """Read how many times as fast as recorded."""
     if _DECIMAL.fullmatch(text) is None or not SPEED_LEAST <= float(text) <= SPEED_MOST:
         raise click.BadParameter(
             f"expected a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 or 10, not "
@@ -181,19 +203,8 @@ def speed(text: str) -> float:
     return float(text)
 
 
-def fields(text: str) -> tuple[str, ...]:
-    """Names of fields, with commas in between."""
-    names = tuple(text.split(","))
-    if not set(names) <= set(FIELDS) or len(set(names)) < len(names):
-        raise click.BadParameter(
-            f"expected some of {','.join(FIELDS)}, each once and with commas in between, not "
-            f"{text!r}"
-        )
-    return names
-
-
 def tailer_name(text: str) -> str:
-    """A name that a tailer can have."""
+    """Read a name that a tailer can have."""
     try:
         return check_name(text)
     except InvalidOptionError as error:

@@ -1,77 +1,55 @@
-"""How far a command has come, on a terminal."""
+"""Progress of a command: a line on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TextIO
+from collections.abc import Callable, Iterator
+from typing import TextIO
 
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+Show = Callable[[int, int], None]
 
 
-class Headway:
-    """A line on standard error while records go by; nothing where that is no terminal, or where
-    records are typed in at one.
+@contextlib.contextmanager
+def record_progress(total: int | None) -> Iterator[Show]:
+    """Give what shows bytes and records; nothing is shown where records are typed in at a terminal.
 
     Parameters
     ----------
-    what : str
-        What is done to them.
     total : int or None
-        Bytes that are to come, where that is known.
+        Bytes that are to come, if that is known.
     """
+    if not is_terminal(sys.stderr) or (total is None and is_terminal(sys.stdin)):
+        yield lambda taken, records: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    def __init__(self, what: str, total: int | None) -> None:
-        self._what = what
-        self._total = total
-        self._progress: Progress | None = None
-        self._task: TaskID | None = None
+    columns = (
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TextColumn("{task.fields[records]} records"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=total, records=0)
+        yield lambda taken, records: progress.update(task, completed=taken, records=records)
 
-    def __enter__(self) -> Self:
-        if is_terminal(sys.stderr) and not (self._total is None and is_terminal(sys.stdin)):
-            self._start()
-        return self
 
-    def _start(self) -> None:
-        try:
-            from rich.console import Console
-            from rich.progress import (
-                BarColumn,
-                DownloadColumn,
-                Progress,
-                SpinnerColumn,
-                TextColumn,
-                TransferSpeedColumn,
-            )
-        except ImportError:
-            return  # it can be done without
-        columns = (
-            SpinnerColumn(),
-            BarColumn(),
-            DownloadColumn(),
-            TransferSpeedColumn(),
-            TextColumn("{task.fields[records]} records"),
-        )
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task(self._what, total=self._total, records=0)
-        self._progress.start()
+@contextlib.contextmanager
+def step_progress(name: str) -> Iterator[Show]:
+    """Give what shows how many of how many steps are done."""
+    if not is_terminal(sys.stderr):
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
 
-    def show(self, taken: int, records: int) -> None:
-        """So many bytes, so many records."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=taken, records=records)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._progress is not None:
-            self._progress.stop()
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(name, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody sees it as it comes; a stream that was closed before the start is None."""
+    """Return whether a stream is a terminal; one that was closed before the start is None."""
     return stream is not None and stream.isatty()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import json
 from dataclasses import asdict
 
 import click
 
 from commitlog.cli import parameters
+from commitlog.cli.output import print_json
+from commitlog.cli.quantities import size_text
 from commitlog.errors import InvalidOptionError
 from commitlog.keep import Pruned, Retention, prune
 
@@ -20,21 +21,21 @@ from commitlog.keep import Pruned, Retention, prune
     "--older-than",
     type=parameters.age,
     metavar="AGE",
-    help="Segments that the log rolled on from so long ago: 36h, 7d, 4w.",
+    help="Delete segments that are older than this: 36h, 7d, yesterday.",
 )
 @click.option(
     "--max-bytes",
     type=parameters.size,
     metavar="SIZE",
-    help="Until the segments take no more than this: 10GiB.",
+    help="Delete segments until they take at most this much: 10G.",
 )
 @click.option(
     "--min-free",
     metavar="SIZE|PERCENT",
-    help="Until the file system has this much free: 5GiB, 10%.",
+    help="Delete segments until this much of the file system is free: 5G, 10%.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what would go, and why no more.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--dry-run", is_flag=True, help="Delete nothing, and print what would be deleted.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def command(
     *,
     log: str,
@@ -46,10 +47,11 @@ def command(
 ) -> None:
     """Delete the oldest segments of LOG.
 
-    Those go that any of the options asks for. LOG may be open.
+    A segment is deleted if any of the options asks for it. LOG may be open.
 
-    Only sealed and durable segments go, never one that a required tailer has yet to read, and the
-    last sealed one stays. Says what went, and why the next one stays.
+    A segment is kept while it is not sealed and durable, while a required tailer has not read it,
+    and if it is the last sealed one. The output says why the next segment stays. A segment is as
+    old as the moment at which the log rolled on from it.
 
     \b
     Examples:
@@ -58,9 +60,10 @@ def command(
       commitlog prune --min-free 15% orders
     """
     pruned = prune(log, retention_of(older_than, max_bytes, min_free), dry_run=dry_run)
-    click.echo(
-        json.dumps(as_object(pruned), indent=2) if as_json else "\n".join(lines(log, pruned))
-    )
+    if as_json:
+        print_json(as_object(log, pruned))
+    else:
+        click.echo("\n".join(lines(log, pruned)))
 
 
 def retention_of(
@@ -97,18 +100,28 @@ def _room(text: str | None) -> tuple[int | None, float | None]:
     )
 
 
-def as_object(pruned: Pruned) -> dict[str, object]:
-    """For scripts."""
-    return {"bytes": pruned.bytes, **asdict(pruned)}
+def as_object(log: str, pruned: Pruned) -> dict[str, object]:
+    """Return what was pruned as `--json` prints it."""
+    removals = [
+        {
+            "path": found.path,
+            "base_position": found.position,
+            "disk_bytes": found.bytes,
+            "reason": found.reason,
+        }
+        for found in pruned.segments
+    ]
+    return {"path": log, "disk_bytes": pruned.bytes, **asdict(pruned), "segments": removals}
 
 
 def lines(log: str, pruned: Pruned, verb: str = "", target: str = "") -> list[str]:
     """For people."""
     what = verb or ("would delete" if pruned.dry_run else "deleted")
     where = f", to {target}" if target else ""
-    said = [f"{log}: {what} {len(pruned.segments)} segments, {pruned.bytes} bytes{where}"]
+    said = [f"{log}: {what} {len(pruned.segments)} segments, {size_text(pruned.bytes)}{where}"]
     said += [
-        f"  {removal.path}: {removal.bytes} bytes, {removal.reason}" for removal in pruned.segments
+        f"  {removal.path}: {size_text(removal.bytes)}, {removal.reason}"
+        for removal in pruned.segments
     ]
     stays = "is not archived" if pruned.kept else "stays"
     return [*said, f"  position {pruned.first_position} {stays}: {pruned.stopped_by}"]

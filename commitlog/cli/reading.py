@@ -1,52 +1,238 @@
-"""What `cat` and `tail` share: which records they show, and what they say about damage."""
+"""What `cat` and `tail` share: which records they print, in which format."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
+import numpy as np
 
+from commitlog.base.moment import read_moment
+from commitlog.cli import parameters
+from commitlog.cli.filter import Filter, Pattern
 from commitlog.log.commit_log import CommitLog
+from commitlog.tail.seek import Start, Visibility
+from commitlog.tail.segment_holder import OnDamage
 from commitlog.tail.tailer import Tailer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+BATCH_RECORDS = 65536
+
+_OPTIONS = (
+    click.option(
+        "--from",
+        "place",
+        type=parameters.start("first", "end"),
+        metavar="POSITION|first|end",
+        help="Begin at this position.",
+    ),
+    click.option(
+        "--from-sequence",
+        "sequence",
+        type=parameters.whole(0),
+        metavar="N",
+        help="Begin with the record of this sequence.",
+    ),
+    click.option(
+        "--since",
+        type=parameters.moment,
+        metavar="TIME",
+        help="Begin with the first record that is not older.",
+    ),
+    click.option(
+        "--to", type=parameters.position, metavar="POSITION", help="End before this position."
+    ),
+    click.option(
+        "--until",
+        type=parameters.moment,
+        metavar="TIME",
+        help="End before the first record that is not older.",
+    ),
+    click.option("--limit", type=parameters.whole(0), metavar="N", help="Print at most N records."),
+    click.option(
+        "-i",
+        "--include",
+        type=parameters.pattern,
+        multiple=True,
+        metavar="REGEX",
+        help="Print only records whose value REGEX matches; repeat it to require several.",
+    ),
+    click.option(
+        "-e",
+        "--exclude",
+        type=parameters.pattern,
+        multiple=True,
+        metavar="REGEX",
+        help="Exclude records whose value REGEX matches.",
+    ),
+    click.option(
+        "-z",
+        "--time-zone",
+        "zone",
+        type=parameters.zone,
+        default="UTC",
+        show_default=True,
+        metavar="ZONE",
+        help="Print times in this zone, and read times without a zone in it: Europe/Berlin, or "
+        "local.",
+    ),
+    click.option(
+        "--visibility",
+        type=click.Choice(["committed", "flushed"]),
+        default="committed",
+        show_default=True,
+        help="Print what every process sees, or only what a crash cannot take back.",
+    ),
+    click.option(
+        "--on-damage",
+        type=click.Choice(["raise", "skip"]),
+        default="raise",
+        show_default=True,
+        help="End at a damaged record, or report it and skip it. The exit status is 1 either way.",
+    ),
+    click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print one JSON object a line, as --format jsonl does.",
+    ),
+)
 
 
 def reading_options(command: Command) -> Command:
-    """Adds `--visibility` and `--on-damage`."""
-    for option in (
-        click.option(
-            "--on-damage",
-            type=click.Choice(["raise", "skip"]),
-            default="raise",
-            show_default=True,
-            help="At a damaged record: end there, or say so and go on at the next whole one. "
-            "Exit status 1 either way.",
-        ),
-        click.option(
-            "--visibility",
-            type=click.Choice(["committed", "flushed"]),
-            default="committed",
-            show_default=True,
-            help="Show what every process sees, or only what no crash can take back.",
-        ),
-    ):
+    """Add the options whose values make a `Selection`."""
+    for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
-def present_end(log: CommitLog) -> int:
-    """A position that bounds what is in the log now, so that a reader ends although writers go
-    on.
+def chosen_format(format: str | None, *, as_json: bool) -> str | None:
+    """Return the format that `--format` or `--json` asks for."""
+    if as_json and format not in (None, "jsonl"):
+        raise click.UsageError("--json and --format both say how to print records: use one of them")
+    return "jsonl" if as_json else format
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Which records are printed: the values of `reading_options`."""
+
+    place: Start | None
+    sequence: int | None
+    since: str | None
+    to: int | None
+    until: str | None
+    limit: int | None
+    include: tuple[Pattern, ...]
+    exclude: tuple[Pattern, ...]
+    zone: dt.tzinfo | None
+    visibility: Visibility
+    on_damage: OnDamage
+    last: int | None = None
+    reverse: bool = False
+
+    def __post_init__(self) -> None:
+        begins = {
+            "-n": self.last,
+            "--from": self.place,
+            "--from-sequence": self.sequence,
+            "--since": self.since,
+        }
+        ends = {"--to": self.to, "--until": self.until}
+        for options, what in ((begins, "begin"), (ends, "end")):
+            given = [name for name, value in options.items() if value is not None]
+            if len(given) > 1:
+                raise click.UsageError(
+                    f"{' and '.join(given)} say where to {what}: use one of them"
+                )
+        if self.to is not None and isinstance(self.place, int) and self.to < self.place:
+            raise click.UsageError(
+                f"--to ({self.to}) is below --from ({self.place}): nothing lies between"
+            )
+
+    @property
+    def filter(self) -> Filter:
+        """Which values."""
+        return Filter(self.include, self.exclude)
+
+    @property
+    def until_ns(self) -> int | None:
+        """Where `--until` ends, in nanoseconds since 1970."""
+        return None if self.until is None else read_moment(self.until, self.zone)
+
+    def begins_by_option(self) -> bool:
+        """Return whether an option says where the records begin."""
+        return any(
+            given is not None for given in (self.last, self.place, self.sequence, self.since)
+        )
+
+    def find_end(self, tailer: Tailer) -> int | None:
+        """Return the position that the records end before; None if no option says it, or it is yet
+        to come.
+        """
+        if self.to is not None:
+            return self.to
+        if self.until_ns is not None and tailer.seek(timestamp=self.until_ns):
+            return tailer.position
+        return None
+
+    def seek_start(self, log: CommitLog, tailer: Tailer, end: int | None) -> None:
+        """Move the tailer to where the records begin."""
+        if self.last is not None:
+            tailer.seek(_last_start(log, self.last, self.filter, self.visibility, end))
+        elif self.sequence is not None:
+            tailer.seek(sequence=self.sequence)
+        elif self.since is not None:
+            tailer.seek(timestamp=read_moment(self.since, self.zone))
+        else:
+            tailer.seek("first" if self.place is None else self.place)
+
+    def seek_end(self, tailer: Tailer) -> None:
+        """Move the tailer behind the last record."""
+        if self.until_ns is not None:
+            tailer.seek(timestamp=self.until_ns)
+        else:
+            tailer.seek("end" if self.to is None else self.to)
+
+
+def _last_start(
+    log: CommitLog, count: int, chosen: Filter, visibility: Visibility, end: int | None
+) -> Start:
+    """Return where the last `count` accepted records below `end` begin. Damage before them is not
+    met.
     """
-    return max(log.tail_position, log.committed_position)
+    if count == 0:
+        return "end"
+    with log.tailer(direction="backward", visibility=visibility, on_damage="skip") as backward:
+        while True:
+            batch = backward.read_batch(BATCH_RECORDS if chosen else min(count, BATCH_RECORDS))
+            if not len(batch):
+                return "first"
+            rows = chosen.rows(batch)
+            if end is not None:
+                rows = rows[batch.positions[rows] < end]
+            if len(rows) >= count:
+                return int(batch.positions[rows[count - 1]])
+            count -= len(rows)
 
 
 def say_damage(tailer: Tailer, told: int = 0) -> int:
-    """Say on standard error what the tailer has stepped over since `told` such places; how many
-    there are by now.
+    """Report the damage that the tailer has skipped since the first `told` places, and return how
+    many there are now.
     """
     for position, resume_position in tailer.damaged[told:]:
         click.echo(f"commitlog: damage: skipped position {position} to {resume_position}", err=True)
     return len(tailer.damaged)
+
+
+def rows_in(
+    batch_positions: np.ndarray[Any, np.dtype[np.int64]], start: int, end: int | None
+) -> int:
+    """Return how many leading rows of a batch lie in the range, in either direction."""
+    inside = batch_positions >= start
+    if end is not None:
+        inside &= batch_positions < end
+    return int(np.count_nonzero(inside))

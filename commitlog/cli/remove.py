@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -13,16 +12,18 @@ from dataclasses import asdict, dataclass, field
 import click
 
 from commitlog.cli import FAILURE
-from commitlog.cli.holders import describe_holders
+from commitlog.cli.output import print_json
+from commitlog.cli.quantities import size_text
 from commitlog.cli.stop import Stop
-from commitlog.errors import LogLockedError, NotALogError, ReadOnlyError
+from commitlog.errors import CommitLogError, LogLockedError, NotALogError, ReadOnlyError
 from commitlog.pool import shm
 from commitlog.repair.verification import open_directory, read_identity
+from commitlog.segment import cursors_file
 from commitlog.segment.cursors_file import boot_id
 from commitlog.segment.directory import STAGED, LogDirectory
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME
-from commitlog.segment.lock_file import LockFile
+from commitlog.segment.lock_file import LockFile, describe_process, is_foreign, process_name
 
 _TAILERS = "tailers"
 _IDENTITY = "log.json"
@@ -39,7 +40,7 @@ _OURS = re.compile(
 class _Removed:
     """What came of it."""
 
-    log: str
+    path: str
     files: list[str] = field(default_factory=list)
     bytes: int = 0
     buffers: list[str] = field(default_factory=list)
@@ -49,15 +50,15 @@ class _Removed:
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("-y", "--yes", is_flag=True, help="Delete without asking.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
 def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> None:
-    """Delete LOG with all its records, which cannot be undone.
+    """Delete LOG with all its records for good.
 
-    Refused while anybody has it open for writing. Asks on a terminal, and wants --yes elsewhere.
-    Only files that a log consists of are deleted; where there are others, they stay, and the
-    directory with them.
+    It refuses while a process has LOG open for writing. It asks on a terminal, and needs --yes
+    elsewhere. It deletes only the files of a log; if there are others, they stay, with the
+    directory.
 
     \b
     Examples:
@@ -83,7 +84,10 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
         removed = _remove(directory, identity)
     finally:
         directory.close()
-    click.echo(json.dumps(asdict(removed), indent=2) if as_json else "\n".join(_lines(removed)))
+    if as_json:
+        print_json(asdict(removed))
+    else:
+        click.echo("\n".join(_lines(removed)))
     context.exit(0 if removed.directory_removed else FAILURE)
 
 
@@ -116,13 +120,31 @@ def _lock(directory: LogDirectory, identity: Identity) -> LockFile:
     lock_file = LockFile(directory.fd)
     if lock_file.acquire("exclusive"):
         return lock_file
-    holders = describe_holders(directory, identity, lock_file)
+    holders = _describe_holders(directory, identity, lock_file)
     lock_file.close()
     raise LogLockedError(
         f"the log is open for writing in {holders}: close it there first",
         path=directory.path,
         holder=holders,
     )
+
+
+def _describe_holders(directory: LogDirectory, identity: Identity, lock_file: LockFile) -> str:
+    """Name the processes that hold the lock, for a message."""
+    with contextlib.suppress(CommitLogError, OSError):
+        found = cursors_file.live_writers(directory.fd, identity)
+        if found:
+            return ", ".join(
+                sorted({describe_process(writer.pid, writer.pid_namespace) for writer in found})
+            )
+    holder = lock_file.read()
+    if (
+        holder.boot_id == boot_id().hex()
+        and not is_foreign(holder.pid_namespace)
+        and process_name(holder.pid) == holder.name
+    ):
+        return holder.describe()
+    return "another process, which is opening, recovering or repairing it"
 
 
 def _confirmed(directory: LogDirectory) -> bool:
@@ -239,7 +261,7 @@ def _discard_buffers(
 
 
 def _lines(removed: _Removed) -> list[str]:
-    said = [f"{removed.log}: deleted {len(removed.files)} files, {removed.bytes} bytes"]
+    said = [f"{removed.path}: deleted {len(removed.files)} files, {size_text(removed.bytes)}"]
     if removed.buffers:
         said.append(
             f"  and {len(removed.buffers)} shared-memory buffers that a killed process had left"

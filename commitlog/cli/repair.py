@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import click
 
+from commitlog.cli.output import print_json
 from commitlog.cli.roll_options import roll_cycle_of, roll_options
 from commitlog.options import Options
 from commitlog.repair.repair import repair
@@ -15,9 +15,9 @@ from commitlog.repair.repair_report import RepairReport
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and write nothing.")
-@roll_options("Where log.json is lost")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--dry-run", is_flag=True, help="Write nothing, and print what would be done.")
+@roll_options("If log.json is lost:")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -29,25 +29,24 @@ def command(
     time_zone: str | None,
     as_json: bool,
 ) -> None:
-    """Mend LOG, which nobody may have open for writing.
+    """Repair LOG, which no process may have open for writing.
 
-    A segment is copied to NAME.broken before it is changed. Damage is marked so that readers pass
-    over it, and what follows is kept; damaged headers, a lost log.json, missing and shortened
-    segments are rebuilt. Records that are damaged stay lost. How a log rolls is found again for the
-    named cycles in UTC; for others say it, and it is held against the segments.
+    A segment is copied to NAME.broken before it is changed. Damage is marked so that readers skip
+    it, and the records behind it are kept; damaged headers, a lost log.json, missing and shortened
+    segments are rebuilt. Damaged records stay lost. If log.json is lost, name the roll cycle unless
+    it was a named one in UTC.
 
     \b
     Examples:
       commitlog repair --dry-run orders
       commitlog repair --roll-cycle DAILY --time-zone Europe/Berlin orders
 
-    Exit status 1 when something is still wrong afterwards, or, with --dry-run, when there is
-    something to mend.
+    The exit status is 1 if damage remains, or, with --dry-run, if there is something to repair.
     """
     cycle = Options.of(None, **roll_cycle_of(roll_cycle, roll_epoch, time_zone)).new_roll_cycle
     report = repair(log, dry_run=dry_run, roll_cycle=cycle)
     if as_json:
-        click.echo(json.dumps({"sound": report.sound, **dataclasses.asdict(report)}, indent=2))
+        print_json({"sound": report.sound, **dataclasses.asdict(report)})
     else:
         click.echo("\n".join(lines(report)))
     context.exit(0 if report.sound else 1)

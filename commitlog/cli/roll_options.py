@@ -19,12 +19,27 @@ def roll_options(when: str) -> Callable[[_Command], _Command]:
 
     def decorate(command: _Command) -> _Command:
         for name, kind, metavar, said in (
-            ("--time-zone", parameters.zone_name, "ZONE", "for its cycles: Europe/Berlin."),
-            ("--roll-epoch", parameters.duration, "DURATION", "its cycles begin so much later."),
-            ("--roll-cycle", parameters.roll_cycle, "CYCLE", "DAILY, HOURLY, 90s and so on."),
+            (
+                "--time-zone",
+                parameters.zone_name,
+                "ZONE",
+                "count cycles in this zone, such as Europe/Berlin.",
+            ),
+            (
+                "--roll-epoch",
+                parameters.duration,
+                "DURATION",
+                "begin cycles this much later, such as 6h.",
+            ),
+            (
+                "--roll-cycle",
+                parameters.roll_cycle,
+                "CYCLE",
+                "roll by this cycle: DAILY, HOURLY, 90s.",
+            ),
         ):
             command = click.option(
-                name, type=kind, default=None, metavar=metavar, help=f"{when}: {said}"
+                name, type=kind, default=None, metavar=metavar, help=f"{when} {said}"
             )(command)
         return command
 

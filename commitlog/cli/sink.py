@@ -1,73 +1,56 @@
-"""The formats of `commitlog cat`: values alone, JSON lines, Parquet, Arrow."""
+"""Sinks: where `cat` and `tail` write records, as bytes or as a Parquet or Arrow file."""
 
 from __future__ import annotations
 
-import struct
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from commitlog.cli.printed import FIELDS, JsonForm, Shown
+from commitlog.cli.filter import Rows
+from commitlog.cli.output import Output
+from commitlog.cli.record_format import RecordFormat
 from commitlog.tail.batch import Batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_LENGTH = struct.Struct("<I")
-_ENDINGS = {"lines": b"\n", "null": b"\0", "raw": b""}
-FORMATS = (*_ENDINGS, "frames", "jsonl", "parquet", "arrow")
+TABLES = ("parquet", "arrow")
 # So many records, or bytes of them, make a row group of Parquet or a record batch of Arrow.
 _GROUP_RECORDS = 1 << 18
 _GROUP_BYTES = 32 << 20
 
 
-class Sink(Protocol):
-    """Takes batches, and writes them to a file in its format."""
+class ByteSink:
+    """Write records in a format of bytes.
 
-    def write(self, batch: Batch, count: int) -> None:
-        """The first so many records of a batch."""
+    Parameters
+    ----------
+    output : Output or binary file
+        Where to. An `Output` hands each batch on at once.
+    form : callable
+        Gives the bytes of some rows of a batch.
+    """
 
-    def close(self) -> None:
-        """Write what is left, and the file's end."""
+    def __init__(self, output: Output | IO[bytes], form: RecordFormat) -> None:
+        self._output = output
+        self._form = form
 
+    def write(self, batch: Batch, rows: Rows) -> None:
+        self._output.write(self._form(batch, rows))
+        if isinstance(self._output, Output):
+            self._output.flush()
 
-class Values:
-    """Values alone, each with an ending, or with its length before it if `ending` is None."""
-
-    def __init__(self, file: IO[bytes], ending: bytes | None) -> None:
-        self._file = file
-        self._ending = ending
-
-    def write(self, batch: Batch, count: int) -> None:
-        values = batch.values()[:count]
-        if self._ending is None:
-            self._file.write(
-                b"".join([part for value in values for part in (_LENGTH.pack(len(value)), value)])
-            )
-        else:
-            self._file.write(self._ending.join(values) + self._ending)
+    def check_reader(self) -> None:
+        if isinstance(self._output, Output):
+            self._output.check_reader()
 
     def close(self) -> None:
-        """Every value stands for itself."""
+        self._output.flush()
 
 
-class JsonLines:
-    """One object a line, as `commitlog tail --json` prints it, with the sequence."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._form = JsonForm(FIELDS, None)
-
-    def write(self, batch: Batch, count: int) -> None:
-        self._file.write(self._form.text(Shown.of(batch, np.arange(count), sequences=True)))
-
-    def close(self) -> None:
-        """Every line stands for itself."""
-
-
-class Columns:
-    """Arrow's columns position, sequence, timestamp, type, key and value, in groups.
+class TableSink:
+    """Write the columns position, sequence, timestamp, type, key and value, in groups.
 
     Parameters
     ----------
@@ -78,8 +61,12 @@ class Columns:
     """
 
     def __init__(self, file: IO[bytes], format: str) -> None:
-        import pyarrow as pa
-
+        try:
+            import pyarrow as pa
+        except ImportError:
+            raise click.UsageError(
+                f"--format {format} needs pyarrow: pip install 'commitlog-engine[arrow]'"
+            ) from None
         self._schema = pa.schema(
             [
                 pa.field("position", pa.int64(), nullable=False),
@@ -100,28 +87,23 @@ class Columns:
         self._waiting: list[pa.RecordBatch] = []
         self._records = self._bytes = 0
 
-    def write(self, batch: Batch, count: int) -> None:
+    def write(self, batch: Batch, rows: Rows) -> None:
         import pyarrow as pa
 
-        found = batch.to_arrow().slice(0, count)
-        sequences = pa.array(batch.sequences[:count])
-        columns = [
-            found["position"],
-            sequences,
-            *(found[name] for name in ("timestamp_ns", "type", "key", "value")),
-        ]
+        found = batch.to_arrow()
+        columns = [found["position"], pa.array(batch.sequences)]
+        columns += [found[name] for name in ("timestamp_ns", "type", "key", "value")]
+        if len(rows) < len(batch):
+            columns = [column.take(pa.array(rows)) for column in columns]
         # The cast copies, so that no batch of the log is held.
-        self._waiting.append(
-            pa.record_batch(
-                [
-                    column.cast(field.type)
-                    for column, field in zip(columns, self._schema, strict=True)
-                ],
-                self._schema,
-            )
+        cast = [
+            column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)
+        ]
+        self._waiting.append(pa.record_batch(cast, self._schema))
+        self._records += len(rows)
+        self._bytes += int(
+            np.diff(batch.offsets)[rows].sum() + np.diff(batch.key_offsets)[rows].sum()
         )
-        self._records += count
-        self._bytes += len(batch.data) + len(batch.keys)
         if self._records >= _GROUP_RECORDS or self._bytes >= _GROUP_BYTES:
             self._write_group()
 
@@ -135,20 +117,9 @@ class Columns:
         self._waiting = []
         self._records = self._bytes = 0
 
+    def check_reader(self) -> None:
+        """The next group tells."""
+
     def close(self) -> None:
         self._write_group()
         self._writer.close()
-
-
-def open_sink(file: IO[bytes], format: str) -> Sink:
-    """The sink of one of `FORMATS`."""
-    if format == "frames" or format in _ENDINGS:
-        return Values(file, _ENDINGS.get(format))
-    if format == "jsonl":
-        return JsonLines(file)
-    try:
-        return Columns(file, format)
-    except ImportError:
-        raise click.UsageError(
-            f"--format {format} needs pyarrow: pip install 'commitlog-engine[arrow]'"
-        ) from None

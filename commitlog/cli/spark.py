@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
-import sys
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from commitlog.cli import FAILURE, parameters
 from commitlog.cli import verify as verify_command
-from commitlog.cli.progress import is_terminal
+from commitlog.cli.output import print_json
+from commitlog.cli.progress import step_progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from commitlog.spark.jobs.compaction import Compaction
+    from commitlog.spark.jobs.exporting import Export
 
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -26,33 +29,31 @@ _SETTINGS = {
 _master = click.option(
     "--master",
     metavar="URL",
-    help="Where Spark runs: local[*] by default, all cores of this machine.",
+    help="Run on this Spark master.  [default: local[*], all cores of this machine]",
 )
-_as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+_as_json = click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 
 
 @click.group()
 def command() -> None:
     """Export, compact or verify whole logs with Spark.
 
-    It runs here or on a cluster.
-
-    Needs the extra `spark`. Every job can be run again after it was ended: it goes on, or starts
-    over, and nothing is there twice.
+    It runs on this machine or on a cluster, and needs the extra `spark`. A job that was interrupted
+    can be run again: it goes on or starts over, and nothing is written twice.
     """
 
 
 @command.command()
 @click.argument("log", type=click.Path())
 @click.argument("destination", type=click.Path())
-@click.option("--text", is_flag=True, help="Write values as text, and not as bytes.")
+@click.option("--text", is_flag=True, help="Write values as text instead of bytes.")
 @click.option(
     "--step",
     type=parameters.size,
     metavar="SIZE",
     default="1GiB",
     show_default=True,
-    help="How much of the log is done before it is noted.",
+    help="Note the progress after this much of the log.",
 )
 @_master
 @_as_json
@@ -61,15 +62,15 @@ def export(
 ) -> None:
     """Write LOG to Parquet files below DESTINATION.
 
-    There is a directory a date (UTC). Only what is durable is written. Run again, it adds what has
-    come since; one that was ended goes on where it was.
+    There is a directory for each date (UTC). Only durable records are written. The next run adds
+    the records that have come since.
     """
-    with _session(master) as spark, _Shown("export") as shown:
+    with _session(master) as spark, step_progress("export") as shown:
         from commitlog.spark.jobs import export as run
 
         done = run(spark, log, destination, text=text, step=step, progress=shown)
     _say(
-        dataclasses.asdict(done),
+        as_object(done),
         f"{done.log}: exported up to position {done.position}: {done.records} records in "
         f"{done.files} files of {done.destination}",
         as_json,
@@ -80,7 +81,10 @@ def export(
 @click.argument("log", type=click.Path())
 @click.argument("new_log", type=click.Path())
 @click.option(
-    "--segment-size", type=parameters.size, metavar="SIZE", help="Of the new log: 64MiB by default."
+    "--segment-size",
+    type=parameters.size,
+    metavar="SIZE",
+    help="Give NEW_LOG segments of this size.  [default: 64MiB]",
 )
 @_master
 @_as_json
@@ -89,10 +93,10 @@ def compact(
 ) -> None:
     """Write the latest record of each key to NEW_LOG.
 
-    Deleted keys are left out. A key is deleted where its latest record has an empty value. Records
-    without a key are kept. NEW_LOG gets all of it at once.
+    A key whose latest record has an empty value is deleted and left out. Records without a key are
+    kept. NEW_LOG gets all records at once.
     """
-    with _session(master) as spark, _Shown("compact") as shown:
+    with _session(master) as spark, step_progress("compact") as shown:
         from commitlog.spark.jobs import compact as run
 
         done = run(spark, log, new_log, segment_size=segment_size, progress=shown)
@@ -107,7 +111,7 @@ def compact(
             f"{done.destination}, {done.superseded} "
             f"superseded, {done.tombstones} tombstones"
         )
-    _say(dataclasses.asdict(done), said, as_json)
+    _say(as_object(done), said, as_json)
 
 
 @command.command()
@@ -118,7 +122,7 @@ def compact(
     "--state",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Note there what was checked, and go on from there.",
+    help="Note in FILE what was checked, and go on from there.",
 )
 @_master
 @_as_json
@@ -133,9 +137,9 @@ def verify(
 ) -> None:
     """Check every frame of LOGs or ARCHIVEs and change nothing.
 
-    Each segment is a task of its own. Exit status 1 when something is damaged or missing.
+    Each segment is a task of its own. The exit status is 1 if something is damaged or missing.
     """
-    with _session(master) as spark, _Shown("verify") as shown:
+    with _session(master) as spark, step_progress("verify") as shown:
         from commitlog.spark.jobs import verify as run
 
         done = run(spark, logs, state=state, progress=shown)
@@ -147,8 +151,21 @@ def verify(
     context.exit(0 if done.sound else FAILURE)
 
 
+def as_object(done: Export | Compaction) -> dict[str, Any]:
+    """Return what was done as `--json` prints it: with the keys of the other commands."""
+    content = dataclasses.asdict(done)
+    content = {"path": content.pop("log"), "end_position": content.pop("position"), **content}
+    content.pop("pending", None)
+    if "uuid" in content:
+        content["uuid"] = str(uuid.UUID(hex=content["uuid"])) if content["uuid"] else None
+    return content
+
+
 def _say(content: dict[str, Any], text: str, as_json: bool) -> None:
-    click.echo(json.dumps(content, indent=2) if as_json else text)
+    if as_json:
+        print_json(content)
+    else:
+        click.echo(text)
 
 
 @contextlib.contextmanager
@@ -175,32 +192,3 @@ def _told(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("commitlog.errors.")]
     return ours[-1].partition(": ")[2] if ours else lines[0] if lines else text
-
-
-class _Shown:
-    """How far a job is, on standard error where that is a terminal."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._show: Callable[[int, int], None] | None = None
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> _Shown:
-        if is_terminal(sys.stderr):
-            with contextlib.suppress(ImportError):
-                from rich.console import Console
-                from rich.progress import Progress
-
-                progress = self._stack.enter_context(
-                    Progress(console=Console(stderr=True), transient=True)
-                )
-                task = progress.add_task(self._name, total=None)
-                self._show = lambda done, total: progress.update(task, completed=done, total=total)
-        return self
-
-    def __call__(self, done: int, total: int) -> None:
-        if self._show is not None:
-            self._show(done, total)
-
-    def __exit__(self, *exception: object) -> None:
-        self._stack.close()

@@ -1,63 +1,26 @@
-"""`commitlog tail`: records as lines: the last ones, chosen ones, and those that come."""
+"""`commitlog tail`: prints records as lines: the last ones, chosen ones, and those that come."""
 
 from __future__ import annotations
 
-import contextlib
-import datetime as dt
-from collections.abc import Iterator
-from dataclasses import dataclass
+import sys
 from typing import Any
 
 import click
 
 import commitlog
-from commitlog._kernel.readers import Idle
-from commitlog.base.moment import read_moment
 from commitlog.base.units import DURATION_LARGEST_S
 from commitlog.cli import FAILURE, parameters
-from commitlog.cli.beginning import Beginning
-from commitlog.cli.clock import Clock
-from commitlog.cli.filter import Filter, Pattern
+from commitlog.cli.filter import Pattern
 from commitlog.cli.output import Output
-from commitlog.cli.printed import FIELDS, FIELDS_DEFAULT, Form, JsonForm, TextForm
-from commitlog.cli.reading import reading_options
-from commitlog.cli.view import Manner, View
-from commitlog.errors import CommitLogError
+from commitlog.cli.progress import is_terminal
+from commitlog.cli.reading import Selection, chosen_format, reading_options
+from commitlog.cli.record_format import BYTE_FORMATS, LINE, RecordFormat, Template, format_of
+from commitlog.cli.sink import ByteSink
+from commitlog.cli.view import View
 from commitlog.log.parts import parts_of
 from commitlog.tail.replay import Pace
-from commitlog.tail.seek import Start, Visibility
-from commitlog.tail.segment_holder import OnDamage
 
 LAST_DEFAULT = 10
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What stands on the command line."""
-
-    log: str
-    last: int | None
-    place: Start | None
-    sequence: int | None
-    moment: str | None
-    name: str | None
-    reverse: bool
-    include: tuple[Pattern, ...]
-    exclude: tuple[Pattern, ...]
-    until: Pattern | None
-    limit: int | None
-    follow: bool
-    idle: Idle | None
-    wait: bool
-    speed: float | None
-    max_pause_s: float | None
-    as_json: bool
-    in_hex: bool
-    multi_line: bool
-    fields: tuple[str, ...]
-    zone: dt.tzinfo | None
-    visibility: Visibility
-    on_damage: OnDamage
 
 
 @click.command()
@@ -67,129 +30,80 @@ class _Asked:
     "--last",
     type=parameters.whole(0),
     metavar="N",
-    help=f"The last N records; {LAST_DEFAULT} if nothing is said.",
-)
-@click.option(
-    "--from",
-    "place",
-    type=parameters.start("first", "end"),
-    metavar="POSITION|first|end",
-    help="Begin there, in place of the last ones.",
-)
-@click.option(
-    "--from-sequence",
-    "sequence",
-    type=parameters.whole(0),
-    metavar="N",
-    help="Begin with the record that has that sequence.",
-)
-@click.option(
-    "--from-time",
-    "moment",
-    type=parameters.moment,
-    metavar="TIME",
-    help="Begin with the first record that is not older.",
+    help=f"Print the last N records.  [default: {LAST_DEFAULT}]",
 )
 @click.option(
     "--name",
     type=parameters.tailer_name,
     shell_complete=parameters.complete_tailer,
     metavar="NAME",
-    help="Begin where that named tailer stands, and move it past what is printed; a new one "
-    "begins with the first record.",
+    help="Begin where this named tailer stands, and move it past what is printed.",
 )
-@click.option("-r", "--reverse", is_flag=True, help="Go back from there, the newest record first.")
+@click.option("-r", "--reverse", is_flag=True, help="Print the newest record first.")
+@click.option("-f", "--follow", is_flag=True, help="Print records as they come, until Ctrl-C.")
+@click.option("--wait", is_flag=True, help="With --follow, wait for LOG to be created.")
 @click.option(
-    "-i",
-    "--include",
-    type=parameters.pattern,
-    multiple=True,
-    metavar="REGEX",
-    help="Only records whose value it matches; repeated: all.",
-)
-@click.option(
-    "-e",
-    "--exclude",
-    type=parameters.pattern,
-    multiple=True,
-    metavar="REGEX",
-    help="No record whose value it matches.",
-)
-@click.option(
-    "--until",
+    "--stop-at",
     type=parameters.pattern,
     metavar="REGEX",
-    help="End with the first record that it matches, shown or not.",
-)
-@click.option("--limit", type=parameters.whole(1), metavar="N", help="Print at most N records.")
-@click.option(
-    "-f", "--follow", is_flag=True, help="Go on with the records as they come, until Ctrl-C."
+    help="End with the first record whose value REGEX matches.",
 )
 @click.option(
-    "--idle",
-    type=click.Choice(["spin", "yield", "backoff", "block"]),
-    default=None,
-    help="With --follow, how to wait: from the least delay to the least work. backoff if "
-    "nothing is said.",
-)
-@click.option(
-    "--wait",
-    is_flag=True,
-    help="With --follow, wait for LOG to be created where there is none yet.",
-)
-@click.option(
-    "--speed",
-    type=parameters.speed,
-    metavar="X",
-    help="Replay: 1 is the recorded pace, 10 ten times that.",
+    "--speed", type=parameters.speed, metavar="X", help="Replay at X times the recorded pace."
 )
 @click.option(
     "--max-pause",
-    "max_pause_s",
     type=parameters.duration,
     metavar="DURATION",
-    help="With --speed, no pause is longer, such as 500ms.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
-@click.option("--hex", "in_hex", is_flag=True, help="Print keys and values in hexadecimal digits.")
-@click.option(
-    "--multi-line",
-    is_flag=True,
-    help="Print the value below the other fields, with its own line breaks; with --hex, as a dump.",
+    help="With --speed, make no longer pause.",
 )
 @click.option(
-    "--fields",
-    type=parameters.fields,
-    default=",".join(FIELDS_DEFAULT),
-    show_default=True,
-    metavar="LIST",
-    help=f"Which fields, in this order, of {', '.join(FIELDS)}.",
+    "--format",
+    type=parameters.record_format(*BYTE_FORMATS),
+    shell_complete=parameters.complete_words(*BYTE_FORMATS),
+    metavar="NAME|TEMPLATE",
+    help="Print records in this format.  [default: the line above]",
 )
 @click.option(
-    "-z",
-    "--time-zone",
-    "zone",
-    type=parameters.zone,
-    default="UTC",
-    show_default=True,
-    metavar="ZONE",
-    help="Print times in it, and read those without one: Europe/Berlin, or local.",
+    "--max-width",
+    type=parameters.whole(1),
+    metavar="N",
+    help="Cut lines to N columns of a terminal.",
 )
 @reading_options
 @click.pass_context
-def command(context: click.Context, /, **given: Any) -> None:
+def command(
+    context: click.Context,
+    /,
+    *,
+    log: str,
+    last: int | None,
+    name: str | None,
+    reverse: bool,
+    follow: bool,
+    wait: bool,
+    stop_at: Pattern | None,
+    speed: float | None,
+    max_pause: float | None,
+    format: str | None,
+    max_width: int | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
     """Show the last records of LOG, or those that come.
 
-    A record is a line: position, timestamp, type, key, value, with tabs in between.
+    A record is a line: position, timestamp, type, key, value, with tabs between them. Control
+    characters are escaped: \\n, \\x1b, \\u202e. A key stands in quotes, and - is none. On a
+    terminal, what --include matches is highlighted.
 
-    What a terminal would act on is escaped: \\n, \\x1b, \\u202e. A key stands in quotes, and - is
-    none. With --json, bytes that are not UTF-8 are base64, and "value_encoding" or "key_encoding"
-    says so.
+    TEMPLATE is text with fields in braces: '{sequence} {value}\\n'. The fields are position,
+    sequence, timestamp, timestamp_ns, type, key and value; {value:x} is in hexadecimal digits. The
+    names of formats are those of `commitlog cat`.
 
-    REGEX is one of Python's, over the bytes of each value alone. Filters come before -n and
-    --limit: the last N that are shown.
+    REGEX is a regular expression of Python, searched in the bytes of each value. -n and --limit
+    count only records that pass the filters.
 
-    TIME is 2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, -10m (s, m, h, d, w),
+    TIME is 2026-05-01, 2026-05-01T12:30:00.5+02:00, 10m or -10m (ago: s, m, h, d, w), today,
     yesterday, now, or @1777638600.
 
     \b
@@ -197,133 +111,50 @@ def command(context: click.Context, /, **given: Any) -> None:
       commitlog tail orders
       commitlog tail -n 100 --json orders
       commitlog tail -f --from first orders
-      commitlog tail -f --wait orders
-      commitlog tail --include 'ERROR|WARN' --exclude retry orders
-      commitlog tail --from-time -10m -z Europe/Berlin orders
-      commitlog tail --reverse --limit 3 --fields position,sequence,value orders
+      commitlog tail --include 'ERROR|WARN' --exclude retry --max-width 120 orders
+      commitlog tail --since 10m -z Europe/Berlin orders
+      commitlog tail --reverse --limit 3 --format '{sequence} {value}\\n' orders
       commitlog tail --from first --speed 10 --max-pause 1s orders
       commitlog tail --name billing --limit 100 --json orders
     """
-    asked = _Asked(**given)
-    _check(context, asked)
-    output = Output()
-    wait_s = DURATION_LARGEST_S if asked.wait else 0
-    with _flushed_on_failure(output), commitlog.open(asked.log, "r", wait_for_log=wait_s) as opened:
-        if asked.follow and parts_of(opened).directory.kind == "archive":
-            raise click.UsageError(
-                "an archive is shown as it is, and nothing comes to it while it is: leave out "
-                "--follow"
-            )
-        named = None if asked.name is None else opened.tailer(asked.name)
-        place = None if named is None else named.position
-        tailer = opened.tailer(start=place, visibility=asked.visibility, on_damage=asked.on_damage)
-        tailer.direction = "backward" if asked.reverse else "forward"
-        chosen = Filter(asked.include, asked.exclude)
-        beginning = _beginning_of(asked)
-        beginning.stand(opened, tailer, chosen, asked.visibility)
-        if named is not None:
-            named.seek(tailer.position)
-        limits = [
-            limit
-            for limit in (asked.limit, beginning.last if asked.reverse else None)
-            if limit is not None
-        ]
-        manner = Manner(
-            form=_form_of(context, asked),
-            sequences="sequence" in asked.fields,
-            chosen=chosen,
-            until=asked.until,
-            limit=min(limits, default=None),
-            pace=None if asked.speed is None else Pace(asked.speed, asked.max_pause_s),
-            idle=asked.idle or "backoff",
-        )
-        view = View(opened, tailer, manner, output, named)
-        if asked.follow:
-            view.follow()
-        else:
-            view.print_present()
-    context.exit(FAILURE if view.damage_told else 0)
-
-
-@contextlib.contextmanager
-def _flushed_on_failure(output: Output) -> Iterator[None]:
-    """What came before the damage is printed before the word about it."""
-    try:
-        yield
-    except CommitLogError:
-        output.flush()
-        raise
-
-
-# --- what was asked for ---------------------------------------------------------------------------
-
-
-def _check(context: click.Context, asked: _Asked) -> None:
-    """Refuse what contradicts itself."""
-    starts = {
-        "-n": asked.last,
-        "--from": asked.place,
-        "--from-sequence": asked.sequence,
-        "--from-time": asked.moment,
-    }
-    given = [name for name, value in starts.items() if value is not None]
-    if len(given) > 1:
+    if wait and not follow:
         raise click.UsageError(
-            f"{' and '.join(given)} {'both' if len(given) == 2 else 'all'} say where to begin: "
-            "use one of them"
+            "--wait waits for records that are yet to come: add --follow, or leave --wait out"
         )
-    for name, value, what in (
-        ("--idle", asked.idle, "says how to wait, which only --follow does"),
-        (
-            "--wait",
-            asked.wait or None,
-            "waits for records that are yet to come, which only --follow shows",
-        ),
+    for other, used in (
+        ("--follow", follow),
+        ("--speed", speed is not None),
+        ("--name", name is not None),
     ):
-        if value is not None and not asked.follow:
-            raise click.UsageError(f"{name} {what}: add -f, or leave it out")
-    if asked.reverse:
-        if asked.follow or asked.speed is not None:
-            other = (
-                "--follow waits for newer records"
-                if asked.follow
-                else "--speed replays them forward"
-            )
-            raise click.UsageError(
-                f"--reverse goes back to older records, and {other}: use one of them"
-            )
-        if asked.place == "first":
-            raise click.UsageError(
-                "--reverse goes back, and nothing comes before --from first: use --from end, or "
-                "leave one of them out"
-            )
-    if asked.max_pause_s is not None and asked.speed is None:
+        if reverse and used:
+            raise click.UsageError(f"--reverse goes back and {other} goes forward: use one of them")
+    if max_pause is not None and speed is None:
         raise click.UsageError(
             "--max-pause bounds the pauses that --speed makes: add --speed, or leave it out"
         )
-    if asked.as_json and (asked.in_hex or asked.multi_line):
-        other = "--hex" if asked.in_hex else "--multi-line"
-        raise click.UsageError(f"--json and {other} are different ways to print: use one of them")
-    if asked.multi_line and "value" not in asked.fields:
-        raise click.UsageError(
-            "--multi-line is about the value, which --fields leaves out: add it, or leave "
-            "--multi-line out"
-        )
+    selection = Selection(last=last, reverse=reverse, **given)
+    if name is None and not selection.begins_by_option():
+        selection = Selection(last=LAST_DEFAULT, reverse=reverse, **given)
+    form = _format_of(chosen_format(format, as_json=as_json) or LINE, selection, max_width)
+    wait_s = DURATION_LARGEST_S if wait else 0
+    with Output() as output, commitlog.open(log, "r", wait_for_log=wait_s) as opened:
+        if follow and parts_of(opened).directory.kind == "archive":
+            raise click.UsageError("an archive does not grow while it is open: leave out --follow")
+        named = None if name is None else opened.tailer(name)
+        pace = None if speed is None else Pace(speed, max_pause)
+        sink = ByteSink(output, form)
+        view = View(opened, selection, sink, stop_at=stop_at, pace=pace, follow=follow, named=named)
+        view.run()
+    context.exit(FAILURE if view.damage_told else 0)
 
 
-def _beginning_of(asked: _Asked) -> Beginning:
-    if asked.moment is not None:
-        return Beginning(timestamp_ns=read_moment(asked.moment, asked.zone))
-    if asked.place is not None or asked.sequence is not None:
-        return Beginning(place=asked.place, sequence=asked.sequence)
-    if asked.last is None and asked.name is not None:
-        return Beginning()
-    return Beginning(last=LAST_DEFAULT if asked.last is None else asked.last)
-
-
-def _form_of(context: click.Context, asked: _Asked) -> Form:
-    clock = Clock(asked.zone)
-    if not asked.as_json:
-        return TextForm(asked.fields, clock, in_hex=asked.in_hex, multi_line=asked.multi_line)
-    said = context.get_parameter_source("zone") is not click.core.ParameterSource.DEFAULT
-    return JsonForm(asked.fields, clock if said else None)
+def _format_of(format: str, selection: Selection, max_width: int | None) -> RecordFormat:
+    if format in BYTE_FORMATS:
+        if max_width is not None:
+            raise click.UsageError(
+                f"--max-width cuts the lines of a template, not those of {format}: leave one of "
+                "them out"
+            )
+        return format_of(format, selection.zone, escape=True)
+    highlight = selection.include if is_terminal(sys.stdout) else ()
+    return Template(format, selection.zone, escape=True, highlight=highlight, width=max_width)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import cast
@@ -14,6 +11,8 @@ import click
 import commitlog
 from commitlog import CommitLog, TailerState
 from commitlog.cli import parameters
+from commitlog.cli.output import print_json
+from commitlog.cli.quantities import age_text, size_text
 from commitlog.tail.seek import Start
 
 _start = parameters.start("first", "end")
@@ -54,21 +53,21 @@ ACTIONS: dict[str, Callable[[CommitLog, str, str | None], str]] = {
 )
 @click.argument("position", required=False)
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object: the list, or what was done."
+    "--json", "as_json", is_flag=True, help="Print a JSON object: the list, or what was done."
 )
 def command(
     *, log: str, action: str | None, name: str | None, position: str | None, as_json: bool
 ) -> None:
     """List the named tailers of LOG, or change one.
 
-    The list says where each stands, how far behind, who reads with it, and whether it is required.
+    The list has position, lag, age, reader, and whether a tailer is required.
 
     \b
-    reset NAME POSITION  Go on at "first", "end", or a record's position. Makes a damaged file anew.
-    delete NAME          Forget the tailer.
+    reset NAME POSITION  Move it to "first", "end", or a record's position; rebuild a damaged file.
+    delete NAME          Delete it.
     evict NAME           Require it no more: neither retention nor appends wait for it.
 
-    Nobody may be reading under a name that is reset or deleted.
+    A tailer that a process reads with can be neither reset nor deleted.
 
     \b
     Examples:
@@ -91,18 +90,15 @@ def command(
     with commitlog.open(log, "r") as opened:
         if action is not None and name is not None:
             done = ACTIONS[action](opened, name, position)
-            click.echo(
-                json.dumps({"log": opened.path, "action": action, "name": name, "done": done})
-                if as_json
-                else done
-            )
+            if as_json:
+                print_json({"path": log, "action": action, "name": name, "done": done})
+            else:
+                click.echo(done)
             return
         states, end = opened.tailers(), opened.tail_position
     if as_json:
-        click.echo(
-            json.dumps(
-                {"log": log, "end": end, "tailers": [asdict(state) for state in states]}, indent=2
-            )
+        print_json(
+            {"path": log, "tail_position": end, "tailers": [asdict(state) for state in states]}
         )
         return
     click.echo(
@@ -121,20 +117,17 @@ def line_of(state: TailerState) -> str:
         )
     said = [
         f"position {state.position}",
-        f"{state.lag_bytes} bytes behind",
-        f"moved {_age(state.saved_ns)} ago",
+        f"{size_text(state.lag_bytes or 0)} behind",
+        f"moved {age_text(state.saved_ns)} ago",
     ]
     if state.required:
         said.append(
-            "required" + (f" within {state.max_lag_bytes} bytes" if state.max_lag_bytes else "")
+            "required"
+            + (f" within {size_text(state.max_lag_bytes)}" if state.max_lag_bytes else "")
         )
     if state.evicted_ns is not None:
-        said.append(f"evicted {_age(state.evicted_ns)} ago")
+        said.append(f"evicted {age_text(state.evicted_ns)} ago")
     if state.dropped_records:
         said.append(f"{state.dropped_records} records dropped for it")
     said.append(f"read by {state.owner}" if state.owner else "nobody reads")
     return f"  {state.name}: {', '.join(said)}"
-
-
-def _age(since_ns: int) -> str:
-    return str(dt.timedelta(seconds=max(0, (time.time_ns() - since_ns) // 1_000_000_000)))

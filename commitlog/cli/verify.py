@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import uuid
 
 import click
 
+from commitlog.cli.output import print_json
+from commitlog.cli.quantities import size_text
+from commitlog.cli.report import state_of
 from commitlog.repair.verification import verify
 from commitlog.repair.verify_report import VerifyReport
 from commitlog.segment.directory import Kind
@@ -28,15 +31,13 @@ _REMEDIES: dict[Kind, str] = {
 
 @click.command()
 @click.argument("log", metavar="LOG|ARCHIVE|FILE.seg", type=click.Path())
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
 def command(context: click.Context, log: str, as_json: bool) -> None:
     """Check every frame of LOG and change nothing.
 
-    LOG may be open or closed, an archive, or a single segment's file.
-
-    An archive is named by its directory or its address, and unpacked one segment after the other in
-    a folder for temporary files.
+    LOG may be open or closed, an archive, or a single segment file. An archive is named by its
+    directory or its address.
 
     \b
     Examples:
@@ -44,18 +45,49 @@ def command(context: click.Context, log: str, as_json: bool) -> None:
       commitlog verify s3://bucket/orders
       commitlog verify --json 00000000000067108864.seg
 
-    Exit status 1 when something is damaged or missing. What a crash left unfinished at the end is
-    no damage: the next program that opens the log for appending recovers it.
+    The exit status is 1 if something is damaged or missing. A torn tail, which a crash leaves, is
+    no damage: the next open for appending recovers it.
     """
     report = verify(log)
-    click.echo(json.dumps(as_object(report), indent=2) if as_json else "\n".join(lines(report)))
+    if as_json:
+        print_json(as_object(report))
+    else:
+        click.echo("\n".join(lines(report)))
     context.exit(0 if report.sound else 1)
 
 
 def as_object(report: VerifyReport) -> dict[str, object]:
-    """The report for JSON, sums included."""
-    sums = {name: getattr(report, name) for name in ("sound", "records", "skipped_bytes", "end")}
-    return {**sums, **dataclasses.asdict(report)}
+    """Return the report as `--json` prints it, sums included."""
+    segments = [
+        {
+            **{
+                key: content
+                for key, content in dataclasses.asdict(segment).items()
+                if key not in ("base", "end")
+            },
+            "base_position": segment.base,
+            "end_position": segment.end,
+        }
+        for segment in report.segments
+    ]
+    return {
+        "kind": report.kind,
+        "path": report.path,
+        "uuid": str(uuid.UUID(report.uuid)),
+        "state": state_of(live=report.live, clean=report.clean),
+        "sound": report.sound,
+        "segment_size": report.segment_size,
+        "records": report.records,
+        "skipped_bytes": report.skipped_bytes,
+        "end_position": report.end,
+        "checkpoint_position": report.checkpoint,
+        "joining": report.joining,
+        "torn": None if report.torn is None else dataclasses.asdict(report.torn),
+        "holes": [{"position": start, "end_position": stop} for start, stop in report.holes],
+        "problems": report.problems,
+        "notes": report.notes,
+        "segments": segments,
+    }
 
 
 def lines(report: VerifyReport) -> list[str]:
@@ -69,7 +101,7 @@ def lines(report: VerifyReport) -> list[str]:
     ]
     if report.skipped_bytes:
         said.append(
-            f"  {report.skipped_bytes} bytes in SKIP frames (claims rolled back, ends of "
+            f"  {size_text(report.skipped_bytes)} in SKIP frames (claims rolled back, ends of "
             "segments, repaired damage)"
         )
     said += [f"  wrong: {problem}" for problem in report.problems]

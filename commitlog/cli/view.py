@@ -1,18 +1,16 @@
-"""A view of a log: reads records, and prints those that are to be shown."""
+"""View: reads the selected records of a log and hands them to a sink."""
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 
-from commitlog._kernel.readers import Idle
-from commitlog.cli.filter import Filter, Pattern, first_match
-from commitlog.cli.output import Output
-from commitlog.cli.printed import Form, Shown
-from commitlog.cli.reading import present_end, say_damage
+from commitlog.cli.filter import Pattern, Rows, first_match
+from commitlog.cli.reading import BATCH_RECORDS, Selection, rows_in, say_damage
 from commitlog.errors import LogNotFoundError
 from commitlog.log.commit_log import CommitLog
 from commitlog.log.parts import parts_of
@@ -20,157 +18,160 @@ from commitlog.tail.batch import Batch
 from commitlog.tail.replay import Pace
 from commitlog.tail.tailer import Tailer
 
-_BATCH = 65536
-# How often a view that waits looks up from the log: for a reader that is gone, a log that was
-# removed.
-_LOOK_UP_S = 0.2
+# How often a view that waits checks for a reader that is gone or a log that was removed.
+_CHECK_S = 0.2
 
 
-@dataclass(frozen=True)
-class Manner:
-    """What is shown, and how.
+class Sink(Protocol):
+    """Takes records and writes them in its format."""
 
-    Attributes
-    ----------
-    form : Form
-        Prints a record.
-    sequences : bool
-        Whether it prints their sequences.
-    chosen : Filter
-        Which records.
-    until : Pattern or None
-        The first record that it finds something in is the last one.
-    limit : int or None
-        At most so many.
-    pace : Pace or None
-        When each is due.
-    idle : str
-        How to wait for more.
-    """
+    def write(self, batch: Batch, rows: Rows) -> None:
+        """Write some rows of a batch."""
 
-    form: Form
-    sequences: bool
-    chosen: Filter
-    until: Pattern | None
-    limit: int | None
-    pace: Pace | None
-    idle: Idle
+    def check_reader(self) -> None:
+        """Raise BrokenPipeError if nobody reads the output any more."""
+
+    def close(self) -> None:
+        """Write what is left, and the file's end."""
 
 
 class View:
-    """Prints what a tailer reads.
+    """Hand what a tailer reads to a sink.
 
     Parameters
     ----------
     log : CommitLog
-        What is viewed.
-    tailer : Tailer
-        Stands where the view begins.
-    manner : Manner
-        What is shown, and how.
-    output : Output
+        The log.
+    selection : Selection
+        Which records.
+    sink : Sink
         Where to.
+    stop_at : Pattern or None
+        The first record whose value it matches is the last one.
+    pace : Pace or None
+        When each record is due.
+    follow : bool
+        Wait for records to come.
     named : Tailer or None
-        A named tailer, which is moved past what was printed, when that has been handed on: what was
-        not comes again.
+        A named tailer, which is moved past what was written as soon as that was handed on.
     """
 
     def __init__(
         self,
         log: CommitLog,
-        tailer: Tailer,
-        manner: Manner,
-        output: Output,
+        selection: Selection,
+        sink: Sink,
+        *,
+        stop_at: Pattern | None = None,
+        pace: Pace | None = None,
+        follow: bool = False,
         named: Tailer | None = None,
     ) -> None:
         self._log = log
-        self._tailer = tailer
-        self._manner = manner
-        self._output = output
+        self._sink = sink
+        self._stop_at = stop_at
+        self._pace = pace
+        self._follow = follow
         self._named = named
-        self._left = manner.limit
+        self._filter = selection.filter
+        self._left = selection.limit
+        self._until_ns = selection.until_ns
+        self.records = 0
         self.damage_told = 0
+        tailer = log.tailer(visibility=selection.visibility, on_damage=selection.on_damage)
+        self._tailer = tailer
+        end = selection.find_end(tailer)
+        if end is None and not self._follow:
+            end = max(log.tail_position, log.committed_position)  # the present end
+        self._end = end
+        if named is not None and not selection.begins_by_option():
+            tailer.seek(named.position)
+        else:
+            selection.seek_start(log, tailer, end)
+        self._start = tailer.position
+        if named is not None:
+            named.seek(tailer.position)
+        if selection.reverse:
+            selection.seek_end(tailer)
+            tailer.direction = "backward"
 
-    def print_present(self) -> None:
-        """Print what is there now; what is appended meanwhile is not."""
-        end = None if self._tailer.direction == "backward" else present_end(self._log)
-        while self._print(self._tailer.read_batch(self._most()), end) and not self._beyond(end):
-            self._output.check_reader()
+    @property
+    def bytes(self) -> int:
+        """How far the positions go from the start to the end; 0 if the view has no end."""
+        return 0 if self._end is None else max(0, self._end - self._start)
 
-    def follow(self) -> None:
-        """Go on with what comes, from one writer after the other, until the reader, the log or the
-        user is gone, or all was shown.
-        """
+    def run(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Write the records. `progress` is told the bytes passed and the records written."""
+        wait_s = _CHECK_S if self._follow else 0
         while True:
-            batch = self._tailer.read_batch(
-                self._most(), timeout=_LOOK_UP_S, idle=self._manner.idle
-            )
-            if len(batch) and not self._print(batch, None):
+            batch = self._tailer.read_batch(self._most(), timeout=wait_s)
+            more = self._take(batch) if len(batch) else self._follow
+            self.damage_told = say_damage(self._tailer, self.damage_told)
+            if progress is not None:
+                progress(min(abs(self._tailer.position - self._start), self.bytes), self.records)
+            if not more or self._is_at_end():
                 return
-            self._look_up()
+            self._check()
 
     def _most(self) -> int:
-        """How many records to read at a time."""
-        return _BATCH if self._left is None or self._manner.chosen else min(self._left, _BATCH)
+        """Return how many records to read at a time."""
+        return (
+            BATCH_RECORDS
+            if self._left is None or self._filter
+            else max(1, min(self._left, BATCH_RECORDS))
+        )
 
-    def _beyond(self, end: int | None) -> bool:
-        return end is not None and self._tailer.position >= end
+    def _is_at_end(self) -> bool:
+        if self._tailer.direction == "backward":
+            return self._tailer.position <= self._start
+        return self._end is not None and self._tailer.position >= self._end
 
-    def _look_up(self) -> None:
-        self._output.check_reader()
-        if os.fstat(parts_of(self._log).directory.fd).st_nlink == 0:
+    def _check(self) -> None:
+        self._sink.check_reader()
+        if self._follow and os.fstat(parts_of(self._log).directory.fd).st_nlink == 0:
             raise LogNotFoundError(
                 "the log was removed while it was followed: there is nothing to wait for",
                 path=self._log.path,
             )
 
-    # --- one batch --------------------------------------------------------------------------------
+    # --- one batch ------------------------------------------------------------------------------
 
-    def _print(self, batch: Batch, end: int | None) -> bool:
-        """Print what is to be shown of a batch; whether there may be more."""
-        self.damage_told = say_damage(self._tailer, self.damage_told)
-        if not len(batch):
-            return False
-        manner = self._manner
-        count = len(batch) if end is None else int(np.searchsorted(batch.positions, end))
+    def _take(self, batch: Batch) -> bool:
+        """Write what is selected of a batch, and return whether more may come."""
+        count = rows_in(batch.positions, self._start, self._end)
+        if self._follow and self._until_ns is not None:
+            late = np.flatnonzero(batch.timestamps_ns >= self._until_ns)
+            count = min([count, *late[:1].tolist()])
+        last = None if self._stop_at is None else first_match(self._stop_at, batch)
         more = count == len(batch)
-        last = None if manner.until is None else first_match(manner.until, batch)
         if last is not None and last < count:
             count, more = last + 1, False
-        rows = manner.chosen.rows(batch)
+        rows = self._filter.rows(batch)
         rows = rows[rows < count]
-        if self._left is not None and len(rows) >= self._left:
-            rows = rows[: self._left]
-            count, more = int(rows[-1]) + 1, False
         if self._left is not None:
+            if len(rows) >= self._left:
+                rows = rows[: self._left]
+                count, more = int(rows[-1]) + 1 if len(rows) else 0, False
             self._left -= len(rows)
-        shown = Shown.of(batch, rows, sequences=manner.sequences)
-        if manner.pace is None:
-            self._put(shown)
+        if self._pace is None:
+            self._sink.write(batch, rows)
         else:
-            for number, row in enumerate(rows.tolist()):
-                self._pause(manner.pace, shown.timestamps_ns[number])
-                self._put(shown.one(number))
-                self._keep(batch, row + 1)
+            self._replay(self._pace, batch, rows)
+        self.records += len(rows)
         self._keep(batch, count)
         return more
 
+    def _replay(self, pace: Pace, batch: Batch, rows: Rows) -> None:
+        for number, row in enumerate(rows.tolist()):
+            while (left_s := pace.wait_s(int(batch.timestamps_ns[row]))) > 0:
+                time.sleep(min(left_s, _CHECK_S))
+                self._sink.check_reader()
+            self._sink.write(batch, rows[number : number + 1])
+            self._keep(batch, row + 1)
+
     def _keep(self, batch: Batch, count: int) -> None:
-        """Move the named tailer past the first so many records of a batch."""
-        if self._named is None or count == 0:
-            return
-        if self._tailer.direction == "backward":
-            place = int(batch.positions[count - 1])
-        else:
-            place = int(batch.positions[count]) if count < len(batch) else self._tailer.position
-        self._named.seek(place)
-
-    def _put(self, shown: Shown) -> None:
-        self._output.write(self._manner.form.text(shown))
-        self._output.flush()
-
-    def _pause(self, pace: Pace, timestamp_ns: int) -> None:
-        """Until a record is due."""
-        while (left_s := pace.wait_s(timestamp_ns)) > 0:
-            time.sleep(min(left_s, _LOOK_UP_S))
-            self._output.check_reader()
+        """Move the named tailer past the first rows of a batch."""
+        if self._named is not None and count > 0:
+            self._named.seek(
+                int(batch.positions[count]) if count < len(batch) else self._tailer.position
+            )

@@ -64,8 +64,8 @@ _GAUGES = (
     ("segments", "segments", "Segment files, those ahead of need included."),
     ("segment_size_bytes", "segment_size", "Bytes of a segment file."),
     ("disk_bytes", "disk_bytes", "What the log's files take on the disk."),
-    ("free_disk_bytes", "free_bytes", "Room on the log's file system for this user."),
-    ("disk_size_bytes", "device_bytes", "The size of the log's file system."),
+    ("free_disk_bytes", "free_disk_bytes", "Room on the log's file system for this user."),
+    ("disk_size_bytes", "disk_size_bytes", "The size of the log's file system."),
     ("recovering", "recovering", "1 while somebody recovers the log, or was killed at it."),
 )
 # Of a log that this process writes: name, what LogStats calls it, explanation.

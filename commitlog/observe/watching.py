@@ -107,7 +107,7 @@ class LogFigures:
     segments, disk_bytes : int
         Segment files, those ahead of need included, and what all files of the directory take on the
         disk; of an archive what its segments take, compressed.
-    free_bytes, device_bytes : int or None
+    free_disk_bytes, disk_size_bytes : int or None
         Room for this user on the log's file system, and its size. None where nothing is written: of
         an archive, of a segment's file.
     rolled_back_claims : int
@@ -135,8 +135,8 @@ class LogFigures:
     next_sequence: int | None
     segments: int
     disk_bytes: int
-    free_bytes: int | None
-    device_bytes: int | None
+    free_disk_bytes: int | None
+    disk_size_bytes: int | None
     rolled_back_claims: int
     writers: tuple[WriterFigures, ...]
     tailers: tuple[TailerState, ...]
@@ -208,8 +208,8 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
         next_sequence=next_sequence,
         segments=len(directory.segment_numbers()),
         disk_bytes=directory.whole_disk_bytes(),
-        free_bytes=free,
-        device_bytes=device,
+        free_disk_bytes=free,
+        disk_size_bytes=device,
         rolled_back_claims=cells["rolled_back"],
         writers=tuple(_figures_of(writer, cells.flush_leader, before, moved) for writer in owners),
         tailers=tuple(tailer_state.states(directory, committed)),
@@ -244,13 +244,20 @@ def _figures_of(
     return WriterFigures(
         slot=writer.slot,
         pid=writer.pid,
-        name="in another pid namespace" if foreign else process_name(writer.pid),
+        name=writer_name(writer),
         since_ns=writer.since_ns,
         state=_state_of(writer, foreign, before, moved),
         flushing=writer.alive and flush_leader == writer.slot,
         claiming=writer.counter % 2 == 1,
         claims=writer.counter // 2,
         rolled_back_claims=writer.rolled_back,
+    )
+
+
+def writer_name(writer: Writer) -> str:
+    """Return the name of a writer's process, as far as it can be known."""
+    return (
+        "in another pid namespace" if is_foreign(writer.pid_namespace) else process_name(writer.pid)
     )
 
 

@@ -37,9 +37,9 @@ def test_a_time_without_zone_is_that_of_the_given_zone() -> None:
 
 @pytest.mark.parametrize(
     ("text", "back_s"),
-    [("now", 0), ("-10m", 600), ("-10min", 600), ("-1.5h", 5400), ("-7d", 7 * 86400)],
+    [("now", 0), ("-10m", 600), ("10m", 600), ("-10min", 600), ("-1.5h", 5400), ("-7d", 7 * 86400)],
 )
-def test_a_negative_duration_counts_back_from_now(text: str, back_s: int) -> None:
+def test_a_duration_counts_back_from_now(text: str, back_s: int) -> None:
     before_ns = time.time_ns()
     found_ns = read_moment(text)
     assert before_ns <= found_ns + back_s * SECOND_NS <= time.time_ns()
@@ -55,18 +55,7 @@ def test_a_day_begins_at_midnight_of_its_zone(text: str, days: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "tomorrow",
-        "-10",
-        "-m",
-        "10m",
-        "10m ago",
-        "2026-02-30",
-        "1677-01-01",
-        "9999-01-01",
-        "-99999w",
-    ],
+    ["", "tomorrow", "-10", "-m", "10m ago", "2026-02-30", "1677-01-01", "9999-01-01", "-99999w"],
 )
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="^a time such as 2026-05-01, "):

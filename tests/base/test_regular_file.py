@@ -18,7 +18,7 @@ import pytest
 
 import commitlog
 from commitlog.base import regular_file
-from commitlog.cli.log_info import LogInfo
+from commitlog.cli.report import report_of
 from commitlog.errors import CommitLogError, CorruptSegmentError, IOFailureError, NotALogError
 from commitlog.log.parts import parts_of
 from commitlog.recovery.join_manifest import Manifest
@@ -116,12 +116,12 @@ def read_manifest(path: Path) -> None:
         ("lock", open_and_close("a"), IOFailureError),
         ("lock", verify, IOFailureError),
         ("lock", repair, IOFailureError),
-        ("lock", LogInfo.of, IOFailureError),
+        ("lock", report_of, IOFailureError),
         ("cursors", open_and_close("a"), IOFailureError),
         ("checkpoint", open_and_close("a"), IOFailureError),
         ("checkpoint", verify, IOFailureError),
         ("checkpoint", repair, IOFailureError),
-        ("checkpoint", LogInfo.of, IOFailureError),
+        ("checkpoint", report_of, IOFailureError),
         ("joining", open_and_close("a"), CorruptSegmentError),
         ("joined", read_manifest, CorruptSegmentError),
         (FIRST, read_all, CorruptSegmentError),

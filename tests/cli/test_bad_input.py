@@ -25,8 +25,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cat": (),
     "tail": (),
     "info": (),
+    "list": (),
     "dump": (),
-    "top": ("--interval", "0.1"),
+    "top": ("--json", "--interval", "0.1"),
     "export-metrics": (),
     "tailers": (),
     "verify": (),
@@ -43,9 +44,19 @@ BEHIND = {"archive": ("archived",)}
 TALKATIVE = COMMANDS | {"append": ("--json",)}
 NUMBERS = {
     "append": ("--type", "--pool", "--segment-size"),
-    "cat": ("--from", "--to", "--from-time", "--to-time", "--count"),
+    "cat": ("--from", "--to", "--since", "--until", "--limit"),
     "dump": ("--from", "--to"),
-    "tail": ("--last", "--from", "--from-sequence", "--from-time", "--limit", "--speed"),
+    "info": ("--since", "--until"),
+    "tail": (
+        "--last",
+        "--from",
+        "--from-sequence",
+        "--since",
+        "--until",
+        "--limit",
+        "--speed",
+        "--max-width",
+    ),
     "top": ("--interval",),
     "export-metrics": ("--interval", "--listen"),
     "prune": ("--older-than", "--max-bytes", "--min-free"),
@@ -66,12 +77,12 @@ NO_NUMBERS = (
     "--",
 )
 CHOICES = {
-    "append": ("--flush",),
+    "append": ("--format",),
     "cat": ("--visibility", "--on-damage", "--format"),
-    "tail": ("--visibility", "--on-damage", "--idle"),
+    "tail": ("--visibility", "--on-damage", "--format"),
     "bench": ("--setup", "--flush", "--workload"),
 }
-ABOUT_DIRECTORIES = ("doctor", "bench")  # the others are about a log
+ABOUT_DIRECTORIES = ("doctor", "bench", "list")  # the others are about a log
 GROUPS = ("spark",)  # their commands start what takes seconds to start: tests/spark/test_jobs.py
 ABOUT_MANY = ("export-metrics",)  # takes any number of logs
 commands = pytest.mark.parametrize("command", COMMANDS)
@@ -170,7 +181,7 @@ def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Pat
 
 # --- segments and archives ------------------------------------------------------------------------
 
-READING = ("info", "verify", "dump", "top", "cat", "tail")  # what is read like a log
+READING = ("info", "verify", "dump", "cat", "tail")  # what is read like a log
 reading = pytest.mark.parametrize("command", READING)
 
 

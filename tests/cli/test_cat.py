@@ -35,8 +35,8 @@ def test_values_are_printed_as_they_are(tmp_path: Path) -> None:
         opened.append_many(values)
     for options, expected in (
         ((), lines(values)),
-        (("-f", "raw"), b"".join(values)),
-        (("-f", "null"), b"\0".join(values) + b"\0"),
+        (("--format", "raw"), b"".join(values)),
+        (("--format", "null"), b"\0".join(values) + b"\0"),
     ):
         done = run("cat", *options, tmp_path / "log")
         assert (done.returncode, done.stdout, done.stderr) == (0, expected, b"")
@@ -47,7 +47,9 @@ def test_frames_go_from_log_to_log_unchanged(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
         opened.append_many(values)
     done = shell(
-        'c cat -f frames "$1" | c append --frames "$2"', tmp_path / "log", tmp_path / "copy"
+        'c cat --format frames "$1" | c append --format frames "$2"',
+        tmp_path / "log",
+        tmp_path / "copy",
     )
     assert done.returncode == 0, done.stderr
     with commitlog.open(tmp_path / "copy", "r") as copy:
@@ -59,13 +61,26 @@ def test_a_range_is_printed_by_positions_and_count(log: tuple[Path, list[int]]) 
     values = numbered(10)
     for options, expected in (
         (("--from", positions[3]), values[3:]),
-        (("--from", hex(positions[3]), "-n", 2), values[3:5]),
+        (("--from", hex(positions[3]), "--limit", 2), values[3:5]),
         (("--from", "first", "--to", positions[3] + 1), values[:4]),
         (("--from", positions[2], "--to", positions[2]), []),
-        (("-n", 100, "--to", 1 << 60), values),
+        (("--limit", 100, "--to", 1 << 60), values),
     ):
         done = run("cat", *options, path)
         assert (done.returncode, done.stdout) == (0, lines(expected)), options
+
+
+def test_a_template_writes_bytes_as_they_are(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
+        opened.append(b"\xff\x1b\n", key=b"k\xfe")
+        opened.append(b"")
+    done = run("cat", "--format", r"{key}={value};", tmp_path / "log")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"k\xfe=\xff\x1b\n;=;", b"")
+
+
+def test_records_are_filtered(log: tuple[Path, list[int]]) -> None:
+    done = run("cat", "--include", "[02468]$", "--exclude", "4", "--limit", 3, log[0])
+    assert done.stdout == lines([numbered(10)[number] for number in (0, 2, 6)])
 
 
 def test_many_segments_are_printed_in_order(tmp_path: Path) -> None:
@@ -148,11 +163,11 @@ def test_it_ends_although_somebody_goes_on_appending(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (("--from", "last"), "expected 'first' or a position, decimal or 0x..., not 'last'"),
-        (("--from", "-1"), "expected 'first' or a position"),
+        (("--from", "last"), "expected 'first', 'end' or a position, decimal or 0x..., not 'last'"),
+        (("--from", "-1"), "expected 'first', 'end' or a position"),
         (("--to", "0xg"), "expected a position, decimal or 0x..., not '0xg'"),
         (("--to", "9223372036854775808"), "expected a position"),
-        (("-n", "ten"), "expected a whole number of at least 0, not 'ten'"),
+        (("--limit", "ten"), "expected a whole number of at least 0, not 'ten'"),
         (("--visibility", "appended"), "'appended' is not one of"),
         (("--format", "csv"), "'csv' is not one of"),
         (("--from", "5000", "--to", "4096"), "--to (4096) is below --from (5000)"),

@@ -129,13 +129,13 @@ def test_a_range_by_position_and_by_time(tmp_path: Path, records: list[Record]) 
         "--from", records[1000]["position"], "--to", records[2000]["position"]
     ) == range(1000, 2000)
     assert sequences("--from", "first", "--to", 0) == range(0)
-    assert sequences("--from-time", "2026-05-01T00:10", "--to-time", "2026-05-01T00:20") == range(
+    assert sequences("--since", "2026-05-01T00:10", "--until", "2026-05-01T00:20") == range(
         600, 1200
     )
-    assert sequences("--from-time", "2026-05-01T02:10", "-z", "Europe/Berlin") == range(600, 3000)
-    assert sequences("--to-time", "now", "--from", records[2999]["position"]) == range(2999, 3000)
-    assert sequences("--from-time", "now") == range(0)
-    assert sequences("--from-time", "2026-05-01T00:20", "--to-time", "2026-05-01T00:10") == range(0)
+    assert sequences("--since", "2026-05-01T02:10", "-z", "Europe/Berlin") == range(600, 3000)
+    assert sequences("--until", "now", "--from", records[2999]["position"]) == range(2999, 3000)
+    assert sequences("--since", "now") == range(0)
+    assert sequences("--since", "2026-05-01T00:20", "--until", "2026-05-01T00:10") == range(0)
 
 
 def test_an_empty_log_is_a_file_without_records(tmp_path: Path) -> None:
@@ -199,16 +199,13 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, records: list[Re
         (("--format", "csv"), "'csv' is not one of"),
         (("--format", "jsonl", "--overwrite"), "--overwrite is about a file"),
         (
-            ("--format", "jsonl", "--from", "1", "--from-time", "now"),
-            "--from and --from-time both say where to begin",
+            ("--format", "jsonl", "--from", "1", "--since", "now"),
+            "--from and --since say where to begin",
         ),
-        (
-            ("--format", "jsonl", "--to", "1", "--to-time", "now"),
-            "--to and --to-time both say where to end",
-        ),
+        (("--format", "jsonl", "--to", "1", "--until", "now"), "--to and --until say where to end"),
         (("--format", "jsonl", "--to", "1", "--from", "2"), "--to (1) is below --from (2)"),
         (("--format", "jsonl", "-o", "/dev/null"), "/dev/null is no file"),
-        (("--format", "jsonl", "--to-time", "soon"), "expected a time such as"),
+        (("--format", "jsonl", "--until", "soon"), "expected a time such as"),
     ],
 )
 def test_wrong_options_are_refused_with_what_was_expected(

@@ -151,6 +151,14 @@ def test_a_failure_is_one_line_and_status_1(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_a_wrong_command_or_option_suggests_a_right_one() -> None:
+    assert "No such command 'verfy'. Did you mean 'verify'?" in commitlog("verfy", "log").stderr
+    assert (
+        "No such option '--jsno'. Did you mean '--json'?"
+        in commitlog("verify", "--jsno", "log").stderr
+    )
+
+
 @pytest.mark.parametrize(
     "arguments", [["verify"], ["nonsense"], ["verify", "--nonsense", "log"], []]
 )

@@ -33,27 +33,30 @@ def test_the_files_of_a_day_are_named_on_the_clock_of_the_logs_zone(
         "2026-11-21T00:00:00+01:00",
     ]
     assert [line[2].endswith("+") for line in lines] == [False] * 5 + [True]
-    assert {(line[3], line[4]) for line in lines} == {("1", "120")}
+    assert {(line[3], line[4]) for line in lines} == {("1", "120 B")}
     assert [line[5] for line in lines] == [f"{number * SEGMENT:020d}.seg" for number in range(6)]
     day = [
         json.loads(line)
         for line in run(
-            "info", "--cycles", "--from", "2026-11-21", "--to", "2026-11-22", "--json", path
+            "info", "--cycles", "--since", "2026-11-21", "--until", "2026-11-22", "--json", path
         ).stdout.splitlines()
     ]
     assert [cycle["files"] for cycle in day] == [
         [str(path / f"{number * SEGMENT:020d}.seg")] for number in (2, 3, 4, 5)
     ]
-    assert (day[0]["start"], day[0]["end"]) == (
-        "2026-11-21T00:00:00+01:00",
-        "2026-11-21T06:00:00+01:00",
+    assert (day[0]["start_time"], day[0]["end_time"]) == (
+        "2026-11-20T23:00:00.000000000Z",
+        "2026-11-21T05:00:00.000000000Z",
     )
     assert (day[0]["records"], day[0]["bytes"], day[0]["over"]) == (1, 120, True)
     between = run(
-        "info", "--cycles", "--from", "2026-11-20T17:00", "--to", "2026-11-21T06:00+01:00", path
+        "info", "--cycles", "--since", "2026-11-20T17:00", "--until", "2026-11-21T06:00+01:00", path
     ).stdout.splitlines()
     assert [line.split(b"\t")[1] for line in between] == [line[1].encode() for line in lines[:3]]
-    assert run("info", "--cycles", "--from", "2026-11-19", "--to", "2026-11-20", path).stdout == b""
+    assert (
+        run("info", "--cycles", "--since", "2026-11-19", "--until", "2026-11-20", path).stdout
+        == b""
+    )
 
 
 def test_a_log_that_rolls_by_size_has_a_line_a_segment(tmp_path: Path) -> None:
@@ -73,8 +76,8 @@ def test_a_log_that_rolls_by_size_has_a_line_a_segment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--from", "noon"], "expected a time such as"),
-        (["--from", "2026-01-02", "--to", "2026-01-01"], "nothing lies between"),
+        (["--since", "noon"], "expected a time such as"),
+        (["--since", "2026-01-02", "--until", "2026-01-01"], "nothing lies between"),
     ],
     ids=str,
 )
@@ -87,16 +90,19 @@ def test_what_names_no_time_is_refused(tmp_path: Path, arguments: list[str], sai
 
 def test_times_without_cycles_are_refused(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log", segment_size=SEGMENT).close()
-    done = run("info", "--from", "yesterday", tmp_path / "log")
+    done = run("info", "--since", "yesterday", tmp_path / "log")
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"--from and --to choose cycles: add --cycles, or leave them out" in done.stderr
+    assert b"--since and --until choose cycles: add --cycles, or leave them out" in done.stderr
 
 
 def test_append_creates_a_log_with_a_cycle_and_info_says_it(tmp_path: Path) -> None:
     path = tmp_path / "log"
     cycle = ["--roll-cycle", "daily", "--roll-epoch", "6h", "--time-zone", "Europe/Berlin"]
     assert run("append", *cycle, path, feed=b"one\n").returncode == 0
-    assert b"cycle      DAILY (Europe/Berlin, epoch 21600 s)\n" in run("info", path).stdout
+    assert (
+        b"  roll cycle              DAILY (Europe/Berlin, epoch 21600 s)\n"
+        in run("info", path).stdout
+    )
     assert json.loads((path / "log.json").read_bytes())["roll_cycle"] == "DAILY"
     for wrong, said in (
         (["--roll-cycle", "DAYLY"], "did you mean 'DAILY'"),

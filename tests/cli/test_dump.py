@@ -52,7 +52,7 @@ def test_every_frame_is_printed_and_what_lies_between_them(path: Path) -> None:
         *("segment", "record", "record", "skip"),
         *("segment", "record", "skip", "claim", "record", "damage", "record", "rest"),
     ]
-    assert [bytes.fromhex(part["value"]) for part in found if part["kind"] == "record"] == [
+    assert [part["value"].encode() for part in found if part["kind"] == "record"] == [
         b"zero",
         b"one",
         b"two",
@@ -87,7 +87,7 @@ def test_a_range_is_of_positions_and_a_segment_alone_is_read_like_a_log(
         part for part in dump("--from", start, "--to", stop, path)[1] if part["kind"] != "segment"
     ] == everything[3:6]
     assert [
-        part["file"] for part in dump("--to", HEADER + 1, path)[1] if part["kind"] == "segment"
+        part["path"] for part in dump("--to", HEADER + 1, path)[1] if part["kind"] == "segment"
     ] == [str(path / f"{0:020d}.seg")]
     shutil.copy(path / f"{SIZE:020d}.seg", tmp_path / "x.seg")
     status, alone = dump(tmp_path / "x.seg")
@@ -240,13 +240,13 @@ def test_a_sound_log_is_dumped_with_its_seal_keys_and_types(tmp_path: Path) -> N
         cycle = log.cycles()[0].number
     status, found = dump(path)
     assert status == 0
-    assert (
-        found[0]["cycle"],
-        found[0]["seal"]["record_count"],
-        found[0]["seal"]["first_sequence"],
-    ) == (cycle, 2, 0)
+    assert (found[0]["cycle"], found[0]["seal"]["records"], found[0]["seal"]["first_sequence"]) == (
+        cycle,
+        2,
+        0,
+    )
     assert (found[1]["key"], found[1]["type"], found[1]["flags"], found[1]["crc_right"]) == (
-        b"order-42".hex(),
+        "order-42",
         7,
         ["EXT"],
         True,

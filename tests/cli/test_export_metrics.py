@@ -107,7 +107,7 @@ def test_each_scrape_is_a_look_of_its_own(path: Path) -> None:
         (["--listen", "70000"], b"expected HOST:PORT or PORT, such as 127.0.0.1:9464, not '70000'"),
         (
             ["--output", "x", "--interval", "soon"],
-            b"expected a time such as 15 or 500ms, not 'soon'",
+            b"expected a duration such as 15, 500ms or 10m, not 'soon'",
         ),
         (["--interval", "1"], b"--interval goes with --output"),
         (["--listen", "0", "--output", "x"], b"choose one of --listen and --output"),

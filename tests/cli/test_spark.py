@@ -20,6 +20,6 @@ def test_bad_size_is_refused_before_spark_starts(
 ) -> None:
     assert cli.run(["spark", *arguments, size]) == cli.USAGE
     assert (
-        f"{option}': expected a size such as 65536 or 64MiB, not {size!r}"
+        f"{option}': expected a size such as 65536, 64K or 64MiB, not {size!r}"
         in capsys.readouterr().err
     )

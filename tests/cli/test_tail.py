@@ -15,7 +15,7 @@ import pytest
 
 import commitlog
 from commitlog import cli
-from commitlog.cli.printed import escaped
+from commitlog.cli.record_format import escaped
 from tests.cli.program import (
     LIMIT_S,
     SEGMENT,
@@ -74,11 +74,12 @@ def test_json_lines_tell_text_from_bytes(tmp_path: Path) -> None:
     found = [
         json.loads(line) for line in run("tail", "--json", tmp_path / "log").stdout.splitlines()
     ]
-    same = {"timestamp_ns": STAMP_NS}
+    same = {"timestamp": "2023-11-14T22:13:20.000000007Z", "timestamp_ns": STAMP_NS}
     assert found == [
-        {"position": 4096, "type": 0, "key": None, "value": "Ü\n", **same},
+        {"position": 4096, "sequence": 0, "type": 0, "key": None, "value": "Ü\n", **same},
         {
             "position": 4120,
+            "sequence": 1,
             "type": 3,
             "key": base64.b64encode(b"\xfe").decode(),
             "key_encoding": "base64",
@@ -86,7 +87,7 @@ def test_json_lines_tell_text_from_bytes(tmp_path: Path) -> None:
             "value_encoding": "base64",
             **same,
         },
-        {"position": 4152, "type": 0, "key": "", "value": "", **same},
+        {"position": 4152, "sequence": 2, "type": 0, "key": "", "value": "", **same},
     ]
 
 
@@ -169,31 +170,34 @@ def test_it_begins_at_a_position_a_sequence_or_a_time(hours: Path) -> None:
     positions = [line.split(b"\t")[0] for line in run("tail", "-n", 24, hours).stdout.splitlines()]
     assert hours_of("--from", positions[21].decode(), hours) == [21, 22, 23]
     assert hours_of("--from-sequence", 22, hours) == [22, 23]
-    assert hours_of("--from-time", "2026-05-01T20:30", hours) == [21, 22, 23]
-    assert hours_of("--from-time", "2026-05-01 23:00:00.000000000Z", hours) == [23]
-    assert hours_of("--from-time", "2026-05-01T23:00", "-z", "Europe/Berlin", hours) == [21, 22, 23]
-    assert hours_of("--from-time", f"@{1_777_593_600 + 22 * 3600}.5", hours) == [23]
-    assert hours_of("--from-time", "-1m", hours) == []
+    assert hours_of("--since", "2026-05-01T20:30", hours) == [21, 22, 23]
+    assert hours_of("--since", "2026-05-01 23:00:00.000000000Z", hours) == [23]
+    assert hours_of("--since", "2026-05-01T23:00", "-z", "Europe/Berlin", hours) == [21, 22, 23]
+    assert hours_of("--since", f"@{1_777_593_600 + 22 * 3600}.5", hours) == [23]
+    assert hours_of("--since", "-1m", hours) == []
     assert hours_of("--from", "end", hours) == []
 
 
-def test_it_goes_back_from_where_it_begins(hours: Path) -> None:
+def test_reverse_prints_the_same_records_newest_first(hours: Path) -> None:
     assert hours_of("--reverse", "-n", 3, hours) == [23, 22, 21]
-    assert hours_of("--reverse", "--from", "end", hours) == list(reversed(range(24)))
-    assert hours_of("--reverse", "--from-sequence", 8, hours) == [8, 7, 6, 5, 4, 3, 2, 1, 0]
-    assert hours_of("--reverse", "--from", 4096, hours) == [0]
-    assert hours_of("--reverse", "--from-time", "2026-05-01T02:00", hours) == [1, 0]
-    assert hours_of("--reverse", "--include", "ERROR", "-n", 2, hours) == [21, 18]
-    assert hours_of("--reverse", "--from", "end", "--until", "hour 21", "--limit", 2, hours) == [
-        23,
-        22,
+    assert hours_of("--reverse", "--from", "first", hours) == list(reversed(range(24)))
+    assert hours_of("--reverse", "--from-sequence", 20, hours) == [23, 22, 21, 20]
+    assert hours_of("--reverse", "--since", "2026-05-01T22:00", hours) == [23, 22]
+    assert hours_of("--reverse", "--since", "2026-05-01", "--until", "2026-05-01T02:00", hours) == [
+        1,
+        0,
     ]
+    assert hours_of("--reverse", "--from", "end", hours) == []
+    assert hours_of("--reverse", "--include", "ERROR", "-n", 2, hours) == [21, 18]
+    assert hours_of(
+        "--reverse", "--from", "first", "--stop-at", "hour 21", "--limit", 2, hours
+    ) == [23, 22]
 
 
 def test_it_ends_with_the_first_match_shown_or_not(hours: Path) -> None:
-    assert hours_of("--from", "first", "--until", "hour 2", hours) == [0, 1, 2]
-    assert hours_of("--from", "first", "--until", "hour 2", "--include", "ERROR", hours) == [0]
-    assert hours_of("-f", "--from", "first", "--until", "hour 23", hours) == list(range(24))
+    assert hours_of("--from", "first", "--stop-at", "hour 2", hours) == [0, 1, 2]
+    assert hours_of("--from", "first", "--stop-at", "hour 2", "--include", "ERROR", hours) == [0]
+    assert hours_of("-f", "--from", "first", "--stop-at", "hour 23", hours) == list(range(24))
     assert hours_of("-f", "--from", "first", "--limit", 3, hours) == [0, 1, 2]
 
 
@@ -201,7 +205,7 @@ def test_filters_apply_to_what_is_followed(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append(b"old ERROR")
         with started(
-            "tail", "-f", "--include", "ERROR", "--until", "END", tmp_path / "log"
+            "tail", "-f", "--include", "ERROR", "--stop-at", "END", tmp_path / "log"
         ) as process:
             assert process.stdout is not None
             read_until(process.stdout.fileno(), b"\n")
@@ -236,11 +240,9 @@ def test_a_named_tailer_moves_past_what_was_printed(hours: Path) -> None:
     assert hours_of("--name", "billing", "--limit", 3, hours) == [0, 1, 2]
     assert hours_of("--name", "billing", "--limit", 2, hours) == [3, 4]
     assert hours_of("--name", "billing", "--include", "ERROR", "--limit", 2, hours) == [6, 9]
-    assert hours_of("--name", "billing", "--until", "hour 12", hours) == [10, 11, 12]
+    assert hours_of("--name", "billing", "--stop-at", "hour 12", hours) == [10, 11, 12]
     assert hours_of("--name", "billing", "--exclude", "", hours) == []
     assert hours_of("--name", "billing", hours) == []
-    assert hours_of("--name", "billing", "--reverse", "--limit", 4, hours) == [23, 22, 21, 20]
-    assert hours_of("--name", "billing", hours) == [20, 21, 22, 23]
     assert hours_of("--name", "billing", "--from-sequence", 5, "--limit", 1, hours) == [5]
     assert hours_of("--name", "other", "-n", 2, hours) == [22, 23]
     assert hours_of("--name", "billing", "--from", "end", hours) == []
@@ -275,21 +277,80 @@ def test_a_name_that_is_in_use_is_refused(hours: Path) -> None:
 # --- how records are printed ----------------------------------------------------------------------
 
 
-def test_fields_are_chosen_and_ordered(hours: Path) -> None:
-    done = run("tail", "-n", 1, "--fields", "sequence,value,position", hours)
-    sequence, value, position = done.stdout.rstrip(b"\n").split(b"\t")
-    assert (sequence, value) == (b"23", b"INFO hour 23")
-    found = json.loads(
-        run(
-            "tail", "-n", 1, "--json", "--fields", "sequence,value,position,timestamp", hours
-        ).stdout
+def printed(path: Path, template: str, *arguments: object) -> bytes:
+    done = run("tail", "--format", template, *arguments, path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return done.stdout
+
+
+def test_a_template_chooses_and_orders_fields(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        log.append(b"one\ttwo\x1b", key=b'k"', type=3, timestamp_ns=STAMP_NS)
+        log.append(b"")
+    first = ("-n", 2, "--limit", 1)
+    assert (
+        printed(tmp_path / "log", r"{sequence}:{type} {key}={value}\n", *first)
+        == b'0:3 "k\\""=one\\ttwo\\x1b\n'
     )
-    assert found == {
-        "sequence": 23,
-        "value": "INFO hour 23",
-        "position": int(position),
-        "timestamp_ns": 1_777_676_400 * 10**9,
-    }
+    assert (
+        printed(tmp_path / "log", r"{position:>6}|{value:.3}|{timestamp_ns}\0", *first)
+        == b"  4096|one|1700000000000000007\0"
+    )
+    assert (
+        printed(tmp_path / "log", r"{value:x} {key:x} 100% {{}}\x21", *first)
+        == b'6f6e650974776f1b "6b22" 100% {}!'
+    )
+    assert printed(tmp_path / "log", r"{{}}\t") == b"{}\t{}\t"
+
+
+def test_until_ends_before_the_first_record_that_is_as_late(hours: Path) -> None:
+    assert hours_of("--from", "first", "--until", "2026-05-01T03:00", hours) == [0, 1, 2]
+    assert hours_of("--since", "2026-05-01T21:00", "--until", "2026-05-01T22:30", hours) == [21, 22]
+    assert hours_of("-n", 2, "--until", "2026-05-01T05:00", hours) == [3, 4]
+    assert hours_of("-n", 1, "--include", "ERROR", "--until", "2026-05-01T05:00", hours) == [3]
+    assert hours_of("-f", "--from-sequence", 20, "--until", "2026-05-01T22:00", hours) == [20, 21]
+
+
+def test_until_ends_a_follower_when_a_later_record_comes(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
+        log.append(b"before", timestamp_ns=STAMP_NS)
+        with started("tail", "-f", "--until", "@1700000001", tmp_path / "log") as process:
+            assert process.stdout is not None
+            assert shown(read_until(process.stdout.fileno(), b"\n")) == [b"before"]
+            log.append(b"too late", timestamp_ns=STAMP_NS + 10**9)
+            assert process.wait(LIMIT_S) == 0
+            assert process.stdout.read() == b""
+
+
+def test_lines_are_cut_to_columns_of_the_terminal(tmp_path: Path) -> None:
+    with commitlog.open(tmp_path / "log") as log:
+        log.append_many(
+            [b"short", b"x" * 50, "\u6f22\u5b57\u6f22\u5b57\u6f22\u5b57".encode(), b"a\tb"]
+        )
+    lines = (
+        run("tail", "--max-width", 10, "--format", r"{value}\n", tmp_path / "log")
+        .stdout.decode()
+        .splitlines()
+    )
+    assert lines == ["short", "x" * 9 + "\u2026", "\u6f22\u5b57\u6f22\u5b57 \u2026", "a\\tb"]
+
+
+def test_matches_are_highlighted_on_a_terminal_only(tmp_path: Path) -> None:
+    run("append", tmp_path / "log", feed=b"an ERROR\xc3\x9c here\n")
+    arguments = (
+        "tail",
+        "--include",
+        "ERROR",
+        "--include",
+        "\u00dc",
+        "--format",
+        r"{value}\n",
+        tmp_path / "log",
+    )
+    with on_terminal(*arguments) as (_, terminal):
+        seen = read_until(terminal, b"here\r\n")
+    assert seen == "an \x1b[1;31mERROR\x1b[0m\x1b[1;31m\u00dc\x1b[0m here\r\n".encode()
+    assert run(*arguments).stdout == "an ERROR\u00dc here\n".encode()
 
 
 def test_times_are_printed_in_a_zone_with_its_daylight_saving(tmp_path: Path) -> None:
@@ -300,7 +361,7 @@ def test_times_are_printed_in_a_zone_with_its_daylight_saving(tmp_path: Path) ->
         ):  # the last Sunday of March 2026, one o'clock UTC
             log.append(b"x", timestamp_ns=second * 10**9 + 5)
     assert run(
-        "tail", "-z", "Europe/Berlin", "--fields", "timestamp", tmp_path / "log"
+        "tail", "-z", "Europe/Berlin", "--format", r"{timestamp}\n", tmp_path / "log"
     ).stdout.decode().splitlines() == [
         "2026-03-29T01:59:59.000000005+01:00",
         "2026-03-29T03:00:00.000000005+02:00",
@@ -312,26 +373,6 @@ def test_times_are_printed_in_a_zone_with_its_daylight_saving(tmp_path: Path) ->
         1_774_746_000_000_000_005,
         "2026-03-28T21:00:00.000000005-04:00",
     )
-
-
-def test_hex_and_multi_line(tmp_path: Path) -> None:
-    with commitlog.open(tmp_path / "log") as log:
-        log.append(b"one\ttab\ntwo\x1b\n", key=b"k\n", type=3)
-        log.append(b"", key=b"")
-    plain = ("--fields", "type,key,value", tmp_path / "log")
-    assert (
-        run("tail", "--hex", *plain).stdout == b'3\t"6b0a"\t6f6e65097461620a74776f1b0a\n0\t""\t\n'
-    )
-    assert (
-        run("tail", "--multi-line", *plain).stdout
-        == b'3\t"k\\n"\n    one\ttab\n    two\\x1b\n0\t""\n'
-    )
-    assert run(
-        "tail", "--multi-line", "--hex", "-n", 2, "--limit", 1, *plain
-    ).stdout.decode().splitlines() == [
-        '3\t"6b0a"',
-        "    00000000  6f 6e 65 09 74 61 62 0a  74 77 6f 1b 0a           |one.tab.two..|",
-    ]
 
 
 # --- replay ---------------------------------------------------------------------------------------
@@ -364,13 +405,10 @@ def test_a_replay_ends_with_its_reader_in_the_middle_of_a_pause(tmp_path: Path) 
 # --- following ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("idle", ["backoff", "block"])
-def test_records_are_followed_as_they_come_each_on_its_line_at_once(
-    tmp_path: Path, idle: str
-) -> None:
+def test_records_are_followed_as_they_come_each_on_its_line_at_once(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append_many([b"old", b"last"])
-        with started("tail", "-f", "-n", 1, "--idle", idle, tmp_path / "log") as process:
+        with started("tail", "-f", "-n", 1, tmp_path / "log") as process:
             assert process.stdout is not None
             out = process.stdout.fileno()
             assert shown(read_until(out, b"\n")) == [b"last"]
@@ -412,12 +450,9 @@ def test_a_writer_that_comes_later_is_followed(tmp_path: Path) -> None:
         assert shown(read_until(process.stdout.fileno(), b"\n")) == [b"after"]
 
 
-@pytest.mark.parametrize("idle", ["backoff", "block"])
-def test_a_log_that_is_yet_to_come_is_waited_for_if_so_told(
-    tmp_path: Path, until: Until, idle: str
-) -> None:
+def test_a_log_that_is_yet_to_come_is_waited_for_if_so_told(tmp_path: Path, until: Until) -> None:
     path = tmp_path / "log"
-    with started("tail", "-f", "--wait", "--idle", idle, path) as follower:
+    with started("tail", "-f", "--wait", path) as follower:
         assert follower.stdout is not None
         status = Path(f"/proc/{follower.pid}/status")
         until(
@@ -480,23 +515,21 @@ def test_a_killed_writer_is_followed_by_the_next_one(tmp_path: Path) -> None:
     [
         (("-n", "-1"), "expected a whole number of at least 0, not '-1'"),
         (("--from", "last"), "expected 'first', 'end' or a position"),
-        (("-n", "3", "--from", "first"), "-n and --from both say where to begin"),
-        (("--idle", "block"), "--idle says how to wait, which only --follow does"),
-        (("--wait",), "--wait waits for records that are yet to come, which only --follow shows"),
-        (("-f", "--idle", "nap"), "'nap' is not one of"),
+        (("-n", "3", "--from", "first"), "-n and --from say where to begin"),
+        (("--wait",), "--wait waits for records that are yet to come: add --follow"),
         (
-            ("--from-sequence", "3", "--from-time", "now"),
-            "--from-sequence and --from-time both say where to begin",
+            ("--from-sequence", "3", "--since", "now"),
+            "--from-sequence and --since say where to begin",
         ),
         (
-            ("-n", "1", "--from", "0", "--from-time", "now"),
-            "-n and --from and --from-time all say where to begin",
+            ("-n", "1", "--from", "0", "--since", "now"),
+            "-n and --from and --since say where to begin",
         ),
-        (("--from-time", "tomorrow"), "expected a time such as 2026-05-01,"),
-        (("--from-time", "2026-02-30"), "expected a time such as 2026-05-01,"),
-        (("--from-time", "-10"), "expected a time such as 2026-05-01,"),
-        (("--from-time", "9999-01-01"), "expected a time such as 2026-05-01,"),
-        (("--from-time", "-999999999999999w"), "expected a time such as 2026-05-01,"),
+        (("--since", "tomorrow"), "expected a time such as 2026-05-01,"),
+        (("--since", "2026-02-30"), "expected a time such as 2026-05-01,"),
+        (("--since", "-10"), "expected a time such as 2026-05-01,"),
+        (("--since", "9999-01-01"), "expected a time such as 2026-05-01,"),
+        (("--since", "-999999999999999w"), "expected a time such as 2026-05-01,"),
         (
             ("-z", "Europe/Nowhere"),
             "expected a time zone such as Europe/Berlin, UTC or local, not 'Europe/Nowhere'",
@@ -508,33 +541,41 @@ def test_a_killed_writer_is_followed_by_the_next_one(tmp_path: Path) -> None:
             "expected a regular expression as Python's re has them, not '(': missing )",
         ),
         (("--exclude", "[a"), "expected a regular expression"),
-        (("--until", "*"), "expected a regular expression"),
-        (("--limit", "0"), "expected a whole number of at least 1, not '0'"),
+        (("--stop-at", "*"), "expected a regular expression"),
+        (("--until", "*"), "expected a time such as"),
+        (("--to", "1", "--until", "now"), "--to and --until say where to end"),
+        (("--limit", "-1"), "expected a whole number of at least 0, not '-1'"),
         (("--speed", "0"), "expected a number from 1e-06 to 1e+06, such as 1 or 10, not '0'"),
         (("--speed", "fast"), "expected a number from"),
         (("--max-pause", "1s"), "--max-pause bounds the pauses that --speed makes"),
         (
             ("--speed", "1", "--max-pause", "soon"),
-            "expected a time such as 15 or 500ms, not 'soon'",
+            "expected a duration such as 15, 500ms or 10m, not 'soon'",
         ),
         (("--name", "../x"), "name must be 1 to"),
         (
-            ("--fields", "position,offset"),
-            "expected some of position,sequence,timestamp,type,key,value, each once",
+            ("--format", "{offset}"),
+            "there is no field {offset}: there are position, sequence, timestamp",
         ),
-        (("--fields", "key,key"), "expected some of position,"),
-        (("--json", "--hex"), "--json and --hex are different ways to print"),
-        (("--json", "--multi-line"), "--json and --multi-line are different ways to print"),
+        (("--format", "{0}"), "there is no field {0}"),
+        (("--format", "{value"), "'{value' is no template: expected '}'"),
+        (("--format", "{sequence:q}"), "{sequence} cannot be printed as 'q'"),
+        (("--format", "{value!r}"), "leave !r out"),
+        (("--format", r"{value}\q"), "a backslash stands before"),
         (
-            ("--multi-line", "--fields", "key"),
-            "--multi-line is about the value, which --fields leaves out",
+            ("--format", "csv"),
+            "'csv' is not one of lines, null, raw, frames, jsonl, and has no field in braces",
         ),
+        (("--format", "parquet"), "'parquet' is not one of"),
+        (("--json", "--format", "raw"), "--json and --format both say how to print records"),
         (
-            ("-r", "-f"),
-            "--reverse goes back to older records, and --follow waits for newer records",
+            ("--json", "--max-width", "80"),
+            "--max-width cuts the lines of a template, not those of jsonl",
         ),
-        (("-r", "--speed", "1"), "and --speed replays them forward"),
-        (("-r", "--from", "first"), "nothing comes before --from first"),
+        (("--max-width", "0"), "expected a whole number of at least 1, not '0'"),
+        (("-r", "-f"), "--reverse goes back and --follow goes forward"),
+        (("-r", "--speed", "1"), "--reverse goes back and --speed goes forward"),
+        (("-r", "--name", "billing"), "--reverse goes back and --name goes forward"),
     ],
 )
 def test_wrong_options_are_refused_with_what_was_expected(

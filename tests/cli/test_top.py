@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -9,16 +10,20 @@ import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from textual.containers import VerticalScroll
+from textual.pilot import Pilot
+from textual.widgets import Sparkline, Static
 
 import commitlog
 from commitlog import cli
-from commitlog.cli.moving import Rates, as_object
-from commitlog.cli.panel import in_bytes, in_numbers
+from commitlog.cli.dashboard import Dashboard, Help, LatencySampler
+from commitlog.cli.quantities import latency_text, size_text
+from commitlog.cli.rates import Rates, as_object
 from commitlog.observe.watching import LogWatch
 from tests.cli.program import (
     LIMIT_S,
@@ -32,10 +37,12 @@ from tests.cli.program import (
 )
 
 SHORT = ("--interval", "0.1")
+SIZES = [(80, 24), (40, 12)]
 WRITER = (
     "import commitlog, sys, time; log = commitlog.open(sys.argv[1]); log.append(b'x'); "
     "print(flush=True); time.sleep(60)"
 )
+Until = Callable[..., None]
 
 
 @contextmanager
@@ -68,14 +75,10 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def test_a_terminal_that_does_not_know_its_width_is_shown_something(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "0")
-    assert b"committed" in run("top", "--once", *SHORT, path).stdout
+# --- for programs ---------------------------------------------------------------------------------
 
 
-def test_one_object_has_watermarks_records_writers_and_room(path: Path) -> None:
+def test_json_has_watermarks_records_writers_and_room(path: Path) -> None:
     with writing(path) as process:
         done = run("top", "--json", *SHORT, path)
         found = json.loads(done.stdout)
@@ -94,7 +97,7 @@ def test_one_object_has_watermarks_records_writers_and_room(path: Path) -> None:
     assert found["disk_bytes"] > 0
 
 
-def test_a_killed_writer_is_told_of(path: Path) -> None:
+def test_a_killed_writer_is_dead(path: Path) -> None:
     with writing(path) as process:
         process.send_signal(signal.SIGKILL)
         process.wait(LIMIT_S)
@@ -115,7 +118,7 @@ def test_rates_are_what_happened_between_two_looks(path: Path) -> None:
     assert as_object(now, rates)["writers"][0]["claims_per_s"] == rates.claims[0]
 
 
-def test_a_log_that_was_made_anew_has_no_rates(path: Path) -> None:
+def test_a_recreated_log_has_no_rates(path: Path) -> None:
     with LogWatch(path) as watch:
         before = watch.look()
         shutil.rmtree(path)
@@ -124,37 +127,146 @@ def test_a_log_that_was_made_anew_has_no_rates(path: Path) -> None:
     assert (rates.tail_bytes, rates.records, rates.claims) == (None, None, {})
 
 
-def test_without_a_terminal_it_prints_once_within_eighty_columns(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("interval", ["0", "0.01", "soon", "-1s", "400d"])
+def test_a_wrong_interval_is_refused(
+    path: Path, interval: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    with commitlog.open(path):
-        done = run("top", *SHORT, path)
-    assert (done.returncode, done.stderr) == (0, b"")
-    lines = done.stdout.decode().splitlines()
-    assert max(map(len, lines)) <= 80
-    assert {
-        "tail",
-        "appended",
-        "committed",
-        "flushed",
-        "first",
-        "records",
-        "segments",
-        "free",
-        "claims",
-        "slot",
-        "0",
-    } <= {line.split()[0] for line in lines[1:] if line}
+    assert cli.run(["top", "--interval", interval, str(path)]) == 2
+    assert "expected" in capfd.readouterr().err
+
+
+def test_without_a_terminal_one_sentence_says_so(path: Path) -> None:
+    done = run("top", path)
+    assert (done.returncode, done.stdout) == (2, b"")
     assert (
-        run("top", "--once", *SHORT, path).stdout.decode().splitlines()[-1]
-        == "no writer has it open"
+        done.stderr.splitlines()[-1]
+        == b"Error: top needs a terminal: use --json to print the figures of one interval"
     )
+
+
+@pytest.mark.parametrize("kind", ["archive", "segment"])
+def test_what_does_not_move_is_refused(tmp_path: Path, kind: str) -> None:
+    log = sealed_log(tmp_path / "log")
+    target = min(log.glob("*.seg"))
+    if kind == "archive":
+        pytest.importorskip("zstandard")
+        target = tmp_path / "place"
+        assert run("archive", "--keep", log, target).returncode == 0
+    done = run("top", "--json", target)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert (
+        f"this is not a log but its {kind}, in which nothing moves: use commitlog info"
+        in done.stderr.decode()
+    )
+
+
+# --- on a terminal --------------------------------------------------------------------------------
+
+
+def shown(pilot: Pilot[int]) -> str:
+    """All text of the dashboard, what is scrolled out of sight included."""
+    app = pilot.app
+    texts = [
+        app.query_one(f"#{name}", Static)
+        for name in ("title", "append", "flush", "latency", "figures", "writers", "tailers")
+    ]
+    return "\n".join(
+        str(line.text).rstrip()
+        for text in texts
+        for line in text.render_lines(text.region.reset_offset)
+    )
+
+
+async def _until_shown(pilot: Pilot[int], text: str) -> str:
+    for _ in range(600):
+        if text in (seen := shown(pilot)):
+            return seen
+        await pilot.pause(0.1)
+    raise AssertionError(f"{text!r} is not in {seen!r}")
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_the_dashboard_fits_its_terminal(path: Path, size: tuple[int, int]) -> None:
+    async def look() -> None:
+        with (
+            commitlog.open(path) as log,
+            log.tailer("billing", required=True),
+            LogWatch(path) as watch,
+        ):
+            log.append_many([b"x" * 100] * 1000)
+            dashboard = Dashboard(watch, 0.1)
+            async with dashboard.run_test(size=size) as pilot:
+                seen = await _until_shown(pilot, "idle")
+                for word in (
+                    "mapped",
+                    "append",
+                    "flush",
+                    "latency",
+                    "committed",
+                    "1,100 records",
+                    "billing",
+                    "KiB",
+                    str(os.getpid()),
+                ):
+                    assert word in seen, (word, seen)
+                assert "\u2026" not in seen.partition("\n")[2]  # nothing but the path is cut
+                assert all(line.size.width > 5 for line in dashboard.query(Sparkline))
+                assert all(widget.region.right <= size[0] for widget in dashboard.query(Static))
+
+    asyncio.run(look())
+
+
+def test_a_small_terminal_scrolls_to_the_tailers(path: Path) -> None:
+    async def look() -> None:
+        with LogWatch(path) as watch:
+            dashboard = Dashboard(watch, 60)
+            async with dashboard.run_test(size=(40, 12)) as pilot:
+                area = dashboard.query_one(VerticalScroll)
+                assert area.max_scroll_y > 0
+                await pilot.press("end")
+                await pilot.pause(0.5)
+                assert area.scroll_y == area.max_scroll_y
+                assert dashboard.query_one("#tailers").region.bottom <= 12
+
+    asyncio.run(look())
+
+
+def test_the_help_key_opens_help_and_any_key_closes_it(path: Path) -> None:
+    async def look() -> None:
+        with LogWatch(path) as watch:
+            dashboard = Dashboard(watch, 60)
+            async with dashboard.run_test(size=(40, 12)) as pilot:
+                await pilot.press("question_mark")
+                assert isinstance(dashboard.screen, Help)
+                assert dashboard.screen.query_one(Static).region.right <= 40
+                await pilot.press("x")
+                assert not isinstance(dashboard.screen, Help)
+
+    asyncio.run(look())
+
+
+def test_the_latency_of_a_record_is_measured(path: Path, until: Until) -> None:
+    sampler = LatencySampler(str(path))
+    sampler.start()
+    try:
+        with commitlog.open(path) as log:
+
+            def appended() -> bool:
+                log.append(b"x")
+                return bool(sampler.latencies_ns)
+
+            until(appended)
+        assert all(latency_ns < 60 * 10**9 for latency_ns in sampler.take())
+    finally:
+        sampler.end()
 
 
 def test_q_ends_it_and_leaves_the_terminal_as_it_was(path: Path) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
-        read_until(terminal, b"no writer has it open")
+        read_until(terminal, b"no writer has the log open")
         assert not is_as_it_was(terminal)
         os.write(terminal, b"xq")
         rest = read_rest(terminal)
@@ -166,141 +278,33 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(path: Path) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
 )
-def test_whoever_ends_it_finds_the_terminal_as_it_was(path: Path, number: signal.Signals) -> None:
+def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(
+    path: Path, number: signal.Signals
+) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
-        read_until(terminal, b"no writer has it open")
+        read_until(terminal, b"no writer has the log open")
         process.send_signal(number)
         read_rest(terminal)
         assert process.wait(LIMIT_S) == cli.INTERRUPTED
         assert is_as_it_was(terminal)
 
 
-def remove_at_once(path: Path) -> None:
-    """No look meets a half of it."""
-    path.rename(path.with_name("gone"))
-    shutil.rmtree(path.with_name("gone"))
-
-
 def test_it_ends_with_the_log(path: Path) -> None:
     with on_terminal("top", *SHORT, path) as (process, terminal):
-        read_until(terminal, b"no writer has it open")
-        remove_at_once(path)
+        read_until(terminal, b"no writer has the log open")
+        path.rename(path.with_name("gone"))  # no look meets a half of it
         rest = read_rest(terminal)
         assert process.wait(LIMIT_S) == 1
     assert b"commitlog: the log was removed while it was shown" in rest
 
 
-# --- an archive, a segment's file -----------------------------------------------------------------
-
-LIVE = (
-    "appended",
-    "committed",
-    "flushed",
-    "free",
-    "claims",
-    "writer",
-    "behind",
-    "moves",
-    "/s",
-    "not open since",
-)
-
-
-@pytest.fixture
-def archive(tmp_path: Path) -> Path:
-    """Of five segments, with one record in each."""
-    pytest.importorskip("zstandard")
-    assert run("archive", sealed_log(tmp_path / "archived"), tmp_path / "place").returncode == 0
-    return tmp_path / "place"
-
-
-def test_an_archive_is_as_large_as_its_files_and_has_nothing_that_lives(
-    archive: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    size = sum(file.stat().st_size for file in archive.glob("*.zst"))
-    for place in (archive, archive.as_uri()):
-        monkeypatch.setenv("COLUMNS", str(len(str(place)) + 20))
-        lines = run("top", "--once", *SHORT, place).stdout.decode().splitlines()
-        assert lines[0].split() == [str(archive), "an", "archive"]
-        assert f"segments  5 of 64.0 KiB, {in_bytes(size)} compressed" in lines
-        assert "records   5, sequences 0 to 4" in lines
-        assert [line.split()[0] for line in lines if line.strip()][1:] == [
-            "position",
-            "first",
-            "end",
-            "records",
-            "segments",
-        ]
-        assert not [word for word in LIVE if word in "\n".join(lines[1:])]
-
-
-def test_an_archive_as_an_object_has_no_room_and_no_rates(archive: Path) -> None:
-    found = json.loads(run("top", "--json", *SHORT, archive).stdout)
-    assert (found["kind"], found["segments"]) == ("archive", 5)
-    assert found["disk_bytes"] == sum(file.stat().st_size for file in archive.glob("*.zst"))
-    assert {name for name, value in found.items() if value is None} == {
-        *("mode", "failed", "free_bytes", "device_bytes"),
-        *(
-            f"{name}_per_s"
-            for name in ("tail_bytes", "committed_bytes", "flushed_bytes", "records")
-        ),
-    }
-
-
-def test_what_comes_to_an_archive_is_seen_at_the_next_look(archive: Path, tmp_path: Path) -> None:
-    with LogWatch(archive) as watch:
-        before = watch.look()
-        with commitlog.open(tmp_path / "archived") as log:
-            log.append(b"more")
-            log.roll()
-        assert run("archive", tmp_path / "archived", archive).returncode == 0
-        now = watch.look()
-    assert (before.segments, now.segments) == (5, 6)
-    assert now.disk_bytes > before.disk_bytes
-    assert Rates.between(before, now).records is None
-
-
-def test_a_segment_s_file_is_as_large_as_it_is_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = min(sealed_log(tmp_path / "log").glob("*.seg"))
-    monkeypatch.setenv("COLUMNS", str(len(str(file)) + 20))
-    lines = run("top", "--once", *SHORT, file).stdout.decode().splitlines()
-    assert lines[0].split() == [str(file), "a", "segment"]
-    assert f"segments  1 of 64.0 KiB, {in_bytes(file.stat().st_blocks * 512)} on disk" in lines
-    assert not [word for word in LIVE if word in "\n".join(lines[1:])]
-
-
-def test_an_archive_that_goes_while_it_is_shown_ends_it(archive: Path) -> None:
-    with on_terminal("top", *SHORT, archive.as_uri()) as (process, terminal):
-        read_until(terminal, b"compressed")
-        remove_at_once(archive)
-        rest = read_rest(terminal)
-        assert process.wait(LIMIT_S) == 1
-    assert b"commitlog: the log was removed while it was shown" in rest
-
-
-@pytest.mark.parametrize("interval", ["0", "0.01", "soon", "-1s", "400d"])
-def test_a_wrong_interval_is_refused(
-    path: Path, interval: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.run(["top", "--interval", interval, str(path)]) == 2
-    assert "expected" in capfd.readouterr().err
-
-
-def test_figures_are_short() -> None:
-    assert [in_bytes(count) for count in (0, 1023, 1024, 1536, 1 << 20)] == [
+def test_quantities_have_the_unit_that_fits() -> None:
+    assert [size_text(count) for count in (0, 1, 1023, 1024, 1536, 1 << 20)] == [
         "0 B",
+        "1 B",
         "1023 B",
         "1.0 KiB",
         "1.5 KiB",
         "1.0 MiB",
     ]
-    assert in_bytes(150 << 30) == "150 GiB"
-    assert [in_numbers(count) for count in (0, 999, 1000, 12_345, 2e6)] == [
-        "0",
-        "999",
-        "1.0 k",
-        "12.3 k",
-        "2.0 M",
-    ]
+    assert [latency_text(seconds) for seconds in (0.00123, 1.5)] == ["1.23 ms", "1.50 s"]

@@ -151,7 +151,7 @@ def test_a_holder_in_another_namespace_is_said_to_be_there(
         text=True,
         check=True,
     )
-    assert [writer["name"] for writer in json.loads(told.stdout)["holders"]] == [
+    assert [writer["name"] for writer in json.loads(told.stdout)["writers"]] == [
         "in another pid namespace"
     ]
     child.go_on()

@@ -69,7 +69,7 @@ def test_a_writer_and_an_onlooker_see_the_same(logs: Logs) -> None:
     )
     assert (seen.segment_size, seen.segments) == (SEGMENT, len(list(Path(log.path).glob("*.seg"))))
     assert seen.disk_bytes == sum(file.stat().st_blocks * 512 for file in Path(log.path).iterdir())
-    assert 0 < seen.free_bytes < seen.device_bytes
+    assert 0 < seen.free_disk_bytes < seen.disk_size_bytes
     (writer,) = seen.writers
     assert (writer.slot, writer.pid, writer.state, writer.flushing, writer.rolled_back_claims) == (
         parts_of(log).engine.slot,

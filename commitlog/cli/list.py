@@ -1,0 +1,98 @@
+"""`commitlog list`: the logs below a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import click
+
+from commitlog.cli import FAILURE
+from commitlog.cli.output import print_json
+from commitlog.cli.quantities import size_text
+from commitlog.cli.record_format import time_text
+from commitlog.cli.report import Report, report_of
+from commitlog.errors import CommitLogError
+
+_KEYS = (
+    "path",
+    "uuid",
+    "state",
+    "disk_bytes",
+    "records",
+    "first_timestamp_ns",
+    "last_timestamp_ns",
+    "problems",
+)
+
+
+@click.command()
+@click.argument("folder", metavar="DIR", default=".", type=click.Path(exists=True, file_okay=False))
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@click.pass_context
+def command(context: click.Context, *, folder: str, as_json: bool) -> None:
+    """List the logs below DIR and their health.
+
+    A line has size, records, the timestamps of the first and the last record, and health. DIR is
+    the current folder by default. Links are not followed.
+
+    \b
+    Examples:
+      commitlog list
+      commitlog list --json /var/lib/orders
+
+    The exit status is 1 if a log cannot be read; `commitlog verify` checks one log completely.
+    """
+    if not os.path.isdir(folder):
+        raise click.BadParameter(f"{folder!r} is not a folder", param_hint="DIR")
+    found = list(_reports(folder))
+    if as_json:
+        print_json({"path": folder, "logs": found})
+    elif not found:
+        click.echo(f"there is no log below {folder}", err=True)
+    else:
+        _print(found)
+    context.exit(FAILURE if any(report["problems"] for report in found) else 0)
+
+
+def _reports(folder: str) -> Iterator[Report]:
+    for place, folders, files in os.walk(folder):
+        folders.sort()
+        if "log.json" not in files:
+            continue
+        folders.clear()  # a log has no logs in it
+        report: Report = dict.fromkeys(_KEYS) | {"path": place, "problems": []}
+        try:
+            report |= {key: content for key, content in report_of(place).items() if key in _KEYS}
+        except CommitLogError as error:
+            report["problems"] = [str(error)]
+        yield report
+
+
+def _print(reports: list[Report]) -> None:
+    rows = [("log", "size", "records", "from", "to", "health")]
+    for report in reports:
+        size = "?" if report["disk_bytes"] is None else size_text(report["disk_bytes"])
+        records = "?" if report["records"] is None else f"{report['records']:,}"
+        span = [
+            "-" if at is None else time_text(at)[:19] + "Z"
+            for at in (report[key] for key in _KEYS[5:7])
+        ]
+        rows.append(
+            (
+                report["path"],
+                size,
+                records,
+                *span,
+                report["problems"][0] if report["problems"] else report["state"],
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        path, size, records, first, last, health = (
+            cell.ljust(width) for cell, width in zip(row, widths, strict=True)
+        )
+        click.echo(
+            f"{path}  {size.strip():>{widths[1]}}  {records.strip():>{widths[2]}}  {first}  "
+            f"{last}  {health.rstrip()}"
+        )

@@ -1,0 +1,25 @@
+"""Sizes, ages and latencies as people read them: the same in every command."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+
+import humanize
+
+
+def size_text(count: float) -> str:
+    """Return a number of bytes in the binary unit that fits it."""
+    return humanize.naturalsize(count, binary=True).replace(" Bytes", " B").replace(" Byte", " B")
+
+
+def age_text(since_ns: int) -> str:
+    """Return how long ago an instant was."""
+    return humanize.naturaldelta(
+        dt.timedelta(microseconds=max(0, time.time_ns() - since_ns) // 1000)
+    )
+
+
+def latency_text(seconds: float) -> str:
+    """Return a latency in the unit that fits it."""
+    return humanize.metric(seconds, "s")

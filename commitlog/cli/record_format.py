@@ -1,0 +1,289 @@
+"""Records as bytes to print: values, JSON lines, and templates."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import re
+import string
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from commitlog.cli.filter import Pattern, Rows
+from commitlog.errors import SequenceError
+from commitlog.tail.batch import Batch
+
+RecordFormat = Callable[[Batch, Rows], bytes]
+"""Gives the bytes of some rows of a batch."""
+
+FIELDS = ("position", "sequence", "timestamp", "timestamp_ns", "type", "key", "value")
+ENDINGS = {"lines": b"\n", "null": b"\0", "raw": b""}
+BYTE_FORMATS = (*ENDINGS, "frames", "jsonl")
+LINE = r"{position}\t{timestamp}\t{type}\t{key}\t{value}\n"
+LENGTH = struct.Struct("<I")
+
+_BACKSLASH = re.compile(r"\\(?:([ntr0\\])|x([0-9a-fA-F]{2})|)")
+_MEANT = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_UNPRINTABLE = re.compile(r"[^ -~]")
+_MATCH, _PLAIN = "\x1b[1;31m", "\x1b[0m"
+
+
+def format_of(name: str, zone: dt.tzinfo | None, *, escape: bool) -> RecordFormat:
+    """Return the format of a name of `BYTE_FORMATS`, or of a template."""
+    if name == "frames":
+        return lambda batch, rows: b"".join(
+            [part for value in _values(batch, rows) for part in (LENGTH.pack(len(value)), value)]
+        )
+    if name == "jsonl":
+        return JsonLines(zone)
+    if name in ENDINGS:
+        ending = ENDINGS[name]
+        return lambda batch, rows: ending.join([*_values(batch, rows), b""])
+    return Template(name, zone, escape=escape)
+
+
+class JsonLines:
+    """One JSON object a line, with every field.
+
+    Parameters
+    ----------
+    zone : datetime.tzinfo or None
+        Of `timestamp`; None is this machine's.
+    """
+
+    def __init__(self, zone: dt.tzinfo | None = dt.UTC) -> None:
+        self._zone = zone
+
+    def __call__(self, batch: Batch, rows: Rows) -> bytes:
+        columns = [_column(field, batch, rows, self._zone) for field in FIELDS]
+        return "".join(
+            [
+                json.dumps(json_fields(dict(zip(FIELDS, row, strict=True)))) + "\n"
+                for row in zip(*columns, strict=True)
+            ]
+        ).encode()
+
+
+def json_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Replace bytes: by text if they are UTF-8, else by base64, with `NAME_encoding` behind it."""
+    found: dict[str, Any] = {}
+    for name, content in fields.items():
+        found[name] = content
+        if isinstance(content, bytes):
+            try:
+                found[name] = content.decode()
+            except UnicodeDecodeError:
+                found[name], found[f"{name}_encoding"] = (
+                    base64.b64encode(content).decode(),
+                    "base64",
+                )
+    return found
+
+
+class Template:
+    """Text with fields in braces, such as ``{position} {value}``.
+
+    Parameters
+    ----------
+    text : str
+        Backslash sequences are read as in Python. A field takes the format specifications of
+        `str.format`; `x` prints a key or a value in hexadecimal digits.
+    zone : datetime.tzinfo or None
+        Of `timestamp`; None is this machine's.
+    escape : bool
+        Escape what a terminal would act on, quote keys, and print a missing key as ``-``.
+    highlight : sequence of Pattern
+        Print in color what they match in a value.
+    width : int or None
+        Cut longer lines, tabs expanded.
+
+    Raises
+    ------
+    ValueError
+        The template has an unknown field, a wrong specification or a lone brace.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        zone: dt.tzinfo | None = dt.UTC,
+        *,
+        escape: bool,
+        highlight: Sequence[Pattern] = (),
+        width: int | None = None,
+    ) -> None:
+        self._zone = zone
+        self._escape = escape
+        self._highlight = highlight
+        self._width = width
+        self._fields: list[tuple[str, str]] = []
+        line = ""
+        for literal, field, spec, conversion in string.Formatter().parse(_unescaped(text)):
+            line += literal.replace("%", "%%")
+            if field is not None:
+                _check_field(field, spec or "", conversion)
+                self._fields.append((field, spec or ""))
+                line += "%s"
+        self._line = line
+
+    def __call__(self, batch: Batch, rows: Rows) -> bytes:
+        if not self._fields:
+            return (self._line % () * len(rows)).encode("utf-8", "surrogateescape")
+        columns = [self._text(field, spec, batch, rows) for field, spec in self._fields]
+        text = "".join([self._line % row for row in zip(*columns, strict=True)])
+        if self._width is not None:
+            text = "\n".join([_cut(line, self._width) for line in text.split("\n")])
+        return text.encode("utf-8", "surrogateescape")
+
+    def _text(self, field: str, spec: str, batch: Batch, rows: Rows) -> list[str]:
+        column = _column(field, batch, rows, self._zone)
+        if field == "key":
+            column = [self._key(key, spec) for key in column]
+        elif field == "value":
+            column = [self._value(value, spec) for value in column]
+        elif spec:
+            return ["" if content is None else format(content, spec) for content in column]
+        else:
+            return list(map(str, column))
+        return column if spec in ("", "x") else [format(content, spec) for content in column]
+
+    def _key(self, key: bytes | None, spec: str) -> str:
+        if key is None:
+            return "-" if self._escape else ""
+        text = key.hex() if spec == "x" else self._bytes(key)
+        return '"' + text.replace('"', '\\"') + '"' if self._escape else text
+
+    def _value(self, value: bytes, spec: str) -> str:
+        if spec == "x":
+            return value.hex()
+        text = self._bytes(value)
+        matches = [found.span() for pattern in self._highlight for found in pattern.finditer(value)]
+        end = len(value)
+        for start, stop in sorted(matches, reverse=True):
+            if start < stop <= end:  # of two that overlap the later one
+                first, last = (len(self._bytes(value[:offset])) for offset in (start, stop))
+                text = f"{text[:first]}{_MATCH}{text[first:last]}{_PLAIN}{text[last:]}"
+                end = start
+        return text
+
+    def _bytes(self, content: bytes) -> str:
+        return escaped(content) if self._escape else content.decode("utf-8", "surrogateescape")
+
+
+def _check_field(field: str, spec: str, conversion: str | None) -> None:
+    if field not in FIELDS:
+        raise ValueError(f"there is no field {{{field}}}: there are {', '.join(FIELDS)}")
+    sample: object = "" if field in ("timestamp", "key", "value") else 0
+    if conversion:
+        raise ValueError(f"{{{field}!{conversion}}} has a conversion: leave !{conversion} out")
+    if (field, spec) not in (("key", "x"), ("value", "x")):
+        try:
+            format(sample, spec)
+        except ValueError:
+            raise ValueError(f"{{{field}}} cannot be printed as {spec!r}") from None
+
+
+def _unescaped(text: str) -> str:
+    def character(match: re.Match[str]) -> str:
+        if match[0] == "\\":
+            raise ValueError("a backslash stands before n, t, r, 0, xNN or another backslash")
+        return _MEANT[match[1]] if match[1] else _byte(int(match[2], 16))
+
+    return _BACKSLASH.sub(character, text)
+
+
+def _byte(code: int) -> str:
+    """Return the character that becomes this byte when it is encoded with surrogateescape."""
+    return bytes([code]).decode("utf-8", "surrogateescape")
+
+
+def _cut(line: str, width: int) -> str:
+    from rich.console import Console
+    from rich.text import Text
+
+    text = Text.from_ansi(line)
+    text.expand_tabs(8)
+    text.truncate(width, overflow="ellipsis")
+    segments = text.render(Console(), end="")
+    return "".join(
+        [part.text if part.style is None else part.style.render(part.text) for part in segments]
+    )
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def _column(field: str, batch: Batch, rows: Rows, zone: dt.tzinfo | None) -> list[Any]:
+    column: list[Any]
+    match field:
+        case "timestamp":
+            column = times_text(batch.timestamps_ns[rows], zone)
+        case "timestamp_ns":
+            column = batch.timestamps_ns[rows].tolist()
+        case "key":
+            column = [batch.key(row) if batch.keyed[row] else None for row in rows.tolist()]
+        case "value":
+            column = _values(batch, rows)
+        case _:
+            try:
+                column = getattr(batch, f"{field}s")[rows].tolist()
+            except SequenceError:
+                column = [None] * len(rows)
+    return column
+
+
+def _values(batch: Batch, rows: Rows) -> list[bytes]:
+    return (
+        batch.values() if len(rows) == len(batch) else [batch.value(row) for row in rows.tolist()]
+    )
+
+
+def times_text(timestamps_ns: npt.NDArray[np.int64], zone: dt.tzinfo | None = dt.UTC) -> list[str]:
+    """Return instants in ISO 8601 with nanoseconds; with ``Z`` if the zone is UTC.
+
+    Parameters
+    ----------
+    timestamps_ns : numpy.ndarray of int64
+        Nanoseconds since 1970.
+    zone : datetime.tzinfo or None
+        None is this machine's.
+    """
+    moments = timestamps_ns.astype("datetime64[ns]")
+    if zone is dt.UTC:
+        return [f"{text}Z" for text in np.datetime_as_string(moments).tolist()]
+    texts = np.datetime_as_string(moments, timezone="local" if zone is None else zone).tolist()
+    return [f"{text[:-2]}:{text[-2:]}" for text in texts]
+
+
+def time_text(timestamp_ns: int) -> str:
+    """Return an instant in ISO 8601, in UTC."""
+    return times_text(np.array([timestamp_ns]))[0]
+
+
+def escaped(content: bytes) -> str:
+    """Return bytes as text without anything that a terminal would act on.
+
+    Printable UTF-8 stays as it is. A backslash is doubled, bytes that are not UTF-8 and control
+    characters become ``\\xNN``, other characters that are not printable ``\\uNNNN``. Two different
+    contents never give the same text.
+    """
+    text = (content.replace(b"\\", b"\\\\") if b"\\" in content else content).decode(
+        "utf-8", "backslashreplace"
+    )
+    return text if text.isprintable() else _UNPRINTABLE.sub(_escape, text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return _NAMED.get(character, f"\\x{code:02x}")
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

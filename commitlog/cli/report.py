@@ -1,0 +1,266 @@
+"""Reports of what a log, an archive or a segment file is: for `info` and `list`.
+
+A report is the object that `--json` prints. Its keys are those of docs/json.md; `lines` prints the
+same keys for people.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import commitlog
+from commitlog import CommitLog
+from commitlog._kernel.segments import FORMAT, HEADER_SIZE, Segment, read_opened
+from commitlog.cli.quantities import size_text
+from commitlog.cli.record_format import time_text
+from commitlog.errors import CommitLogError, CorruptSegmentError
+from commitlog.flush import checkpoint as checkpoints
+from commitlog.observe.watching import writer_name
+from commitlog.repair.verification import open_directory, read_identity
+from commitlog.retention.archived_directory import ArchivedDirectory
+from commitlog.retention.detached import open_detached
+from commitlog.segment import cursors_file
+from commitlog.segment.cursors_file import is_live
+from commitlog.segment.directory import LogDirectory, holes
+from commitlog.segment.identity import Identity
+from commitlog.segment.lone_segment import LoneSegment
+
+Report = dict[str, Any]
+_SEAL = (
+    "end_offset",
+    "first_sequence",
+    "records",
+    "first_timestamp_ns",
+    "last_timestamp_ns",
+    "largest_timestamp_ns",
+)
+STATES = {
+    "open": "open for writing",
+    "closed": "closed",
+    "unclean": "not closed; the next open recovers it",
+}
+
+
+def state_of(*, live: bool, clean: bool) -> str:
+    """Return a key of `STATES`."""
+    return "open" if live else "closed" if clean else "unclean"
+
+
+def report_of(path: str) -> Report:
+    """Return the report of whatever lies at a path or an address.
+
+    Raises
+    ------
+    CommitLogError
+        There is neither a log nor an archive nor a segment file.
+    """
+    detached = open_detached(path)
+    if detached is None:
+        return _log(path)
+    with contextlib.closing(detached):
+        return _archive(detached) if isinstance(detached, ArchivedDirectory) else _segment(detached)
+
+
+def segment_header(segment: Segment) -> Report:
+    """Return what the header of a segment says, its seal included; None for what is not there
+    yet.
+    """
+    opened = read_opened(segment.read(0, HEADER_SIZE))
+    seal = segment.sealed()
+    return {
+        "base_position": segment.base,
+        "segment_size": segment.size,
+        "segment_id": f"{segment.id:#018x}",
+        "opened_ns": None if opened is None else opened[0],
+        "cycle": None if opened is None else opened[1],
+        "seal": None if seal is None else dict(zip(_SEAL, seal, strict=True)),
+    }
+
+
+def lines(report: Report) -> Iterator[str]:
+    """Give a report as lines for people: the same keys, sizes and times in units."""
+    state = f", {STATES[report['state']]}" if "state" in report else ""
+    yield f"{report['path']}: {report['kind']}{state}"
+    for key, content in report.items():
+        if key in ("path", "kind", "state", "seal", "writers", "problems") or content is None:
+            continue
+        name, text = key.replace("_", " "), str(content)
+        if key.endswith("_ns"):
+            name, text = name.removesuffix(" ns"), time_text(content)
+        elif key.endswith("_bytes") or key == "segment_size":
+            name, text = name.removesuffix(" bytes"), size_text(content)
+        yield f"  {name:<24}{text}"
+    for writer in report.get("writers", ()):
+        yield f"  {'writer':<24}{writer['name']} (pid {writer['pid']}), slot {writer['slot']}"
+    yield from (f"  wrong: {problem}" for problem in report["problems"])
+
+
+def _identity(directory: LogDirectory, identity: Identity) -> Report:
+    return {
+        "kind": directory.kind,
+        "path": directory.path,
+        "uuid": str(uuid.UUID(bytes=identity.uuid)),
+        "format": ".".join(map(str, FORMAT)),
+        "created_ns": identity.created_ns,
+        "timestamps": identity.timestamps,
+        "roll_cycle": None if identity.roll_cycle is None else str(identity.roll_cycle),
+    }
+
+
+def _segments(directory: LogDirectory, identity: Identity) -> Report:
+    numbers, size = directory.segment_numbers(), identity.segment_size
+    return {
+        "segment_size": size,
+        "segments": len(numbers),
+        "first_segment_position": numbers[0] * size if numbers else None,
+        "last_segment_position": numbers[-1] * size if numbers else None,
+        "disk_bytes": directory.whole_disk_bytes(),
+    }
+
+
+def _sequences(first: int | None, behind: int | None) -> Report:
+    """Sequences and count of the records from one sequence up to another, exclusive."""
+    known = first is not None and behind is not None
+    count = behind - first if first is not None and behind is not None else None
+    return {
+        "records": count,
+        "first_sequence": first,
+        "last_sequence": behind - 1 if known and count and behind is not None else None,
+    }
+
+
+# --- a log ----------------------------------------------------------------------------------------
+
+
+def _log(path: str) -> Report:
+    fd = open_directory(path)
+    try:
+        identity, fault = read_identity(fd, path)
+        directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+    finally:
+        os.close(fd)
+    problems = [] if fault is None else [fault]
+    with contextlib.closing(directory):
+        checkpoint = checkpoints.read(directory.fd, identity.uuid)
+        live = is_live(directory.fd)
+        report = {
+            **_identity(directory, identity),
+            "state": state_of(live=live, clean=checkpoint is not None and checkpoint.clean),
+            **_segments(directory, identity),
+            "checkpoint_position": None if checkpoint is None else checkpoint.position,
+        }
+        writers = cursors_file.live_writers(directory.fd, identity) if live else []
+    report |= dict.fromkeys(
+        [
+            f"{name}_position"
+            for name in ("first", "tail", "appended", "committed", "flushed", "last")
+        ]
+    )
+    report |= {**_sequences(None, None), "first_timestamp_ns": None, "last_timestamp_ns": None}
+    try:
+        with commitlog.open(path, "r") as opened:
+            for name in ("first", "tail", "appended", "committed", "flushed"):
+                report[f"{name}_position"] = getattr(opened, f"{name}_position")
+            _add_records(report, opened)
+    except CommitLogError as error:
+        problems.append(str(error))
+    report["writers"] = [
+        {
+            "slot": writer.slot,
+            "pid": writer.pid,
+            "name": writer_name(writer),
+            "since_ns": writer.since_ns,
+        }
+        for writer in writers
+    ]
+    return {**report, "problems": problems}
+
+
+def _add_records(report: Report, opened: CommitLog) -> None:
+    first, last = opened.first_sequence, opened.last_sequence
+    report |= _sequences(first, first if last is None else last + 1)
+    report["last_position"] = opened.last_position
+    if last is None:
+        return
+    with (
+        opened.tailer(start="first") as forward,
+        opened.tailer(start="end", direction="backward") as backward,
+    ):
+        for name, tailer in (("first", forward), ("last", backward)):
+            record = tailer.read()
+            report[f"{name}_timestamp_ns"] = None if record is None else record.timestamp_ns
+
+
+# --- an archive, a segment file -------------------------------------------------------------------
+
+
+def _archive(directory: ArchivedDirectory) -> Report:
+    """Report an archive from the list of its files and the headers of the first and the last
+    one.
+    """
+    identity, size, numbers = (
+        directory.identity,
+        directory.segment_size,
+        directory.segment_numbers(),
+    )
+    problems = [
+        f"segments from position {start} to {stop} are missing"
+        for start, stop in holes(numbers, size)
+    ]
+    sequences: tuple[int, int] | tuple[None, None] = None, None
+    if numbers:
+        try:
+            sequences = directory.sequences()
+        except CorruptSegmentError as error:
+            problems.append(str(error))
+    return {
+        **_identity(directory, identity),
+        **_segments(directory, identity),
+        "uncompressed_bytes": len(numbers) * size,
+        "first_position": numbers[0] * size + HEADER_SIZE if numbers else None,
+        "end_position": directory.find_end() if numbers else None,
+        **_sequences(*sequences),
+        "problems": problems,
+    }
+
+
+def _segment(directory: LoneSegment) -> Report:
+    """Report a segment file. Its seal knows everything; without one the frames are counted."""
+    segment = directory.open_segment(directory.number, writable=False)
+    try:
+        header = segment_header(segment)
+        seal = header["seal"]
+        problems = []
+        if seal is not None:
+            end = segment.base + seal["end_offset"]
+            found = _sequences(seal["first_sequence"], seal["first_sequence"] + seal["records"])
+            first_ns, last_ns = seal["first_timestamp_ns"], seal["last_timestamp_ns"]
+        else:
+            end = directory.find_end()
+            stopped, code, count, _, _, first_ns, last_ns, _ = segment.scan(
+                HEADER_SIZE, end - segment.base
+            )
+            found = {**_sequences(None, None), "records": count}
+            if code != 0:
+                problems.append(
+                    f"damage at position {segment.base + stopped}: the records behind it are not "
+                    "counted"
+                )
+    finally:
+        segment.release()
+    identity = _identity(directory, directory.identity)
+    return {
+        **{key: identity[key] for key in ("kind", "path", "uuid", "format", "created_ns")},
+        **header,
+        "disk_bytes": directory.whole_disk_bytes(),
+        "first_position": header["base_position"] + HEADER_SIZE,
+        "end_position": end,
+        **found,
+        "first_timestamp_ns": first_ns if found["records"] else None,
+        "last_timestamp_ns": last_ns if found["records"] else None,
+        "problems": problems,
+    }

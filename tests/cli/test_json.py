@@ -1,0 +1,179 @@
+"""docs/json.md names every key that a command prints, with its type."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commitlog
+from commitlog.cli import group
+from commitlog.cli.spark import as_object
+from tests.cli.program import ROOT, SEGMENT, run, sealed_log
+from tests.log_files import HEADER, LogFiles, numbered
+
+PAGE = ROOT / "docs" / "json.md"
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z")
+ROW = re.compile(r"^\| (\(?)`([^`]+)`\)? \| (\w+)(\??) \|", re.MULTILINE)
+Schema = dict[str, tuple[str, bool, bool]]
+
+
+def schemas() -> dict[str, Schema]:
+    """For each command its keys: type, whether it may be null, whether it may be missing."""
+    found: dict[str, Schema] = {}
+    for section in PAGE.read_text(encoding="utf-8").split("\n## ")[1:]:
+        names, _, text = section.partition("\n")
+        rows = {
+            name: (kind, bool(null), bool(bracket))
+            for bracket, name, kind, null in ROW.findall(text)
+        }
+        for name in names.split(", "):
+            found[name] = rows
+    tailers = {
+        f"tailers[].{name.partition('.')[2]}": rest
+        for name, rest in found["tailers"].items()
+        if "[]" in name
+    }
+    found["top"] = found["top"] | tailers
+    return found
+
+
+def keys_of(content: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Every key as the page writes it, with its type."""
+    for key, value in content.items():
+        kind = {"dict": "object", "NoneType": "null"}.get(
+            type(value).__name__, type(value).__name__
+        )
+        yield prefix + key, kind, value
+        if isinstance(value, dict):
+            yield from keys_of(value, f"{prefix}{key}.")
+        for element in value if isinstance(value, list) else ():
+            if isinstance(element, dict):
+                yield from keys_of(element, f"{prefix}{key}[].")
+
+
+def check(schema: Schema, content: dict[str, Any], seen: set[str]) -> None:
+    """An object has the keys and types of the page, UUIDs and times in one form."""
+    present = set()
+    for name, kind, value in keys_of(content):
+        assert name in schema, f"{name} is not in {PAGE.name}"
+        expected, null, _ = schema[name]
+        assert (
+            kind == expected or (kind == "null" and null) or (kind, expected) == ("int", "float")
+        ), (name, kind, expected)
+        last = name.rpartition(".")[2]
+        if last == "uuid" and value is not None:
+            assert UUID.fullmatch(value), value
+        if (last.endswith("_time") or last == "timestamp") and value is not None:
+            assert TIME.fullmatch(value), value
+        present.add(name)
+    required = {
+        name
+        for name, (_, _, bracket) in schema.items()
+        if not bracket and not re.search(r"[.\[]", name)
+    }
+    assert required <= present, required - present
+    seen |= present
+
+
+def printed(*arguments: object, feed: bytes = b"") -> list[dict[str, Any]]:
+    """The objects that a command prints with --json."""
+    done = run(*arguments, "--json", feed=feed)
+    assert done.stdout, done.stderr
+    if done.stdout.startswith(b"{\n"):
+        return [json.loads(done.stdout)]
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture
+def damaged(files: LogFiles) -> Path:
+    """A log with damage, a claim and a torn tail, of two segments of which the first is missing."""
+    files.create(1, opened=True)
+    end = files.records(1, numbered(10))
+    files.flip(1, HEADER + 3 * 32 + 20)
+    files.records(1, numbered(2), files.claim(1, end, 40))
+    files.create(3)
+    files.checkpoint(0)
+    return files.path
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """A log of six sealed segments, with a named tailer."""
+    path = sealed_log(tmp_path / "sealed")
+    with commitlog.open(path) as opened, opened.tailer("billing", required=True):
+        opened.append(b"\xff", key=b"\xfe")
+    return path
+
+
+def test_every_command_prints_what_the_page_says(log: Path, damaged: Path, tmp_path: Path) -> None:
+    pytest.importorskip("zstandard")
+    copy = tmp_path / "copy.seg"
+    copy.write_bytes(min(log.glob("*.seg")).read_bytes())
+    flipped = tmp_path / "flipped.seg"
+    content = bytearray(copy.read_bytes())
+    content[HEADER + 16] ^= 1
+    flipped.write_bytes(content)
+    with (
+        commitlog.open(tmp_path / "open", segment_size=SEGMENT) as opened,
+        opened.tailer("billing"),
+    ):
+        opened.append(b"one", key=b"k")
+        live = [
+            ("info", printed("info", tmp_path / "open")),
+            ("top", printed("top", "--interval", "0.1", tmp_path / "open")),
+        ]
+    outputs: list[tuple[str, list[dict[str, Any]]]] = [
+        *live,
+        ("append", printed("append", log, feed=b"one\n")),
+        ("cat", printed("cat", log)),
+        ("tail", printed("tail", "-n", 3, log)),
+        ("info", printed("info", log) + printed("info", damaged) + printed("info", copy)),
+        ("info --cycles", printed("info", "--cycles", log)),
+        ("list", printed("list", tmp_path)),
+        ("dump", printed("dump", log) + printed("dump", damaged)),
+        ("tailers", printed("tailers", log)),
+        (
+            "verify",
+            printed("verify", log) + printed("verify", damaged) + printed("verify", flipped),
+        ),
+        ("repair", printed("repair", "--dry-run", damaged)),
+        ("tailers LOG ACTION", printed("tailers", log, "delete", "billing")),
+        ("prune", printed("prune", "--dry-run", "--max-bytes", "1", log)),
+        ("archive", printed("archive", "--keep", log, tmp_path / "archive")),
+        ("info", printed("info", tmp_path / "archive")),
+        ("doctor", printed("doctor", tmp_path)),
+        ("remove", printed("remove", "--yes", tmp_path / "open")),
+        ("spark export", [as_object(_export())]),
+        ("spark compact", [as_object(_compaction())]),
+    ]
+    known = schemas()
+    seen: dict[str, set[str]] = {name: set() for name in known}
+    for name, contents in outputs:
+        assert contents, name
+        for content in contents:
+            check(known[name], content, seen[name])
+    never = {name: set(schema) - seen[name] for name, schema in known.items()}
+    assert not {name: keys for name, keys in never.items() if keys}, (
+        "the page names what no command prints"
+    )
+    without = {"export-metrics", "bench", "spark"}
+    assert {name.split()[0] for name in known} | without == set(group.COMMANDS) | {"spark"}
+
+
+def _export() -> Any:
+    pytest.importorskip("pyspark")
+    from commitlog.spark.jobs.exporting import Export
+
+    return Export("log", "out", 4096, uuid="0" * 32)
+
+
+def _compaction() -> Any:
+    from commitlog.spark.jobs.compaction import Compaction
+
+    return Compaction("log", "out", 4096)
