@@ -34,6 +34,7 @@ _SUFFIXES = {
     ".feather": "arrow",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".csv": "csv",
 }
 
 
@@ -119,7 +120,7 @@ def command(context: click.Context, /, **given: Any) -> None:
 
     The formats of values alone: lines (a newline after each), null (a NUL byte after each), raw
     (nothing after each), and frames (the length before each, 4 bytes little-endian, as `append
-    --frames` reads it). The formats of all fields: parquet, arrow and jsonl.
+    --frames` reads it). The formats of all fields: parquet, arrow, jsonl and csv.
 
     FILE is there when all of it is. Memory stays bounded, however long the log is. TIME is as in
     `commitlog tail`.

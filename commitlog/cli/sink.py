@@ -1,4 +1,4 @@
-"""The formats of `commitlog cat`: values alone, JSON lines, Parquet, Arrow."""
+"""The formats of `commitlog cat`: values alone, JSON lines, CSV, Parquet, Arrow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 import numpy as np
 
 from commitlog.cli.printed import FIELDS, JsonForm, Shown
+from commitlog.tail.arrow import COLUMNS, BatchForm
 from commitlog.tail.batch import Batch
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 _LENGTH = struct.Struct("<I")
 _ENDINGS = {"lines": b"\n", "null": b"\0", "raw": b""}
-FORMATS = (*_ENDINGS, "frames", "jsonl", "parquet", "arrow")
+FORMATS = (*_ENDINGS, "frames", "jsonl", "csv", "parquet", "arrow")
 # So many records, or bytes of them, make a row group of Parquet or a record batch of Arrow.
 _GROUP_RECORDS = 1 << 18
 _GROUP_BYTES = 32 << 20
@@ -66,6 +67,54 @@ class JsonLines:
         """Every line stands for itself."""
 
 
+class CsvLines:
+    """One line a record, below a line of the columns' names. Text stands in quotes; a missing key
+    is empty, without quotes.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        file.write(f"{','.join(COLUMNS)}\n".encode())
+
+    def write(self, batch: Batch, count: int) -> None:
+        shown = Shown.of(batch, np.arange(count), sequences=True)
+        times = np.datetime_as_string(
+            batch.timestamps_ns[:count].view("datetime64[ns]"), timezone="UTC"
+        )
+        lines = []
+        for position, sequence, time, type, key, value in zip(
+            shown.positions,
+            shown.sequences,
+            times.tolist(),
+            shown.types,
+            shown.keys,
+            shown.values,
+            strict=True,
+        ):
+            key_text = "" if key is None else _quoted(key, "key", position)
+            lines.append(
+                f"{position},{sequence},{time},{type},{key_text},{_quoted(value, 'value', position)}\n"
+                ""
+                ""
+                ""
+            )
+        self._file.write("".join(lines).encode())
+
+    def close(self) -> None:
+        """Every line stands for itself."""
+
+
+def _quoted(content: bytes, what: str, position: int) -> str:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise click.ClickException(
+            f"the {what} of the record at position {position} is not UTF-8, and CSV holds text "
+            "alone: use --format jsonl, parquet or arrow"
+        ) from None
+    return '"' + text.replace('"', '""') + '"'
+
+
 class Columns:
     """Arrow's columns position, sequence, timestamp, type, key and value, in groups.
 
@@ -78,48 +127,21 @@ class Columns:
     """
 
     def __init__(self, file: IO[bytes], format: str) -> None:
-        import pyarrow as pa
-
-        self._schema = pa.schema(
-            [
-                pa.field("position", pa.int64(), nullable=False),
-                pa.field("sequence", pa.int64(), nullable=False),
-                pa.field("timestamp", pa.timestamp("ns", tz="UTC"), nullable=False),
-                pa.field("type", pa.uint32(), nullable=False),
-                pa.field("key", pa.binary()),
-                pa.field("value", pa.binary(), nullable=False),
-            ]
-        )
+        self._form = BatchForm(None, f"--format {format}")
         self._writer: Any
         if format == "parquet":
             import pyarrow.parquet as pq
 
-            self._writer = pq.ParquetWriter(file, self._schema)
+            self._writer = pq.ParquetWriter(file, self._form.schema)
         else:
-            self._writer = pa.ipc.new_file(file, self._schema)
+            import pyarrow as pa
+
+            self._writer = pa.ipc.new_file(file, self._form.schema)
         self._waiting: list[pa.RecordBatch] = []
         self._records = self._bytes = 0
 
     def write(self, batch: Batch, count: int) -> None:
-        import pyarrow as pa
-
-        found = batch.to_arrow().slice(0, count)
-        sequences = pa.array(batch.sequences[:count])
-        columns = [
-            found["position"],
-            sequences,
-            *(found[name] for name in ("timestamp_ns", "type", "key", "value")),
-        ]
-        # The cast copies, so that no batch of the log is held.
-        self._waiting.append(
-            pa.record_batch(
-                [
-                    column.cast(field.type)
-                    for column, field in zip(columns, self._schema, strict=True)
-                ],
-                self._schema,
-            )
-        )
+        self._waiting.append(self._form.record_batch(batch).slice(0, count))
         self._records += count
         self._bytes += len(batch.data) + len(batch.keys)
         if self._records >= _GROUP_RECORDS or self._bytes >= _GROUP_BYTES:
@@ -146,9 +168,9 @@ def open_sink(file: IO[bytes], format: str) -> Sink:
         return Values(file, _ENDINGS.get(format))
     if format == "jsonl":
         return JsonLines(file)
+    if format == "csv":
+        return CsvLines(file)
     try:
         return Columns(file, format)
-    except ImportError:
-        raise click.UsageError(
-            f"--format {format} needs pyarrow: pip install 'commitlog-engine[arrow]'"
-        ) from None
+    except ModuleNotFoundError as error:
+        raise click.UsageError(str(error)) from None

@@ -102,17 +102,23 @@ static inline bool is_plain(uint32_t word, uint64_t room) {
     return (word & CL_WORD_FLAGS) == 0 && word >= CL_FRAME_HEADER && cl_frame_aligned(word) <= room;
 }
 
-size_t cl_hop_plain(cl_hop *hop, uint64_t limit, uint32_t *at, size_t most) {
+uint64_t cl_hop_file_end(const cl_hop *hop, uint64_t limit) {
     const cl_segment *segment = hop->segment;
-    const uint64_t size = segment->size, sure = hop_sure(hop);
-    const uint8_t *source = segment->map;
-    limit = limit < size ? limit : size;
-    limit = limit < sure ? limit : sure;
+    limit = limit < segment->size ? limit : segment->size;
     if (hop->from_buffer) {
         uint64_t committed = cl_load(&hop->log->cursors->committed.value);
         uint64_t in_file = committed > segment->base ? committed - segment->base : 0;
         limit = limit < in_file ? limit : in_file;
     }
+    return limit;
+}
+
+size_t cl_hop_plain(cl_hop *hop, uint64_t limit, uint32_t *at, size_t most) {
+    const cl_segment *segment = hop->segment;
+    const uint64_t size = segment->size, sure = hop_sure(hop);
+    const uint8_t *source = segment->map;
+    limit = cl_hop_file_end(hop, limit);
+    limit = limit < sure ? limit : sure;
     size_t count = 0;
     uint64_t offset = hop->offset;
     while (count < most && offset < limit) {

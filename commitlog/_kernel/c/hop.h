@@ -23,6 +23,10 @@ typedef struct {
  * CL_E_DAMAGE: no frame stands at hop->offset, where one should. */
 int cl_hop_next(cl_hop *hop, uint64_t limit, uint64_t *at);
 
+/* `limit`, or where what stands in the segment's file ends, if that comes first: the rest is in a
+ * pool buffer. */
+uint64_t cl_hop_file_end(const cl_hop *hop, uint64_t limit);
+
 /* Notes the offsets of the next plain records below `limit`, at most so many, and goes over them;
  * how many there were. What ends it, also what is not committed yet, is for cl_hop_next to look at.
  */

@@ -1,8 +1,32 @@
 #include "index.h"
 
+#include "short_frames.h"
+
+#define AT_ONCE 256u
+
+/* Adds the short frames that stand in the file, with their CRCs checked, up to the first frame that
+ * is none. */
+static void extend_over_short(cl_index *index, cl_hop *hop, uint64_t limit) {
+    int64_t positions[AT_ONCE], timestamps_ns[AT_ONCE];
+    const cl_batch columns = {
+        .positions = positions, .timestamps_ns = timestamps_ns, .most = AT_ONCE};
+    const cl_segment *segment = hop->segment;
+    const uint64_t end = cl_hop_file_end(hop, limit);
+    cl_progress progress;
+    do {
+        progress = (cl_progress){.offset = hop->offset};
+        cl_short_frames_read(&columns, &progress, segment, segment->map, end);
+        for (size_t row = 0; row < progress.count; row++) {
+            cl_index_add(index, (uint64_t)positions[row] - segment->base, timestamps_ns[row]);
+        }
+        hop->offset = progress.offset;
+    } while (progress.count == AT_ONCE);
+}
+
 int cl_index_extend(cl_index *index, cl_hop *hop, uint64_t limit) {
     hop->offset = index->offset;
     for (;;) {
+        extend_over_short(index, hop, limit);
         uint64_t at;
         int code = cl_hop_whole(hop, limit, &at);
         index->offset = hop->offset;
