@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bench import __main__ as command
-from bench import headline, slow_flush
+from bench import columns, headline, slow_flush
 from bench.goals import GOALS
 from bench.workloads import OWN
 from commitlog.bench.case import SETUPS
@@ -100,6 +100,15 @@ def test_slow_flushes_were_slow(run: Run) -> None:
         assert case["latency_ns"]["max"] >= slow_flush.DELAY_NS, case["name"]
         if not case["baseline"]:
             assert sample["facts"]["mean_flush_s"] >= slow_flush.DELAY_NS / 1e9, case["name"]
+
+
+def test_columns_answers_every_query_alike(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench.columns", "--rows", "1000", "--rounds", "1"])
+    columns.main()
+    printed = capfd.readouterr().out
+    assert (printed.count("| sealed |"), printed.count("| not sealed |")) == (7, 7)
 
 
 def test_headline_is_a_picture_that_loads_nothing(run: Run) -> None:

@@ -8,6 +8,12 @@
 # it: a batch that somebody keeps must not keep much more memory than it needs.
 cdef size_t KEPT_LARGEST = 64 << 20
 cdef size_t FIT = 4
+# The columns that a reader may leave out.
+cdef enum:
+    VALUES = 1
+    KEYS = 2
+    TYPES = 4
+    EVERY_COLUMN = 7
 
 
 @cython.no_gc
@@ -55,53 +61,73 @@ cdef class Block:
 
 @cython.final
 cdef class Columns:
-    """Room for up to `most` records with up to `room` bytes of values, and as many of keys."""
+    """Room for up to `most` records with up to `room` bytes of values, and as many of keys.
 
-    def __cinit__(self, Shelf shelf not None, Py_ssize_t most, Py_ssize_t room):
+    What is not `wanted` has no room.
+    """
+
+    def __cinit__(self, Shelf shelf not None, Py_ssize_t most, Py_ssize_t room, int wanted):
         cdef size_t numbers = <size_t>most * sizeof(int64_t)
+        cdef size_t ends = numbers + sizeof(int64_t)
+        cdef size_t size = 2 * numbers
         cdef uint8_t *at
         memset(&self.native, 0, sizeof(cl_batch))
-        self.block = shelf.take(
-            4 * numbers + 2 * sizeof(int64_t) + most * (sizeof(uint32_t) + 1) + 2 * room
-        )
+        if wanted & VALUES:
+            size += ends + room
+        if wanted & KEYS:
+            size += ends + most + room
+        if wanted & TYPES:
+            size += most * sizeof(uint32_t)
+        self.block = shelf.take(size)
         self.native.most = most
-        self.native.data_room = room
-        self.native.keys_room = room
         # The widest first, so that each is aligned.
         at = self.block.bytes
         self.native.positions = <int64_t *>at
         at += numbers
         self.native.timestamps_ns = <int64_t *>at
         at += numbers
-        (<int64_t *>at)[0] = 0
-        self.native.value_ends = <int64_t *>at + 1
-        at += numbers + sizeof(int64_t)
-        (<int64_t *>at)[0] = 0
-        self.native.key_ends = <int64_t *>at + 1
-        at += numbers + sizeof(int64_t)
-        self.native.types = <uint32_t *>at
-        at += most * sizeof(uint32_t)
-        self.native.keyed = at
-        at += most
-        self.native.data = at
-        self.native.keys = at + room
+        if wanted & VALUES:
+            (<int64_t *>at)[0] = 0
+            self.native.value_ends = <int64_t *>at + 1
+            at += ends
+        if wanted & KEYS:
+            (<int64_t *>at)[0] = 0
+            self.native.key_ends = <int64_t *>at + 1
+            at += ends
+        if wanted & TYPES:
+            self.native.types = <uint32_t *>at
+            at += most * sizeof(uint32_t)
+        if wanted & VALUES:
+            self.native.data = at
+            self.native.data_room = room
+            at += room
+        if wanted & KEYS:
+            self.native.keyed = at
+            self.native.keys = at + most
+            self.native.keys_room = room
 
     cdef object column(self, const void *start, Py_ssize_t items, object dtype):
+        if start == NULL:
+            return None
         return numpy.frombuffer(self.block, dtype, items, <const uint8_t *>start - self.block.bytes)
 
     cdef tuple cut(self):
-        """The arrays, as long as there are records:
-        (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets)."""
+        """The arrays, as long as there are records; None for what is not wanted.
+
+        (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets)
+        """
         cdef const cl_batch *native = &self.native
         cdef Py_ssize_t count = native.count
+        cdef const int64_t *value_ends = NULL if native.value_ends == NULL else native.value_ends - 1
+        cdef const int64_t *key_ends = NULL if native.key_ends == NULL else native.key_ends - 1
         return (self.column(native.positions, count, numpy.int64), self.column(native.timestamps_ns,
                 count, numpy.int64),
                 self.column(
                     native.types, count, numpy.uint32
                 ), self.column(native.keyed, count, numpy.bool_),
-                self.column(native.data, native.data_size, numpy.uint8), self.column(
-                    native.value_ends - 1, count + 1, numpy.int64
-                ),
-                self.column(native.keys, native.keys_size, numpy.uint8), self.column(
-                    native.key_ends - 1, count + 1, numpy.int64
-                ))
+                self.column(
+                    native.data, native.data_size, numpy.uint8
+                ), self.column(value_ends, count + 1, numpy.int64),
+                self.column(
+                    native.keys, native.keys_size, numpy.uint8
+                ), self.column(key_ends, count + 1, numpy.int64))

@@ -376,6 +376,15 @@ cdef class Cursor:
         """The next records, waited for, as a tuple of columns: see `take_columns`."""
         return await_columns(self, max_records, timeout, idle, keeps)
 
+    def columns(self, Py_ssize_t max_records, *, bint values, bint keys, bint types):
+        """The next records that are there, as `batch` gives them; None for what is not wanted.
+
+        What is not wanted is checked, but not copied.
+        """
+        if self.turned:
+            raise ValueError("columns are read forward")
+        return take_columns(self, max_records, values * VALUES | keys * KEYS | types * TYPES)
+
     @property
     def has_news(self):
         """Whether a read now may find a record.

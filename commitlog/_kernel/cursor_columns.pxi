@@ -8,7 +8,7 @@ cdef tuple await_columns(
     """The next records as columns, waited for as `await_record` does."""
     cdef Patience patience
     cdef int64_t deadline_ns, left_ns
-    cdef tuple found = take_columns(cursor, max_records)
+    cdef tuple found = take_columns(cursor, max_records, EVERY_COLUMN)
     if len(found[0]) or timeout == 0 or cursor.turned:
         return found
     patience = patience_of(timeout, idle)
@@ -18,17 +18,17 @@ cdef tuple await_columns(
         if keeps:
             cursor.save_place()  # it may have passed what is no record, and a writer may wait
         if wait_for(cursor, patience.idle, left_ns):
-            found = take_columns(cursor, max_records)
+            found = take_columns(cursor, max_records, EVERY_COLUMN)
         if not patience.endless:
             left_ns = deadline_ns - cl_clock_monotonic_ns()
     return found
 
 
-cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records):
+cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted):
     """The next records as columns, up to the present end.
 
     Positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets; then the segment of
-    the first record.
+    the first record. None for a column that is not wanted.
     """
     cdef Columns columns
     cdef Segment first = None
@@ -43,7 +43,7 @@ cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records):
         max_records = 0
     max_bytes = _room(cursor)
     max_records = min(max_records, max_bytes // CL_FRAME_HEADER)  # no more than can be there
-    columns = Columns(cursor.shelf, max_records, max_bytes)
+    columns = Columns(cursor.shelf, max_records, max_bytes, wanted)
     while max_records and columns.native.count < columns.native.most:
         segment = cursor.segment
         if to_buffer:
@@ -65,7 +65,7 @@ cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records):
                 break
         elif code == CL_E_FULL and columns.native.count == 0:
             # The next record is larger than the room: make room for the largest one.
-            columns = Columns(cursor.shelf, max_records, cursor.core.log.segment_size)
+            columns = Columns(cursor.shelf, max_records, cursor.core.log.segment_size, wanted)
         elif code == CL_E_DAMAGE and columns.native.count == 0:
             cursor.pass_damage()
             if cursor.segment is None and cursor.enter_next() != CL_OK:
@@ -107,7 +107,7 @@ cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
     cdef Segment first = None
     cdef Py_ssize_t max_bytes = max(4096, min(BATCH_BYTES, <Py_ssize_t>cursor.place()))
     max_records = min(max_records, max_bytes // CL_FRAME_HEADER)
-    columns = Columns(cursor.shelf, max_records, max_bytes)
+    columns = Columns(cursor.shelf, max_records, max_bytes, EVERY_COLUMN)
     while columns.native.count < columns.native.most:
         if cursor.segment is not None:
             code = cl_backward_scan_batch(&cursor.reader, &cursor.backward, &columns.native)
@@ -115,7 +115,7 @@ cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
             first = cursor.segment
         if code == CL_E_FULL and columns.native.count == 0:
             # The record before is larger than the room: make room for the largest one.
-            columns = Columns(cursor.shelf, max_records, cursor.core.log.segment_size)
+            columns = Columns(cursor.shelf, max_records, cursor.core.log.segment_size, EVERY_COLUMN)
             continue
         if code == CL_E_DAMAGE and columns.native.count != 0:
             break

@@ -130,7 +130,7 @@ cdef bint wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1
 cdef tuple await_columns(
     Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps
 )
-cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records)
+cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records, int wanted)
 cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records)
 
 

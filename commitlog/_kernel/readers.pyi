@@ -1,3 +1,4 @@
+import datetime as dt
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
 
@@ -38,6 +39,8 @@ class Record:
     @property
     def timestamp_ns(self) -> int: ...
     @property
+    def timestamp(self) -> dt.datetime: ...
+    @property
     def type(self) -> int: ...
     @property
     def key(self) -> bytes | None: ...
@@ -46,6 +49,20 @@ class Record:
     @property
     def sequence(self) -> int: ...
     def view(self) -> memoryview: ...
+
+# Positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets; the first record's
+# segment.
+ColumnArrays = tuple[
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.uint32],
+    NDArray[np.bool_],
+    NDArray[np.uint8],
+    NDArray[np.int64],
+    NDArray[np.uint8],
+    NDArray[np.int64],
+    Segment | None,
+]
 
 TAILER_SIZE: int
 
@@ -133,17 +150,10 @@ class Cursor:
     def take(self, timeout: float | str | None = 0, idle: Idle = "backoff") -> Record | None: ...
     def batch(
         self, max_records: int, timeout: float | str | None, idle: Idle, keeps: bool
-    ) -> tuple[
-        NDArray[np.int64],
-        NDArray[np.int64],
-        NDArray[np.uint32],
-        NDArray[np.bool_],
-        NDArray[np.uint8],
-        NDArray[np.int64],
-        NDArray[np.uint8],
-        NDArray[np.int64],
-        Segment | None,
-    ]: ...
+    ) -> ColumnArrays: ...
+    def columns(
+        self, max_records: int, *, values: bool, keys: bool, types: bool
+    ) -> tuple[Any, ...]: ...
     @property
     def has_news(self) -> bool: ...
     @property

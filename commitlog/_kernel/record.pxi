@@ -11,6 +11,8 @@ cdef class Record:
         Its address in the log.
     timestamp_ns : int
         Nanoseconds since 1970, taken when it was claimed.
+    timestamp : datetime.datetime
+        The same in UTC, to the microsecond. Made when it is asked for.
     type : int
         0 unless the appender gave one.
     key : bytes or None
@@ -23,6 +25,10 @@ cdef class Record:
 
     def __init__(self):
         raise TypeError("records are read with a tailer")
+
+    @property
+    def timestamp(self):
+        return utc_datetime(self.timestamp_ns)
 
     @property
     def sequence(self):

@@ -47,6 +47,11 @@ def read_moment(text: str, zone: dt.tzinfo | None = dt.UTC) -> int:
     return found
 
 
+def utc_datetime(timestamp_ns: int) -> dt.datetime:
+    """Make a datetime in UTC of nanoseconds since 1970; what is below a microsecond is cut off."""
+    return _EPOCH + dt.timedelta(microseconds=timestamp_ns // 1000)
+
+
 def _nanoseconds_of(text: str, zone: dt.tzinfo | None) -> int | None:
     if text == "now":
         return time.time_ns()

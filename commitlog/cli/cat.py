@@ -28,6 +28,7 @@ _SUFFIXES = {
     ".feather": "arrow",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
+    ".csv": "csv",
 }
 
 
@@ -66,7 +67,7 @@ def command(
 
     Formats of values: lines (a newline after each), null (a NUL byte after each), raw (nothing
     after each), frames (the length before each, 4 bytes little-endian). Formats of all fields:
-    jsonl, parquet, arrow. Any other format is a TEMPLATE: '{position} {key}: {value}\\n'. Its
+    jsonl, csv, parquet, arrow. Any other format is a TEMPLATE: '{position} {key}: {value}\\n'. Its
     fields are position, sequence, timestamp, timestamp_ns, type, key and value.
 
     A range ends at the present end of LOG by default. FILE appears when it is complete. TIME is as

@@ -11,11 +11,13 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import click
 import numpy as np
 import numpy.typing as npt
 
 from commitlog.cli.filter import Pattern, Rows
 from commitlog.errors import SequenceError
+from commitlog.tail.arrow import COLUMNS
 from commitlog.tail.batch import Batch
 
 RecordFormat = Callable[[Batch, Rows], bytes]
@@ -23,7 +25,7 @@ RecordFormat = Callable[[Batch, Rows], bytes]
 
 FIELDS = ("position", "sequence", "timestamp", "timestamp_ns", "type", "key", "value")
 ENDINGS = {"lines": b"\n", "null": b"\0", "raw": b""}
-BYTE_FORMATS = (*ENDINGS, "frames", "jsonl")
+BYTE_FORMATS = (*ENDINGS, "frames", "jsonl", "csv")
 LINE = r"{position}\t{timestamp}\t{type}\t{key}\t{value}\n"
 LENGTH = struct.Struct("<I")
 
@@ -42,6 +44,8 @@ def format_of(name: str, zone: dt.tzinfo | None, *, escape: bool) -> RecordForma
         )
     if name == "jsonl":
         return JsonLines(zone)
+    if name == "csv":
+        return CsvLines()
     if name in ENDINGS:
         ending = ENDINGS[name]
         return lambda batch, rows: ending.join([*_values(batch, rows), b""])
@@ -84,6 +88,35 @@ def json_fields(fields: dict[str, Any]) -> dict[str, Any]:
                     "base64",
                 )
     return found
+
+
+class CsvLines:
+    """One line a record, its text in quotes; a missing key is empty, without quotes."""
+
+    HEADER = f"{','.join(COLUMNS)}\n".encode()
+
+    def __call__(self, batch: Batch, rows: Rows) -> bytes:
+        columns = [_column(field, batch, rows, dt.UTC) for field in COLUMNS]
+        lines = []
+        for position, sequence, time, type, key, value in zip(*columns, strict=True):
+            key_text = "" if key is None else _quoted(key, "key", position)
+            value_text = _quoted(value, "value", position)
+            sequence_text = "" if sequence is None else sequence
+            lines.append(
+                f"{position},{sequence_text},{time},{type},{key_text},{value_text}\n"
+            )
+        return "".join(lines).encode()
+
+
+def _quoted(content: bytes, what: str, position: int) -> str:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise click.ClickException(
+            f"the {what} of the record at position {position} is not UTF-8, and CSV holds text "
+            "alone: use --format jsonl, parquet or arrow"
+        ) from None
+    return '"' + text.replace('"', '""') + '"'
 
 
 class Template:

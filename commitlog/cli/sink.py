@@ -9,7 +9,8 @@ import numpy as np
 
 from commitlog.cli.filter import Rows
 from commitlog.cli.output import Output
-from commitlog.cli.record_format import RecordFormat
+from commitlog.cli.record_format import CsvLines, RecordFormat
+from commitlog.tail.arrow import BatchForm
 from commitlog.tail.batch import Batch
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class ByteSink:
     def __init__(self, output: Output | IO[bytes], form: RecordFormat) -> None:
         self._output = output
         self._form = form
+        if isinstance(form, CsvLines):
+            output.write(CsvLines.HEADER)
 
     def write(self, batch: Batch, rows: Rows) -> None:
         self._output.write(self._form(batch, rows))
@@ -62,44 +65,24 @@ class TableSink:
 
     def __init__(self, file: IO[bytes], format: str) -> None:
         try:
-            import pyarrow as pa
-        except ImportError:
-            raise click.UsageError(
-                f"--format {format} needs pyarrow: pip install 'commitlog-engine[arrow]'"
-            ) from None
-        self._schema = pa.schema(
-            [
-                pa.field("position", pa.int64(), nullable=False),
-                pa.field("sequence", pa.int64(), nullable=False),
-                pa.field("timestamp", pa.timestamp("ns", tz="UTC"), nullable=False),
-                pa.field("type", pa.uint32(), nullable=False),
-                pa.field("key", pa.binary()),
-                pa.field("value", pa.binary(), nullable=False),
-            ]
-        )
+            self._form = BatchForm(None, f"--format {format}")
+        except ModuleNotFoundError as error:
+            raise click.UsageError(str(error)) from None
         self._writer: Any
         if format == "parquet":
             import pyarrow.parquet as pq
 
-            self._writer = pq.ParquetWriter(file, self._schema)
+            self._writer = pq.ParquetWriter(file, self._form.schema)
         else:
-            self._writer = pa.ipc.new_file(file, self._schema)
+            import pyarrow as pa
+
+            self._writer = pa.ipc.new_file(file, self._form.schema)
         self._waiting: list[pa.RecordBatch] = []
         self._records = self._bytes = 0
 
     def write(self, batch: Batch, rows: Rows) -> None:
-        import pyarrow as pa
-
-        found = batch.to_arrow()
-        columns = [found["position"], pa.array(batch.sequences)]
-        columns += [found[name] for name in ("timestamp_ns", "type", "key", "value")]
-        if len(rows) < len(batch):
-            columns = [column.take(pa.array(rows)) for column in columns]
-        # The cast copies, so that no batch of the log is held.
-        cast = [
-            column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)
-        ]
-        self._waiting.append(pa.record_batch(cast, self._schema))
+        columns = self._form.record_batch(batch)
+        self._waiting.append(columns if len(rows) == len(batch) else columns.take(rows))
         self._records += len(rows)
         self._bytes += int(
             np.diff(batch.offsets)[rows].sum() + np.diff(batch.key_offsets)[rows].sum()

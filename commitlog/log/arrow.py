@@ -13,6 +13,7 @@ import numpy.typing as npt
 from commitlog._kernel.engine import RowColumns
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import RecordTypeError
+from commitlog.tail.arrow import warn_of_old_timestamp
 
 # Columns that only the log can give: a batch that was read has them, and appended again its records
 # get new ones.
@@ -83,14 +84,16 @@ def _check_names(names: list[str]) -> None:
         if name not in _TAKEN and name not in _GIVEN_BY_THE_LOG:
             raise RecordTypeError(
                 f"a record has no place for a column {name!r}: the columns are value, and if "
-                "wanted key, type, timestamp_ns"
+                "wanted key, type, timestamp"
             )
-    taken = ["timestamp_ns" if name in _TIMESTAMPS else name for name in names]
+    taken = ["timestamp" if name in _TIMESTAMPS else name for name in names]
     if "value" not in taken or len(set(taken)) != len(taken):
         raise RecordTypeError(
-            "there must be one column value, and at most one each of key, type and timestamp_ns; "
+            "there must be one column value, and at most one each of key, type and timestamp; "
             f"there are {names}"
         )
+    if "timestamp_ns" in names:
+        warn_of_old_timestamp()
 
 
 def _part(pa: Any, batch: Any, row: int) -> RowColumns:
@@ -103,7 +106,7 @@ def _part(pa: Any, batch: Any, row: int) -> RowColumns:
         keys=None if keys is None else (*_bytes_of(pa, keys, "key"), _valid(keys)),
         types=_numbers(pa, columns.get("type"), "type", row, kind=pa.uint32(), for_null=0),
         timestamps_ns=_numbers(
-            pa, _as_nanoseconds(pa, columns), "timestamp_ns", row, kind=pa.int64(), for_null=-1
+            pa, _as_nanoseconds(pa, columns), "timestamp", row, kind=pa.int64(), for_null=-1
         ),
     )
 

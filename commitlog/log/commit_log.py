@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,11 @@ from commitlog.segment.identity import Identity
 from commitlog.stats import LogStats
 from commitlog.tail.seek import Direction, Seeker
 from commitlog.tail.tailer import Tailer
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from commitlog.log.scan import Bound
 
 _FORCE_AFTER_S = 5.0
 
@@ -202,6 +208,68 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             )
         return self._parts.index.sequence_of(where)
 
+    # --- reading into Arrow ----------------------------------------------------------------
+
+    def to_reader(
+        self,
+        *,
+        start: Bound | None = None,
+        end: Bound | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.RecordBatchReader:
+        """Read a range as a stream of Arrow record batches, in memory that does not grow with it.
+
+        Parameters
+        ----------
+        start : int, str, datetime.datetime or None
+            Where to begin: a record's position, or a time as `Tailer.seek` takes it, for the first
+            record that is not older. None is the oldest record.
+        end : int, str, datetime.datetime or None
+            Where to end, in the same forms: that record is not read any more. None is the end of
+            what is committed when this is called.
+        columns : sequence of str, optional
+            Some of position, sequence, timestamp, type, key and value; all by default. Values and
+            keys are copied only if they are wanted.
+
+        Returns
+        -------
+        pyarrow.RecordBatchReader
+            For one pass. Each record batch has up to 65536 records.
+
+        Raises
+        ------
+        InvalidOptionError
+            There is no such column, or the end is before the start.
+        PositionError
+            No record starts there, or it was deleted. The reader raises it, too, if what it has yet
+            to read is deleted meanwhile.
+        ModuleNotFoundError
+            pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
+        """
+        from commitlog.log.scan import Scan
+
+        return Scan(self, start, end, columns, "to_reader").reader()
+
+    def to_arrow(
+        self,
+        *,
+        start: Bound | None = None,
+        end: Bound | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Read a range as an Arrow table: `to_reader`, read to its end.
+
+        Parameters
+        ----------
+        start, end, columns
+            As for `to_reader`.
+
+        Returns
+        -------
+        pyarrow.Table
+        """
+        return self.to_reader(start=start, end=end, columns=columns).read_all()
+
     # --- appending from Arrow ---------------------------------------------------------------------
 
     def append_arrow(
@@ -215,10 +283,9 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             An array holds the values: binary, string, their large and view kinds, fixed-size
             binary, or a dictionary of these. A table has them in its column ``value``, and may have
             ``key`` (the same kinds; null: no key), ``type`` (whole numbers; null: 0) and
-            ``timestamp_ns`` (or ``timestamp``: whole nanoseconds since 1970, or Arrow timestamps;
-            null: the clock's). The columns ``position`` and ``sequence``, as a batch that was read
-            has them, are passed over. A null value beside a key becomes a tombstone, an empty
-            value.
+            ``timestamp`` (Arrow timestamps, or whole nanoseconds since 1970; null: the clock's).
+            The columns ``position`` and ``sequence``, as a batch that was read has them, are passed
+            over. A null value beside a key becomes a tombstone, an empty value.
         timestamp_ns : int, optional
             One for all; the clock's at each batch of up to 64 KiB by default.
         sync : bool, optional

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from commitlog._kernel.readers import first_sequence
 from commitlog._kernel.segments import Segment
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import CommitLogError, SequenceError
+from commitlog.tail.arrow import BatchForm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,27 +99,34 @@ class Batch:
         edges = self.offsets.tolist()
         return [blob[start:stop] for start, stop in itertools.pairwise(edges)]
 
-    def to_arrow(self) -> pa.RecordBatch:
-        """The batch as Arrow columns position, timestamp_ns, type, key, value, sharing the values'
-        memory.
+    def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
+        """Make Arrow columns, which share the batch's memory.
+
+        Parameters
+        ----------
+        columns : sequence of str, optional
+            Some of position, sequence, timestamp, type, key and value; all by default.
 
         Raises
         ------
+        InvalidOptionError
+            There is no such column.
+        SequenceError
+            The column sequence is wanted, and the sequences are not known: see `sequences`.
         ModuleNotFoundError
             pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
         """
-        pa = pyarrow_for("Batch.to_arrow")
+        return BatchForm(columns, "Batch.to_arrow").record_batch(self)
 
-        def binary(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], valid: Any) -> Any:
-            buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
-            return pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
+        """Export the columns of `to_arrow` through Arrow's C interface; needs pyarrow, too."""
+        exported: tuple[object, object] = self.to_arrow().__arrow_c_array__(requested_schema)
+        return exported
 
-        key_mask = pa.py_buffer(np.packbits(self.keyed, bitorder="little"))
-        columns = {
-            "position": pa.array(self.positions),
-            "timestamp_ns": pa.array(self.timestamps_ns),
-            "type": pa.array(self.types),
-            "key": binary(self.key_offsets, self.keys, key_mask),
-            "value": binary(self.offsets, self.data, None),
-        }
-        return pa.record_batch(columns)
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the columns of `to_arrow` as a stream of one record batch; needs pyarrow, too."""
+        batch = self.to_arrow()
+        pa = pyarrow_for("Batch.__arrow_c_stream__")
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch]).__arrow_c_stream__(
+            requested_schema
+        )

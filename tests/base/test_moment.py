@@ -8,7 +8,7 @@ import zoneinfo
 
 import pytest
 
-from commitlog.base.moment import read_moment
+from commitlog.base.moment import read_moment, utc_datetime
 
 SECOND_NS = 10**9
 BERLIN = zoneinfo.ZoneInfo("Europe/Berlin")
@@ -60,3 +60,12 @@ def test_a_day_begins_at_midnight_of_its_zone(text: str, days: int) -> None:
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="^a time such as 2026-05-01, "):
         read_moment(text)
+
+
+@pytest.mark.parametrize("stamp_ns", [0, 1, 999, 1_777_638_600_123_456_789, (1 << 63) - 1])
+def test_datetime_of_a_timestamp_is_exact_to_the_microsecond(stamp_ns: int) -> None:
+    found = utc_datetime(stamp_ns)
+    assert found.utcoffset() == dt.timedelta()
+    assert (found - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(
+        microseconds=1
+    ) == stamp_ns // 1000

@@ -82,7 +82,7 @@ def test_a_table_has_keys_types_and_timestamps(logs: Logs) -> None:
     log = logs.open()
     table = pa.table(
         {
-            "timestamp_ns": pa.array([5, None, 7], pa.int64()),
+            "timestamp": pa.array([5, None, 7], pa.int64()),
             "key": pa.array(["k", None, ""]),
             "type": pa.array([1, None, 4294967295], pa.int64()),
             "value": pa.array([b"a", b"b", b"c"], pa.large_binary()),
@@ -94,8 +94,16 @@ def test_a_table_has_keys_types_and_timestamps(logs: Logs) -> None:
     assert second[:3] == (b"b", None, 0)
     assert second[3] > 1_000_000_000_000_000_000
     assert third == (b"c", b"", 4294967295, 7)
-    log.append_arrow(table.drop_columns(["timestamp_ns"]).slice(2, 1), timestamp_ns=9)
+    log.append_arrow(table.drop_columns(["timestamp"]).slice(2, 1), timestamp_ns=9)
     assert rows(log)[3] == (b"c", b"", 4294967295, 9)
+
+
+def test_old_timestamp_column_warns_and_is_taken(logs: Logs) -> None:
+    log = logs.open()
+    with pytest.warns(DeprecationWarning, match="timestamp_ns is named timestamp now") as warned:
+        log.append_arrow(pa.table({"value": ["v"], "timestamp_ns": [7]}))
+    assert [row[3] for row in rows(log)] == [7]
+    assert warned[0].filename == __file__
 
 
 def test_arrow_timestamps_are_taken_in_any_unit_and_zone(logs: Logs) -> None:
@@ -220,13 +228,13 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "negative type": (value_and(type=[1, -1]), "does not fit"),
     "large type": (value_and(type=[1, 1 << 32]), "does not fit"),
     "fractional types": (value_and(type=[1.0, 2.0]), "must hold whole numbers, not double"),
-    "negative time": (value_and(timestamp_ns=[None, -5]), "row 1 of the column timestamp_ns is -5"),
+    "negative time": (value_and(timestamp=[None, -5]), "row 1 of the column timestamp is -5"),
     "early time": (
         value_and(timestamp=pa.array([0, -1], pa.timestamp("s"))),
-        "row 1 of the column timestamp_ns is -1000000000",
+        "row 1 of the column timestamp is -1000000000",
     ),
     "far time": (value_and(timestamp=pa.array([0, 1 << 60], pa.timestamp("s"))), "does not fit"),
-    "text times": (value_and(timestamp_ns=["now", "then"]), "whole numbers or timestamps"),
+    "text times": (value_and(timestamp=["now", "then"]), "whole numbers or timestamps"),
 }
 
 
@@ -281,7 +289,7 @@ def test_columns_of_unequal_length_are_refused() -> None:
 def test_a_timestamp_for_all_and_a_column_of_them_contradict_each_other(logs: Logs) -> None:
     log = logs.open()
     with pytest.raises(RecordTypeError, match="contradict"):
-        log.append_arrow(value_and(timestamp_ns=[1, 2]), timestamp_ns=5)
+        log.append_arrow(value_and(timestamp=[1, 2]), timestamp_ns=5)
     with pytest.raises(RecordTypeError, match="must not be before 1970"):
         log.append_arrow(value_and(), timestamp_ns=-5)
     assert log.count() == 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -76,10 +78,11 @@ def test_arrow_holds_the_same(logs: Logs, count: int) -> None:
     batch = batch_of(logs, count)
     table = batch.to_arrow()
     table.validate(full=True)
-    assert table.schema.names == ["position", "timestamp_ns", "type", "key", "value"]
+    assert table.schema.names == ["position", "sequence", "timestamp", "type", "key", "value"]
     assert table.num_rows == count
     assert table["position"].to_pylist() == batch.positions.tolist()
-    assert table["timestamp_ns"].to_pylist() == batch.timestamps_ns.tolist()
+    assert table["sequence"].to_pylist() == list(range(count))
+    assert table["timestamp"].cast(pa.int64()).to_pylist() == batch.timestamps_ns.tolist()
     assert table["type"].to_pylist() == [row % 3 for row in range(count)]
     assert table["key"].to_pylist() == [KEYS[row // 2 % 4] for row in range(count)]
     assert table["value"].to_pylist() == [VALUES[row % 4] for row in range(count)]
@@ -95,6 +98,25 @@ def test_arrow_shares_the_memory_and_outlives_the_log(logs: Logs) -> None:
     del batch
     logs.close()
     assert table["value"].to_pylist() == expected
+
+
+def test_arrow_interface_gives_the_same(logs: Logs) -> None:
+    batch = batch_of(logs)
+    assert pa.record_batch(batch).equals(batch.to_arrow())
+    assert pa.table(batch).equals(pa.Table.from_batches([batch.to_arrow()]))
+    assert pl.DataFrame(batch)["value"].to_list() == batch.values()
+
+
+def test_columns_of_a_pickled_batch_are_the_same(logs: Logs) -> None:
+    batch = batch_of(logs)
+    assert pickle.loads(pickle.dumps(batch)).to_arrow().equals(batch.to_arrow())
+
+
+def test_old_timestamp_column_warns_and_is_there(logs: Logs) -> None:
+    batch = batch_of(logs)
+    with pytest.warns(DeprecationWarning, match="timestamp_ns is named timestamp now"):
+        table = batch.to_arrow(["position", "timestamp_ns"])
+    assert table["timestamp_ns"].to_pylist() == batch.timestamps_ns.tolist()
 
 
 def test_without_arrow_the_remedy_is_named(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:

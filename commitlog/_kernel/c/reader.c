@@ -267,8 +267,10 @@ static void batch_plain(cl_reader *reader, cl_batch *batch) {
 
 void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size) {
     const cl_batch columns = *batch;
-    for (size_t at = columns.count; at < count; at++) {
+    for (size_t at = columns.count; columns.types != NULL && at < count; at++) {
         columns.types[at] = 0;
+    }
+    for (size_t at = columns.count; columns.keys != NULL && at < count; at++) {
         columns.keyed[at] = false;
         columns.key_ends[at] = (int64_t)columns.keys_size;
     }
@@ -276,26 +278,35 @@ void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size) {
     batch->data_size = data_size;
 }
 
+static void add_bytes(uint8_t *to, size_t *size, int64_t *end, const uint8_t *from,
+                      uint32_t length) {
+    if (length != 0) {
+        memcpy(to + *size, from, length);
+        *size += length;
+    }
+    *end = (int64_t)*size;
+}
+
 bool cl_batch_add(cl_batch *batch, const cl_record *record) {
-    if (batch->data_size + record->value_length > batch->data_room ||
-        batch->keys_size + record->key_length > batch->keys_room) {
+    if ((batch->data != NULL && record->value_length > batch->data_room - batch->data_size) ||
+        (batch->keys != NULL && record->key_length > batch->keys_room - batch->keys_size)) {
         return false;
     }
     size_t at = batch->count++;
     batch->positions[at] = (int64_t)record->position;
     batch->timestamps_ns[at] = record->timestamp_ns;
-    batch->types[at] = record->type;
-    batch->keyed[at] = record->key != NULL;
-    if (record->value_length != 0) {
-        memcpy(batch->data + batch->data_size, record->value, record->value_length);
-        batch->data_size += record->value_length;
+    if (batch->types != NULL) {
+        batch->types[at] = record->type;
     }
-    if (record->key_length != 0) {
-        memcpy(batch->keys + batch->keys_size, record->key, record->key_length);
-        batch->keys_size += record->key_length;
+    if (batch->data != NULL) {
+        add_bytes(batch->data, &batch->data_size, &batch->value_ends[at], record->value,
+                  record->value_length);
     }
-    batch->value_ends[at] = (int64_t)batch->data_size;
-    batch->key_ends[at] = (int64_t)batch->keys_size;
+    if (batch->keys != NULL) {
+        batch->keyed[at] = record->key != NULL;
+        add_bytes(batch->keys, &batch->keys_size, &batch->key_ends[at], record->key,
+                  record->key_length);
+    }
     return true;
 }
 

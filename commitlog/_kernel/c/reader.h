@@ -80,7 +80,9 @@ uint32_t cl_sleeper_announce(cl_cursors *cursors);
 /* Whether a look is worth while, a claim or a gap that only looks resolve included. */
 bool cl_reader_news(const cl_reader *reader);
 
-/* Columns of a batch; each array has room for `most` records (offset arrays for one more). */
+/* Columns of a batch; each array has room for `most` records (offset arrays for one more). NULL for
+ * what is not wanted: types; keyed, keys and key_ends; data and value_ends. The CRC covers it all
+ * the same. Batches that are read backward have all columns. */
 typedef struct {
     int64_t *positions;
     int64_t *timestamps_ns;
@@ -112,16 +114,28 @@ static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t
     uint64_t cell = cl_load((const uint64_t *)at);
     uint32_t length = cl_cell_word(cell);
     uint32_t step = cl_frame_aligned(length);
-    if (!cl_frame_is_plain(length, largest) || step > segment->size - offset ||
-        length - CL_FRAME_HEADER > columns->data_room - *data_size ||
-        cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER,
-                          columns->data + *data_size, at + CL_FRAME_HEADER) != cl_cell_high(cell)) {
+    if (!cl_frame_is_plain(length, largest) || step > segment->size - offset) {
         return 0;
     }
-    *data_size += length - CL_FRAME_HEADER;
+    uint32_t value_length = length - CL_FRAME_HEADER, crc;
+    if (columns->data == NULL) {
+        crc = cl_frame_crc(segment->seed, offset, length, at + CL_FRAME_TIMESTAMP,
+                           length - CL_FRAME_TIMESTAMP);
+    } else if (value_length > columns->data_room - *data_size) {
+        return 0;
+    } else {
+        crc = cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER,
+                                columns->data + *data_size, at + CL_FRAME_HEADER);
+    }
+    if (crc != cl_cell_high(cell)) {
+        return 0;
+    }
     columns->positions[row] = (int64_t)(segment->base + offset);
     memcpy(&columns->timestamps_ns[row], at + CL_FRAME_TIMESTAMP, sizeof *columns->timestamps_ns);
-    columns->value_ends[row] = (int64_t)*data_size;
+    if (columns->data != NULL) {
+        *data_size += value_length;
+        columns->value_ends[row] = (int64_t)*data_size;
+    }
     return step;
 }
 

@@ -47,47 +47,55 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
     }
 }
 
-/* As cl_batch_copy, of a short frame: what it takes in the segment, or 0. */
+/* As cl_batch_copy, of a short frame: what it takes in the segment, or 0. `copies`, a constant at
+ * each call: values are wanted. */
 WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t *data_size,
                                      const cl_segment *segment, const uint8_t *source,
-                                     uint64_t offset, uint32_t *word) {
+                                     uint64_t offset, uint32_t *word, const bool copies) {
     const uint8_t *at = source + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
     const uint32_t length = *word = cl_cell_word(cell);
     uint32_t value_length = length - CL_FRAME_HEADER;
     uint64_t step = cl_frame_aligned(length);
     if (!cl_frame_is_plain(length, SHORT_LENGTH) || step > segment->size - offset ||
-        value_length > columns->data_room - *data_size) {
+        (copies && value_length > columns->data_room - *data_size)) {
         return 0;
     }
     uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
     uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
-    state = feed_chain(state, columns->data + *data_size, at + CL_FRAME_HEADER, value_length, true);
+    uint8_t *to = copies ? columns->data + *data_size : NULL;
+    state = feed_chain(state, to, at + CL_FRAME_HEADER, value_length, copies);
     if ((uint32_t)~state != cl_cell_high(cell)) {
         return 0;
     }
-    *data_size += value_length;
     columns->positions[row] = (int64_t)(segment->base + offset);
     columns->timestamps_ns[row] = (int64_t)timestamp;
-    columns->value_ends[row] = (int64_t)*data_size;
+    if (copies) {
+        *data_size += value_length;
+        columns->value_ends[row] = (int64_t)*data_size;
+    }
     return step;
 }
 
-/* Copies a value and feeds it, eight bytes at a time to the end of its frame: up to seven bytes of
- * padding are copied behind it, and not fed. */
+/* Feeds a value and, where `copies`, copies it, eight bytes at a time to the end of its frame: up
+ * to seven bytes of padding are copied behind it, and not fed. */
 WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t *from,
-                                      size_t length) {
+                                      size_t length, const bool copies) {
     size_t at = 0;
     for (; at + 8 <= length; at += 8) {
         uint64_t word = take_u64(from + at);
-        memcpy(to + at, &word, 8);
+        if (copies) {
+            memcpy(to + at, &word, 8);
+        }
         state = step_u64(state, word);
     }
     if (at == length) {
         return state;
     }
     uint64_t word = take_u64(from + at);
-    memcpy(to + at, &word, 8);
+    if (copies) {
+        memcpy(to + at, &word, 8);
+    }
     unsigned fed = (unsigned)(64 - (length - at) * 8);
     return fed == 32 ? step_u32((uint32_t)state, (uint32_t)word)
                      : step_last(state, word << fed, fed);
@@ -98,7 +106,7 @@ WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t
  * the processor knows every branch. */
 WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t data_size,
                                    const cl_segment *segment, const uint8_t *source,
-                                   uint64_t offset, uint32_t length) {
+                                   uint64_t offset, uint32_t length, const bool copies) {
     const uint32_t value_length = length - CL_FRAME_HEADER;
     const uint64_t step = cl_frame_aligned(length);
     const size_t first = row;
@@ -111,21 +119,25 @@ WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t d
         }
         uint64_t timestamp = take_u64(at + CL_FRAME_TIMESTAMP);
         uint64_t state = feed_plain_head(segment->seed, offset, length, timestamp);
-        state = feed_padded(state, columns->data + data_size, at + CL_FRAME_HEADER, value_length);
+        state = feed_padded(state, copies ? columns->data + data_size : NULL, at + CL_FRAME_HEADER,
+                            value_length, copies);
         if ((uint32_t)~state != cl_cell_high(cell)) {
             break;
         }
-        data_size += value_length;
+        data_size += copies ? value_length : 0;
         columns->positions[row] = (int64_t)(segment->base + offset);
         columns->timestamps_ns[row] = (int64_t)timestamp;
-        columns->value_ends[row] = (int64_t)data_size;
+        if (copies) {
+            columns->value_ends[row] = (int64_t)data_size;
+        }
         offset += step;
     }
     return row - first;
 }
 
-WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress,
-                                 const cl_segment *segment, const uint8_t *source, uint64_t end) {
+WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
+                                  const cl_segment *segment, const uint8_t *source, uint64_t end,
+                                  const bool copies) {
     const cl_batch columns = *batch; /* copies that nothing points to: no store through a pointer
                                         makes them be loaded again */
     const cl_segment place = {.seed = segment->seed, .base = segment->base, .size = segment->size};
@@ -136,7 +148,8 @@ WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress,
     while (count < columns.most && offset < end) {
         __builtin_prefetch(source + offset + CL_AHEAD);
         uint32_t length;
-        uint64_t step = copy_frame(&columns, count, &data_size, &place, source, offset, &length);
+        uint64_t step =
+            copy_frame(&columns, count, &data_size, &place, source, offset, &length, copies);
         if (step == 0) {
             break;
         }
@@ -145,10 +158,10 @@ WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress,
         size_t alike = length == before
                            ? ALIKE
                            : 0; /* lengths that change with each frame cost no more than this */
-        const size_t value_length = length - CL_FRAME_HEADER;
+        const size_t value_length = copies ? length - CL_FRAME_HEADER : 0;
         while (alike == ALIKE && count + ALIKE <= columns.most && offset + ALIKE * step <= room &&
-               data_size + ALIKE * value_length + PADDING <= columns.data_room) {
-            alike = copy_alike(&columns, count, data_size, &place, source, offset, length);
+               (!copies || data_size + ALIKE * value_length + PADDING <= columns.data_room)) {
+            alike = copy_alike(&columns, count, data_size, &place, source, offset, length, copies);
             count += alike;
             data_size += alike * value_length;
             offset += alike * step;
@@ -156,6 +169,18 @@ WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress,
         before = length;
     }
     *progress = (cl_progress){.count = count, .data_size = data_size, .offset = offset};
+}
+
+WITH_CRC static void read_with_values(const cl_batch *batch, cl_progress *progress,
+                                      const cl_segment *segment, const uint8_t *source,
+                                      uint64_t end) {
+    read_frames(batch, progress, segment, source, end, true);
+}
+
+WITH_CRC static void read_without_values(const cl_batch *batch, cl_progress *progress,
+                                         const cl_segment *segment, const uint8_t *source,
+                                         uint64_t end) {
+    read_frames(batch, progress, segment, source, end, false);
 }
 
 WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress,
@@ -167,7 +192,7 @@ WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress,
     while (count < columns.most && left > 0) {
         uint32_t offset = offsets[left - 1], length;
         if (offset % CL_FRAME_ALIGN != 0 ||
-            copy_frame(&columns, count, &data_size, &place, source, offset, &length) == 0) {
+            copy_frame(&columns, count, &data_size, &place, source, offset, &length, true) == 0) {
             break;
         }
         progress->offset = offset;
@@ -237,7 +262,8 @@ void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const 
                           const uint8_t *source, uint64_t end) {
 #ifdef HAS_INSTRUCTIONS
     if (cl_crc32c_steps) {
-        read_frames(columns, progress, segment, source, end);
+        (columns->data != NULL ? read_with_values : read_without_values)(columns, progress, segment,
+                                                                         source, end);
     }
 #endif
 }

@@ -1,0 +1,103 @@
+"""Scan: a range of a log's records as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from commitlog.base.units import whole_of
+from commitlog.errors import InvalidOptionError
+from commitlog.log.parts import parts_of
+from commitlog.tail.arrow import BatchForm
+from commitlog.tail.batch import Batch
+from commitlog.tail.seek import Seeker, Timestamp
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Bound = Timestamp  # an int is a position here
+BATCH_ROWS = 1 << 16
+
+
+class Scan:
+    """What a log has between two bounds, read forward once.
+
+    The end is fixed when the scan is made: records that come later are not in it.
+
+    Parameters
+    ----------
+    log : CommitLog
+        An open log.
+    start, end, columns
+        As for `CommitLog.to_reader`.
+    what : str
+        The call that needs pyarrow, for the error.
+    """
+
+    def __init__(
+        self,
+        log: object,
+        start: Bound | None,
+        end: Bound | None,
+        columns: Sequence[str] | None,
+        what: str,
+    ) -> None:
+        parts = parts_of(log)
+        parts.check_open()
+        self._log = log  # a log that is dropped is closed
+        self._form = BatchForm(columns, what)
+        self._seeker = Seeker(parts.engine, parts.queue, parts.index, start="first")
+        present_end = parts.engine.committed_position
+        self._end = present_end if end is None else min(self._position_of(end), present_end)
+        self._move_to("first" if start is None else start)
+        begin = self._seeker.cursor.position
+        if self._end < min(begin, present_end):
+            raise InvalidOptionError(
+                f"end ({end!r}, at position {self._end}) is before start ({start!r}, at position "
+                f"{begin}): exchange them",
+                path=parts.path,
+            )
+
+    def _position_of(self, end: Bound) -> int:
+        position = whole_of(end)
+        if position is None:
+            self._move_to(end)
+            return self._seeker.cursor.position
+        if position < 0:
+            raise InvalidOptionError(f"end must be a position from 0 on or a time, not {end!r}")
+        return position
+
+    def _move_to(self, bound: Bound) -> None:
+        if whole_of(bound) is not None or bound in ("first", "end"):
+            self._seeker.seek(bound)  # type: ignore[arg-type]
+        else:
+            self._seeker.seek(timestamp=bound)
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The record batches as a reader."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self._form.schema, self.record_batches())
+
+    def record_batches(self, most: int = 1 << 63) -> Iterator[Any]:
+        """Read on to the end, at most so many records. Each record batch has memory of its own."""
+        cursor, form = self._seeker.cursor, self._form
+        wanted = {
+            "values": "value" in form.names,
+            "keys": "key" in form.names,
+            "types": "type" in form.names,
+        }
+        try:
+            while most and cursor.position < self._end:
+                batch = Batch(*cursor.columns(min(BATCH_ROWS, most), **wanted))
+                count = int(batch.positions.searchsorted(self._end))
+                if count < len(batch):
+                    yield form.record_batch(batch).slice(0, count)
+                    return
+                if not count:
+                    return
+                most -= count
+                yield form.record_batch(batch)
+        finally:
+            cursor.leave()
+            self._seeker.segments.release()

@@ -1,0 +1,212 @@
+"""A log as a Polars LazyFrame: `scan`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, replace
+from typing import Literal
+
+import polars as pl
+from polars.io.plugins import register_io_source
+
+import commitlog
+from commitlog.base.path import path_of
+from commitlog.errors import PositionError
+from commitlog.log.parts import parts_of
+from commitlog.log.scan import Scan
+
+__all__ = ["scan"]
+
+_TIME = pl.Datetime("ns", "UTC")
+# Polars reads the first column of a scan for a query that needs none, such as `select(pl.len())`.
+# This one costs nothing, and no query can name it.
+_NOTHING = ""
+_SCHEMA = {
+    _NOTHING: pl.Null(),
+    "position": pl.Int64(),
+    "sequence": pl.Int64(),
+    "timestamp": _TIME,
+    "type": pl.UInt32(),
+    "key": pl.Binary(),
+    "value": pl.Binary(),
+}
+_LARGEST = (1 << 63) - 1
+_CLOSED: tuple[Literal["both", "left", "right", "none"], ...] = ("both", "left", "right", "none")
+
+
+def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
+    """Read a log, an archive or a single segment lazily.
+
+    Only the columns that a query wants are copied. Conditions on position, sequence and timestamp
+    that are joined by ``&`` become a range of the log, found by its index; a timestamp bounds only
+    the start, since timestamps may step back between writers. `head` ends the read.
+
+    Each `collect` opens the log and reads up to what is committed then. It raises what
+    `commitlog.open` raises.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The log's directory; an archive's; or a segment's file.
+
+    Returns
+    -------
+    polars.LazyFrame
+        With the columns position, sequence, timestamp, type, key and value.
+    """
+    place = os.path.abspath(path_of(path))
+
+    def frames(
+        columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        return _frames(place, columns, predicate, rows)
+
+    whole = register_io_source(
+        frames, schema=_SCHEMA, is_pure=True, explain_name="COMMITLOG", explain_detail=place
+    )
+    return whole.drop(_NOTHING)
+
+
+def _frames(
+    path: str, columns: list[str] | None, predicate: pl.Expr | None, rows: int | None
+) -> Iterator[pl.DataFrame]:
+    # `rows` counts rows before the predicate, so both together leave the start where it is.
+    wanted = _range_of(predicate) if predicate is not None and rows is None else _Range()
+    left = _LARGEST if rows is None else rows
+    with commitlog.open(path, "r") as log:
+        bounds = wanted.positions(log)
+        if bounds is None:
+            return
+        if columns == [_NOTHING] and predicate is None:
+            yield _nothing(min(left, log.count())).to_frame()
+            return
+        names = [name for name in columns or _SCHEMA if name != _NOTHING] or ["position"]
+        for batch in Scan(log, *bounds, names, "commitlog.polars").record_batches(left):
+            frame = pl.DataFrame(batch)
+            if columns is None or _NOTHING in columns:
+                frame.insert_column(0, _nothing(frame.height))
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            yield frame.select(_NOTHING) if columns == [_NOTHING] else frame
+
+
+def _nothing(rows: int) -> pl.Series:
+    return pl.Series(_NOTHING, [None], dtype=pl.Null).new_from_index(0, rows)
+
+
+# --- the range that a predicate leaves ---------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Range:
+    """Inclusive bounds. An upper bound of the timestamp ends no scan."""
+
+    position: tuple[int, int] = (0, _LARGEST)
+    sequence: tuple[int, int] = (0, _LARGEST)
+    timestamp: tuple[int, int] = (0, _LARGEST)
+
+    def both(self, other: _Range) -> _Range:
+        """The range that is in this one and in another."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return _Range(*((max(one[0], two[0]), min(one[1], two[1])) for one, two in pairs))
+
+    def positions(self, log: commitlog.CommitLog) -> tuple[int | None, int] | None:
+        """Where to begin and to end in a log; None if it has nothing in this range."""
+        index = parts_of(log).index
+        (low, high), (first, last) = self.position, self.sequence
+        starts = [log.first_position]
+        if low > log.first_position:
+            if low >= log.committed_position:
+                return None
+            starts.append(index.entry(low + 1, before=True) or 0)
+        if self.timestamp[0] > 0:
+            since = index.position_since(self.timestamp[0])
+            if since is None:
+                return None
+            starts.append(since)
+        if first > log.first_sequence:
+            try:
+                starts.append(index.position_of(first))
+            except PositionError:
+                return None
+        if last < _LARGEST:
+            with contextlib.suppress(PositionError):  # the log does not reach so far
+                high = min(high, index.position_of(last + 1) - 1)
+        start, end = max(starts), high + 1
+        return None if end <= start else (start if len(starts) > 1 else None, end)
+
+
+def _range_of(predicate: pl.Expr) -> _Range:
+    """Bounds that every row that passes is within. What is not understood bounds nothing."""
+    parts = predicate.meta.pop()
+    if len(parts) == 2:
+        right, left = parts
+        if predicate.meta.eq(left & right):
+            return _range_of(left).both(_range_of(right))
+        for column, constant in ((left, right), (right, left)):
+            if (name := _name_of(column)) and (value := _constant(name, constant)) is not None:
+                return _compared(predicate, name, column, constant, value)
+    if len(parts) == 3 and (name := _name_of(parts[2])):
+        low, high = _constant(name, parts[1]), _constant(name, parts[0])
+        if (
+            low is not None
+            and high is not None
+            and any(
+                predicate.meta.eq(parts[2].is_between(parts[1], parts[0], closed=closed))
+                for closed in _CLOSED
+            )
+        ):
+            return replace(_Range(), **{name: (low, high)})
+    return _Range()
+
+
+def _compared(
+    predicate: pl.Expr, name: str, column: pl.Expr, constant: pl.Expr, value: int
+) -> _Range:
+    bounds = {
+        (value, _LARGEST): (
+            column >= constant,
+            column > constant,
+            constant <= column,
+            constant < column,
+        ),
+        (0, value): (column <= constant, column < constant, constant >= column, constant > column),
+        (value, value): (column == constant, constant == column),
+    }
+    for bound, forms in bounds.items():
+        if any(predicate.meta.eq(form) for form in forms):
+            return replace(_Range(), **{name: bound})
+    return _Range()
+
+
+def _name_of(column: pl.Expr) -> str | None:
+    """The name of a column that can be bounded, also behind a cast to coarser timestamps."""
+    for name in ("position", "sequence", "timestamp"):
+        if column.meta.eq(pl.col(name)):
+            return name
+    for unit in ("us", "ms"):
+        coarser = pl.col("timestamp").cast(
+            pl.Datetime(unit, "UTC"), strict=False
+        )  # as Polars adds it
+        if column.meta.eq(coarser):
+            return "timestamp"
+    return None
+
+
+def _constant(name: str, constant: pl.Expr) -> int | None:
+    """The number that a constant is, or None if it is none."""
+    if constant.meta.root_names():
+        return None
+    kind = _SCHEMA[name]
+    try:
+        found = pl.select(constant.alias("value")).to_series()
+        if len(found) != 1 or found.dtype.is_temporal() != kind.is_temporal():
+            return None
+        if isinstance(found.dtype, pl.Datetime) and found.dtype.time_zone != "UTC":
+            return None
+        number = found.cast(kind).cast(pl.Int64).item()
+    except pl.exceptions.PolarsError:
+        return None
+    return number if number is None else int(number)

@@ -1,0 +1,135 @@
+"""The Arrow schema of a log's records, and record batches that have it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from commitlog.base.extras import pyarrow_for
+from commitlog.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("position", "sequence", "timestamp", "type", "key", "value")
+_OLD_TIMESTAMP = "timestamp_ns"
+
+
+def check_columns(columns: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the names of the wanted columns; None means all.
+
+    Raises
+    ------
+    InvalidOptionError
+        A record has no such column, or it is named twice.
+    """
+    if columns is None:
+        return COLUMNS
+    if isinstance(columns, str):
+        raise InvalidOptionError(
+            f"columns must be a list of names, not the text {columns!r}: [{columns!r}]"
+        )
+    names = tuple(columns)
+    if not names:
+        raise InvalidOptionError(f"columns names none: name at least one of {', '.join(COLUMNS)}")
+    for name in names:
+        if name == _OLD_TIMESTAMP:
+            warn_of_old_timestamp()
+        elif name not in COLUMNS:
+            raise InvalidOptionError(
+                f"there is no column {name!r}: the columns are {', '.join(COLUMNS)}"
+            )
+    if len(set(names)) < len(names):
+        raise InvalidOptionError(
+            f"columns names one of {', '.join(map(repr, names))} twice: name it once"
+        )
+    return names
+
+
+def warn_of_old_timestamp() -> None:
+    """Say, at the line that called this package, that the column `timestamp_ns` has another
+    name.
+    """
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("commitlog."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(
+        "the column timestamp_ns is named timestamp now: the next release does not know the old "
+        "name",
+        DeprecationWarning,
+        stacklevel=level,
+    )
+
+
+class BatchForm:
+    """Turns batches of records into Arrow record batches of one schema.
+
+    Parameters
+    ----------
+    columns : sequence of str, optional
+        The wanted columns, in their order; all by default.
+    what : str
+        The call that needs pyarrow, for the error.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of each record batch.
+    names : tuple of str
+        Its columns.
+    """
+
+    def __init__(self, columns: Sequence[str] | None, what: str) -> None:
+        self._pa = pa = pyarrow_for(what)
+        kinds = {
+            "position": pa.int64(),
+            "sequence": pa.int64(),
+            "timestamp": pa.timestamp("ns", tz="UTC"),
+            "type": pa.uint32(),
+            "key": pa.large_binary(),
+            "value": pa.large_binary(),
+            _OLD_TIMESTAMP: pa.int64(),
+        }
+        self.names = check_columns(columns)
+        self.schema = pa.schema(
+            [pa.field(name, kinds[name], nullable=name == "key") for name in self.names]
+        )
+        self._makers: dict[str, Callable[[Any], Any]] = {
+            "position": lambda batch: self._numbers("position", batch.positions),
+            "sequence": lambda batch: self._numbers("sequence", batch.sequences),
+            "timestamp": lambda batch: self._numbers("timestamp", batch.timestamps_ns),
+            "type": lambda batch: self._numbers("type", batch.types),
+            "key": self._keys,
+            "value": lambda batch: self._binary(batch.offsets, batch.data, None),
+            _OLD_TIMESTAMP: lambda batch: pa.array(batch.timestamps_ns),
+        }
+
+    def record_batch(self, batch: Any) -> pa.RecordBatch:
+        """Make a record batch, which shares the memory of a `Batch`."""
+        return self._pa.RecordBatch.from_arrays(
+            [self._makers[name](batch) for name in self.names], schema=self.schema
+        )
+
+    def _numbers(self, name: str, numbers: npt.NDArray[Any]) -> Any:
+        buffers = [None, self._pa.py_buffer(numbers)]
+        return self._pa.Array.from_buffers(self.schema.field(name).type, len(numbers), buffers)
+
+    def _keys(self, batch: Any) -> Any:
+        is_keyed = (
+            None
+            if batch.keyed.all()
+            else self._pa.py_buffer(np.packbits(batch.keyed, bitorder="little"))
+        )
+        return self._binary(batch.key_offsets, batch.keys, is_keyed)
+
+    def _binary(
+        self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], valid: Any
+    ) -> Any:
+        pa = self._pa
+        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
