@@ -12,7 +12,7 @@ sys.path[:0] = [os.path.dirname(__file__)]
 
 project = "commitlog"
 author = "the commitlog authors"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "navigation", "stubs"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "navigation", "signatures"]
 root_doc = "index"
 exclude_patterns = ["site"]
 default_role = "py:obj"
@@ -46,6 +46,7 @@ html_theme_options = {
         "color-brand-content": "#5cc9c0",
     },
 }
+highlight_language = "none"  # of a block that names none
 pygments_style = "friendly"
 pygments_dark_style = "github-dark"
 

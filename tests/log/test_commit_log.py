@@ -256,7 +256,7 @@ def test_a_log_and_a_tailer_show_what_the_pages_use_and_nothing_of_the_engine(lo
     assert all(hasattr(used, each) for each in shown)
     assert not {"fail", "setup", "move_tail", "batch", "move_to", "_wire"} & set(shown)
     pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
-    assert set(re.findall(rf"\b{name}\.([a-z]\w*)", pages)) - {"json", "py", "c", "readingDocument"} <= set(shown)
+    assert set(re.findall(rf"\b{name}\.([a-z]\w*)", pages)) - {"json", "py", "c", "rst", "readingDocument"} <= set(shown)
 
 
 # --- deletion --------------------------------------------------------------------------------------------------------
