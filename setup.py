@@ -1,4 +1,5 @@
-"""Builds the kernel: its plain C files once, into a static library, and an extension module for each `.pyx`.
+"""Builds the kernel: its plain C files once, into a static library, and an extension module for
+each `.pyx`.
 
 A `.pyx` includes its parts, the `.pxi` files.
 
@@ -23,15 +24,31 @@ MACHINES = ("x86_64", "aarch64")
 KERNEL = Path("commitlog/_kernel")
 C_KERNEL = KERNEL / "c"
 GENERATED = Path("build/cython")
-# The interpreter's own flags ask for debug data, which is nine tenths of a module and a third of the time to compile it.
+# The interpreter's own flags ask for debug data, which is nine tenths of a module and a third of
+# the time to compile it.
 DEBUG_FLAGS = [] if "CFLAGS" in os.environ else ["-g0"]
 PROFILE_FLAGS = ["-std=gnu11", "-O3", "-fPIC", "-fvisibility=hidden", "-pthread"]
 WARNING_FLAGS = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
-# `-iquote` and not `-I`, so that the kernel's memory.h is never taken for the C library's <memory.h>.
-KERNEL_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wshadow", "-Wstrict-prototypes", "-iquote", str(C_KERNEL)]
-# What Cython generates is not ours to tidy: unused helpers and sign comparisons are its own. With -O2 it compiles a fifth
-# faster, but a plain append executes a sixth more instructions.
-MODULE_FLAGS = [*PROFILE_FLAGS, *WARNING_FLAGS, "-Wno-unused-function", "-Wno-sign-compare", "-iquote", str(C_KERNEL)]
+# `-iquote` and not `-I`, so that the kernel's memory.h is never taken for the C library's
+# <memory.h>.
+KERNEL_FLAGS = [
+    *PROFILE_FLAGS,
+    *WARNING_FLAGS,
+    "-Wshadow",
+    "-Wstrict-prototypes",
+    "-iquote",
+    str(C_KERNEL),
+]
+# What Cython generates is not ours to tidy: unused helpers and sign comparisons are its own. With
+# -O2 it compiles a fifth faster, but a plain append executes a sixth more instructions.
+MODULE_FLAGS = [
+    *PROFILE_FLAGS,
+    *WARNING_FLAGS,
+    "-Wno-unused-function",
+    "-Wno-sign-compare",
+    "-iquote",
+    str(C_KERNEL),
+]
 DIRECTIVES = {
     "language_level": "3str",
     "binding": False,
@@ -47,7 +64,10 @@ def refuse_other_platforms() -> None:
     """Stop with one clear line where commitlog cannot run."""
     machine = platform.machine()
     if sys.platform != "linux" or machine not in MACHINES:
-        raise SystemExit(f"commitlog runs on Linux only ({' and '.join(MACHINES)}): it cannot be built on {sys.platform} {machine}.")
+        raise SystemExit(
+            f"commitlog runs on Linux only ({' and '.join(MACHINES)}): it cannot be built on "
+            f"{sys.platform} {machine}."
+        )
 
 
 def kernel_files(*suffixes: str) -> list[str]:
@@ -57,7 +77,9 @@ def kernel_files(*suffixes: str) -> list[str]:
 def is_stale(product: str | Path, sources: list[str]) -> bool:
     """Whether `product` is missing or older than one of `sources`."""
     product = Path(product)
-    return not product.exists() or product.stat().st_mtime_ns < max(Path(source).stat().st_mtime_ns for source in sources)
+    return not product.exists() or product.stat().st_mtime_ns < max(
+        Path(source).stat().st_mtime_ns for source in sources
+    )
 
 
 class Build(build):
@@ -80,8 +102,12 @@ class BuildKernelLibrary(build_clib):
             archive = Path(self.build_clib, self.compiler.library_filename(name))
             objects = self._compile_stale(build_info)
             if self.force or not archive.exists() or is_stale(archive, objects):
-                archive.unlink(missing_ok=True)  # `ar` would keep the members whose sources are gone
-                self.compiler.create_static_lib(objects, name, output_dir=self.build_clib, debug=self.debug)
+                archive.unlink(
+                    missing_ok=True
+                )  # `ar` would keep the members whose sources are gone
+                self.compiler.create_static_lib(
+                    objects, name, output_dir=self.build_clib, debug=self.debug
+                )
 
     def _compile_stale(self, build_info: dict[str, Any]) -> list[str]:
         sources = build_info["sources"]
@@ -96,11 +122,15 @@ class BuildKernelLibrary(build_clib):
         return objects
 
     def _compile(self, source: str, flags: list[str]) -> None:
-        self.compiler.compile([source], output_dir=self.build_temp, debug=self.debug, extra_postargs=flags)
+        self.compiler.compile(
+            [source], output_dir=self.build_temp, debug=self.debug, extra_postargs=flags
+        )
 
 
 class BuildKernelModules(build_ext):
-    """Builds the static library first (setuptools does not, for `--inplace`) and the modules several at a time."""
+    """Builds the static library first (setuptools does not, for `--inplace`) and the modules
+    several at a time.
+    """
 
     def finalize_options(self) -> None:
         super().finalize_options()
@@ -118,7 +148,16 @@ def kernel_libraries() -> list[tuple[str, dict[str, Any]]]:
     sources = kernel_files(".c")
     if not sources:
         return []
-    return [("clkernel", {"sources": sources, "depends": [*kernel_files(".h"), "setup.py"], "cflags": [*KERNEL_FLAGS, *DEBUG_FLAGS]})]
+    return [
+        (
+            "clkernel",
+            {
+                "sources": sources,
+                "depends": [*kernel_files(".h"), "setup.py"],
+                "cflags": [*KERNEL_FLAGS, *DEBUG_FLAGS],
+            },
+        )
+    ]
 
 
 def kernel_modules() -> list[Extension]:
@@ -137,10 +176,17 @@ def kernel_modules() -> list[Extension]:
         )
         for source in sources
     ]
-    modules = cythonize(modules, build_dir=str(GENERATED), compiler_directives=DIRECTIVES, nthreads=os.cpu_count() or 1, quiet=True)
+    modules = cythonize(
+        modules,
+        build_dir=str(GENERATED),
+        compiler_directives=DIRECTIVES,
+        nthreads=os.cpu_count() or 1,
+        quiet=True,
+    )
     for module in modules:
-        # The archive is linked into every module, so each depends on every C file. Said only now, since Cython copies what it is told of
-        # beforehand into GENERATED, where the kernel's C files would be mistaken for its own.
+        # The archive is linked into every module, so each depends on every C file. Said only now,
+        # since Cython copies what it is told of beforehand into GENERATED, where the kernel's C
+        # files would be mistaken for its own.
         module.depends = [*kernel_files(".c", ".h", ".pxd", ".pxi"), "setup.py"]
     return modules
 
@@ -151,5 +197,9 @@ if __name__ == "__main__":
     setup(
         libraries=kernel_libraries(),
         ext_modules=kernel_modules(),
-        cmdclass={"build": Build, "build_clib": BuildKernelLibrary, "build_ext": BuildKernelModules},
+        cmdclass={
+            "build": Build,
+            "build_clib": BuildKernelLibrary,
+            "build_ext": BuildKernelModules,
+        },
     )

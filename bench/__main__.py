@@ -1,9 +1,12 @@
-"""``python -m bench [DIR]``: the full benchmark, by default beside the checkout's own disk, and the project's goals.
+"""``python -m bench [DIR]``: the full benchmark, by default beside the checkout's own disk, and the
+project's goals.
 
-Runs `commitlog bench`, then the workloads of `bench/workloads.py`. The full results go to `build/bench.json` and `build/bench.html`. What
-the README uses of them is kept in `bench/results/bench.json`: the goals, and the curves from which the picture in `docs/images/` is drawn.
-A quick run is only shown. Other measurements have modules of their own: `python -m bench.commit_copy`, `python -m bench.tuning`,
-`python -m bench.instructions`, `python -m bench.peers`, `python -m bench.spark`.
+Runs `commitlog bench`, then the workloads of `bench/workloads.py`. The full results go to
+`build/bench.json` and `build/bench.html`. What the README uses of them is kept in
+`bench/results/bench.json`: the goals, and the curves from which the picture in `docs/images/` is
+drawn. A quick run is only shown. Other measurements have modules of their own: `python -m
+bench.commit_copy`, `python -m bench.tuning`, `python -m bench.instructions`, `python -m
+bench.peers`, `python -m bench.spark`.
 """
 
 from __future__ import annotations
@@ -27,18 +30,50 @@ FULL = headline.HERE.parent / "build" / "bench.json"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", nargs="?", default=headline.HERE, type=Path, metavar="DIR", help="where to measure [this checkout]")
-    parser.add_argument("--quick", action="store_true", help="measure at sizes that take seconds, and keep nothing")
-    parser.add_argument("--memory", action="store_true", help="measure on a file system in memory too")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "directory",
+        nargs="?",
+        default=headline.HERE,
+        type=Path,
+        metavar="DIR",
+        help="where to measure [this checkout]",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="measure at sizes that take seconds, and keep nothing"
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="measure on a file system in memory too"
+    )
     given = parser.parse_args(arguments)
     FULL.parent.mkdir(exist_ok=True)
     FULL.unlink(missing_ok=True)
-    flags = [flag for flag, chosen in (("--quick", given.quick), ("--memory", given.memory)) if chosen]
-    status = cli.run(["bench", str(given.directory), *flags, "--json", str(FULL), "--html", str(FULL.with_suffix(".html"))])
+    flags = [
+        flag for flag, chosen in (("--quick", given.quick), ("--memory", given.memory)) if chosen
+    ]
+    status = cli.run(
+        [
+            "bench",
+            str(given.directory),
+            *flags,
+            "--json",
+            str(FULL),
+            "--html",
+            str(FULL.with_suffix(".html")),
+        ]
+    )
     if status not in (0, cli.FAILURE) or not FULL.exists() or not FULL.stat().st_size:
         return status
-    own = harness.run(given.directory, [(workload, workload.cases()) for workload in OWN], QUICK if given.quick else Settings(), tell)
+    own = harness.run(
+        given.directory,
+        [(workload, workload.cases()) for workload in OWN],
+        QUICK if given.quick else Settings(),
+        tell,
+    )
     results = json.loads(FULL.read_text(encoding="utf-8"))
     results["cases"] += own.as_object()["cases"]
     results["seconds"] += own.seconds

@@ -1,6 +1,8 @@
-"""Commit copy: through the mapping or by `pwrite`? Times both, and the flush after each, over sizes of the committed range.
+"""Commit copy: through the mapping or by `pwrite`? Times both, and the flush after each, over sizes
+of the committed range.
 
-Run as ``python -m bench.commit_copy [DIR]``. The two ways take turns in one run; figures are medians of all turns.
+Run as ``python -m bench.commit_copy [DIR]``. The two ways take turns in one run; figures are
+medians of all turns.
 """
 
 from __future__ import annotations
@@ -20,14 +22,20 @@ WAYS = {"mapping": 1 << 30, "pwrite": 0}
 TURNS = 5
 
 
-def measure(directory: Path, size: int, count: int, pool: commitlog.TransientStorePool, copy_limit: int) -> tuple[list[int], list[int]]:
+def measure(
+    directory: Path, size: int, count: int, pool: commitlog.TransientStorePool, copy_limit: int
+) -> tuple[list[int], list[int]]:
     """Commit and flush `count` ranges of `size` bytes; nanoseconds of each."""
     commitlog.log.parts.COPY_LIMIT = copy_limit
     value = b"x" * min(size - 16, 1 << 20)
     commits, flushes = [], []
     # The service stays out of the way: only this loop commits and flushes.
     with commitlog.open(
-        directory, pool=pool, flush="none", commit_interval=3600, tuning=commitlog.Tuning(commit_thorough_interval=3600)
+        directory,
+        pool=pool,
+        flush="none",
+        commit_interval=3600,
+        tuning=commitlog.Tuning(commit_thorough_interval=3600),
     ) as log:
         for _ in range(count):
             log.append(value)
@@ -51,7 +59,9 @@ def main() -> None:
             for size, count in SIZES.items():
                 for turn in range(TURNS):
                     for way, limit in WAYS.items():
-                        commits, flushes = measure(root / f"{size}-{turn}-{way}", size, count, pool, limit)
+                        commits, flushes = measure(
+                            root / f"{size}-{turn}-{way}", size, count, pool, limit
+                        )
                         entry = raw.setdefault(f"{size}/{way}", {"commit_ns": [], "flush_ns": []})
                         entry["commit_ns"] += commits
                         entry["flush_ns"] += flushes

@@ -60,7 +60,14 @@ class Goal:
         if measured is None:
             return Verdict(self.goal, "not measured", None, limit, self.least, None)
         value, figure = measured
-        return Verdict(self.goal, figure, value, limit, self.least, value >= limit if self.least else value <= limit)
+        return Verdict(
+            self.goal,
+            figure,
+            value,
+            limit,
+            self.least,
+            value >= limit if self.least else value <= limit,
+        )
 
 
 def judge(results: Results) -> list[Verdict]:
@@ -71,21 +78,41 @@ def judge(results: Results) -> list[Verdict]:
 def _find(results: Results, workload: str, setup: str, **chosen: object) -> Case | None:
     """The first case like this that has samples."""
     wanted = {"workload": workload, "setup": setup, **chosen}
-    return next((case for case in results["cases"] if case["samples"] and wanted.items() <= case.items()), None)
+    return next(
+        (case for case in results["cases"] if case["samples"] and wanted.items() <= case.items()),
+        None,
+    )
 
 
-# --- ratios ----------------------------------------------------------------------------------------------------------
+# --- ratios ---------------------------------------------------------------------------------------
 
 
-def _quotient(over: Case | None, under: Case | None, figures: Callable[[Case], list[float]], say: Callable[[float], str]) -> Ratio:
-    """The median of the quotients of the same turn: what slows one turn of the machine down slows both."""
+def _quotient(
+    over: Case | None,
+    under: Case | None,
+    figures: Callable[[Case], list[float]],
+    say: Callable[[float], str],
+) -> Ratio:
+    """The median of the quotients of the same turn: what slows one turn of the machine down slows
+    both.
+    """
     if over is None or under is None:
         return None
-    pairs = [(first, second) for first, second in zip(figures(over), figures(under), strict=False) if second]
+    pairs = [
+        (first, second)
+        for first, second in zip(figures(over), figures(under), strict=False)
+        if second
+    ]
     if not pairs:
         return None
     value = statistics.median(first / second for first, second in pairs)
-    return value, f"{say(statistics.median(first for first, _ in pairs))} : {say(statistics.median(second for _, second in pairs))}"
+    return (
+        value,
+        (
+            f"{say(statistics.median(first for first, _ in pairs))} : "
+            f"{say(statistics.median(second for _, second in pairs))}"
+        ),
+    )
 
 
 def _rates(result: Case) -> list[float]:
@@ -109,7 +136,9 @@ def _append(results: Results, setup: str, form: str = "single") -> Case | None:
 
 
 def _forms(form: str) -> Callable[[Results], Ratio]:
-    return lambda results: _quotient(_append(results, "pooled", form), _append(results, "pooled"), _rates, say_rate)
+    return lambda results: _quotient(
+        _append(results, "pooled", form), _append(results, "pooled"), _rates, say_rate
+    )
 
 
 def _read(results: Results, form: str) -> Case | None:
@@ -117,11 +146,15 @@ def _read(results: Results, form: str) -> Case | None:
 
 
 def _backward(form: str) -> Callable[[Results], Ratio]:
-    return lambda results: _quotient(_read(results, f"{form}-backward"), _read(results, form), _times, say_seconds)
+    return lambda results: _quotient(
+        _read(results, f"{form}-backward"), _read(results, form), _times, say_seconds
+    )
 
 
 def _tail_against(setup: str) -> Callable[[Results], Ratio]:
-    return lambda results: _quotient(_find(results, "paced", "pooled"), _find(results, "paced", setup), _tails, say_seconds)
+    return lambda results: _quotient(
+        _find(results, "paced", "pooled"), _find(results, "paced", setup), _tails, say_seconds
+    )
 
 
 def _sync(results: Results, threads: int, setup: str = "mapped") -> Case | None:
@@ -129,14 +162,18 @@ def _sync(results: Results, threads: int, setup: str = "mapped") -> Case | None:
 
 
 def _sixteen_limit(results: Results) -> float:
-    """The faster the flush, the more of the time goes to the interpreter, which hands its lock round in between."""
+    """The faster the flush, the more of the time goes to the interpreter, which hands its lock
+    round in between.
+    """
     flush = _find(results, "sync-threads", "page-msync")
     return 8.0 if flush is not None and min(_times(flush), default=0.0) >= _SLOW_FLUSH_S else 4.0
 
 
 def _slow_sixteen(results: Results) -> Ratio:
     """Where each flush is delayed; how long one took then stands beside it."""
-    sixteen, one = (_find(results, "sync-threads-slow", "mapped", threads=threads) for threads in (16, 1))
+    sixteen, one = (
+        _find(results, "sync-threads-slow", "mapped", threads=threads) for threads in (16, 1)
+    )
     ratio = _quotient(sixteen, one, _rates, say_rate)
     flushes = _facts(one, "mean_flush_s")
     if ratio is None or not flushes:
@@ -145,23 +182,33 @@ def _slow_sixteen(results: Results) -> Ratio:
 
 
 def _apart(results: Results) -> Ratio:
-    """How far pooled and mapped sync appends are from each other, at one thread and at sixteen: the larger distance."""
+    """How far pooled and mapped sync appends are from each other, at one thread and at sixteen: the
+    larger distance.
+    """
     found: list[tuple[float, str]] = []
     for threads in (1, 16):
-        ratio = _quotient(_sync(results, threads, "pooled"), _sync(results, threads), _times, say_seconds)
+        ratio = _quotient(
+            _sync(results, threads, "pooled"), _sync(results, threads), _times, say_seconds
+        )
         if ratio is not None:
-            found.append((max(ratio[0], 1 / ratio[0]), f"{ratio[1]}, {threads} thread{'s' * (threads > 1)}"))
+            found.append(
+                (max(ratio[0], 1 / ratio[0]), f"{ratio[1]}, {threads} thread{'s' * (threads > 1)}")
+            )
     return max(found, default=None)
 
 
 def _keeping(results: Results) -> Ratio:
-    """What is left of the rate, mapped or pooled: the smaller share. Each turn has the median of its pairs."""
+    """What is left of the rate, mapped or pooled: the smaller share. Each turn has the median of
+    its pairs.
+    """
     found: list[tuple[float, str]] = []
     for setup in ("mapped", "pooled"):
         kept = _find(results, "keeping", setup)
         shares = _facts(kept, "share")
         if kept is not None and shares:
-            found.append((statistics.median(shares), f"{say_rate(statistics.median(_rates(kept)))}, {setup}"))
+            found.append(
+                (statistics.median(shares), f"{say_rate(statistics.median(_rates(kept)))}, {setup}")
+            )
     return min(found, default=None)
 
 
@@ -176,9 +223,15 @@ def _facts(result: Case | None, name: str) -> list[float]:
 
 
 def _named_ns(results: Results) -> Ratio:
-    """What keeping the place adds to a record, in nanoseconds: each turn has the median of its pairs."""
+    """What keeping the place adds to a record, in nanoseconds: each turn has the median of its
+    pairs.
+    """
     added = _facts(_find(results, "read-named", "pooled"), "added_s")
-    return (statistics.median(added) * 1e9, f"{say_seconds(statistics.median(added))} more") if added else None
+    return (
+        (statistics.median(added) * 1e9, f"{say_seconds(statistics.median(added))} more")
+        if added
+        else None
+    )
 
 
 def _open_ms(results: Results) -> Ratio:
@@ -193,12 +246,16 @@ GOALS = (
     Goal(
         "append 40 B, pooled, async: times as fast as pure Python into a mapped file",
         4.0,
-        lambda results: _quotient(_append(results, "pooled"), _append(results, "python-mmap"), _rates, say_rate),
+        lambda results: _quotient(
+            _append(results, "pooled"), _append(results, "python-mmap"), _rates, say_rate
+        ),
     ),
     Goal(
         "append 40 B, async: mapped takes as long as pooled, times",
         1.5,
-        lambda results: _quotient(_append(results, "mapped"), _append(results, "pooled"), _times, say_seconds),
+        lambda results: _quotient(
+            _append(results, "mapped"), _append(results, "pooled"), _times, say_seconds
+        ),
         least=False,
     ),
     Goal("append_many: times the rate of single appends", 1.4, _forms("batch")),
@@ -206,32 +263,70 @@ GOALS = (
     Goal(
         "values(), 40 B: times the rate of single appends",
         1.0,
-        lambda results: _quotient(_read(results, "values"), _append(results, "pooled"), _rates, say_rate),
+        lambda results: _quotient(
+            _read(results, "values"), _append(results, "pooled"), _rates, say_rate
+        ),
     ),
     Goal(
         "records, 40 B: times the rate of values()",
         0.4,
-        lambda results: _quotient(_read(results, "records"), _read(results, "values"), _rates, say_rate),
+        lambda results: _quotient(
+            _read(results, "records"), _read(results, "values"), _rates, say_rate
+        ),
     ),
     Goal(
         "read_batch, 40 B: times the rate of values()",
         2.0,
-        lambda results: _quotient(_read(results, "read_batch"), _read(results, "values"), _rates, say_rate),
+        lambda results: _quotient(
+            _read(results, "read_batch"), _read(results, "values"), _rates, say_rate
+        ),
     ),
-    Goal("values(), 40 B, backward: takes as long as forward, times", 3.0, _backward("values"), least=False),
-    Goal("read_batch, 40 B, backward: takes as long as forward, times", 3.0, _backward("read_batch"), least=False),
-    Goal("values() of a named tailer, 40 B: nanoseconds a record more than without a name", 10.0, _named_ns, least=False),
-    Goal("constant rate, p99.9: pooled against mapped, not pre-faulted", 1 / 20, _tail_against("mapped-cold"), least=False),
-    Goal("constant rate, p99.9: pooled against mapped, pre-faulted", 1 / 5, _tail_against("mapped"), least=False),
+    Goal(
+        "values(), 40 B, backward: takes as long as forward, times",
+        3.0,
+        _backward("values"),
+        least=False,
+    ),
+    Goal(
+        "read_batch, 40 B, backward: takes as long as forward, times",
+        3.0,
+        _backward("read_batch"),
+        least=False,
+    ),
+    Goal(
+        "values() of a named tailer, 40 B: nanoseconds a record more than without a name",
+        10.0,
+        _named_ns,
+        least=False,
+    ),
+    Goal(
+        "constant rate, p99.9: pooled against mapped, not pre-faulted",
+        1 / 20,
+        _tail_against("mapped-cold"),
+        least=False,
+    ),
+    Goal(
+        "constant rate, p99.9: pooled against mapped, pre-faulted",
+        1 / 5,
+        _tail_against("mapped"),
+        least=False,
+    ),
     Goal(
         "sustained, pooled: share of what pwrite and fdatasync reach",
         0.85,
-        lambda results: _quotient(_find(results, "sustained", "pooled"), _find(results, "sustained", "plain-write"), _rates, say_bytes),
+        lambda results: _quotient(
+            _find(results, "sustained", "pooled"),
+            _find(results, "sustained", "plain-write"),
+            _rates,
+            say_bytes,
+        ),
     ),
     Goal(
         "sync append, one thread, mapped: times a bare one-page msync",
         1.3,
-        lambda results: _quotient(_sync(results, 1), _find(results, "sync-threads", "page-msync"), _times, say_seconds),
+        lambda results: _quotient(
+            _sync(results, 1), _find(results, "sync-threads", "page-msync"), _times, say_seconds
+        ),
         least=False,
     ),
     Goal(
@@ -239,9 +334,15 @@ GOALS = (
         _sixteen_limit,
         lambda results: _quotient(_sync(results, 16), _sync(results, 1), _rates, say_rate),
     ),
-    Goal("sync append, mapped, each flush delayed: 16 threads, times the rate of one", 8.0, _slow_sixteen),
+    Goal(
+        "sync append, mapped, each flush delayed: 16 threads, times the rate of one",
+        8.0,
+        _slow_sixteen,
+    ),
     Goal("sync append: pooled and mapped apart, times", 1.15, _apart, least=False),
-    Goal("append 40 B with index, listener and retention: share of the rate without", 0.97, _keeping),
+    Goal(
+        "append 40 B with index, listener and retention: share of the rate without", 0.97, _keeping
+    ),
     Goal("recovery scan, GB/s", 1.0, _scan_rate),
     Goal("open of a clean log of 1,000 segments, ms", 50.0, _open_ms, least=False),
 )

@@ -15,7 +15,9 @@ from commitlog.keep import SegmentListener
 from commitlog.options import INDEX_SPACING_LARGEST, SEGMENT_SIZE_SMALLEST
 
 _PAIRS = 2
-_SEGMENTS_IN_ONE = 4  # the segments are so much smaller than elsewhere, so that they come and go all the time
+_SEGMENTS_IN_ONE = (
+    4  # the segments are so much smaller than elsewhere, so that they come and go all the time
+)
 _SEGMENTS_KEPT = 2
 _BYTES_IN_ONE = 3  # a piece is so much more than is appended elsewhere
 _INTERVAL = "100ms"  # six hundred times as often as by default
@@ -23,17 +25,20 @@ _BLOCK = 1024
 
 
 def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
-    """One call a record, without a rest, in pieces of which every other one has all of it: segments are indexed, a listener is told of
-    each, and retention looks ten times a second and deletes them. In the others the index has next to nothing in it, and the rest is not
-    there.
+    """One call a record, without a rest, in pieces of which every other one has all of it: segments
+    are indexed, a listener is told of each, and retention looks ten times a second and deletes
+    them. In the others the index has next to nothing in it, and the rest is not there.
 
-    The share of the rate that is left is the median of the pairs: a shared machine may be another one a second later. What the services
-    still have to do at the end of a piece is not counted.
+    The share of the rate that is left is the median of the pairs: a shared machine may be another
+    one a second later. What the services still have to do at the end of a piece is not counted.
     """
     settings = ground.settings
     segment_size = max(SEGMENT_SIZE_SMALLEST, settings.segment_size // _SEGMENTS_IN_ONE)
     total = _BYTES_IN_ONE * settings.append_bytes
-    value, blocks = value_of(case.value_size), max(1, total // frame_size(case.value_size) // _BLOCK)
+    value, blocks = (
+        value_of(case.value_size),
+        max(1, total // frame_size(case.value_size) // _BLOCK),
+    )
     bare, full = ground.options(case, segment_size), ground.options(case, segment_size)
     bare["tuning"] = Tuning(index_spacing=INDEX_SPACING_LARGEST)
     full["listener"] = SegmentListener()
@@ -43,16 +48,24 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
         for pair in range(_PAIRS):
             took_ns = {}
             for keeps in (False, True) if pair % 2 else (True, False):
-                with ground.place(total) as path, commitlog.open(path, **(full if keeps else bare)) as log:
+                with (
+                    ground.place(total) as path,
+                    commitlog.open(path, **(full if keeps else bare)) as log,
+                ):
                     took_ns[keeps] = _append(log, value, blocks, meter if keeps else None)
                     log.flush(timeout=60)
                     if keeps:
-                        log.prune()  # until it has nothing more to delete: what is read back then stays
+                        # until it has nothing more to delete: what is read back then stays
+                        log.prune()
                         deleted += log.first_position
                         if hashed:
                             meter.sample.written = what_is_written(log, case.value_size)
             shares.append(took_ns[False] / took_ns[True])
-    meter.sample.facts = {"share": statistics.median(shares), "shares": shares, "deleted_bytes": deleted}
+    meter.sample.facts = {
+        "share": statistics.median(shares),
+        "shares": shares,
+        "deleted_bytes": deleted,
+    }
     return meter.sample
 
 

@@ -28,7 +28,9 @@ class Marked:
 
     def read(self, page: Path) -> str:
         """What is there now."""
-        return page.read_text(encoding="utf-8").partition(self.begin)[2].partition(self.end)[0].strip()
+        return (
+            page.read_text(encoding="utf-8").partition(self.begin)[2].partition(self.end)[0].strip()
+        )
 
     def write(self, page: Path, text: str) -> None:
         """Put lines in its place.
@@ -41,5 +43,7 @@ class Marked:
         before, begin, rest = page.read_text(encoding="utf-8").partition(self.begin)
         _, end, after = rest.partition(self.end)
         if not begin or not end:
-            raise SystemExit(f"{page} has no place for the table: a line {self.begin} and a line {self.end}")
+            raise SystemExit(
+                f"{page} has no place for the table: a line {self.begin} and a line {self.end}"
+            )
         page.write_text(f"{before}{self.begin}\n{text}{self.end}{after}", encoding="utf-8")

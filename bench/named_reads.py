@@ -14,7 +14,8 @@ from commitlog.bench.sample import Meter, Sample
 def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     """Read a whole log without a name and with one, over and over.
 
-    `added_s` is the median difference of the pairs, a record: half a second later a shared machine may be another one.
+    `added_s` is the median difference of the pairs, a record: half a second later a shared machine
+    may be another one.
     """
     settings = ground.settings
     clock = time.perf_counter_ns

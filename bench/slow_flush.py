@@ -1,8 +1,9 @@
 """Sync appends on a disk whose every flush takes half a millisecond longer.
 
-On a fast disk the threads spend most of a flush's time on handing the interpreter's lock round; what group commit is worth shows where a
-flush is slow. The engine is as it is: a library of some lines stands between it and the C library (``LD_PRELOAD``), makes each real flush,
-and then sleeps. It can only be put before a process when that starts, so each turn is a process of its own, run as
+On a fast disk the threads spend most of a flush's time on handing the interpreter's lock round;
+what group commit is worth shows where a flush is slow. The engine is as it is: a library of some
+lines stands between it and the C library (``LD_PRELOAD``), makes each real flush, and then sleeps.
+It can only be put before a process when that starts, so each turn is a process of its own, run as
 ``python -m bench.slow_flush DIRECTORY SETTINGS CASE HASHED``.
 """
 
@@ -69,14 +70,29 @@ int fdatasync(int fd) {
 
 def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     """One turn, in a process with slow flushes; without gcc the case is skipped."""
-    library = compiler.build(ground.root, "slow-flush.so", _C_SOURCE, "-shared", "-fPIC", f"-DDELAY_NS={DELAY_NS}L", "-ldl")
-    arguments = [str(ground.root), json.dumps(dataclasses.asdict(ground.settings)), json.dumps(dataclasses.asdict(case)), str(int(hashed))]
+    library = compiler.build(
+        ground.root,
+        "slow-flush.so",
+        _C_SOURCE,
+        "-shared",
+        "-fPIC",
+        f"-DDELAY_NS={DELAY_NS}L",
+        "-ldl",
+    )
+    arguments = [
+        str(ground.root),
+        json.dumps(dataclasses.asdict(ground.settings)),
+        json.dumps(dataclasses.asdict(case)),
+        str(int(hashed)),
+    ]
     variables = {
         "LD_PRELOAD": " ".join(filter(None, (str(library), os.environ.get("LD_PRELOAD")))),
         "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH")))),
     }
     command = [sys.executable, "-m", "bench.slow_flush", *arguments]
-    done = subprocess.run(command, env=os.environ | variables, stdout=subprocess.PIPE, check=True, timeout=_LIMIT_S)
+    done = subprocess.run(
+        command, env=os.environ | variables, stdout=subprocess.PIPE, check=True, timeout=_LIMIT_S
+    )
     given: dict[str, Any] = json.loads(done.stdout)
     latencies = np.array(given.pop("latencies_ns"), np.int64)
     return Sample(**given, latencies_ns=latencies)
@@ -95,11 +111,17 @@ def main() -> None:
         delayed = 0
     if not delayed:
         raise SystemExit(
-            "the library that delays flushes was not loaded: is this interpreter linked statically, or LD_PRELOAD not allowed?"
+            "the library that delays flushes was not loaded: is this interpreter linked "
+            "statically, or LD_PRELOAD not allowed?"
         )
     sample.facts |= {"delayed_flushes": delayed, "delay_ns": DELAY_NS}
     taken = [] if sample.latencies_ns is None else sample.latencies_ns.tolist()
-    print(json.dumps(dataclasses.asdict(dataclasses.replace(sample, latencies_ns=None)) | {"latencies_ns": taken}))
+    print(
+        json.dumps(
+            dataclasses.asdict(dataclasses.replace(sample, latencies_ns=None))
+            | {"latencies_ns": taken}
+        )
+    )
 
 
 if __name__ == "__main__":

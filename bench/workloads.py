@@ -1,4 +1,6 @@
-"""Workloads that only the project's goals need. `commitlog bench` has those that a user asks of his disk."""
+"""Workloads that only the project's goals need. `commitlog bench` has those that a user asks of his
+disk.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ OWN = (
         setups=("mapped", "pooled"),
         flushes=("sync",),
         threads=(1, 4, 16),
-        baselines=(Baseline(name="page-msync", title="msync of one page", measure=slow_flush.measure, sizes=(40,)),),
+        baselines=(
+            Baseline(
+                name="page-msync",
+                title="msync of one page",
+                measure=slow_flush.measure,
+                sizes=(40,),
+            ),
+        ),
         latencies="an append until it is durable",
     ),
     Workload(

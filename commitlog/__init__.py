@@ -1,4 +1,6 @@
-"""commitlog: an embeddable, durable append log. `open` a directory, `append` bytes, read them back with a `tailer`."""
+"""commitlog: an embeddable, durable append log. `open` a directory, `append` bytes, read them back
+with a `tailer`.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,23 @@
 """The bus: many processes write messages to one log, and all read them in the same order.
 
-`writer` and `reader` open the two ends; `Message` is the base of message classes, whose fields are annotated with the kinds below.
+`writer` and `reader` open the two ends; `Message` is the base of message classes, whose fields are
+annotated with the kinds below.
 """
 
 from __future__ import annotations
 
-from commitlog.messages.kinds import float32, float64, int8, int16, int32, int64, uint8, uint16, uint32, uint64
+from commitlog.messages.kinds import (
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
 from commitlog.messages.layout import Layout
 from commitlog.messages.message import Message
 from commitlog.messages.reader import BusReader

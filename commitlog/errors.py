@@ -1,7 +1,8 @@
 """Everything that commitlog raises for a caller to catch.
 
-One root, `CommitLogError`, and a leaf for each thing that a caller can handle in its own way. A leaf also inherits the builtin that fits
-it (`OSError`, `ValueError`, `TimeoutError`, ...), so that code which knows nothing of commitlog still catches it under a familiar name.
+One root, `CommitLogError`, and a leaf for each thing that a caller can handle in its own way. A
+leaf also inherits the builtin that fits it (`OSError`, `ValueError`, `TimeoutError`, ...), so that
+code which knows nothing of commitlog still catches it under a familiar name.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ class CommitLogError(Exception):
         The attributes of the leaf.
     """
 
-    def __init__(self, message: str, *, path: _Path = None, position: int | None = None, **details: object) -> None:
+    def __init__(
+        self, message: str, *, path: _Path = None, position: int | None = None, **details: object
+    ) -> None:
         super().__init__(message)
         self.path = None if path is None else os.fspath(path)
         self.position = position
@@ -100,9 +103,12 @@ class CommitLogError(Exception):
         return _restored, (type(self), self.args, state)
 
 
-def _restored(cls: type[CommitLogError], args: tuple[Any, ...], state: dict[str, Any]) -> CommitLogError:
+def _restored(
+    cls: type[CommitLogError], args: tuple[Any, ...], state: dict[str, Any]
+) -> CommitLogError:
     """Rebuild an unpickled error attribute by attribute, whatever its constructor asks for."""
-    # Named outright, since CPython finds `MemoryError.__new__` unsafe for a class whose first base is another exception.
+    # Named outright, since CPython finds `MemoryError.__new__` unsafe for a class whose first base
+    # is another exception.
     error = OSError.__new__(cls) if issubclass(cls, OSError) else Exception.__new__(cls)
     error.args = args
     for name, value in state.items():
@@ -111,7 +117,8 @@ def _restored(cls: type[CommitLogError], args: tuple[Any, ...], state: dict[str,
 
 
 class _SystemError(CommitLogError, OSError):
-    """What the leaves that are an `OSError` share: `errno`, `strerror` and `filename` as OSError's own users expect them.
+    """What the leaves that are an `OSError` share: `errno`, `strerror` and `filename` as OSError's
+    own users expect them.
 
     Parameters
     ----------
@@ -127,7 +134,13 @@ class _SystemError(CommitLogError, OSError):
             cls._default_errno = errno
 
     def __init__(
-        self, message: str, *, path: _Path = None, position: int | None = None, errno: int | None = None, **details: object
+        self,
+        message: str,
+        *,
+        path: _Path = None,
+        position: int | None = None,
+        errno: int | None = None,
+        **details: object,
     ) -> None:
         super().__init__(message, path=path, position=position, **details)
         self.errno = self._default_errno if errno is None else errno
@@ -143,7 +156,9 @@ class InvalidOptionError(CommitLogError, ValueError):
 
 
 class LogNotFoundError(_SystemError, FileNotFoundError, errno=codes.ENOENT):
-    """There is no log at this path, and the mode does not create one. Check the path, or open with mode "a" or "x"."""
+    """There is no log at this path, and the mode does not create one. Check the path, or open with
+    mode "a" or "x".
+    """
 
 
 class LogExistsError(_SystemError, FileExistsError, errno=codes.EEXIST):
@@ -151,22 +166,28 @@ class LogExistsError(_SystemError, FileExistsError, errno=codes.EEXIST):
 
 
 class NotALogError(CommitLogError, ValueError):
-    """The path is a file, or a directory that holds something else. Nothing in it was changed: choose another path."""
+    """The path is a file, or a directory that holds something else. Nothing in it was changed:
+    choose another path.
+    """
 
 
 class UnsupportedVersionError(CommitLogError, ValueError):
-    """The log was written in a format that this release does not read. Nothing was changed: use a release that knows the format."""
+    """The log was written in a format that this release does not read. Nothing was changed: use a
+    release that knows the format.
+    """
 
 
 class UnsupportedError(_SystemError, errno=codes.EOPNOTSUPP):
     """The platform or the file system cannot promise what a log needs.
 
-    commitlog runs on Linux, on x86-64 or aarch64. Appending needs a local file system; mode "r" reads from a network or FUSE one.
+    commitlog runs on Linux, on x86-64 or aarch64. Appending needs a local file system; mode "r"
+    reads from a network or FUSE one.
     """
 
 
 class LogLockedError(_SystemError, BlockingIOError, errno=codes.EAGAIN):
-    """Other handles exclude this one, or have taken every writer slot. Close one of them, or open with mode "r".
+    """Other handles exclude this one, or have taken every writer slot. Close one of them, or open
+    with mode "r".
 
     Attributes
     ----------
@@ -178,11 +199,15 @@ class LogLockedError(_SystemError, BlockingIOError, errno=codes.EAGAIN):
 
 
 class OpenTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
-    """Another process was still opening or recovering the log when `open_timeout` had passed. Try again, or allow longer."""
+    """Another process was still opening or recovering the log when `open_timeout` had passed. Try
+    again, or allow longer.
+    """
 
 
 class ReadOnlyError(_SystemError, PermissionError, errno=codes.EACCES):
-    """A change was asked of a log that was opened with mode "r", or that this user may not write. Open it with mode "a" as one who may."""
+    """A change was asked of a log that was opened with mode "r", or that this user may not write.
+    Open it with mode "a" as one who may.
+    """
 
 
 class ClosedError(CommitLogError, ValueError):
@@ -190,7 +215,9 @@ class ClosedError(CommitLogError, ValueError):
 
 
 class ForkedError(CommitLogError, RuntimeError):
-    """A pooled log opened before a fork was used in the child. Only the parent may write it: open the log in the child with mode "r"."""
+    """A pooled log opened before a fork was used in the child. Only the parent may write it: open
+    the log in the child with mode "r".
+    """
 
 
 class CloseTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
@@ -213,13 +240,17 @@ class TailerInUseError(CommitLogError, RuntimeError):
 
 
 class TailerNotFoundError(CommitLogError, LookupError):
-    """No tailer of that name has read the log. See `log.tailers()` for those that have; `log.tailer(name=...)` makes one."""
+    """No tailer of that name has read the log. See `log.tailers()` for those that have;
+    `log.tailer(name=...)` makes one.
+    """
 
 
 class RecordTooLargeError(CommitLogError, ValueError):
-    """The record does not fit the log's largest frame, or the message does not fit the buffer to read into.
+    """The record does not fit the log's largest frame, or the message does not fit the buffer to
+    read into.
 
-    Split the record, or create the log with a larger `segment_size`. Read the message again into a larger buffer.
+    Split the record, or create the log with a larger `segment_size`. Read the message again into a
+    larger buffer.
 
     Attributes
     ----------
@@ -232,22 +263,29 @@ class RecordTooLargeError(CommitLogError, ValueError):
 
 
 class RecordTypeError(CommitLogError, TypeError):
-    """The value, key or type of a record is of the wrong Python type: a `str` wants `.encode()`. Nothing was appended."""
+    """The value, key or type of a record is of the wrong Python type: a `str` wants `.encode()`.
+    Nothing was appended.
+    """
 
 
 class ClaimError(CommitLogError, RuntimeError):
-    """A claim was misused: after its `with`, truncated upwards, left with a view of its buffer, or `flush()` called below it.
+    """A claim was misused: after its `with`, truncated upwards, left with a view of its buffer, or
+    `flush()` called below it.
 
-    End the claim first, and release its views. A claim that was left with a view was rolled back: append it again.
+    End the claim first, and release its views. A claim that was left with a view was rolled back:
+    append it again.
     """
 
 
 class RolledBackError(CommitLogError, RuntimeError):
-    """The claim stayed open beyond `claim_timeout` and was rolled back. Nobody saw the record: append it again."""
+    """The claim stayed open beyond `claim_timeout` and was rolled back. Nobody saw the record:
+    append it again.
+    """
 
 
 class PositionError(CommitLogError, LookupError):
-    """The position is not that of a record, its segment is gone, or the reader of a bus stands on no message.
+    """The position is not that of a record, its segment is gone, or the reader of a bus stands on
+    no message.
 
     Attributes
     ----------
@@ -259,24 +297,28 @@ class PositionError(CommitLogError, LookupError):
 
 
 class MessageError(CommitLogError, TypeError):
-    """A message class cannot be, or it is not that of the message: another type number or size, or two classes with one number.
+    """A message class cannot be, or it is not that of the message: another type number or size, or
+    two classes with one number.
 
     Nothing was read or written. Correct the class, or look at `reader.type` before reading.
     """
 
 
 class MessageValueError(CommitLogError, ValueError):
-    """A value does not fit the message's field. Nothing was changed: give one that does, or the field a wider kind."""
+    """A value does not fit the message's field. Nothing was changed: give one that does, or the
+    field a wider kind.
+    """
 
 
 class SequenceError(CommitLogError, LookupError):
-    """The sequence of a record is not known: a claim below it is open still, and only when that is published or rolled back can records
-    be counted. Ask again.
+    """The sequence of a record is not known: a claim below it is open still, and only when that is
+    published or rolled back can records be counted. Ask again.
     """
 
 
 class CorruptRecordError(CommitLogError, ValueError):
-    """What stands at `position` is not a frame, or its CRC does not match: damage, and not a torn tail.
+    """What stands at `position` is not a frame, or its CRC does not match: damage, and not a torn
+    tail.
 
     Read on with `on_damage="skip"`, or mark the damage with `commitlog repair`.
 
@@ -290,36 +332,46 @@ class CorruptRecordError(CommitLogError, ValueError):
 
 
 class CorruptSegmentError(CommitLogError, ValueError):
-    """A segment file is missing, cut short, or its header is damaged or another log's. See `commitlog verify`; restore it from a copy."""
+    """A segment file is missing, cut short, or its header is damaged or another log's. See
+    `commitlog verify`; restore it from a copy.
+    """
 
 
 class CorruptTailerError(CommitLogError, ValueError):
-    """The file of a named tailer is damaged, or another log's, so that nobody knows where the tailer stands.
+    """The file of a named tailer is damaged, or another log's, so that nobody knows where the
+    tailer stands.
 
-    The log itself is whole. Say from where to go on, with `log.reset_tailer(name, ...)` or `commitlog tailers LOG reset NAME POSITION`.
+    The log itself is whole. Say from where to go on, with `log.reset_tailer(name, ...)` or
+    `commitlog tailers LOG reset NAME POSITION`.
     """
 
 
 class DiskFullError(_SystemError, errno=codes.ENOSPC):
-    """There is no room for the next segment. Nothing was appended and the log is intact: free space and append again."""
+    """There is no room for the next segment. Nothing was appended and the log is intact: free space
+    and append again.
+    """
 
 
 class IOFailureError(_SystemError):
-    """A system call on one of the log's files failed, and nothing was harmed by it; `errno` is the cause. Mend that, then try again."""
+    """A system call on one of the log's files failed, and nothing was harmed by it; `errno` is the
+    cause. Mend that, then try again.
+    """
 
 
 class LogFailedError(_SystemError):
-    """Writing to the disk failed, and so the log has failed for all its processes: nothing later is acknowledged.
+    """Writing to the disk failed, and so the log has failed for all its processes: nothing later is
+    acknowledged.
 
-    `errno` is the cause. Mend it, close every handle and open the log again, which recovers it; what was acknowledged before is kept.
+    `errno` is the cause. Mend it, close every handle and open the log again, which recovers it;
+    what was acknowledged before is kept.
     """
 
 
 class SyncTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
     """The record was appended, but was not durable within `sync_timeout`.
 
-    It stays in the log at `position` and may yet become durable: appending it again would store it twice. Call `flush()`, or wait until
-    `flushed_position` has passed it.
+    It stays in the log at `position` and may yet become durable: appending it again would store it
+    twice. Call `flush()`, or wait until `flushed_position` has passed it.
     """
 
     def __str__(self) -> str:
@@ -331,9 +383,11 @@ class SyncTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
 
 
 class TailerLagError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
-    """A required tailer is further behind than its `max_lag` allows, and did not catch up within `lag_timeout`. Nothing was appended.
+    """A required tailer is further behind than its `max_lag` allows, and did not catch up within
+    `lag_timeout`. Nothing was appended.
 
-    Let it read on and append again; or evict it, with `log.evict_tailer(name)` or `commitlog tailers LOG evict NAME`.
+    Let it read on and append again; or evict it, with `log.evict_tailer(name)` or `commitlog
+    tailers LOG evict NAME`.
 
     Attributes
     ----------
@@ -345,11 +399,14 @@ class TailerLagError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
 
 
 class PoolExhaustedError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
-    """No buffer of the pool came free in time. Give the pool more buffers, more time, or `on_exhausted="grow"` or `"mapped"`."""
+    """No buffer of the pool came free in time. Give the pool more buffers, more time, or
+    `on_exhausted="grow"` or `"mapped"`.
+    """
 
 
 class PoolMemoryError(CommitLogError, MemoryError):
-    """The pool is larger than the memory that is free, or than the cgroup allows. Ask for fewer or smaller buffers.
+    """The pool is larger than the memory that is free, or than the cgroup allows. Ask for fewer or
+    smaller buffers.
 
     Attributes
     ----------
@@ -362,15 +419,20 @@ class PoolMemoryError(CommitLogError, MemoryError):
 
 
 class MemoryLockError(_SystemError, errno=codes.ENOMEM):
-    """`lock_memory="require"` could not lock the pool's buffers. Raise the limit that the message names, or use `"try"`."""
+    """`lock_memory="require"` could not lock the pool's buffers. Raise the limit that the message
+    names, or use `"try"`.
+    """
 
 
 class PoolBufferError(CommitLogError, ValueError):
-    """A buffer was returned twice, to a pool that is not its own, or is of the wrong size. The pool is unchanged."""
+    """A buffer was returned twice, to a pool that is not its own, or is of the wrong size. The pool
+    is unchanged.
+    """
 
 
 class SegmentHeldError(_SystemError, TimeoutError, errno=codes.EBUSY):
-    """A segment could not be unmapped in time because someone still holds it. Release the views and tailers that are named.
+    """A segment could not be unmapped in time because someone still holds it. Release the views and
+    tailers that are named.
 
     Attributes
     ----------

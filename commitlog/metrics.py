@@ -1,4 +1,6 @@
-"""Figures of logs for Prometheus: `LogCollector` for a registry, `MetricsFile` for node_exporter."""
+"""Figures of logs for Prometheus: `LogCollector` for a registry, `MetricsFile` for
+node_exporter.
+"""
 
 from __future__ import annotations
 

@@ -14,13 +14,14 @@ _HDR_DIGITS = 2
 
 @dataclass(frozen=True)
 class Latency:
-    """How long something took, each time that it was done: counts in log-linear buckets, which tell a value to a 32nd of it.
+    """How long something took, each time that it was done: counts in log-linear buckets, which tell
+    a value to a 32nd of it.
 
     Attributes
     ----------
     buckets : tuple of (int, int)
-        The largest nanoseconds that a bucket stands for, and how many it holds; ascending, the empty ones left out. What took more than
-        2**40 ns, 18 minutes, is in the last one.
+        The largest nanoseconds that a bucket stands for, and how many it holds; ascending, the
+        empty ones left out. What took more than 2**40 ns, 18 minutes, is in the last one.
     total_ns : int
         Of all together, exactly.
     longest_ns : int
@@ -62,7 +63,8 @@ class Latency:
         return self.longest_ns / 1e9
 
     def percentile_seconds(self, percentile: float) -> float:
-        """What so many in a hundred did not exceed, told from above and at most a 32nd too large; 0 where there were none.
+        """What so many in a hundred did not exceed, told from above and at most a 32nd too large; 0
+        where there were none.
 
         Parameters
         ----------
@@ -96,12 +98,17 @@ class Latency:
         Latency
         """
         before = dict(earlier.buckets)
-        buckets = tuple((upto_ns, count - before.get(upto_ns, 0)) for upto_ns, count in self.buckets if count > before.get(upto_ns, 0))
+        buckets = tuple(
+            (upto_ns, count - before.get(upto_ns, 0))
+            for upto_ns, count in self.buckets
+            if count > before.get(upto_ns, 0)
+        )
         longest_ns = min(buckets[-1][0], self.longest_ns) if buckets else 0
         return Latency(buckets, self.total_ns - earlier.total_ns, longest_ns)
 
     def to_hdr(self) -> Any:
-        """The same as an `hdrh.histogram.HdrHistogram` of nanoseconds, two digits: `encode()` it for HdrHistogram's tools, or `add` it.
+        """The same as an `hdrh.histogram.HdrHistogram` of nanoseconds, two digits: `encode()` it
+        for HdrHistogram's tools, or `add` it.
 
         Raises
         ------
@@ -111,7 +118,9 @@ class Latency:
         try:
             from hdrh.histogram import HdrHistogram
         except ImportError as error:
-            raise ModuleNotFoundError("HdrHistogram's format needs hdrhistogram: pip install 'commitlog-engine[metrics]'") from error
+            raise ModuleNotFoundError(
+                "HdrHistogram's format needs hdrhistogram: pip install 'commitlog-engine[metrics]'"
+            ) from error
         histogram = HdrHistogram(1, _HDR_LARGEST_NS, _HDR_DIGITS)
         for upto_ns, count in self.buckets:
             histogram.record_value(max(1, min(upto_ns, self.longest_ns)), count)
@@ -120,9 +129,11 @@ class Latency:
 
 @dataclass(frozen=True)
 class LogStats:
-    """A moment's figures of one open log. Counters and latencies are of what this handle did since it was opened.
+    """A moment's figures of one open log. Counters and latencies are of what this handle did since
+    it was opened.
 
-    A handle with ``mode="r"`` has done nothing of the kind: it tells the watermarks as it sees them, whether the log has failed, and zeros.
+    A handle with ``mode="r"`` has done nothing of the kind: it tells the watermarks as it sees
+    them, whether the log has failed, and zeros.
 
     Attributes
     ----------
@@ -139,16 +150,18 @@ class LogStats:
     committed_bytes, flushed_bytes : int
         What its commits and flushes went over.
     commit_latency : Latency
-        Rounds of the commit: of a pooled log the copy from buffer to segment, of a mapped one the walk over what is published.
+        Rounds of the commit: of a pooled log the copy from buffer to segment, of a mapped one the
+        walk over what is published.
     flush_latency : Latency
         Flushes that this handle led, commit not included.
     sync_latency : Latency
-        What appends waited for the disk, their share of the flush and of others' flushes before it included; those that timed out, too.
+        What appends waited for the disk, their share of the flush and of others' flushes before it
+        included; those that timed out, too.
     roll_latency : Latency
         What appends waited for the next segment and, in a pooled log, for a buffer.
     claim_latency : Latency
-        How long a claim that somebody had open held the commit up, as exactly as commits come by: one that flushes all half a second
-        sees it 10 ms later.
+        How long a claim that somebody had open held the commit up, as exactly as commits come by:
+        one that flushes all half a second sees it 10 ms later.
     lag_latency : Latency
         What appends waited for required tailers that were too far behind; those that gave up, too.
     dropped_records : int
@@ -158,8 +171,9 @@ class LogStats:
     free_disk_bytes : int
         Room on the log's file system for this user.
     disk : {"fine", "low", "full"}
-        Whether that is less than `warn_free_bytes`, or too little for the next segment, so that appends are refused when the present one is
-        full. What this handle saw at its last look, once a second; always "fine" for one that only reads.
+        Whether that is less than `warn_free_bytes`, or too little for the next segment, so that
+        appends are refused when the present one is full. What this handle saw at its last look,
+        once a second; always "fine" for one that only reads.
     dropped_events, listener_failures : int
         What a segment listener was not told, since it was too slow, and what it raised.
     pool : object or None

@@ -1,4 +1,6 @@
-"""Act: a stream through a pooled log with a live tailing process, a kill in the middle, recovery, accounting, and the stream's rest."""
+"""Act: a stream through a pooled log with a live tailing process, a kill in the middle, recovery,
+accounting, and the stream's rest.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,14 @@ import commitlog
 _START_TIMEOUT_S = 30.0
 _END_TIMEOUT_S = 120.0
 _POLL_S = 0.005
-# The kill falls somewhere in the middle of the stream, so that there is enough on either side of it.
+# The kill falls somewhere in the middle of the stream, so that there is enough on either side of
+# it.
 _EARLIEST, _LATEST = 0.3, 0.7
-# A machine that is slower than the stream's pace is not waited for: the kill comes in time, wherever the stream is.
+# A machine that is slower than the stream's pace is not waited for: the kill comes in time,
+# wherever the stream is.
 _SLOWNESS = 3.0
-# That share of the stream before its target, the killer stops sleeping between looks, so as to strike amid appends and not between bursts.
+# That share of the stream before its target, the killer stops sleeping between looks, so as to
+# strike amid appends and not between bursts.
 _NEAR = 0.02
 
 
@@ -42,7 +47,8 @@ class Act:
     backing, flush : str
         The pool's and the log's option of that name.
     paced : bool
-        Whether the stream keeps a pace; else it is as fast as the disk, and goes through a part of the corpus.
+        Whether the stream keeps a pace; else it is as fast as the disk, and goes through a part of
+        the corpus.
     title, introduction : str
         What is told before it begins.
     """
@@ -89,7 +95,8 @@ class Outcome:
     promises : list of Promise
         Each kept or broken.
     acknowledged, survived, total : int
-        Lines whose append had returned at the kill, lines in the log after recovery, lines in it at the end.
+        Lines whose append had returned at the kill, lines in the log after recovery, lines in it at
+        the end.
     """
 
     promises: list[Promise]
@@ -127,7 +134,17 @@ class Performance:
         self._act, self._log, self._setting, self._telling = act, log, setting, telling
         self._counters = Counters()
         rate = len(setting.lines) / setting.seconds if act.paced else None
-        self._job = WriterJob(log, setting.corpus_file, act.backing, act.flush, setting.segment_size, 0, len(setting.lines), rate, True)
+        self._job = WriterJob(
+            log,
+            setting.corpus_file,
+            act.backing,
+            act.flush,
+            setting.segment_size,
+            0,
+            len(setting.lines),
+            rate,
+            True,
+        )
 
     def play(self) -> Outcome:
         """From the first line to the last promise."""
@@ -142,14 +159,17 @@ class Performance:
                 writer.kill()
             acknowledged, position = self._counters.cells[APPENDED], self._counters.cells[POSITION]
             seen = Report(**reader.ask())
-            self._telling.say(f"SIGKILL hit the writer (process {writer.pid}) when {acknowledged:,} of its appends had returned.")
+            self._telling.say(
+                f"SIGKILL hit the writer (process {writer.pid}) when {acknowledged:,} of its "
+                "appends had returned."
+            )
             survivors, end = self._recover()
             promises = self._promises(acknowledged, position, seen, survivors, end)
             self._tell_losses(acknowledged, survivors)
             total = self._go_on(stack, reader, survivors, promises)
         return Outcome(promises, acknowledged, survivors.lines, total)
 
-    # --- the stream ------------------------------------------------------------------------------------------------
+    # --- the stream -------------------------------------------------------------------------------
 
     def _start_writer(self, job: WriterJob) -> Child:
         self._counters.cells[WRITER_READY] = 0
@@ -158,7 +178,11 @@ class Performance:
         return writer
 
     def _start_reader(self) -> Child:
-        reader = Child("reader", ReaderJob(self._log, "flushed" if self._act.flush == "sync" else "committed").as_json(), self._counters)
+        reader = Child(
+            "reader",
+            ReaderJob(self._log, "flushed" if self._act.flush == "sync" else "committed").as_json(),
+            self._counters,
+        )
         self._await(reader, lambda: bool(self._counters.cells[READER_READY]))
         return reader
 
@@ -167,9 +191,14 @@ class Performance:
         try:
             while not condition():
                 if not child.running:
-                    raise ChildError(f"the {child.module} process ended before it was ready: see its message above")
+                    raise ChildError(
+                        f"the {child.module} process ended before it was ready: see its message "
+                        "above"
+                    )
                 if time.monotonic() > deadline:
-                    raise ChildError(f"the {child.module} process was not ready after {_START_TIMEOUT_S:g} s")
+                    raise ChildError(
+                        f"the {child.module} process was not ready after {_START_TIMEOUT_S:g} s"
+                    )
                 time.sleep(_POLL_S)
         except BaseException:
             child.end()
@@ -182,21 +211,29 @@ class Performance:
         bars.show(self._counters.cells[APPENDED], self._counters.cells[READ])
 
     def _await_moment(self, writer: Child, bars: Bars) -> None:
-        """Return at the random moment: when the stream has come to a random line, or a random time is over."""
+        """Return at the random moment: when the stream has come to a random line, or a random time
+        is over.
+        """
         share = self._setting.chance.uniform(_EARLIEST, _LATEST)
         target = max(1, int(share * len(self._setting.lines)))
         near = target - _NEAR * len(self._setting.lines)
-        deadline = time.monotonic() + share * self._setting.seconds * (_SLOWNESS if self._act.paced else 1.0)
+        deadline = time.monotonic() + share * self._setting.seconds * (
+            _SLOWNESS if self._act.paced else 1.0
+        )
         last = deadline + _START_TIMEOUT_S
-        while (appended := self._counters.cells[APPENDED]) < target and not (appended and time.monotonic() > deadline):
+        while (appended := self._counters.cells[APPENDED]) < target and not (
+            appended and time.monotonic() > deadline
+        ):
             if not writer.running or time.monotonic() > last:
-                raise ChildError("the writer process appends nothing: see its message above, if there is one")
+                raise ChildError(
+                    "the writer process appends nothing: see its message above, if there is one"
+                )
             if appended < near:
                 self._show(bars)
                 time.sleep(_POLL_S)
         self._show(bars)
 
-    # --- recovery --------------------------------------------------------------------------------------------------
+    # --- recovery ---------------------------------------------------------------------------------
 
     def _recover(self) -> tuple[Survivors, int]:
         """Open the log again, which recovers it, and compare it with the corpus."""
@@ -204,7 +241,10 @@ class Performance:
         with pooled_log(self._job) as log:
             opened_ms = (time.perf_counter() - started) * 1e3
             survivors, end = read_back(log, self._setting.lines), log.committed_position
-        self._telling.say(f"Opening the log again recovered it within {opened_ms:,.0f} ms: it holds {survivors.lines:,} lines.")
+        self._telling.say(
+            f"Opening the log again recovered it within {opened_ms:,.0f} ms: it holds "
+            f"{survivors.lines:,} lines."
+        )
         return survivors, end
 
     @property
@@ -212,7 +252,9 @@ class Performance:
         """Whether the act's options promise every acknowledged line."""
         return self._act.backing == "shm" or self._act.flush == "sync"
 
-    def _promises(self, acknowledged: int, position: int, seen: Report, survivors: Survivors, end: int) -> list[Promise]:
+    def _promises(
+        self, acknowledged: int, position: int, seen: Report, survivors: Survivors, end: int
+    ) -> list[Promise]:
         """What the durability table promises for this act's options, and no more."""
         promises = [
             accounting.is_prefix(survivors),
@@ -231,21 +273,33 @@ class Performance:
         if lost > 0:
             size = sum(map(len, self._setting.lines[survivors.lines : acknowledged]))
             self._telling.say(
-                f"{acknowledged:,} appended - {survivors.lines:,} there = {lost:,} lines ({size / 1024:,.0f} KiB) lost: they were appended "
+                f"{acknowledged:,} appended - {survivors.lines:,} there = {lost:,} lines "
+                f"({size / 1024:,.0f} KiB) lost: they were appended "
                 "but not committed, and so only in the memory of the process that was killed."
             )
             return
         luck = "" if self._promises_all else " This time the kill fell right behind a commit."
-        # An append that was cut off behind its publishing, and before it could return, may survive too: nobody was told that it does not.
+        # An append that was cut off behind its publishing, and before it could return, may survive
+        # too: nobody was told that it does not.
         extra = " + 1 that was under way at the kill, whole already," if lost < 0 else ""
-        self._telling.say(f"{acknowledged:,} appended{extra} - {survivors.lines:,} there = 0 lines lost.{luck}")
+        self._telling.say(
+            f"{acknowledged:,} appended{extra} - {survivors.lines:,} there = 0 lines lost.{luck}"
+        )
 
-    # --- the rest --------------------------------------------------------------------------------------------------
+    # --- the rest ---------------------------------------------------------------------------------
 
-    def _go_on(self, stack: ExitStack, reader: Child, survivors: Survivors, promises: list[Promise]) -> int:
-        """A new writer goes on where the log ends; the same tailing process reads on over the join."""
+    def _go_on(
+        self, stack: ExitStack, reader: Child, survivors: Survivors, promises: list[Promise]
+    ) -> int:
+        """A new writer goes on where the log ends; the same tailing process reads on over the
+        join.
+        """
         lines = self._setting.lines
-        stop = len(lines) if self._act.paced else min(len(lines), survivors.lines + survivors.lines // 2)
+        stop = (
+            len(lines)
+            if self._act.paced
+            else min(len(lines), survivors.lines + survivors.lines // 2)
+        )
         job = replace(self._job, first=survivors.lines, stop=stop, until_killed=False)
         self._counters.cells[APPENDED] = survivors.lines
         writer = stack.enter_context(self._start_writer(job))
@@ -258,15 +312,22 @@ class Performance:
         seen = Report(**reader.ask())
         with commitlog.open(self._log, "r") as log:
             whole = read_back(log, lines)
-        promises += [accounting.is_prefix(whole), accounting.is_complete(whole, stop), accounting.saw_all(seen, whole, lines)]
+        promises += [
+            accounting.is_prefix(whole),
+            accounting.is_complete(whole, stop),
+            accounting.saw_all(seen, whole, lines),
+        ]
         self._telling.say(
-            f"A new writer went on at line {survivors.lines + 1:,}, where the log ended, up to line {stop:,}; the same tailing process "
+            f"A new writer went on at line {survivors.lines + 1:,}, where the log ended, up to "
+            f"line {stop:,}; the same tailing process "
             f"read on over the join and has seen {seen.lines:,} lines."
         )
         return whole.lines
 
 
 def clear_away(log: str) -> None:
-    """Leave no shared memory behind: opening a log takes over what a killed writer left there, and removes the names."""
+    """Leave no shared memory behind: opening a log takes over what a killed writer left there, and
+    removes the names.
+    """
     if os.path.exists(os.path.join(log, "log.json")):
         commitlog.open(log).close()

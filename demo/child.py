@@ -22,9 +22,11 @@ class ChildError(Exception):
 
 
 class Child:
-    """A Python process that runs one of the modules beside this one, with its job as JSON and the counters.
+    """A Python process that runs one of the modules beside this one, with its job as JSON and the
+    counters.
 
-    It has a session of its own, so that Ctrl-C reaches the demo alone, which then ends its children in order.
+    It has a session of its own, so that Ctrl-C reaches the demo alone, which then ends its children
+    in order.
 
     Parameters
     ----------
@@ -39,7 +41,12 @@ class Child:
     def __init__(self, module: str, job: dict[str, Any], counters: Counters) -> None:
         self.module = module
         self._process = subprocess.Popen(
-            [sys.executable, os.path.join(_HERE, f"{module}.py"), str(counters.descriptor), json.dumps(job)],
+            [
+                sys.executable,
+                os.path.join(_HERE, f"{module}.py"),
+                str(counters.descriptor),
+                json.dumps(job),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=(counters.descriptor,),
@@ -63,7 +70,9 @@ class Child:
             self._process.stdin.write(b"report\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise ChildError(f"the {self.module} process has ended by itself: see its message above") from None
+            raise ChildError(
+                f"the {self.module} process has ended by itself: see its message above"
+            ) from None
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
@@ -71,7 +80,9 @@ class Child:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise ChildError(f"the {self.module} process ended without an answer: see its message above")
+            raise ChildError(
+                f"the {self.module} process ended without an answer: see its message above"
+            )
         return dict(json.loads(line))
 
     def kill(self) -> None:
@@ -79,16 +90,23 @@ class Child:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
         if self._process.returncode != -signal.SIGKILL:
-            raise ChildError(f"the {self.module} process ended by itself ({self._process.returncode}) before it could be killed")
+            raise ChildError(
+                f"the {self.module} process ended by itself ({self._process.returncode}) before "
+                "it could be killed"
+            )
 
     def expect_success(self, timeout: float) -> None:
         """Wait for its end, which must be a good one."""
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
-            raise ChildError(f"the {self.module} process did not end within {timeout:g} s") from None
+            raise ChildError(
+                f"the {self.module} process did not end within {timeout:g} s"
+            ) from None
         if code != 0:
-            raise ChildError(f"the {self.module} process failed with exit code {code}: see its message above")
+            raise ChildError(
+                f"the {self.module} process failed with exit code {code}: see its message above"
+            )
 
     def end(self) -> None:
         """Have it end, in order if it does so soon."""
@@ -106,7 +124,12 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.end()
 
 
@@ -116,14 +139,16 @@ def _end(*_: object) -> None:
 
 
 def task() -> tuple[Counters, dict[str, Any]]:
-    """In the child: the counters and the job. A SIGTERM ends it from then on through its `with` blocks; later ones, which would interrupt
-    the ending itself, are ignored."""
+    """In the child: the counters and the job. A SIGTERM ends it from then on through its `with`
+    blocks; later ones, which would interrupt the ending itself, are ignored."""
     signal.signal(signal.SIGTERM, _end)
     return Counters(int(sys.argv[1])), dict(json.loads(sys.argv[2]))
 
 
 def run(main: Callable[[], None]) -> None:
-    """In the child: all of it. A SIGTERM that finds it at its end is ignored: what runs at exit is not to be interrupted."""
+    """In the child: all of it. A SIGTERM that finds it at its end is ignored: what runs at exit is
+    not to be interrupted.
+    """
     try:
         main()
     finally:

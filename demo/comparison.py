@@ -1,4 +1,6 @@
-"""Comparison: the same lines through a mapped log, a mapped log that is pre-faulted, and a pooled one; a process of its own."""
+"""Comparison: the same lines through a mapped log, a mapped log that is pre-faulted, and a pooled
+one; a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,8 @@ class Figures:
     megabytes_per_second : float
         The same as bandwidth of the lines' own bytes.
     latencies_us : list of float
-        The percentiles and the maximum at the constant rate, from the intended start of each append to its end.
+        The percentiles and the maximum at the constant rate, from the intended start of each append
+        to its end.
     complete : bool
         Whether each run's log held all the lines afterwards.
     """
@@ -91,10 +94,15 @@ class Figures:
 @contextmanager
 def _open(variant: str, path: str, segment_size: int) -> Iterator[CommitLog]:
     if variant == "pooled":
-        with TransientStorePool(buffers=BUFFERS, buffer_size=segment_size) as pool, commitlog.open(path, pool=pool) as log:
+        with (
+            TransientStorePool(buffers=BUFFERS, buffer_size=segment_size) as pool,
+            commitlog.open(path, pool=pool) as log,
+        ):
             yield log
     else:
-        with commitlog.open(path, segment_size=segment_size, prefault=variant == "mapped, pre-faulted") as log:
+        with commitlog.open(
+            path, segment_size=segment_size, prefault=variant == "mapped, pre-faulted"
+        ) as log:
             yield log
 
 
@@ -108,7 +116,9 @@ def _full_speed(log: CommitLog, lines: list[bytes]) -> float:
 
 
 def _constant_rate(log: CommitLog, lines: list[bytes], rate: float) -> array[int]:
-    """Nanoseconds from when each append was due to when it had returned: an append that waits for a late one is late itself."""
+    """Nanoseconds from when each append was due to when it had returned: an append that waits for a
+    late one is late itself.
+    """
     append, clock = log.append, time.perf_counter_ns
     interval_ns = 1e9 / rate
     taken_ns = array("q", bytes(8 * len(lines)))
@@ -147,7 +157,10 @@ class _Bench:
         for variant in VARIANTS:
             with self._log(variant, some) as log:
                 latencies[variant] = _constant_rate(log, some, self._job.rate)
-        return [self._figures(variant, statistics.median(seconds[variant]), latencies[variant]) for variant in VARIANTS]
+        return [
+            self._figures(variant, statistics.median(seconds[variant]), latencies[variant])
+            for variant in VARIANTS
+        ]
 
     @contextmanager
     def _log(self, variant: str, lines: list[bytes]) -> Iterator[CommitLog]:
@@ -176,7 +189,17 @@ def table(figures: Sequence[Figures]) -> list[list[str]]:
     """The figures as rows of text."""
     names = [*(f"p{percentile:g}" for percentile in PERCENTILES), "max"]
     heading = ["", "ns an append", "MB/s", *(f"{name} us" for name in names)]
-    return [heading, *([row.variant, *map("{:,.0f}".format, row.speeds), *map("{:,.1f}".format, row.latencies_us)] for row in figures)]
+    return [
+        heading,
+        *(
+            [
+                row.variant,
+                *map("{:,.0f}".format, row.speeds),
+                *map("{:,.1f}".format, row.latencies_us),
+            ]
+            for row in figures
+        ),
+    ]
 
 
 def main() -> None:
@@ -184,7 +207,13 @@ def main() -> None:
     counters, job = task()
     # A collection in the middle of an append would be the interpreter's latency, and not the log's.
     gc.disable()
-    tell({"figures": [asdict(figures) for figures in _Bench(ComparisonJob(**job), counters.cells).run()]})
+    tell(
+        {
+            "figures": [
+                asdict(figures) for figures in _Bench(ComparisonJob(**job), counters.cells).run()
+            ]
+        }
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The corpus: the sources of the Python standard library, line by line, as every machine that runs this has them."""
+"""The corpus: the sources of the Python standard library, line by line, as every machine that runs
+this has them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ import os
 import sysconfig
 from collections.abc import Iterable, Iterator
 
-# Packages that somebody installed are not the standard library, though they may lie inside its folder.
+# Packages that somebody installed are not the standard library, though they may lie inside its
+# folder.
 _FOREIGN = {"site-packages", "dist-packages"}
 _LEAST_LINES = 1000
 
@@ -31,10 +34,14 @@ def gather(most_lines: int | None = None) -> list[bytes]:
         This Python came without the sources of its library.
     """
     folder = sysconfig.get_path("stdlib")
-    # Split the joined text, so that a file without a last line end gives the same lines here and in `load`.
+    # Split the joined text, so that a file without a last line end gives the same lines here and in
+    # `load`.
     lines = b"".join(_contents(folder)).splitlines(keepends=True)
     if len(lines) < _LEAST_LINES:
-        raise LookupError(f"{folder} has only {len(lines)} lines of Python: use an interpreter that came with its library's sources")
+        raise LookupError(
+            f"{folder} has only {len(lines)} lines of Python: use an interpreter that came with "
+            "its library's sources"
+        )
     return lines[:most_lines]
 
 
@@ -63,7 +70,9 @@ def load(path: str) -> list[bytes]:
 
 
 class RunningHash:
-    """SHA-256 over lines with their lengths, so that lines cut in other places give another hash."""
+    """SHA-256 over lines with their lengths, so that lines cut in other places give another
+    hash.
+    """
 
     def __init__(self, lines: Iterable[bytes] = ()) -> None:
         self._hash = hashlib.sha256()

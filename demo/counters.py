@@ -1,4 +1,6 @@
-"""Counters in shared memory: what a process had done is still known when it was killed in the middle of it."""
+"""Counters in shared memory: what a process had done is still known when it was killed in the
+middle of it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Counters:
     descriptor : int
         For the next process.
     cells : memoryview
-        The cells. One aligned store changes one, so that a kill leaves the old number or the new one.
+        The cells. One aligned store changes one, so that a kill leaves the old number or the new
+        one.
     """
 
     def __init__(self, descriptor: int | None = None) -> None:

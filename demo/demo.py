@@ -1,8 +1,10 @@
-"""A real stream of text goes through commitlog, the writer is killed in the middle of it, and every line is accounted for.
+"""A real stream of text goes through commitlog, the writer is killed in the middle of it, and every
+line is accounted for.
 
     python demo/demo.py [--seed N] [--lines N] [--seconds S] [--dir PATH]
 
-It exits with 0 only if every promise was kept, with 1 if one was broken or the demo could not run, with 130 after Ctrl-C.
+It exits with 0 only if every promise was kept, with 1 if one was broken or the demo could not run,
+with 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -33,8 +35,10 @@ ACTS = (
         flush="async",
         paced=True,
         title="a pool of anonymous buffers, flush='async'",
-        introduction="An append lands in the writer's own memory; a service commits it to the page cache a little later, where other "
-        "processes see it. Of what is not committed yet the durability table says: survives a kill of the process? No.",
+        introduction="An append lands in the writer's own memory; a service commits it to the page "
+        "cache a little later, where other "
+        "processes see it. Of what is not committed yet the durability table says: survives a "
+        "kill of the process? No.",
     ),
     Act(
         "shm",
@@ -42,8 +46,8 @@ ACTS = (
         flush="async",
         paced=True,
         title="a pool of shared-memory buffers, flush='async'",
-        introduction="The same stream, but the buffers outlive their process, and the next open takes them over. The durability table "
-        "says: survives a kill of the process? Yes.",
+        introduction="The same stream, but the buffers outlive their process, and the next open "
+        "takes them over. The durability table says: survives a kill of the process? Yes.",
     ),
     Act(
         "sync",
@@ -51,8 +55,10 @@ ACTS = (
         flush="sync",
         paced=False,
         title="a pool of anonymous buffers, flush='sync'",
-        introduction="Now each append waits until its line is on the disk, so only a part of the corpus goes through, as fast as the disk "
-        "lets one thread go. What an append has acknowledged survives a kill; a power cut too, which cannot be shown here. The tailing "
+        introduction="Now each append waits until its line is on the disk, so only a part of the "
+        "corpus goes through, as fast as the disk "
+        "lets one thread go. What an append has acknowledged survives a kill; a power cut too, "
+        "which cannot be shown here. The tailing "
         "process sees only what is flushed.",
     ),
 )
@@ -78,7 +84,9 @@ def main() -> int:
         with temporary_ground(arguments.dir, size * _DISK_FACTOR + _DISK_BASE) as ground:
             kept = _play(arguments, lines, ground, telling)
     except KeyboardInterrupt:
-        print("\nInterrupted. The demo's processes, directory and shared memory are gone.", flush=True)
+        print(
+            "\nInterrupted. The demo's processes, directory and shared memory are gone.", flush=True
+        )
         return 130
     except (CommitLogError, ChildError, OSError, LookupError) as error:
         print(f"\nThe demo could not go on: {error}", file=sys.stderr, flush=True)
@@ -88,10 +96,21 @@ def main() -> int:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Stream, kill, recover, account for every line.")
-    parser.add_argument("--seed", type=int, help="where the moments of the kills come from; a random one by default")
-    parser.add_argument("--lines", type=_at_least_1000, help="a part of the corpus only, at least 1000")
-    parser.add_argument("--seconds", type=_seconds, default=2.0, help="how long a stream takes, 0.1 to 60; 2 by default")
-    parser.add_argument("--dir", help="where to make the temporary directory; the current one by default")
+    parser.add_argument(
+        "--seed", type=int, help="where the moments of the kills come from; a random one by default"
+    )
+    parser.add_argument(
+        "--lines", type=_at_least_1000, help="a part of the corpus only, at least 1000"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=_seconds,
+        default=2.0,
+        help="how long a stream takes, 0.1 to 60; 2 by default",
+    )
+    parser.add_argument(
+        "--dir", help="where to make the temporary directory; the current one by default"
+    )
     arguments = parser.parse_args()
     if arguments.seed is None:
         arguments.seed = int.from_bytes(os.urandom(4), "little")
@@ -117,21 +136,39 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _play(arguments: argparse.Namespace, lines: list[bytes], ground: Ground, telling: Telling) -> bool:
+def _play(
+    arguments: argparse.Namespace, lines: list[bytes], ground: Ground, telling: Telling
+) -> bool:
     started = time.monotonic()
     size = sum(map(len, lines))
-    telling.say(f"The corpus: {len(lines):,} lines, {size / 1e6:,.1f} MB of Python's standard library.")
-    telling.say(f"The directory: {ground.path}, on {ground.file_system} (mounted at {ground.mount_point}).")
+    telling.say(
+        f"The corpus: {len(lines):,} lines, {size / 1e6:,.1f} MB of Python's standard library."
+    )
+    telling.say(
+        f"The directory: {ground.path}, on {ground.file_system} (mounted at {ground.mount_point})."
+    )
     if ground.in_memory:
-        telling.say("That is in memory: nothing here is durable, whatever is flushed. Name a directory on a disk with --dir.")
-    telling.say(f"The seed: {arguments.seed} (--seed {arguments.seed} aims at the same lines; where the kill hits is up to the machine).")
+        telling.say(
+            "That is in memory: nothing here is durable, whatever is flushed. Name a directory on "
+            "a disk with --dir."
+        )
+    telling.say(
+        f"The seed: {arguments.seed} (--seed {arguments.seed} aims at the same lines; where the "
+        "kill hits is up to the machine)."
+    )
     corpus_file = ground.log("corpus.txt")
     corpus.save(lines, corpus_file)
-    setting = Setting(lines, corpus_file, _segment_size(lines), arguments.seconds, random.Random(arguments.seed))
+    setting = Setting(
+        lines, corpus_file, _segment_size(lines), arguments.seconds, random.Random(arguments.seed)
+    )
     kept = [_play_act(number, act, ground, setting, telling) for number, act in enumerate(ACTS, 1)]
     kept.append(_compare(len(ACTS) + 1, ground, setting, telling))
     seconds = time.monotonic() - started
-    closing = f"All promises were kept, in {seconds:.0f} s." if all(kept) else f"{kept.count(False)} of {len(kept)} acts broke a promise."
+    closing = (
+        f"All promises were kept, in {seconds:.0f} s."
+        if all(kept)
+        else f"{kept.count(False)} of {len(kept)} acts broke a promise."
+    )
     telling.heading(closing)
     return all(kept)
 
@@ -156,28 +193,40 @@ def _play_act(number: int, act: Act, ground: Ground, setting: Setting, telling: 
 
 def _verdict(outcome: Outcome) -> str:
     if not outcome.kept:
-        return "it is not true that " + "; nor that ".join(promise.text for promise in outcome.promises if not promise.kept)
-    lost = f"{outcome.lost:,} uncommitted lines lost, as promised" if outcome.lost else "no line lost"
-    return f"{lost}; an exact prefix survived ({outcome.survived:,} lines), and the log went on to {outcome.total:,}."
+        return "it is not true that " + "; nor that ".join(
+            promise.text for promise in outcome.promises if not promise.kept
+        )
+    lost = (
+        f"{outcome.lost:,} uncommitted lines lost, as promised" if outcome.lost else "no line lost"
+    )
+    return (
+        f"{lost}; an exact prefix survived ({outcome.survived:,} lines), and the log went on "
+        f"to {outcome.total:,}."
+    )
 
 
 def _compare(number: int, ground: Ground, setting: Setting, telling: Telling) -> bool:
     telling.heading(f"Act {number} of {len(ACTS) + 1}: with and without a pool")
     telling.say(
-        f"The same lines, one append each from a plain Python loop (the median of {ROUNDS} rounds), flush='async'. Then for "
-        f"{setting.seconds:g} s or until the lines run out {_COMPARISON_RATE:,.0f} lines a second, the latency of each append from when it "
+        f"The same lines, one append each from a plain Python loop (the median of {ROUNDS} "
+        "rounds), flush='async'. Then for "
+        f"{setting.seconds:g} s or until the lines run out {_COMPARISON_RATE:,.0f} lines a "
+        "second, the latency of each append from when it "
         "was due."
     )
     figures = _measure(ground, setting, telling)
     telling.table(table(figures))
     telling.say(
-        "One run on one machine, with a Python loop around it: other work on the machine moves all of it, most of all p99.9 and the "
-        "maximum, which is a single append. Compare orders of magnitude; `make bench` measures with more care."
+        "One run on one machine, with a Python loop around it: other work on the machine moves "
+        "all of it, most of all p99.9 and the "
+        "maximum, which is a single append. Compare orders of magnitude; `make bench` measures "
+        "with more care."
     )
     mapped, pooled = figures[0], figures[-1]
     telling.verdict(
         all(row.complete for row in figures),
-        f"every run's log held all its lines; pooled against mapped: {mapped.append_ns:,.0f} -> {pooled.append_ns:,.0f} ns an append, "
+        f"every run's log held all its lines; pooled against mapped: {mapped.append_ns:,.0f} -> "
+        f"{pooled.append_ns:,.0f} ns an append, "
         f"p99 {mapped.latencies_us[1]:,.1f} -> {pooled.latencies_us[1]:,.1f} us.",
     )
     return all(row.complete for row in figures)
@@ -186,8 +235,17 @@ def _compare(number: int, ground: Ground, setting: Setting, telling: Telling) ->
 def _measure(ground: Ground, setting: Setting, telling: Telling) -> list[Figures]:
     counters = Counters()
     try:
-        job = ComparisonJob(ground.path, setting.corpus_file, setting.segment_size, _COMPARISON_RATE, setting.seconds)
-        with Child("comparison", job.as_json(), counters) as child, telling.bars(measured_runs=RUNS) as bars:
+        job = ComparisonJob(
+            ground.path,
+            setting.corpus_file,
+            setting.segment_size,
+            _COMPARISON_RATE,
+            setting.seconds,
+        )
+        with (
+            Child("comparison", job.as_json(), counters) as child,
+            telling.bars(measured_runs=RUNS) as bars,
+        ):
             deadline = time.monotonic() + _MEASURING_TIMEOUT_S
             while child.running and counters.cells[MEASURED] < RUNS:
                 if time.monotonic() > deadline:

@@ -1,4 +1,6 @@
-"""The tailing process: follows the log while it is written, keeps count and a running hash, and knows nothing of the writer."""
+"""The tailing process: follows the log while it is written, keeps count and a running hash, and
+knows nothing of the writer.
+"""
 
 from __future__ import annotations
 
@@ -70,8 +72,16 @@ def main() -> None:
                 digest.add(record.value)
                 seen += 1
                 cells[READ] = seen
-            if asked:  # before it followed to the end: nothing came between its last look and the question
-                tell(asdict(Report(seen, digest.hexdigest(), log.committed_position, log.flushed_position)))
+            if (
+                asked
+            ):  # before it followed to the end: nothing came between its last look and the question
+                tell(
+                    asdict(
+                        Report(
+                            seen, digest.hexdigest(), log.committed_position, log.flushed_position
+                        )
+                    )
+                )
                 asked = False
             elif select.select([sys.stdin], [], [], 0)[0]:
                 if not sys.stdin.readline():

@@ -40,7 +40,10 @@ class _LineBars:
         """Draw the line, ten times a second at most."""
         if time.monotonic() - self._drawn >= _REDRAW_S:
             self._drawn = time.monotonic()
-            parts = [f"{name} {now:,} of {total:,}" for name, now, total in zip(self._names, done, self._totals, strict=True)]
+            parts = [
+                f"{name} {now:,} of {total:,}"
+                for name, now, total in zip(self._names, done, self._totals, strict=True)
+            ]
             print("\r  " + ", ".join(parts), end="\x1b[K", flush=True)
 
     def wipe(self) -> None:
@@ -75,7 +78,14 @@ class Telling:
     def say(self, text: str) -> None:
         """A sentence or a few."""
         print(
-            textwrap.fill(text, self._width, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False, break_long_words=False),
+            textwrap.fill(
+                text,
+                self._width,
+                initial_indent="  ",
+                subsequent_indent="  ",
+                break_on_hyphens=False,
+                break_long_words=False,
+            ),
             flush=True,
         )
 
@@ -83,7 +93,10 @@ class Telling:
         """The first row has the headings, the first column the names."""
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         for name, *figures in rows:
-            cells = [name.ljust(widths[0]), *(figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True))]
+            cells = [
+                name.ljust(widths[0]),
+                *(figure.rjust(width) for figure, width in zip(figures, widths[1:], strict=True)),
+            ]
             print("  " + "  ".join(cells), flush=True)
 
     def verdict(self, kept: bool, text: str) -> None:
@@ -107,7 +120,13 @@ class Telling:
 
             columns = (TextColumn("  {task.description:<28}"), BarColumn(), MofNCompleteColumn())
             with Progress(*columns, transient=True) as progress:
-                yield _RichBars(progress, [progress.add_task(name.replace("_", " "), total=total) for name, total in totals.items()])
+                yield _RichBars(
+                    progress,
+                    [
+                        progress.add_task(name.replace("_", " "), total=total)
+                        for name, total in totals.items()
+                    ],
+                )
 
     def _styled(self, text: str, style: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self._terminal else text

@@ -1,4 +1,6 @@
-"""The writer process: appends the corpus line by line to a pooled log, and counts each append that has returned."""
+"""The writer process: appends the corpus line by line to a pooled log, and counts each append that
+has returned.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ class WriterJob:
 def pooled_log(job: WriterJob) -> Iterator[CommitLog]:
     """The log, open for appending, with a pool that ends with it."""
     with (
-        TransientStorePool(buffers=BUFFERS, buffer_size=job.segment_size, backing=job.backing) as pool,
+        TransientStorePool(
+            buffers=BUFFERS, buffer_size=job.segment_size, backing=job.backing
+        ) as pool,
         commitlog.open(job.log, pool=pool, flush=job.flush) as log,
     ):
         yield log

@@ -1,4 +1,6 @@
-"""Prints each raw message on the bus that bytes_writer.py writes, read into one buffer again and again."""
+"""Prints each raw message on the bus that bytes_writer.py writes, read into one buffer again and
+again.
+"""
 
 from __future__ import annotations
 

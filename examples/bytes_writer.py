@@ -11,7 +11,12 @@ from commitlog import bus
 
 def main() -> None:
     parser = options(__doc__, "bytes")
-    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two messages (default: %(default)s)")
+    parser.add_argument(
+        "--interval",
+        type=float,
+        default=1.0,
+        help="seconds between two messages (default: %(default)s)",
+    )
     chosen = parser.parse_args()
     content = bytearray(10)
     with until_ctrl_c(), bus.writer(chosen.path) as writer:

@@ -1,7 +1,8 @@
 """A token goes round a ring of processes, over one log that all of them read and write.
 
-Start N of them, in any order: `node.py 0 3`, `node.py 1 3`, `node.py 2 3`. The log remembers where the token is: a node that was ended with
-the token, or before it came, finds it there when it is started again.
+Start N of them, in any order: `node.py 0 3`, `node.py 1 3`, `node.py 2 3`. The log remembers where
+the token is: a node that was ended with the token, or before it came, finds it there when it is
+started again.
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ def main() -> None:
     parser = options(__doc__, "ring")
     parser.add_argument("id", type=int, metavar="ID", help="the number of this node, from 0")
     parser.add_argument("count", type=int, metavar="N", help="how many nodes there are")
-    parser.add_argument("--interval", type=float, default=1.0, help="seconds that a node keeps the token (default: %(default)s)")
+    parser.add_argument(
+        "--interval",
+        type=float,
+        default=1.0,
+        help="seconds that a node keeps the token (default: %(default)s)",
+    )
     chosen = parser.parse_args()
     if not 0 <= chosen.id < chosen.count:
         parser.error(f"ID must be from 0 to {chosen.count - 1}")
@@ -32,7 +38,8 @@ def main() -> None:
     turns = 0
     with until_ctrl_c(), bus.writer(chosen.path) as writer, bus.reader(chosen.path) as reader:
         while chosen.limit is None or turns < chosen.limit:
-            # What was in the log before this node came is read to the end first: only the last word on the token counts.
+            # What was in the log before this node came is read to the end first: only the last word
+            # on the token counts.
             if reader.has_recovered and token.to == chosen.id:
                 print(f"Node {chosen.id} has the token after {token.hops} hops", flush=True)
                 time.sleep(chosen.interval)

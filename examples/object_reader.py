@@ -1,4 +1,6 @@
-"""Prints each price update that anybody writes to the bus: see object_writer.py, which may be started before or after."""
+"""Prints each price update that anybody writes to the bus: see object_writer.py, which may be
+started before or after.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Writes price updates to a bus, one a second. Start it twice, as source 0 and as source 1, beside object_reader.py."""
+"""Writes price updates to a bus, one a second. Start it twice, as source 0 and as source 1, beside
+object_reader.py.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,12 @@ from commitlog import bus
 def main() -> None:
     parser = options(__doc__, "objects")
     parser.add_argument("source", type=int, help="the number of this writer, such as 0 or 1")
-    parser.add_argument("--interval", type=float, default=1.0, help="seconds between two updates (default: %(default)s)")
+    parser.add_argument(
+        "--interval",
+        type=float,
+        default=1.0,
+        help="seconds between two updates (default: %(default)s)",
+    )
     chosen = parser.parse_args()
     update = PriceUpdate(source=chosen.source, price=20, quantity=40)
     with until_ctrl_c(), bus.writer(chosen.path) as writer:

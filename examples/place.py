@@ -20,8 +20,15 @@ def default_path(name: str) -> str:
 def options(description: str | None, name: str) -> argparse.ArgumentParser:
     """The options that every example takes."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--path", default=default_path(name), help="the bus, a directory (default: %(default)s)")
-    parser.add_argument("--limit", type=int, default=None, help="end after so many messages (default: go on until Ctrl-C)")
+    parser.add_argument(
+        "--path", default=default_path(name), help="the bus, a directory (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=None,
+        help="end after so many messages (default: go on until Ctrl-C)",
+    )
     return parser
 
 

@@ -2,9 +2,11 @@
 
     python examples/spark_pipeline.py [FOLDER]
 
-One process appends the lines of Python's own help texts to the log `lines`. Spark reads them as they come and appends the count of each
-word, as it stands after each batch, to the log `counts`, keyed by the word. When the last line is counted, the latest count of each word
-goes to a log of its own, and from there to Parquet files. At the end the result is compared with a count in plain Python.
+One process appends the lines of Python's own help texts to the log `lines`. Spark reads them as
+they come and appends the count of each word, as it stands after each batch, to the log `counts`,
+keyed by the word. When the last line is counted, the latest count of each word goes to a log of its
+own, and from there to Parquet files. At the end the result is compared with a count in plain
+Python.
 
 It needs the extra `spark`: pip install 'commitlog-engine[spark]'.
 """
@@ -45,13 +47,30 @@ def append(folder: Path) -> None:
 
 def count_words(folder: Path) -> None:
     """Run the query until all is counted that the other process appends."""
-    spark = session("words", config={"spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR", "spark.ui.enabled": "false"})
+    spark = session(
+        "words",
+        config={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.log.level": "ERROR",
+            "spark.ui.enabled": "false",
+        },
+    )
     try:
         with commitlog.open(folder / "lines"):
             pass  # so that there is a log to read
-        lines = spark.readStream.format("commitlog").option("startingOffsets", "earliest").load(str(folder / "lines"))
-        words = lines.selectExpr(f"explode(regexp_extract_all(lower(cast(value as string)), '{WORD}', 0)) as word")
-        counts = words.groupBy("word").count().selectExpr("word as key", "cast(count as string) as value")
+        lines = (
+            spark.readStream.format("commitlog")
+            .option("startingOffsets", "earliest")
+            .load(str(folder / "lines"))
+        )
+        words = lines.selectExpr(
+            f"explode(regexp_extract_all(lower(cast(value as string)), '{WORD}', 0)) as word"
+        )
+        counts = (
+            words.groupBy("word")
+            .count()
+            .selectExpr("word as key", "cast(count as string) as value")
+        )
         query = (
             counts.writeStream.format("commitlog")
             .outputMode("complete")
@@ -63,7 +82,10 @@ def count_words(folder: Path) -> None:
         query.stop()
         done = compact(spark, str(folder / "counts"), str(folder / "latest"))
         print(f"{done.read} counts appended, {done.kept} words")
-        print(f"{export(spark, str(folder / 'latest'), str(folder / 'parquet'), text=True).files} Parquet files in {folder / 'parquet'}")
+        print(
+            f"{export(spark, str(folder / 'latest'), str(folder / 'parquet'), text=True).files} "
+            f"Parquet files in {folder / 'parquet'}"
+        )
     finally:
         spark.stop()
 
@@ -72,10 +94,16 @@ def check(folder: Path) -> None:
     """Hold the Parquet files against a count in plain Python."""
     expected = Counter(word for line in text() for word in re.findall(WORD.lower(), line.lower()))
     table = ds.dataset(folder / "parquet", partitioning="hive").to_table(columns=["key", "value"])
-    found = {key.decode(): int(value) for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)}
+    found = {
+        key.decode(): int(value)
+        for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
+    }
     if found != expected:
         raise SystemExit("the counts are wrong")
-    print(f"right: {len(found)} words, {sum(found.values())} in all; most often {', '.join(word for word, _ in expected.most_common(5))}")
+    print(
+        f"right: {len(found)} words, {sum(found.values())} in all; most often "
+        f"{', '.join(word for word, _ in expected.most_common(5))}"
+    )
 
 
 def main(arguments: list[str]) -> None:

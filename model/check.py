@@ -1,7 +1,9 @@
-"""Searches protocol.pml exhaustively with spin, and shows that the search sees what it should: `make model`.
+"""Searches protocol.pml exhaustively with spin, and shows that the search sees what it should:
+`make model`.
 
-Each search goes through every state that its parameters allow, without bit-state hashing, and has to end without a counter-example. Then
-each mutation breaks one rule of the protocol, and spin has to find the invariant that it breaks.
+Each search goes through every state that its parameters allow, without bit-state hashing, and has
+to end without a counter-example. Then each mutation breaks one rule of the protocol, and spin has
+to find the invariant that it breaks.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Search:
 
 @dataclass(frozen=True)
 class Mutation:
-    """A rule of the protocol that is broken, the invariant that spin finds broken by it, and the parameters of a search that does."""
+    """A rule of the protocol that is broken, the invariant that spin finds broken by it, and the
+    parameters of a search that does.
+    """
 
     name: str
     invariant: str
@@ -123,7 +127,13 @@ def run(command: list[str], place: Path) -> str:
     return done.stdout
 
 
-def search(defines: tuple[str, ...], *, cycles: bool = False, breadth_first: bool = False, level: str = "-O1") -> Outcome:
+def search(
+    defines: tuple[str, ...],
+    *,
+    cycles: bool = False,
+    breadth_first: bool = False,
+    level: str = "-O1",
+) -> Outcome:
     """Spin's search through all states of the model with these defines."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -144,7 +154,9 @@ def read_outcome(said: str, seconds: float) -> Outcome:
             sys.exit(f"model: spin's output has no {pattern!r}\n{said}")
         return float(found.group(1))
 
-    complaint = re.search(r"pan:1: assertion violated .*\b(I\d+)\b", said) or re.search(r"pan:1: (.*)", said)
+    complaint = re.search(r"pan:1: assertion violated .*\b(I\d+)\b", said) or re.search(
+        r"pan:1: (.*)", said
+    )
     return Outcome(
         errors=int(number(r"errors: (\d+)")),
         complaint=complaint.group(1) if complaint else "",
@@ -167,17 +179,32 @@ def check_searches() -> bool:
     """Every search ends, complete and without a counter-example."""
     fine = True
     print(f"{'search':44}{'states':>12}{'depth':>8}{'MiB':>8}{'s':>8}")
-    for each, outcome in in_parallel(lambda each: search(each.defines, cycles=each.cycles), SEARCHES):
-        print(f"{each.name:44}{outcome.states:12,}{outcome.depth:8}{outcome.memory_mib:8.0f}{outcome.seconds:8.1f}", flush=True)
+    for each, outcome in in_parallel(
+        lambda each: search(each.defines, cycles=each.cycles), SEARCHES
+    ):
+        print(
+            f"{each.name:44}{outcome.states:12,}{outcome.depth:8}{outcome.memory_mib:8.0f}{outcome.seconds:8.1f}",
+            flush=True,
+        )
         if outcome.errors or not outcome.complete:
-            print(f"model: FAILED: {outcome.complaint or 'the search is not complete'}: {' '.join(each.defines)}", file=sys.stderr)
+            print(
+                f"model: FAILED: {outcome.complaint or 'the search is not complete'}: "
+                f"{' '.join(each.defines)}",
+                file=sys.stderr,
+            )
             fine = False
     return fine
 
 
 def search_mutation(mutation: Mutation) -> Outcome:
-    """A search for a counter-example: breadth first finds a short one soon, but where a run has to end to show it, depth first does."""
-    return search((f"MUTATION={mutation.name}", *mutation.defines), breadth_first=mutation.invariant != AT_END, level="-O0")
+    """A search for a counter-example: breadth first finds a short one soon, but where a run has to
+    end to show it, depth first does.
+    """
+    return search(
+        (f"MUTATION={mutation.name}", *mutation.defines),
+        breadth_first=mutation.invariant != AT_END,
+        level="-O0",
+    )
 
 
 def check_mutations() -> bool:
@@ -199,7 +226,10 @@ def main() -> int:
     only = parser.parse_args().only
     for program, package in (("spin", "spin"), ("gcc", "gcc")):
         if shutil.which(program) is None:
-            sys.exit(f"model: {program} is missing: install it (Debian, Ubuntu: apt-get install {package})")
+            sys.exit(
+                f"model: {program} is missing: install it (Debian, Ubuntu: apt-get install "
+                f"{package})"
+            )
     fine = only == "mutations" or check_searches()
     return 0 if (only == "searches" or check_mutations()) and fine else 1
 

@@ -1,4 +1,6 @@
-"""A wall clock that tests set: `clocked` runs a test in a process that has the library of `clock.c` before the C library."""
+"""A wall clock that tests set: `clocked` runs a test in a process that has the library of `clock.c`
+before the C library.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 class Clock:
-    """What the wall clock shows in every process that was started with it. It stands still unless it is moved."""
+    """What the wall clock shows in every process that was started with it. It stands still unless
+    it is moved.
+    """
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -38,7 +42,9 @@ class Clock:
         return int(struct.unpack("<q", self._state[:])[0])
 
     def set(self, moment: str | int) -> int:
-        """Show an instant, given as ISO 8601 with its distance from UTC, or in nanoseconds since 1970, which it returns."""
+        """Show an instant, given as ISO 8601 with its distance from UTC, or in nanoseconds since
+        1970, which it returns.
+        """
         shown_ns = moment if isinstance(moment, int) else instant_ns(moment)
         self._state[:] = struct.pack("<q", shown_ns)
         return shown_ns
@@ -54,17 +60,40 @@ def instant_ns(moment: str) -> int:
 
 
 class _Host:
-    """An interpreter that has the library before the C library, and forks for each test: to start one takes longer than most tests do."""
+    """An interpreter that has the library before the C library, and forks for each test: to start
+    one takes longer than most tests do.
+    """
 
     def __init__(self, directory: Path) -> None:
         library, self.state = directory / "clock.so", directory / "clock"
         source = Path(__file__).with_name("clock.c")
-        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", library, source, "-ldl"], check=True)
+        subprocess.run(
+            [
+                "gcc",
+                "-shared",
+                "-fPIC",
+                "-O1",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-o",
+                library,
+                source,
+                "-ldl",
+            ],
+            check=True,
+        )
         self.state.write_bytes(bytes(8))
         variables = {_STATE: str(self.state), "LD_PRELOAD": str(library), "PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-X", "faulthandler", "-W", "error", "-m", "tests.clock"]
         self._process = subprocess.Popen(
-            command, cwd=ROOT, env=os.environ | variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            command,
+            cwd=ROOT,
+            env=os.environ | variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
         atexit.register(self._end)
 
@@ -86,19 +115,28 @@ def _host(directory: Path) -> _Host:
 
 
 def clocked(start: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a test run with a clock that shows `start` at first. It takes `clock`, `path` for its log, and parameters that JSON can hold."""
+    """Make a test run with a clock that shows `start` at first. It takes `clock`, `path` for its
+    log, and parameters that JSON can hold.
+    """
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
-        def run(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, **parameters: Any) -> None:
+        def run(
+            tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, **parameters: Any
+        ) -> None:
             host = _host(tmp_path_factory.getbasetemp() / "clock-host")
             output = tmp_path / "output"
             Clock(host.state).set(start)
-            status = host.run(test.__module__, test.__name__, str(tmp_path / "log"), str(output), parameters)
+            status = host.run(
+                test.__module__, test.__name__, str(tmp_path / "log"), str(output), parameters
+            )
             assert status == 0, output.read_text()
 
         own = [name for name in inspect.signature(test).parameters if name not in ("clock", "path")]
-        fixtures = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in ("tmp_path", "tmp_path_factory", *own)]
+        fixtures = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+            for name in ("tmp_path", "tmp_path_factory", *own)
+        ]
         run.__signature__ = inspect.Signature(fixtures)  # type: ignore[attr-defined]
         return run
 

@@ -1,4 +1,6 @@
-"""What all tests share: logs that are closed at the end, children by fork, bounded waiting, a fixed seed, and no buffer left behind."""
+"""What all tests share: logs that are closed at the end, children by fork, bounded waiting, a fixed
+seed, and no buffer left behind.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ from tests.log_files import LogFiles
 from tests.setups import SETUPS, Logs, Setup
 
 ROOT = Path(__file__).resolve().parents[1]
-TIME_LIMIT_S = 60.0  # what comes true on a machine at rest within milliseconds may take that long on one that is not
+# what comes true on a machine at rest within milliseconds may take that long on one that is not
+TIME_LIMIT_S = 60.0
 
 hypothesis.settings.register_profile(
     "fixed",
@@ -38,14 +41,18 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("fixed")
 
 
-# A shell that starts the tests in the background has Ctrl-C ignored in them, and in every process that they start.
+# A shell that starts the tests in the background has Ctrl-C ignored in them, and in every process
+# that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # One that outlives its terminal has hang-ups ignored, and a command must end by one.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_report_header() -> str:
-    return "hypothesis: derandomized, so that every run draws the same; the seed of a test is its own source"
+    return (
+        "hypothesis: derandomized, so that every run draws the same; the seed of a test is "
+        "its own source"
+    )
 
 
 # What takes longest begins first, so that no process is left alone with it in the end.
@@ -63,7 +70,9 @@ SLOW = (
 
 
 def _share(nodeid: str) -> str:
-    """What one process runs, where several do: a file's tests, whose fixtures are made once; and all those of the one Spark session."""
+    """What one process runs, where several do: a file's tests, whose fixtures are made once; and
+    all those of the one Spark session.
+    """
     file = nodeid.partition("::")[0]
     return "tests/spark" if file.startswith("tests/spark/") else file
 
@@ -74,20 +83,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt the collected tests from the garbage collector: it would walk them each time, and copy them in each forked child."""
+    """Exempt the collected tests from the garbage collector: it would walk them each time, and copy
+    them in each forked child.
+    """
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more process than cores: a third of the time goes to flushes and to other processes that are waited for."""
+    """One more process than cores: a third of the time goes to flushes and to other processes that
+    are waited for.
+    """
     return len(os.sched_getaffinity(0)) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """The scheduler of pytest-xdist, with shares of our own. Its groups by mark do not work with pytest 9.2."""
+    """The scheduler of pytest-xdist, with shares of our own. Its groups by mark do not work with
+    pytest 9.2.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Shares(LoadScopeScheduling):
@@ -135,13 +150,17 @@ def setup(request: pytest.FixtureRequest) -> Setup:
 
 @pytest.fixture
 def no_other_holders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No thread of a log makes, seals or touches segments, and so holds one for a moment: who holds them is the test alone."""
+    """No thread of a log makes, seals or touches segments, and so holds one for a moment: who holds
+    them is the test alone.
+    """
     monkeypatch.setattr(AllocationService, "run", lambda service: None)
 
 
 @pytest.fixture
 def in_child() -> Callable[[Callable[[], Any]], Any]:
-    """Run a function in a forked child and give its result; what it raised is this test's failure."""
+    """Run a function in a forked child and give its result; what it raised is this test's
+    failure.
+    """
 
     def run(function: Callable[[], Any]) -> Any:
         reader, writer = os.pipe()
@@ -166,18 +185,38 @@ def in_child() -> Callable[[Callable[[], Any]], Any]:
 
 @pytest.fixture
 def run_python() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run a script in a new interpreter, with the fault handler on, which a crash of the interpreter would set off."""
+    """Run a script in a new interpreter, with the fault handler on, which a crash of the
+    interpreter would set off.
+    """
 
-    def run(script: str, *arguments: object, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-        command = [*launcher, sys.executable, "-X", "faulthandler", "-X", "dev", "-W", "default", "-c", script, *map(str, arguments)]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    def run(
+        script: str, *arguments: object, launcher: tuple[str, ...] = ()
+    ) -> subprocess.CompletedProcess[str]:
+        command = [
+            *launcher,
+            sys.executable,
+            "-X",
+            "faulthandler",
+            "-X",
+            "dev",
+            "-W",
+            "default",
+            "-c",
+            script,
+            *map(str, arguments),
+        ]
+        return subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
+        )
 
     return run
 
 
 @pytest.fixture(scope="session", autouse=True)
 def no_buffer_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No shared-memory buffer outlives the session: neither this process's nor one that a killed child's log had recorded."""
+    """No shared-memory buffer outlives the session: neither this process's nor one that a killed
+    child's log had recorded.
+    """
     names: set[str] = set()
     allocate = ShmBuffer.allocate.__func__  # type: ignore[attr-defined]
 

@@ -1,4 +1,6 @@
-"""What the tests of coroutines that are held share: a log that is at its limit, and tasks that wait at it."""
+"""What the tests of coroutines that are held share: a log that is at its limit, and tasks that wait
+at it.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,15 @@ def no_thread_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenLog, "hold_back", fail)
 
 
-async def held(log: CommitLog, count: int, prefix: bytes = b"", **options: Any) -> list[asyncio.Task[int]]:
+async def held(
+    log: CommitLog, count: int, prefix: bytes = b"", **options: Any
+) -> list[asyncio.Task[int]]:
     """Tasks whose appends wait, after those that wait already."""
     before = log.tail_position
-    tasks = [asyncio.create_task(log.append_async(value(number, prefix), **options)) for number in range(count)]
+    tasks = [
+        asyncio.create_task(log.append_async(value(number, prefix), **options))
+        for number in range(count)
+    ]
     await asyncio.sleep(0)
     assert log.tail_position == before
     assert not any(task.done() for task in tasks)
@@ -80,7 +87,9 @@ def long_list() -> list[bytes]:
 
 
 @contextmanager
-def held_halfway(log: CommitLog) -> Iterator[tuple[asyncio.AbstractEventLoop, asyncio.Task[npt.NDArray[np.int64]]]]:
+def held_halfway(
+    log: CommitLog,
+) -> Iterator[tuple[asyncio.AbstractEventLoop, asyncio.Task[npt.NDArray[np.int64]]]]:
     """A list of which the first batch is appended, and the rest is held."""
     with asyncio.Runner() as runner:
 

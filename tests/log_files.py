@@ -1,4 +1,6 @@
-"""Logs made file by file, in any state that a crash or a careless hand can leave, for the tests of recovery, verification and repair."""
+"""Logs made file by file, in any state that a crash or a careless hand can leave, for the tests of
+recovery, verification and repair.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class LogFiles:
     def segment_id(self, number: int) -> int:
         return 0x1000 + number
 
-    def create(self, number: int, *, opened: bool | None = None, seal: oracle.Seal | None = None) -> None:
+    def create(
+        self, number: int, *, opened: bool | None = None, seal: oracle.Seal | None = None
+    ) -> None:
         """A segment without frames; the first one is opened."""
         opened = number == 0 if opened is None else opened
         header = oracle.build_header(
@@ -73,7 +77,11 @@ class LogFiles:
         self.put(number, offset, bytes([self.get(number, offset, offset + 1)[0] ^ 0x10]))
 
     def record(self, number: int, offset: int, value: bytes) -> int:
-        return self.put(number, offset, oracle.build_frame(self.segment_id(number), offset, value, timestamp_ns=7))
+        return self.put(
+            number,
+            offset,
+            oracle.build_frame(self.segment_id(number), offset, value, timestamp_ns=7),
+        )
 
     def records(self, number: int, values: Iterable[bytes], offset: int = HEADER) -> int:
         for value in values:
@@ -102,7 +110,12 @@ class LogFiles:
     # --- what stands beside the segments ---
 
     def open_cursors(
-        self, *, mode: int = kernel.MODE_MAPPED, tail: tuple[int, int] = (0, 0), flushed: int = 0, state: int = kernel.STATE_READY
+        self,
+        *,
+        mode: int = kernel.MODE_MAPPED,
+        tail: tuple[int, int] = (0, 0),
+        flushed: int = 0,
+        state: int = kernel.STATE_READY,
     ) -> Cursors:
         """The cursors as a dead writer left them."""
         fd = os.open(self.path / "cursors", os.O_RDWR | os.O_CREAT, 0o666)
@@ -121,25 +134,44 @@ class LogFiles:
 
     def checkpoint(self, position: int, *, clean: bool = False, count: int = 1) -> Checkpoint:
         """A checkpoint, in its file too."""
-        content = CHECKPOINT.pack(int.from_bytes(b"CMLCKP01", "little"), UUID, count, position, 1, clean)
+        content = CHECKPOINT.pack(
+            int.from_bytes(b"CMLCKP01", "little"), UUID, count, position, 1, clean
+        )
         record = content + struct.pack("<I", oracle.crc32c(content))
         with (self.path / "checkpoint").open("wb") as file:
             file.write(record.ljust(1024, b"\0"))
         return Checkpoint(position, clean, count)
 
     def recover(
-        self, *, usable: bool = False, checkpoint: Checkpoint | None = None, shm_names: Sequence[str] = (), cursors: Cursors | None = None
+        self,
+        *,
+        usable: bool = False,
+        checkpoint: Checkpoint | None = None,
+        shm_names: Sequence[str] = (),
+        cursors: Cursors | None = None,
     ) -> Recovered:
-        """Recover as an open would: with the cursors that are there, rebuilt if they are of no use."""
+        """Recover as an open would: with the cursors that are there, rebuilt if they are of no
+        use.
+        """
         if cursors is None:
             cursors = self.cursors or self.open_cursors()
         if not usable:
             cursors.rebuild(UUID, BOOT, 1, SIZE)
-        return recover(self.directory, cursors, cursors_usable=usable, checkpoint=checkpoint, shm_names=shm_names)
+        return recover(
+            self.directory,
+            cursors,
+            cursors_usable=usable,
+            checkpoint=checkpoint,
+            shm_names=shm_names,
+        )
 
     def snapshot(self) -> dict[str, bytes]:
         """The content of every file but the cursors."""
-        return {path.name: path.read_bytes() for path in sorted(self.path.iterdir()) if path.name != "cursors"}
+        return {
+            path.name: path.read_bytes()
+            for path in sorted(self.path.iterdir())
+            if path.name != "cursors"
+        }
 
 
 def numbered(count: int, first: int = 0) -> list[bytes]:

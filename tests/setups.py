@@ -1,4 +1,6 @@
-"""The ways to run a log that must not differ in what a caller sees: every flush service with every place for uncommitted bytes."""
+"""The ways to run a log that must not differ in what a caller sees: every flush service with every
+place for uncommitted bytes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ LARGEST_VALUE = SEGMENT // 8 - 16
 PATIENT: dict[str, Any] = dict.fromkeys(("open_timeout", "sync_timeout", "claim_timeout"), 60)
 # Nothing happens of its own accord: a test that commits or flushes itself sees what that did.
 BY_HAND: dict[str, Any] = {
-    **dict.fromkeys(("commit_interval", "commit_thorough_interval", "flush_interval", "flush_thorough_interval"), 60),
+    **dict.fromkeys(
+        (
+            "commit_interval",
+            "commit_thorough_interval",
+            "flush_interval",
+            "flush_thorough_interval",
+        ),
+        60,
+    ),
     **dict.fromkeys(("commit_least_pages", "flush_least_pages"), 262144),
 }
 
@@ -30,7 +40,10 @@ _TUNING = frozenset(field.name for field in dataclasses.fields(Tuning))
 def tuned(options: dict[str, Any]) -> dict[str, Any]:
     """Keywords of `commitlog.open`: those of `Tuning` are gathered in one."""
     tuning = {name: value for name, value in options.items() if name in _TUNING}
-    return {**{name: value for name, value in options.items() if name not in _TUNING}, "tuning": Tuning(**tuning)}
+    return {
+        **{name: value for name, value in options.items() if name not in _TUNING},
+        "tuning": Tuning(**tuning),
+    }
 
 
 @dataclass(frozen=True)
@@ -49,22 +62,36 @@ class Setup:
 
 
 Open = Callable[..., CommitLog]
-SETUPS = [Setup(flush, backing) for flush in ("sync", "async", "none") for backing in ("mapped", "anonymous", "shm")]
+SETUPS = [
+    Setup(flush, backing)
+    for flush in ("sync", "async", "none")
+    for backing in ("mapped", "anonymous", "shm")
+]
 
 
 class Logs:
-    """Opens logs and makes pools for one test, and closes what the test left open: logs first, in the order they were opened."""
+    """Opens logs and makes pools for one test, and closes what the test left open: logs first, in
+    the order they were opened.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._logs: list[CommitLog] = []
         self._pools: dict[str, TransientStorePool] = {}
 
-    def pool(self, backing: str = "anonymous", buffers: int = 3, **options: Any) -> TransientStorePool:
+    def pool(
+        self, backing: str = "anonymous", buffers: int = 3, **options: Any
+    ) -> TransientStorePool:
         """A pool of 64 KiB buffers; asked again for the same, the same."""
         name = repr((backing, buffers, sorted(options.items())))
         if name not in self._pools:
-            filled = {"buffer_size": SEGMENT, "lock_memory": "off", "low_water": 0, "wait_timeout": 60, **options}
+            filled = {
+                "buffer_size": SEGMENT,
+                "lock_memory": "off",
+                "low_water": 0,
+                "wait_timeout": 60,
+                **options,
+            }
             self._pools[name] = TransientStorePool(buffers=buffers, backing=backing, **filled)
         return self._pools[name]
 
@@ -72,11 +99,15 @@ class Logs:
         """A log of 64 KiB segments."""
         if mode != "r" and options.get("pool") is None:
             options.setdefault("segment_size", SEGMENT)
-        log = commitlog.open(self.path / name, mode, Options.of(None, **tuned({**PATIENT, **options})))
+        log = commitlog.open(
+            self.path / name, mode, Options.of(None, **tuned({**PATIENT, **options}))
+        )
         self._logs.append(log)
         return log
 
-    def open_as(self, setup: Setup, name: str = "log", mode: str = "a", **options: Any) -> CommitLog:
+    def open_as(
+        self, setup: Setup, name: str = "log", mode: str = "a", **options: Any
+    ) -> CommitLog:
         """A log that runs as `setup` says."""
         if setup.pooled:
             options.setdefault("pool", self.pool(setup.backing))

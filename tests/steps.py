@@ -1,4 +1,6 @@
-"""Killing a process at a chosen step: the package names its steps by failpoints, and here are hooks for them."""
+"""Killing a process at a chosen step: the package names its steps by failpoints, and here are hooks
+for them.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,14 @@ def die() -> None:
 
 
 def die_at(step: int) -> Callable[[str], None]:
-    """A hook of the failpoints that kills the process at the step with that number, from 1; 0 never does."""
+    """A hook of the failpoints that kills the process at the step with that number, from 1; 0 never
+    does.
+    """
     steps = itertools.count(1)
 
     def passed(_name: str) -> None:
-        # In one call: the threads that make steps must not get the same number, nor pass by the one that is waited for.
+        # In one call: the threads that make steps must not get the same number, nor pass by the one
+        # that is waited for.
         if next(steps) == step:
             die()
 
@@ -39,7 +44,9 @@ def replace_hook(hook: Callable[[str], None] | None) -> None:
 
 @contextlib.contextmanager
 def hooked_rolls(passed: Callable[[str], None]) -> Iterator[None]:
-    """Call `passed` before and after each move of the tail, and before the segment is opened, too."""
+    """Call `passed` before and after each move of the tail, and before the segment is opened,
+    too.
+    """
     time_after, roll_from = Rolling.time_after, OpenLog.roll_from
     cycle_at = LogDirectory.cycle_at
 
@@ -67,7 +74,9 @@ def hooked_rolls(passed: Callable[[str], None]) -> Iterator[None]:
 
 
 def killed_at(step: int, prepare: Callable[[], Callable[[], object]]) -> bool:
-    """Prepare in a forked child, then run what `prepare` returned, to be killed at that step of it; False when it got through before."""
+    """Prepare in a forked child, then run what `prepare` returned, to be killed at that step of it;
+    False when it got through before.
+    """
     child = os.fork()
     if child == 0:
         status = 1

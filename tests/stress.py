@@ -1,7 +1,9 @@
-"""A program whose threads open, append to, read, prune, fork and close several logs at random, since what it looks for ends a process.
+"""A program whose threads open, append to, read, prune, fork and close several logs at random,
+since what it looks for ends a process.
 
-`python -m tests.stress FOLDER SEED SECONDS` exits with 0, or prints which call failed, and how. With `--no-fork` it makes no children: the
-address sanitizer takes the stacks of the parent's threads for poisoned memory there, when they are used again.
+`python -m tests.stress FOLDER SEED SECONDS` exits with 0, or prints which call failed, and how.
+With `--no-fork` it makes no children: the address sanitizer takes the stacks of the parent's
+threads for poisoned memory there, when they are used again.
 """
 
 from __future__ import annotations
@@ -68,8 +70,12 @@ def value_of(name: str, number: int, size: int) -> bytes:
 
 
 def check(name: str, value: bytes) -> None:
-    assert zlib.crc32(value[4:]) == int.from_bytes(value[:4], "little"), f"a damaged record in {name}"
-    assert value[4:].startswith(name.encode() + b" "), f"a record of another log in {name}: {value[4:40]!r}"
+    assert zlib.crc32(value[4:]) == int.from_bytes(value[:4], "little"), (
+        f"a damaged record in {name}"
+    )
+    assert value[4:].startswith(name.encode() + b" "), (
+        f"a record of another log in {name}: {value[4:40]!r}"
+    )
 
 
 class Stress:
@@ -84,7 +90,9 @@ class Stress:
         self._lock = threading.Lock()
         self._open: list[tuple[str, CommitLog]] = []
         self._tailers: list[tuple[str, Tailer]] = []
-        self._pool = TransientStorePool(buffers=3, buffer_size=SEGMENT, lock_memory="off", low_water=0, wait_timeout=0.05)
+        self._pool = TransientStorePool(
+            buffers=3, buffer_size=SEGMENT, lock_memory="off", low_water=0, wait_timeout=0.05
+        )
         self.steps: list[tuple[int, Callable[[random.Random, list[Any]], None]]] = [
             (6, self.open),
             (4, self.close),
@@ -107,11 +115,14 @@ class Stress:
             (1, self.collect),
         ]
 
-    # --- running -----------------------------------------------------------------------------------------------------
+    # --- running ----------------------------------------------------------------------------------
 
     def run(self) -> int:
         threading.excepthook = self.failed
-        threads = [threading.Thread(target=self.work, args=(number,), name=f"stress {number}") for number in range(THREADS)]
+        threads = [
+            threading.Thread(target=self.work, args=(number,), name=f"stress {number}")
+            for number in range(THREADS)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -147,7 +158,10 @@ class Stress:
     def failed(self, told: threading.ExceptHookArgs) -> None:
         """A call raised what no call may: its thread ends here, and so do the others."""
         name = told.thread.name if told.thread is not None else "a thread"
-        self.failures.append(f"{name}:\n" + "".join(traceback.format_exception(told.exc_type, told.exc_value, told.exc_traceback)))
+        self.failures.append(
+            f"{name}:\n"
+            + "".join(traceback.format_exception(told.exc_type, told.exc_value, told.exc_traceback))
+        )
 
     def verify(self, name: str) -> None:
         path = self.folder / name
@@ -173,7 +187,7 @@ class Stress:
             raise ClosedError("a reader's")
         return name, log
 
-    # --- what a thread does ------------------------------------------------------------------------------------------
+    # --- what a thread does -----------------------------------------------------------------------
 
     def open(self, numbers: random.Random, kept: list[Any]) -> None:
         name = numbers.choice(MAPPED + POOLED)
@@ -207,11 +221,16 @@ class Stress:
     def append(self, numbers: random.Random, kept: list[Any]) -> None:
         name, log = self.writer(numbers)
         for _ in range(numbers.randrange(1, 200)):
-            log.append(value_of(name, numbers.randrange(1 << 30), numbers.randrange(400)), sync=numbers.random() < 0.01)
+            log.append(
+                value_of(name, numbers.randrange(1 << 30), numbers.randrange(400)),
+                sync=numbers.random() < 0.01,
+            )
 
     def append_many(self, numbers: random.Random, kept: list[Any]) -> None:
         name, log = self.writer(numbers)
-        log.append_many([value_of(name, number, 100) for number in range(numbers.randrange(1, 2000))])
+        log.append_many(
+            [value_of(name, number, 100) for number in range(numbers.randrange(1, 2000))]
+        )
 
     def claim(self, numbers: random.Random, kept: list[Any]) -> None:
         name, log = self.writer(numbers)
@@ -227,7 +246,10 @@ class Stress:
     def read(self, numbers: random.Random, kept: list[Any]) -> None:
         name, log = self.any_log(numbers)
         start = numbers.choice(("first", "end"))
-        tailer = log.tailer(start=start, direction=numbers.choice(("forward", "backward")) if start == "end" else "forward")
+        tailer = log.tailer(
+            start=start,
+            direction=numbers.choice(("forward", "backward")) if start == "end" else "forward",
+        )
         for _, record in zip(range(numbers.randrange(1, 500)), tailer, strict=False):
             check(name, record.value)
         if numbers.random() < 0.3:
@@ -238,7 +260,9 @@ class Stress:
         with self._lock:
             name, tailer = numbers.choice(self._tailers or [("", None)])
         if tailer is not None:
-            for value in tailer.values(timeout=0.02, idle=numbers.choice(("spin", "yield", "backoff", "block"))):
+            for value in tailer.values(
+                timeout=0.02, idle=numbers.choice(("spin", "yield", "backoff", "block"))
+            ):
                 check(name, value)
                 if numbers.random() < 0.02:
                     return
@@ -264,14 +288,18 @@ class Stress:
 
     def follow(self, numbers: random.Random, kept: list[Any]) -> None:
         name, log = self.any_log(numbers)
-        for record in log.tailer(start="end").follow(timeout=0.05, idle=numbers.choice(("spin", "yield", "backoff", "block"))):
+        for record in log.tailer(start="end").follow(
+            timeout=0.05, idle=numbers.choice(("spin", "yield", "backoff", "block"))
+        ):
             check(name, record.value)
             if numbers.random() < 0.01:
                 kept.append(record.view())
 
     def delete(self, numbers: random.Random, kept: list[Any]) -> None:
         _, log = self.writer(numbers)
-        log.delete_before(max(0, log.tail_position - numbers.randrange(20) * SEGMENT), force_after=0.0)
+        log.delete_before(
+            max(0, log.tail_position - numbers.randrange(20) * SEGMENT), force_after=0.0
+        )
 
     def flush(self, numbers: random.Random, kept: list[Any]) -> None:
         self.writer(numbers)[1].flush()
@@ -291,7 +319,7 @@ class Stress:
     def collect(self, numbers: random.Random, kept: list[Any]) -> None:
         gc.collect()
 
-    # --- the child of a fork -----------------------------------------------------------------------------------------
+    # --- the child of a fork ----------------------------------------------------------------------
 
     def fork(self, numbers: random.Random, kept: list[Any]) -> None:
         child = os.fork()
@@ -329,4 +357,11 @@ class Stress:
 if __name__ == "__main__":
     faulthandler.enable()
     warnings.simplefilter("ignore")
-    sys.exit(Stress(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), forks="--no-fork" not in sys.argv).run())
+    sys.exit(
+        Stress(
+            Path(sys.argv[1]),
+            int(sys.argv[2]),
+            float(sys.argv[3]),
+            forks="--no-fork" not in sys.argv,
+        ).run()
+    )

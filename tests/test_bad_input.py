@@ -1,4 +1,6 @@
-"""What a log answers to wrong values, wrong paths, damaged files and wrong use: one clear error, the log intact, no crash."""
+"""What a log answers to wrong values, wrong paths, damaged files and wrong use: one clear error,
+the log intact, no crash.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,14 @@ FIRST = f"{0:020d}.seg"
 SECOND = f"{SEGMENT:020d}.seg"
 
 
-# --- values ----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", ["text", 5, None, 1.5, ["list"], object(), np.array([None])], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize(
+    "value",
+    ["text", 5, None, 1.5, ["list"], object(), np.array([None])],
+    ids=lambda value: type(value).__name__,
+)
 def test_a_value_that_is_not_bytes_is_refused(logs: Logs, value: Any) -> None:
     log = logs.open()
     attempts: list[Callable[[], object]] = [
@@ -102,7 +108,15 @@ def test_a_list_is_checked_before_anything_of_it_is_appended(logs: Logs) -> None
 
 
 @pytest.mark.parametrize(
-    "rows", [[b"list"], np.zeros(3), np.zeros((2, 2, 2)), np.array([["object"]], dtype=object), np.float64(1)], ids=repr
+    "rows",
+    [
+        [b"list"],
+        np.zeros(3),
+        np.zeros((2, 2, 2)),
+        np.array([["object"]], dtype=object),
+        np.float64(1),
+    ],
+    ids=repr,
 )
 def test_arrays_that_have_no_rows_of_bytes_are_refused(logs: Logs, rows: Any) -> None:
     log = logs.open()
@@ -119,7 +133,11 @@ def test_claims_of_no_size_are_refused(logs: Logs, size: Any) -> None:
 
 def test_values_larger_than_any_frame_are_refused(logs: Logs) -> None:
     log = logs.open()
-    for attempt in (lambda: log.claim(1 << 60), lambda: log.append(bytes(1 << 28)), lambda: log.append(b"", key=bytes(1 << 28))):
+    for attempt in (
+        lambda: log.claim(1 << 60),
+        lambda: log.append(bytes(1 << 28)),
+        lambda: log.append(b"", key=bytes(1 << 28)),
+    ):
         with pytest.raises(RecordTooLargeError, match="split it"):
             attempt()
     assert log.tail_position == HEADER
@@ -133,11 +151,14 @@ def test_empty_records_are_records(logs: Logs, setup: Setup) -> None:
     with log.claim(0) as claim:
         assert len(claim.buffer) == 0
     log.append(b"", key=b"")
-    found = [(record.key, record.value, bytes(record.view())) for record in log.tailer(visibility="appended")]
+    found = [
+        (record.key, record.value, bytes(record.view()))
+        for record in log.tailer(visibility="appended")
+    ]
     assert found == [(None, b"", b"")] * 6 + [(b"", b"", b"")]
 
 
-# --- arguments of the other calls ------------------------------------------------------------------------------------
+# --- arguments of the other calls -----------------------------------------------------------------
 
 
 def test_positions_and_choices_that_are_none_are_refused(logs: Logs) -> None:
@@ -174,12 +195,23 @@ def test_positions_and_choices_that_are_none_are_refused(logs: Logs) -> None:
         assert len(log.tailer().read_batch(most)) == 1
 
 
-def test_positions_without_a_record_are_refused_and_nothing_is_changed(logs: Logs, setup: Setup) -> None:
+def test_positions_without_a_record_are_refused_and_nothing_is_changed(
+    logs: Logs, setup: Setup
+) -> None:
     log = logs.open_as(setup, **BY_HAND)
     log.append_many([bytes(100)] * 20, sync=False)
     first = log.tailer(visibility="appended").read()
     assert first is not None
-    for position in [-8, 0, 1, 4095, *range(HEADER + 1, HEADER + 116), log.tail_position, log.tail_position + 8, 1 << 70]:
+    for position in [
+        -8,
+        0,
+        1,
+        4095,
+        *range(HEADER + 1, HEADER + 116),
+        log.tail_position,
+        log.tail_position + 8,
+        1 << 70,
+    ]:
         with pytest.raises(PositionError) as caught:
             log.read(position)
         assert caught.value.position == position
@@ -191,7 +223,7 @@ def test_positions_without_a_record_are_refused_and_nothing_is_changed(logs: Log
     assert list(log.tailer(visibility="flushed").values()) == [bytes(100)] * 20
 
 
-# --- damage ----------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["mapped", "pooled"])
@@ -264,23 +296,38 @@ def test_damage_is_told_with_its_position_and_can_be_skipped(
     assert after[HEADER:] == before[HEADER:]  # nothing was mended in silence
 
 
-def test_a_segment_cut_short_is_told_by_every_reader(written: Callable[[str], CommitLog], tmp_path: Path) -> None:
+def test_a_segment_cut_short_is_told_by_every_reader(
+    written: Callable[[str], CommitLog], tmp_path: Path
+) -> None:
     for size in (SEGMENT - 1, 5000, HEADER, 100, 0):
         os.truncate(tmp_path / "log" / FIRST, size)
         log = written("r")
-        for read in (lambda log: list(log.tailer()), lambda log: log.tailer().read_batch(), lambda log: log.read(HEADER)):
+        for read in (
+            lambda log: list(log.tailer()),
+            lambda log: log.tailer().read_batch(),
+            lambda log: log.read(HEADER),
+        ):
             with pytest.raises(CorruptSegmentError, match=FIRST):
                 read(log)
-        assert len(list(log.tailer(start=SEGMENT))) == 1208  # a list of 3000 is claimed in pieces of 256 records
+        assert (
+            len(list(log.tailer(start=SEGMENT))) == 1208
+        )  # a list of 3000 is claimed in pieces of 256 records
 
 
-def test_a_zeroed_or_foreign_header_is_told(written: Callable[[str], CommitLog], tmp_path: Path, logs: Logs) -> None:
+def test_a_zeroed_or_foreign_header_is_told(
+    written: Callable[[str], CommitLog], tmp_path: Path, logs: Logs
+) -> None:
     log = tmp_path / "log"
     kept = (log / FIRST).read_bytes()
     other = logs.open("other")
     other.append(b"x")
     other.close()
-    for content in (bytes(SEGMENT), bytes(HEADER) + kept[HEADER:], (tmp_path / "other" / FIRST).read_bytes(), (log / SECOND).read_bytes()):
+    for content in (
+        bytes(SEGMENT),
+        bytes(HEADER) + kept[HEADER:],
+        (tmp_path / "other" / FIRST).read_bytes(),
+        (log / SECOND).read_bytes(),
+    ):
         (log / FIRST).write_bytes(content)
         with pytest.raises(CorruptSegmentError):
             list(written("r").tailer())
@@ -300,7 +347,9 @@ def test_a_missing_segment_is_told(logs: Logs, tmp_path: Path) -> None:
     assert caught.value.first_position == 2 * SEGMENT
 
 
-def test_another_format_version_is_refused_and_nothing_is_changed(logs: Logs, tmp_path: Path) -> None:
+def test_another_format_version_is_refused_and_nothing_is_changed(
+    logs: Logs, tmp_path: Path
+) -> None:
     logs.open().close()
     path = tmp_path / "log"
     text = (path / "log.json").read_text()
@@ -328,9 +377,13 @@ def test_a_segment_of_another_format_version_is_refused(logs: Logs, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'{"format": 1}', b"null", b"[" * 100_000], ids=lambda content: repr(content[:20])
+    "content",
+    [b"", b"{", b"[]", b"{}", b"\xff\xfe", b'{"format": 1}', b"null", b"[" * 100_000],
+    ids=lambda content: repr(content[:20]),
 )
-def test_an_identity_that_says_nothing_is_refused(logs: Logs, tmp_path: Path, content: bytes) -> None:
+def test_an_identity_that_says_nothing_is_refused(
+    logs: Logs, tmp_path: Path, content: bytes
+) -> None:
     logs.open().close()
     (tmp_path / "log" / "log.json").write_bytes(content)
     for mode in ("r", "a"):
@@ -351,7 +404,9 @@ def test_an_identity_that_says_nothing_is_refused(logs: Logs, tmp_path: Path, co
     ],
     ids=repr,
 )
-def test_an_impossible_identity_is_refused(logs: Logs, tmp_path: Path, wrong: dict[str, Any]) -> None:
+def test_an_impossible_identity_is_refused(
+    logs: Logs, tmp_path: Path, wrong: dict[str, Any]
+) -> None:
     logs.open().close()
     file = tmp_path / "log" / "log.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | wrong))
@@ -360,8 +415,14 @@ def test_an_impossible_identity_is_refused(logs: Logs, tmp_path: Path, wrong: di
 
 
 @pytest.mark.parametrize("name", ["cursors", "checkpoint", "lock"])
-@pytest.mark.parametrize("content", [b"", b"\xff" * 100, b"\xff" * (1 << 20), None], ids=["empty", "short", "ones", "missing"])
-def test_a_log_outlives_the_loss_of_its_small_files(logs: Logs, tmp_path: Path, name: str, content: bytes | None) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\xff" * 100, b"\xff" * (1 << 20), None],
+    ids=["empty", "short", "ones", "missing"],
+)
+def test_a_log_outlives_the_loss_of_its_small_files(
+    logs: Logs, tmp_path: Path, name: str, content: bytes | None
+) -> None:
     log = logs.open()
     log.append_many([b"%d" % index for index in range(3000)])
     log.close()

@@ -1,4 +1,5 @@
-"""`python -m bench`: every workload under every setup and flush option, at a size that takes moments, and its reports.
+"""`python -m bench`: every workload under every setup and flush option, at a size that takes
+moments, and its reports.
 
 No test asserts a time."""
 
@@ -26,7 +27,8 @@ from commitlog.bench.settings import QUICK
 from commitlog.bench.workloads import WORKLOADS
 from tests.bench.page import Page
 
-# A hundred and fifty turns, some in processes of their own: seconds on a machine at rest, and more on one that is not.
+# A hundred and fifty turns, some in processes of their own: seconds on a machine at rest, and more
+# on one that is not.
 pytestmark = pytest.mark.timeout(400)
 
 
@@ -52,7 +54,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         patch.setattr(command, "FULL", place / "a.json")
         status = command.main([str(disk), "--quick", "--memory"])
     html = (place / "a.html").read_text(encoding="utf-8")
-    return Run(status, shown.read_text(encoding="utf-8"), json.loads((place / "a.json").read_text()), html, os.listdir(disk))
+    return Run(
+        status,
+        shown.read_text(encoding="utf-8"),
+        json.loads((place / "a.json").read_text()),
+        html,
+        os.listdir(disk),
+    )
 
 
 def test_every_case_of_every_workload_runs(run: Run) -> None:
@@ -64,18 +72,28 @@ def test_every_case_of_every_workload_runs(run: Run) -> None:
 
 def test_each_workload_runs_in_each_setup_under_each_flush_option(run: Run) -> None:
     """By what was written and how often, not only by name."""
-    ran = {(case["workload"], case["setup"], case["flush"]) for case in run.json["cases"] if all(s["records"] for s in case["samples"])}
+    ran = {
+        (case["workload"], case["setup"], case["flush"])
+        for case in run.json["cases"]
+        if all(s["records"] for s in case["samples"])
+    }
     for workload in (*WORKLOADS, *OWN):
         for setup in workload.setups:
             for flush in workload.flushes:
                 assert (workload.name, setup, flush) in ran
     for setup in ("mapped-cold", "mapped", "pooled", "pooled-shm"):
         assert setup in SETUPS
-        assert {flush for name, found, flush in ran if (name, found) == ("append", setup)} == {"none", "async", "sync"}
+        assert {flush for name, found, flush in ran if (name, found) == ("append", setup)} == {
+            "none",
+            "async",
+            "sync",
+        }
 
 
 def test_slow_flushes_were_slow(run: Run) -> None:
-    """Each took the delay at least: the shim was there, and the log's own flushes went through it."""
+    """Each took the delay at least: the shim was there, and the log's own flushes went through
+    it.
+    """
     slow = [case for case in run.json["cases"] if case["workload"] == "sync-threads-slow"]
     assert len(slow) == 7
     for case in slow:
@@ -100,7 +118,10 @@ def test_the_headline_is_a_picture_of_its_own(run: Run) -> None:
 
 
 def test_without_a_constant_rate_there_is_no_headline(run: Run, tmp_path: Path) -> None:
-    few = {**headline.reduced(run.json), "cases": [case for case in run.json["cases"] if case["workload"] != "paced"]}
+    few = {
+        **headline.reduced(run.json),
+        "cases": [case for case in run.json["cases"] if case["workload"] != "paced"],
+    }
     (tmp_path / "few.json").write_text(json.dumps(few))
     assert headline.main([str(tmp_path / "few.json"), str(tmp_path / "image.svg")]) == 1
     assert not (tmp_path / "image.svg").exists()
@@ -109,17 +130,27 @@ def test_without_a_constant_rate_there_is_no_headline(run: Run, tmp_path: Path) 
 def test_the_table_of_goals_goes_into_a_page(run: Run, tmp_path: Path) -> None:
     (tmp_path / "full.json").write_text(json.dumps(run.json))
     headline.keep(tmp_path / "full.json", tmp_path / "all.json")
-    (tmp_path / "page.md").write_text(f"before\n{headline.PLACE.begin}\nold\n{headline.PLACE.end}\nafter\n")
-    assert headline.main([str(tmp_path / name) for name in ("all.json", "image.svg", "page.md")]) == 0
-    assert headline.PLACE.read(tmp_path / "page.md") == headline.table(headline.reduced(run.json)).strip()
-    assert [row.split(" | ")[0].removeprefix("| ") for row in headline.table(headline.reduced(run.json)).splitlines()[6:]] == [
-        goal.goal for goal in GOALS
-    ]
+    (tmp_path / "page.md").write_text(
+        f"before\n{headline.PLACE.begin}\nold\n{headline.PLACE.end}\nafter\n"
+    )
+    assert (
+        headline.main([str(tmp_path / name) for name in ("all.json", "image.svg", "page.md")]) == 0
+    )
+    assert (
+        headline.PLACE.read(tmp_path / "page.md")
+        == headline.table(headline.reduced(run.json)).strip()
+    )
+    assert [
+        row.split(" | ")[0].removeprefix("| ")
+        for row in headline.table(headline.reduced(run.json)).splitlines()[6:]
+    ] == [goal.goal for goal in GOALS]
 
 
 def test_the_readme_has_the_table_of_the_kept_run() -> None:
     kept = json.loads(headline.RESULTS.read_text(encoding="utf-8"))
-    assert headline.PLACE.read(headline.PAGE) == headline.table(kept).strip(), "python -m bench.headline brings them together"
+    assert headline.PLACE.read(headline.PAGE) == headline.table(kept).strip(), (
+        "python -m bench.headline brings them together"
+    )
 
 
 def test_kept_results_draw_the_same_headline_and_table(run: Run, tmp_path: Path) -> None:
@@ -127,7 +158,10 @@ def test_kept_results_draw_the_same_headline_and_table(run: Run, tmp_path: Path)
     headline.keep(tmp_path / "full.json", tmp_path / "results" / "kept.json")
     text = (tmp_path / "results" / "kept.json").read_text()
     kept = json.loads(text)
-    assert (headline.draw(kept), headline.table(kept)) == (headline.draw(run.json), headline.table(headline.reduced(run.json)))
+    assert (headline.draw(kept), headline.table(kept)) == (
+        headline.draw(run.json),
+        headline.table(headline.reduced(run.json)),
+    )
     assert len(text.splitlines()) < 100
 
 
@@ -135,12 +169,20 @@ def test_nothing_is_left_on_the_disk(run: Run) -> None:
     assert run.left == []
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
 def test_the_json_says_where_and_how(run: Run) -> None:
     assert (run.json["format"], run.json["interrupted"]) == (FORMAT, False)
-    assert {"processor", "cores", "kernel", "file_system", "memory_bytes", "python", "commitlog"} <= set(run.json["machine"])
+    assert {
+        "processor",
+        "cores",
+        "kernel",
+        "file_system",
+        "memory_bytes",
+        "python",
+        "commitlog",
+    } <= set(run.json["machine"])
     assert {"type", "device", "options"} == set(run.json["machine"]["file_system"])
     assert run.json["options"] == dataclasses.asdict(QUICK)
 
@@ -160,11 +202,21 @@ def test_latencies_are_ordered_and_kept_as_a_histogram(run: Run) -> None:
     from hdrh.histogram import HdrHistogram
 
     timed = [case for case in run.json["cases"] if case["latency_ns"]]
-    assert {case["workload"] for case in timed} == {workload.name for workload in (*WORKLOADS, *OWN) if workload.latencies}
+    assert {case["workload"] for case in timed} == {
+        workload.name for workload in (*WORKLOADS, *OWN) if workload.latencies
+    }
     for case in timed:
         latency = case["latency_ns"]
-        assert latency["p50"] <= latency["p99"] <= latency["p99.9"] <= latency["p99.99"] <= latency["max"], case["name"]
-        assert HdrHistogram.decode(latency["hdr"]).get_total_count() == latency["count"], case["name"]
+        assert (
+            latency["p50"]
+            <= latency["p99"]
+            <= latency["p99.9"]
+            <= latency["p99.99"]
+            <= latency["max"]
+        ), case["name"]
+        assert HdrHistogram.decode(latency["hdr"]).get_total_count() == latency["count"], case[
+            "name"
+        ]
 
 
 def test_what_was_written_is_read_back_and_hashed(run: Run) -> None:
@@ -181,10 +233,12 @@ def test_every_goal_is_judged_after_a_whole_run(run: Run) -> None:
     judged = headline.reduced(run.json)["goals"]
     assert [goal["goal"] for goal in judged] == [goal.goal for goal in GOALS]
     for goal in judged:
-        assert goal["met"] is (goal["value"] >= goal["limit"] if goal["least"] else goal["value"] <= goal["limit"]), goal
+        assert goal["met"] is (
+            goal["value"] >= goal["limit"] if goal["least"] else goal["value"] <= goal["limit"]
+        ), goal
 
 
-# --- the page and the table ------------------------------------------------------------------------------------------
+# --- the page and the table -----------------------------------------------------------------------
 
 
 def test_the_page_is_well_formed_and_needs_nothing_else(run: Run) -> None:

@@ -20,7 +20,8 @@ SHARED_MEMORY = Path("/dev/shm")
 BUFFER_FILE_SIZE = (2 << 20) + 4096
 PATIENCE_S = 100.0
 
-# A writer that leaves the first line out and counts it all the same: to the accounting, a log that lost its first record.
+# A writer that leaves the first line out and counts it all the same: to the accounting, a log that
+# lost its first record.
 SABOTAGE = f"""
 import dataclasses, sys
 sys.path.insert(0, {str(DEMO.parent)!r})
@@ -69,7 +70,11 @@ def start(arguments: list[str], directory: Path) -> subprocess.Popen[str]:
 
 
 def verdicts(output: str) -> list[str]:
-    return [line.split(":")[0].strip() for line in output.splitlines() if line.strip().startswith(("KEPT:", "BROKEN:"))]
+    return [
+        line.split(":")[0].strip()
+        for line in output.splitlines()
+        if line.strip().startswith(("KEPT:", "BROKEN:"))
+    ]
 
 
 def test_every_act_keeps_its_promises(nothing_left: Path) -> None:

@@ -1,4 +1,6 @@
-"""What `docs/format.md` shows is what the format is: its example is parsed, its tables are compared with it."""
+"""What `docs/format.md` shows is what the format is: its example is parsed, its tables are compared
+with it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ import re
 import uuid
 from pathlib import Path
 
-from tests.oracle.segment_file import Kind, LogValue, build_frame, build_header, build_skip, frames, log_values, read_header
+from tests.oracle.segment_file import (
+    Kind,
+    LogValue,
+    build_frame,
+    build_header,
+    build_skip,
+    frames,
+    log_values,
+    read_header,
+)
 
 TEXT = (Path(__file__).resolve().parents[1] / "docs" / "format.md").read_text(encoding="utf-8")
 
@@ -38,14 +49,20 @@ def example_segment() -> bytes:
 def stated_rows() -> list[list[str]]:
     """The table of frames under the example, without its heading."""
     table = TEXT.partition("| position | offset | kind |")[2].split("\n\n")[0]
-    return [[cell.strip().strip("`") for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    return [
+        [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        for line in table.splitlines()[2:]
+    ]
 
 
 def test_the_example_header_is_the_one_described() -> None:
     header = read_header(example_segment())
     log = example_log()
     assert log["format"] == {"major": header.major, "minor": header.minor}
-    assert (str(uuid.UUID(bytes=header.log_uuid)), header.size) == (log["uuid"], log["segment_size"])
+    assert (str(uuid.UUID(bytes=header.log_uuid)), header.size) == (
+        log["uuid"],
+        log["segment_size"],
+    )
     assert f"at base {header.base:,} of the log" in TEXT
     assert f"Its id is `{header.segment_id:#x}`; it was created at {header.created_ns}" in TEXT
     assert header.opened is None
@@ -57,7 +74,13 @@ def test_the_example_frames_are_the_ones_in_the_table() -> None:
     assert all(frame.crc_ok for frame in found)
     rows = []
     for frame in found:
-        row = [str(frame.position), str(frame.offset), frame.kind.value, str(frame.length), str(frame.step)]
+        row = [
+            str(frame.position),
+            str(frame.offset),
+            frame.kind.value,
+            str(frame.length),
+            str(frame.step),
+        ]
         if frame.kind is Kind.RECORD:
             key = "none" if frame.key is None else frame.key.decode()
             rows.append([*row, str(frame.timestamp_ns), str(frame.type), key, frame.value.decode()])
@@ -70,13 +93,22 @@ def test_the_example_is_what_a_writer_would_write() -> None:
     segment = example_segment()
     header = read_header(segment)
     written = build_header(
-        log_uuid=header.log_uuid, segment_id=header.segment_id, base=header.base, size=header.size, created_ns=header.created_ns
+        log_uuid=header.log_uuid,
+        segment_id=header.segment_id,
+        base=header.base,
+        size=header.size,
+        created_ns=header.created_ns,
     )
     for frame in frames(segment):
         assert frame.offset == len(written)
         if frame.kind is Kind.RECORD:
             written += build_frame(
-                header.segment_id, frame.offset, frame.value, timestamp_ns=frame.timestamp_ns, type=frame.type, key=frame.key
+                header.segment_id,
+                frame.offset,
+                frame.value,
+                timestamp_ns=frame.timestamp_ns,
+                type=frame.type,
+                key=frame.key,
             )
         else:
             written += build_skip(header.segment_id, frame.offset, frame.length)
@@ -104,11 +136,17 @@ def test_every_bit_of_a_record_is_under_its_crc() -> None:
 
 
 def test_the_header_table_has_the_kernels_offsets() -> None:
-    source = (Path(__file__).resolve().parents[1] / "commitlog" / "_kernel" / "c" / "frame.h").read_text(encoding="utf-8")
+    source = (
+        Path(__file__).resolve().parents[1] / "commitlog" / "_kernel" / "c" / "frame.h"
+    ).read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| \d+ \| (\w+) \|", TEXT, re.MULTILINE)
-    stated = {field: int(at) for at, field in reversed(rows)}  # the header's table is the first of those that have such rows
+    stated = {
+        field: int(at) for at, field in reversed(rows)
+    }  # the header's table is the first of those that have such rows
     parts = {"identity": 0, "opened": 128, "seal": 256}
-    assert dict(re.findall(r"#define CL_HEADER_(\w+)_AT (\d+)u", source)) == {part.upper(): str(at) for part, at in parts.items()}
+    assert dict(re.findall(r"#define CL_HEADER_(\w+)_AT (\d+)u", source)) == {
+        part.upper(): str(at) for part, at in parts.items()
+    }
     for part, field, at in re.findall(r"offsetof\(cl_header_(\w+), (\w+)\) == (\d+)", source):
         if field != "crc":
             assert stated[field] == parts[part] + int(at)

@@ -28,7 +28,9 @@ def steps() -> list[tuple[str, str]]:
 
 
 def is_as_said(said: str, printed: str) -> bool:
-    """Whether they are the same but for what stands for anything within a line, and for blanks at a line's end."""
+    """Whether they are the same but for what stands for anything within a line, and for blanks at a
+    line's end.
+    """
     pattern = ".*".join(map(re.escape, said.split("...")))
     return re.fullmatch(pattern, re.sub(" +$", "", printed, flags=re.MULTILINE)) is not None
 
@@ -41,20 +43,36 @@ def environment(tmp_path: Path) -> dict[str, str]:
     program = folder / "commitlog"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m commitlog.cli "$@"\n')
     program.chmod(0o755)
-    return os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "80", "LC_ALL": "C.UTF-8"}
+    return os.environ | {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "COLUMNS": "80",
+        "LC_ALL": "C.UTF-8",
+    }
 
 
 def printed_by(command: str, environment: dict[str, str]) -> str:
-    """What a command prints, in the current folder. The program alone is run without a shell, which is faster."""
+    """What a command prints, in the current folder. The program alone is run without a shell, which
+    is faster.
+    """
     if command.startswith("commitlog ") and not set(command) & set("|<>"):
         done = run(*shlex.split(command)[1:])
         return (done.stdout + done.stderr).decode()
     shell = ["bash", "-c", command]
-    both = subprocess.run(shell, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+    both = subprocess.run(
+        shell,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=60,
+        check=False,
+    )
     return both.stdout.decode()
 
 
-def test_the_tour_prints_what_it_says(tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tour_prints_what_it_says(
+    tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tour").mkdir()
     monkeypatch.chdir(tmp_path / "tour")
     for command, said in steps():

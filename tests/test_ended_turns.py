@@ -16,13 +16,24 @@ import commitlog
 from commitlog import CommitLog
 from commitlog.errors import ClosedError, RecordTooLargeError, RecordTypeError, TailerLagError
 from commitlog.log.parts import parts_of
-from tests.holding import FILLING, fill, held, held_halfway, long_list, outcomes_of, value, without_a_pause
+from tests.holding import (
+    FILLING,
+    fill,
+    held,
+    held_halfway,
+    long_list,
+    outcomes_of,
+    value,
+    without_a_pause,
+)
 from tests.setups import LARGEST_VALUE, Logs, all_appended
 from tests.tail.lagging import required
 
 
 @pytest.mark.parametrize("who", [0, 2, 4], ids=["first", "middle", "last"])
-def test_who_is_cancelled_while_held_has_appended_nothing_and_the_others_go_on(logs: Logs, who: int) -> None:
+def test_who_is_cancelled_while_held_has_appended_nothing_and_the_others_go_on(
+    logs: Logs, who: int
+) -> None:
     log = logs.open()
     tailer = required(log)
     filling = fill(log)
@@ -123,7 +134,9 @@ def test_each_wait_is_noted_as_that_of_an_append(logs: Logs) -> None:
     asyncio.run(run())
 
 
-def test_a_tailer_that_stands_still_is_evicted(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_tailer_that_stands_still_is_evicted(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
     log = logs.open(evict_after="30ms")
     required(log)
     filling = fill(log)
@@ -145,7 +158,10 @@ def test_closing_the_log_tells_each_who_is_held(logs: Logs, by: str) -> None:
     filling = fill(log)
 
     async def run() -> None:
-        tasks: list[Any] = [*await held(log, 5), asyncio.create_task(log.append_many_async([b"1", b"2"]))]
+        tasks: list[Any] = [
+            *await held(log, 5),
+            asyncio.create_task(log.append_many_async([b"1", b"2"])),
+        ]
         await asyncio.sleep(0)
         if by == "loop":
             log.close()
@@ -172,7 +188,9 @@ def test_a_loop_that_is_closed_meanwhile_leaves_nothing_behind(logs: Logs) -> No
     del tasks
     gc.collect()
     assert [task() for task in gone] == [None] * 5
-    assert complaints == ["Task was destroyed but it is pending!"] * 5  # asyncio's own, and no other
+    assert (
+        complaints == ["Task was destroyed but it is pending!"] * 5
+    )  # asyncio's own, and no other
     assert parts_of(log).writer.turns == {}
     list(tailer)
     asyncio.run(log.append_async(b"from another loop"))
@@ -189,7 +207,9 @@ def test_a_loop_that_is_closed_meanwhile_leaves_nothing_behind(logs: Logs) -> No
     ],
     ids=["value", "type", "large", "list"],
 )
-def test_what_is_wrong_is_refused_before_it_is_held(logs: Logs, wrong: Callable[[CommitLog], Any], expected: type[Exception]) -> None:
+def test_what_is_wrong_is_refused_before_it_is_held(
+    logs: Logs, wrong: Callable[[CommitLog], Any], expected: type[Exception]
+) -> None:
     log = logs.open()
     required(log)
     fill(log)
@@ -246,7 +266,9 @@ def test_a_list_that_waits_halfway_for_too_long_stays_as_far_as_it_came(logs: Lo
     assert all_appended(log) == long_list()[:there]
 
 
-def test_a_reader_whose_process_died_holds_them_until_it_is_evicted(logs: Logs, until: Callable[..., None]) -> None:
+def test_a_reader_whose_process_died_holds_them_until_it_is_evicted(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     log = logs.open()
     told = parts_of(log).engine.cursors["required"]
     child = os.fork()

@@ -135,7 +135,11 @@ def test_pickling_keeps_every_attribute(name: str, protocol: int) -> None:
     for attribute, value in EXTRAS.get(name, {}).items():
         assert getattr(again, attribute) == value
     if isinstance(error, OSError):
-        assert (again.errno, again.strerror, again.filename) == (error.errno, error.strerror, error.filename)
+        assert (again.errno, again.strerror, again.filename) == (
+            error.errno,
+            error.strerror,
+            error.filename,
+        )
 
 
 @pytest.mark.parametrize("name", sorted(BUILTINS))
@@ -150,7 +154,11 @@ def test_copying_keeps_every_attribute(name: str) -> None:
 def test_an_os_error_has_errno_strerror_and_filename(name: str) -> None:
     error = leaf(name)("it went wrong", path=Path("/logs/a"))
     assert isinstance(error, OSError)
-    assert (error.errno, error.strerror, error.filename) == (ERRNOS[name], "it went wrong", "/logs/a")
+    assert (error.errno, error.strerror, error.filename) == (
+        ERRNOS[name],
+        "it went wrong",
+        "/logs/a",
+    )
     cause = leaf(name)("it went wrong", errno=errno.EROFS)
     assert isinstance(cause, OSError)
     assert (cause.errno, cause.filename) == (errno.EROFS, None)

@@ -1,4 +1,6 @@
-"""Waits that end early: by Ctrl-C, which says what has become of the record, or by their time limit."""
+"""Waits that end early: by Ctrl-C, which says what has become of the record, or by their time
+limit.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,13 @@ def test_ctrl_c_ends_a_blocked_follow(logs: Logs, idle: Any) -> None:
 def test_ctrl_c_ends_a_sync_wait_and_says_that_the_record_stays(logs: Logs) -> None:
     log = logs.open(flush="sync", claim_timeout=60, **BY_HAND)
     with ThreadPoolExecutor(1) as pool:
-        claim = pool.submit(log.claim, 5).result()  # another thread's open claim keeps the flush from ending
-        with pytest.raises(KeyboardInterrupt) as caught, interrupted_when(lambda: log.tail_position > HEADER + 24):
+        claim = pool.submit(
+            log.claim, 5
+        ).result()  # another thread's open claim keeps the flush from ending
+        with (
+            pytest.raises(KeyboardInterrupt) as caught,
+            interrupted_when(lambda: log.tail_position > HEADER + 24),
+        ):
             log.append(b"stays")
         assert "stays in the log" in caught.value.__notes__[0]
         with claim:
@@ -88,7 +95,9 @@ def test_a_sync_append_that_times_out_says_that_the_record_stays(logs: Logs) -> 
 
 
 @pytest.mark.parametrize("step", ["seal", "join"])
-def test_ctrl_c_while_closing_returns_the_buffers(logs: Logs, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_ctrl_c_while_closing_returns_the_buffers(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     pool = logs.pool()
     log = logs.open(pool=pool)
     log.append(b"stays")
@@ -106,5 +115,7 @@ def test_ctrl_c_while_closing_returns_the_buffers(logs: Logs, monkeypatch: pytes
         with pytest.raises(KeyboardInterrupt):
             log.close()
     assert pool.borrowed == 0
-    assert all(service.join(60) for service in parts_of(log).writer.services)  # the last of them lets go of the lock
+    assert all(
+        service.join(60) for service in parts_of(log).writer.services
+    )  # the last of them lets go of the lock
     assert list(logs.open(pool=pool).tailer().values()) == [b"stays"]

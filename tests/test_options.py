@@ -17,7 +17,11 @@ from commitlog.options import BufferSource, OptionOverrides, Options, Tuning
 
 MIB = 1 << 20
 TUNING = {field.name for field in dataclasses.fields(Tuning)}
-DURATIONS = {name for name in TUNING | {*get_type_hints(OptionOverrides)} if name.endswith(("_timeout", "_interval"))}
+DURATIONS = {
+    name
+    for name in TUNING | {*get_type_hints(OptionOverrides)}
+    if name.endswith(("_timeout", "_interval"))
+}
 
 
 @dataclass
@@ -27,7 +31,9 @@ class Pool:
 
 def kept(name: str, value: Any) -> Any:
     """What the option is kept as when it is given `value`, which may be of any type."""
-    return getattr(Tuning(**{name: value}) if name in TUNING else Options.of(None, **{name: value}), name)
+    return getattr(
+        Tuning(**{name: value}) if name in TUNING else Options.of(None, **{name: value}), name
+    )
 
 
 def test_the_defaults_are_as_documented() -> None:
@@ -69,7 +75,9 @@ def test_the_defaults_are_as_documented() -> None:
 
 
 def test_every_option_is_documented_and_can_be_overridden() -> None:
-    assert list(get_type_hints(OptionOverrides)) == [field.name for field in dataclasses.fields(Options)]
+    assert list(get_type_hints(OptionOverrides)) == [
+        field.name for field in dataclasses.fields(Options)
+    ]
     for kind in (Options, Tuning):
         for field in dataclasses.fields(kind):
             assert f"\n    {field.name} : " in (kind.__doc__ or "")
@@ -87,7 +95,9 @@ def test_tuning_is_kept_in_one_form() -> None:
     tuning = Tuning(prefault_distance="8MiB", flush_least_pages=np.int32(7))
     assert (tuning.prefault_distance, tuning.flush_least_pages) == (8 * MIB, 7)
     assert type(tuning.flush_least_pages) is int
-    assert Options(tuning=tuning) == Options(tuning=Tuning(prefault_distance=8 * MIB, flush_least_pages=7))
+    assert Options(tuning=tuning) == Options(
+        tuning=Tuning(prefault_distance=8 * MIB, flush_least_pages=7)
+    )
     assert hash(Options(tuning=tuning)) == hash(Options(tuning=tuning).replace())
 
 
@@ -99,7 +109,10 @@ def test_what_is_no_tuning_is_refused(tuning: Any) -> None:
 
 @pytest.mark.parametrize("name", sorted(TUNING))
 def test_a_field_of_tuning_given_as_an_option_is_refused(name: str) -> None:
-    with pytest.raises(InvalidOptionError, match=rf"^{name} is a field of Tuning: use tuning=commitlog\.Tuning\({name}=...\)"):
+    with pytest.raises(
+        InvalidOptionError,
+        match=rf"^{name} is a field of Tuning: use tuning=commitlog\.Tuning\({name}=...\)",
+    ):
         Options.of(None, **{name: 1})  # type: ignore[misc]
 
 
@@ -122,9 +135,24 @@ def test_segment_sizes_within_the_bounds_are_taken(size: int) -> None:
     assert Options(segment_size=size).segment_size == size
 
 
-@pytest.mark.parametrize("size", [0, 4096, (64 << 10) - 4096, (64 << 10) + 1, (64 << 10) + 2048, (1 << 30) + 4096, "2GiB", "64KB"])
+@pytest.mark.parametrize(
+    "size",
+    [
+        0,
+        4096,
+        (64 << 10) - 4096,
+        (64 << 10) + 1,
+        (64 << 10) + 2048,
+        (1 << 30) + 4096,
+        "2GiB",
+        "64KB",
+    ],
+)
 def test_segment_sizes_out_of_bounds_are_refused(size: Any) -> None:
-    with pytest.raises(InvalidOptionError, match=r"^segment_size must be from 65536 to 1073741824 bytes, a multiple of 4096, not"):
+    with pytest.raises(
+        InvalidOptionError,
+        match=r"^segment_size must be from 65536 to 1073741824 bytes, a multiple of 4096, not",
+    ):
         Options(segment_size=size)
 
 
@@ -136,7 +164,9 @@ def test_every_duration_refuses_nonsense_by_name(name: str) -> None:
     assert kept(name, "1500ms") == 1.5
 
 
-@pytest.mark.parametrize("name", sorted(DURATIONS - {"open_timeout", "lag_timeout", "wait_for_log"}))
+@pytest.mark.parametrize(
+    "name", sorted(DURATIONS - {"open_timeout", "lag_timeout", "wait_for_log"})
+)
 def test_durations_that_would_spin_are_refused(name: str) -> None:
     assert kept(name, "1ms") == 0.001
     for value in (0, "999us"):
@@ -150,21 +180,32 @@ def test_opening_may_be_told_not_to_wait() -> None:
     assert Options(lag_timeout=0).lag_timeout == 0.0
 
 
-@pytest.mark.parametrize(("name", "most"), [("flush_least_pages", 262144), ("commit_least_pages", 262144), ("allocate_ahead", 8)])
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [("flush_least_pages", 262144), ("commit_least_pages", 262144), ("allocate_ahead", 8)],
+)
 def test_counts_are_bounded_whole_numbers(name: str, most: int) -> None:
     for value in (0, most):
         assert kept(name, value) == value
     for refused in (-1, most + 1, 1.0, "4", True, None):
-        with pytest.raises(InvalidOptionError, match=f"^{name} must be a whole number from 0 to {most}, not"):
+        with pytest.raises(
+            InvalidOptionError, match=f"^{name} must be a whole number from 0 to {most}, not"
+        ):
             kept(name, refused)
 
 
-@pytest.mark.parametrize(("name", "choices"), [("flush", ("sync", "async", "none")), ("timestamps", ("coarse", "precise"))])
+@pytest.mark.parametrize(
+    ("name", "choices"),
+    [("flush", ("sync", "async", "none")), ("timestamps", ("coarse", "precise"))],
+)
 def test_choices_are_closed(name: str, choices: tuple[str, ...]) -> None:
     for choice in choices:
         assert kept(name, choice) == choice
     for refused in ("", "SYNC", False, True, 3, b"sync", [choices[0]]):
-        with pytest.raises(InvalidOptionError, match=f"^{name} must be one of 'sync', |^{name} must be one of 'coarse', "):
+        with pytest.raises(
+            InvalidOptionError,
+            match=f"^{name} must be one of 'sync', |^{name} must be one of 'coarse', ",
+        ):
             kept(name, refused)
 
 
@@ -201,7 +242,10 @@ def test_the_segment_size_of_a_new_log_is_its_own_or_the_pools_or_the_default() 
 
 
 def test_a_segment_size_that_is_not_the_pools_is_refused_with_both_names() -> None:
-    with pytest.raises(InvalidOptionError, match=r"segment_size \(2097152\) and pool\.buffer_size \(1048576\) contradict"):
+    with pytest.raises(
+        InvalidOptionError,
+        match=r"segment_size \(2097152\) and pool\.buffer_size \(1048576\) contradict",
+    ):
         Options(segment_size="2MiB", pool=Pool(MIB))
     with pytest.raises(InvalidOptionError, match="contradict"):
         Options.of(Options(segment_size="2MiB"), pool=Pool(MIB))
@@ -243,11 +287,21 @@ def test_periods_that_no_cycle_can_have_are_refused(period: float) -> None:
 @pytest.mark.parametrize("epoch", [(1, 1, 1), (9999, 12, 31)], ids=["first", "last"])
 def test_epochs_far_from_ours_are_refused(cycle: str, epoch: tuple[int, int, int]) -> None:
     with pytest.raises(InvalidOptionError, match="^roll_epoch must be within a thousand years"):
-        Options(roll_cycle=cycle, time_zone="Asia/Kathmandu", roll_epoch=dt.datetime(*epoch, tzinfo=dt.UTC))
+        Options(
+            roll_cycle=cycle,
+            time_zone="Asia/Kathmandu",
+            roll_epoch=dt.datetime(*epoch, tzinfo=dt.UTC),
+        )
 
 
 def test_unknown_options_are_refused_by_name_with_the_nearest() -> None:
-    with pytest.raises(InvalidOptionError, match=r"there is no option 'segmentsize' \(did you mean 'segment_size'\?\)"):
+    with pytest.raises(
+        InvalidOptionError,
+        match=r"there is no option 'segmentsize' \(did you mean 'segment_size'\?\)",
+    ):
         kept("segmentsize", 1)
-    with pytest.raises(InvalidOptionError, match=r"there is no option 'zzz'; there are: segment_size, pool, .*close_timeout"):
+    with pytest.raises(
+        InvalidOptionError,
+        match=r"there is no option 'zzz'; there are: segment_size, pool, .*close_timeout",
+    ):
         kept("zzz", 1)

@@ -16,9 +16,16 @@ import pytest
 import commitlog
 from commitlog import bus
 
-PUBLIC = {**{name: getattr(commitlog, name) for name in commitlog.__all__}, **{f"bus.{name}": getattr(bus, name) for name in bus.__all__}}
+PUBLIC = {
+    **{name: getattr(commitlog, name) for name in commitlog.__all__},
+    **{f"bus.{name}": getattr(bus, name) for name in bus.__all__},
+}
 # Aliases of NumPy's number types, which stand in annotations alone.
-NAMED = {name: value for name, value in PUBLIC.items() if inspect.isclass(value) or inspect.isfunction(value)}
+NAMED = {
+    name: value
+    for name, value in PUBLIC.items()
+    if inspect.isclass(value) or inspect.isfunction(value)
+}
 
 
 def callables(name: str) -> Iterator[tuple[str, Any]]:
@@ -27,7 +34,11 @@ def callables(name: str) -> Iterator[tuple[str, Any]]:
     if inspect.isclass(value):
         foreign = set(dir(Exception)) if issubclass(value, Exception) else set(dir(object))
         for member in dir(value):
-            if not member.startswith("_") and member not in foreign and callable(getattr(value, member)):
+            if (
+                not member.startswith("_")
+                and member not in foreign
+                and callable(getattr(value, member))
+            ):
                 yield f"{name}.{member}", getattr(value, member)
 
 
@@ -57,8 +68,12 @@ def test_a_tailer_shows_what_users_need_and_no_more() -> None:
     }
 
 
-@pytest.mark.parametrize("act", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda act: act.__name__)
-def test_what_lives_in_one_process_cannot_be_pickled(tmp_path: Path, act: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(
+    "act", [pickle.dumps, copy.copy, copy.deepcopy], ids=lambda act: act.__name__
+)
+def test_what_lives_in_one_process_cannot_be_pickled(
+    tmp_path: Path, act: Callable[[Any], Any]
+) -> None:
     with (
         commitlog.open(tmp_path / "log") as log,
         log.tailer() as tailer,
@@ -69,7 +84,11 @@ def test_what_lives_in_one_process_cannot_be_pickled(tmp_path: Path, act: Callab
         commitlog.TransientStorePool(buffers=1, buffer_size="64KiB") as pool,
     ):
         for value in (log, tailer, named, claim, writer, reader, pool):
-            with pytest.raises(TypeError, match=f"a {type(value).__name__} cannot be pickled or copied: .* in (each|the) process"):
+            with pytest.raises(
+                TypeError,
+                match=f"a {type(value).__name__} cannot be pickled or copied: .* in (each|the) "
+                "process",
+            ):
                 act(value)
 
 

@@ -1,4 +1,6 @@
-"""What Chronicle Queue's users count on when a program ends in the middle, or is started again and again."""
+"""What Chronicle Queue's users count on when a program ends in the middle, or is started again and
+again.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def test_a_half_written_third_message_and_then_an_exit_leave_exactly_two(tmp_pat
         assert list(reader.tailer().values()) == [b"first", b"second"]
     with commitlog.open(path) as log:
         assert list(log.tailer().values()) == [b"first", b"second"]
-        assert [record.value for record in log.tailer(direction="backward")] == [b"second", b"first"]
+        assert [record.value for record in log.tailer(direction="backward")] == [
+            b"second",
+            b"first",
+        ]
         assert log.count() == 2
 
 
@@ -56,7 +61,9 @@ def test_a_claim_that_was_abandoned_leaves_no_hole_in_the_sequence(tmp_path: Pat
         assert [record.value for record in records] == [b"before", b"after"] * 3
         assert [record.sequence for record in records] == list(range(6))
         assert log.last_sequence == 5
-        assert [log.count(records[0].position, record.position) for record in records] == list(range(6))
+        assert [log.count(records[0].position, record.position) for record in records] == list(
+            range(6)
+        )
 
 
 def test_the_last_position_stays_over_five_restarts(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Sequences: every record has its ordinal, whatever stands between the records and however they are read."""
+"""Sequences: every record has its ordinal, whatever stands between the records and however they are
+read.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,19 @@ def test_sequences_count_the_records_and_nothing_else(logs: Logs, setup: Setup) 
                 raise ZeroDivisionError
     log.append_many([b"%d" % index for index in range(1500, 3000)])
     forward = list(log.tailer(visibility="appended"))
-    assert [record.sequence for record in forward] == [int(record.value) for record in forward] == list(range(3000))
-    assert [record.sequence for record in log.tailer(direction="backward", visibility="appended")] == list(range(2999, -1, -1))
-    assert (log.first_sequence, log.last_sequence, log.last_position) == (0, 2999, forward[-1].position)
+    assert (
+        [record.sequence for record in forward]
+        == [int(record.value) for record in forward]
+        == list(range(3000))
+    )
+    assert [
+        record.sequence for record in log.tailer(direction="backward", visibility="appended")
+    ] == list(range(2999, -1, -1))
+    assert (log.first_sequence, log.last_sequence, log.last_position) == (
+        0,
+        2999,
+        forward[-1].position,
+    )
     assert log.read(forward[1234].position).sequence == 1234
 
 
@@ -57,7 +69,9 @@ def test_sequences_outlive_the_log_and_a_pickle(logs: Logs) -> None:
     records = list(log.tailer())
     batch = log.tailer(start=records[10].position).read_batch(5)
     copies = pickle.loads(pickle.dumps((records[7], batch)))
-    assert [record.sequence for record in records[::500]] == list(range(0, 3000, 500))  # one in each segment is known near the others
+    assert [record.sequence for record in records[::500]] == list(
+        range(0, 3000, 500)
+    )  # one in each segment is known near the others
     logs.close()
     assert [record.sequence for record in records] == list(range(3000))
     assert copies[0].sequence == 7
@@ -78,8 +92,12 @@ def test_behind_an_open_claim_nobody_can_count_yet(logs: Logs, setup: Setup) -> 
     assert record.sequence == 2
 
 
-def test_abandoned_claim_reopen_append_has_no_hole_in_the_sequence(logs: Logs, tmp_path: Path) -> None:
-    """Chronicle's: a process dies in the middle of a message; whoever comes next goes on behind it, and numbers go on without a hole."""
+def test_abandoned_claim_reopen_append_has_no_hole_in_the_sequence(
+    logs: Logs, tmp_path: Path
+) -> None:
+    """Chronicle's: a process dies in the middle of a message; whoever comes next goes on behind it,
+    and numbers go on without a hole.
+    """
     child = os.fork()
     if child == 0:
         with commitlog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)) as log:
@@ -90,14 +108,23 @@ def test_abandoned_claim_reopen_append_has_no_hole_in_the_sequence(logs: Logs, t
     log = logs.open()
     log.append(b"2")
     log.append(b"3")
-    assert [(record.sequence, record.value) for record in log.tailer()] == [(0, b"0"), (1, b"1"), (2, b"2"), (3, b"3")]
+    assert [(record.sequence, record.value) for record in log.tailer()] == [
+        (0, b"0"),
+        (1, b"1"),
+        (2, b"2"),
+        (3, b"3"),
+    ]
     tailer = log.tailer()
     tailer.seek(sequence=2)
     assert tailer.read().value == b"2"  # type: ignore[union-attr]
 
 
-def test_half_written_third_message_then_exit_exactly_two_are_seen(logs: Logs, tmp_path: Path) -> None:
-    """Chronicle's: two whole messages and a half; a reader sees two, before and after the recovery, and in both directions."""
+def test_half_written_third_message_then_exit_exactly_two_are_seen(
+    logs: Logs, tmp_path: Path
+) -> None:
+    """Chronicle's: two whole messages and a half; a reader sees two, before and after the recovery,
+    and in both directions.
+    """
     child = os.fork()
     if child == 0:
         log = commitlog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT))
@@ -130,7 +157,12 @@ def test_last_position_across_five_restarts(logs: Logs, setup: Setup) -> None:
 def test_empty_and_never_written_log(logs: Logs, setup: Setup) -> None:
     for mode in ("a", "a", "r"):
         log = logs.open_as(setup) if mode == "a" else logs.open(mode="r")
-        assert (log.last_position, log.last_sequence, log.first_sequence, log.count()) == (None, None, 0, 0)
+        assert (log.last_position, log.last_sequence, log.first_sequence, log.count()) == (
+            None,
+            None,
+            0,
+            0,
+        )
         assert log.first_position == log.tail_position == HEADER
         assert log.tailer(direction="backward").read() is None
         tailer = log.tailer()
@@ -198,7 +230,9 @@ def test_a_log_without_seals_is_counted_from_its_beginning(files: LogFiles, logs
     assert [tailer.read().value for _ in range(2)] == [b"1", b"2"]  # type: ignore[union-attr]
 
 
-def test_a_forked_child_counts_on_its_own(logs: Logs, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+def test_a_forked_child_counts_on_its_own(
+    logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
+) -> None:
     log = logs.open()
     log.append_many([b"x"] * 100)
     tailer = log.tailer()
@@ -212,7 +246,9 @@ def test_a_forked_child_counts_on_its_own(logs: Logs, in_child: Callable[[Callab
 
 
 def test_unclean_copy_with_damage_is_counted_as_it_is_read(logs: Logs, tmp_path: Path) -> None:
-    """Behind the first bad frame above the checkpoint there are whole, sealed segments, which the next writable open cuts."""
+    """Behind the first bad frame above the checkpoint there are whole, sealed segments, which the
+    next writable open cuts.
+    """
     log = logs.open(flush="none", checkpoint_interval=3600)
     log.append_many([b"%03d" % index * 300 for index in range(200)])
     assert parts_of(log).writer.allocation is not None

@@ -19,19 +19,39 @@ from tests.log_files import numbered
 from tests.setups import BY_HAND, Logs, Setup
 
 Until = Callable[..., None]
-NAMES = [field.name for field in dataclasses.fields(commitlog.LogStats) if field.name.endswith("_latency")]
-HUNDRED = Latency(tuple((number * 1000, 1) for number in range(1, 101)), total_ns=5_050_000, longest_ns=99_990)
+NAMES = [
+    field.name
+    for field in dataclasses.fields(commitlog.LogStats)
+    if field.name.endswith("_latency")
+]
+HUNDRED = Latency(
+    tuple((number * 1000, 1) for number in range(1, 101)), total_ns=5_050_000, longest_ns=99_990
+)
 
 
 def test_percentiles_are_told_from_above_and_never_beyond_the_longest() -> None:
     assert (HUNDRED.count, HUNDRED.mean_seconds) == (100, 50.5e-6)
-    assert (HUNDRED.p50_seconds, HUNDRED.p99_seconds, HUNDRED.p999_seconds) == (50e-6, 99e-6, 99.99e-6)
-    assert (HUNDRED.percentile_seconds(0), HUNDRED.percentile_seconds(100), HUNDRED.longest_seconds) == (1e-6, 99.99e-6, 99.99e-6)
+    assert (HUNDRED.p50_seconds, HUNDRED.p99_seconds, HUNDRED.p999_seconds) == (
+        50e-6,
+        99e-6,
+        99.99e-6,
+    )
+    assert (
+        HUNDRED.percentile_seconds(0),
+        HUNDRED.percentile_seconds(100),
+        HUNDRED.longest_seconds,
+    ) == (1e-6, 99.99e-6, 99.99e-6)
 
 
 def test_without_anything_all_is_zero() -> None:
     nothing = Latency()
-    assert (nothing.count, nothing.mean_seconds, nothing.p50_seconds, nothing.p999_seconds, nothing.longest_seconds) == (0, 0, 0, 0, 0)
+    assert (
+        nothing.count,
+        nothing.mean_seconds,
+        nothing.p50_seconds,
+        nothing.p999_seconds,
+        nothing.longest_seconds,
+    ) == (0, 0, 0, 0, 0)
     assert nothing.since(nothing) == nothing
 
 
@@ -42,7 +62,9 @@ def test_a_percentile_that_is_none_is_refused(percentile: float) -> None:
 
 
 def test_a_difference_is_what_came_since() -> None:
-    now = Latency((*HUNDRED.buckets[:-1], (100_000, 3), (200_000, 2)), HUNDRED.total_ns + 600_000, 190_000)
+    now = Latency(
+        (*HUNDRED.buckets[:-1], (100_000, 3), (200_000, 2)), HUNDRED.total_ns + 600_000, 190_000
+    )
     assert now.since(HUNDRED) == Latency(((100_000, 2), (200_000, 2)), 600_000, 190_000)
     assert HUNDRED.since(HUNDRED) == Latency()
 
@@ -51,17 +73,23 @@ def test_hdrhistogram_tells_the_same() -> None:
     histogram = HUNDRED.to_hdr()
     assert histogram.get_total_count() == 100
     for percentile in (50, 90, 99, 100):
-        assert histogram.get_value_at_percentile(percentile) == pytest.approx(HUNDRED.percentile_seconds(percentile) * 1e9, rel=0.01)
+        assert histogram.get_value_at_percentile(percentile) == pytest.approx(
+            HUNDRED.percentile_seconds(percentile) * 1e9, rel=0.01
+        )
     decoded = type(histogram).decode(histogram.encode())
     assert decoded.get_total_count() == 100
 
 
-def test_without_hdrhistogram_the_extra_is_named(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
+def test_without_hdrhistogram_the_extra_is_named(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
     done = run_python(
-        "import sys; sys.modules['hdrh'] = None; sys.modules['hdrh.histogram'] = None\nimport commitlog\ncommitlog.Latency().to_hdr()"
+        "import sys; sys.modules['hdrh'] = None; sys.modules['hdrh.histogram'] = None\nimport "
+        "commitlog\ncommitlog.Latency().to_hdr()"
     )
     assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: HdrHistogram's format needs hdrhistogram: pip install 'commitlog-engine[metrics]'"
+        "ModuleNotFoundError: HdrHistogram's format needs hdrhistogram: pip install "
+        "'commitlog-engine[metrics]'"
     )
 
 
@@ -77,7 +105,12 @@ def test_commits_flushes_and_syncs_are_timed_in_every_setup(setup: Setup, logs: 
     assert 0 < stats.flush_latency.mean_seconds <= stats.sync_latency.mean_seconds
     for name in NAMES:
         latency = getattr(stats, name)
-        assert latency.p50_seconds <= latency.p99_seconds <= latency.p999_seconds <= latency.longest_seconds, name
+        assert (
+            latency.p50_seconds
+            <= latency.p99_seconds
+            <= latency.p999_seconds
+            <= latency.longest_seconds
+        ), name
     assert stats.flushed_bytes <= stats.committed_bytes
     assert pickle.loads(pickle.dumps(stats)) == stats
 
@@ -114,7 +147,11 @@ def test_coroutines_that_waited_for_the_disk_are_counted(logs: Logs) -> None:
     log = logs.open(flush="sync")
 
     async def append_twice() -> None:
-        await asyncio.gather(log.append_async(b"one"), log.append_async(b"two"), log.append_async(b"three", sync=False))
+        await asyncio.gather(
+            log.append_async(b"one"),
+            log.append_async(b"two"),
+            log.append_async(b"three", sync=False),
+        )
 
     asyncio.run(append_twice())
     assert log.stats().syncs == 2
@@ -125,7 +162,10 @@ def test_a_reader_tells_the_watermarks_and_zeros(logs: Logs) -> None:
     log.append(b"one", sync=True)
     log.append(b"two")
     stats = logs.open(mode="r").stats()
-    assert (stats.tail_position, stats.flushed_position) == (log.tail_position, log.flushed_position)
+    assert (stats.tail_position, stats.flushed_position) == (
+        log.tail_position,
+        log.flushed_position,
+    )
     assert (stats.records, stats.rolls, stats.syncs, stats.pool) == (0, 0, 0, None)
     assert all(getattr(stats, name) == Latency() for name in NAMES)
     parts_of(log).engine.fail(5)

@@ -14,7 +14,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def stress(folder: Path, seed: int, seconds: float) -> None:
     command = [sys.executable, "-m", "tests.stress", str(folder), str(seed), str(seconds)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=seconds + 240, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=seconds + 240, check=False
+    )
     print(done.stdout, done.stderr)
     assert done.returncode == 0
 

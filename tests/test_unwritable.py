@@ -1,4 +1,6 @@
-"""Logs where nothing can be written: read-only directories, forbidden files, foreign file systems, full disks."""
+"""Logs where nothing can be written: read-only directories, forbidden files, foreign file systems,
+full disks.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ def powerless(in_child: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any
     return run
 
 
-def test_a_read_only_directory_can_be_read_and_not_written(forbidden: Path, powerless: Callable[..., Any]) -> None:
+def test_a_read_only_directory_can_be_read_and_not_written(
+    forbidden: Path, powerless: Callable[..., Any]
+) -> None:
     logs = Logs(forbidden)
     log = logs.open(allocate_ahead=0, flush_interval="1h")
     log.append_many([b"one", b"two"])
@@ -71,7 +75,11 @@ def test_a_read_only_directory_can_be_read_and_not_written(forbidden: Path, powe
         file.chmod(0o444)
 
     def use() -> list[bytes]:
-        for path, mode in ((forbidden / "log", "a"), (forbidden / "log", "x"), (forbidden / "new", "a")):
+        for path, mode in (
+            (forbidden / "log", "a"),
+            (forbidden / "log", "x"),
+            (forbidden / "new", "a"),
+        ):
             with pytest.raises(ReadOnlyError) as caught:
                 commitlog.open(path, mode, Options())
             assert isinstance(caught.value, PermissionError)
@@ -88,8 +96,12 @@ def test_a_read_only_directory_can_be_read_and_not_written(forbidden: Path, powe
     logs.close()
 
 
-@pytest.mark.parametrize("closed_to_all", ["", "log.json", "cursors", f"{0:020d}.seg", "lock", "checkpoint"])
-def test_a_file_without_permission_is_told(forbidden: Path, powerless: Callable[..., Any], closed_to_all: str) -> None:
+@pytest.mark.parametrize(
+    "closed_to_all", ["", "log.json", "cursors", f"{0:020d}.seg", "lock", "checkpoint"]
+)
+def test_a_file_without_permission_is_told(
+    forbidden: Path, powerless: Callable[..., Any], closed_to_all: str
+) -> None:
     with Logs(forbidden).open() as log:
         log.append(b"x")
     forbidden.chmod(0o755)
@@ -112,7 +124,9 @@ def test_a_file_without_permission_is_told(forbidden: Path, powerless: Callable[
     assert reading in ("ReadOnlyError", "IOFailureError", "[b'x']")
 
 
-def test_tailers_that_cannot_be_listed_are_told_to_writers_and_to_who_asks(forbidden: Path, powerless: Callable[..., Any]) -> None:
+def test_tailers_that_cannot_be_listed_are_told_to_writers_and_to_who_asks(
+    forbidden: Path, powerless: Callable[..., Any]
+) -> None:
     with Logs(forbidden).open() as log, log.tailer("mail", required=True):
         log.append(b"x")
     forbidden.chmod(0o755)
@@ -131,7 +145,9 @@ def test_tailers_that_cannot_be_listed_are_told_to_writers_and_to_who_asks(forbi
     assert powerless(use) == [b"x"]
 
 
-def test_a_dry_run_needs_the_permission_of_the_run(forbidden: Path, powerless: Callable[..., Any]) -> None:
+def test_a_dry_run_needs_the_permission_of_the_run(
+    forbidden: Path, powerless: Callable[..., Any]
+) -> None:
     log = Logs(forbidden).open()
     log.append(b"x")
     log.roll()
@@ -153,8 +169,13 @@ def test_a_dry_run_needs_the_permission_of_the_run(forbidden: Path, powerless: C
     powerless(use)
 
 
-@pytest.mark.parametrize(("kind", "name"), [(0x6969, "NFS"), (0x65735546, "FUSE"), (0xFF534D42, "CIFS"), (0x01021997, "9P")])
-def test_network_and_fuse_file_systems_are_for_reading_only(logs: Logs, monkeypatch: pytest.MonkeyPatch, kind: int, name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(0x6969, "NFS"), (0x65735546, "FUSE"), (0xFF534D42, "CIFS"), (0x01021997, "9P")],
+)
+def test_network_and_fuse_file_systems_are_for_reading_only(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, kind: int, name: str
+) -> None:
     with logs.open() as log:
         log.append(b"there")
     monkeypatch.setattr(directory, "file_system_type", lambda path: kind)
@@ -166,7 +187,9 @@ def test_network_and_fuse_file_systems_are_for_reading_only(logs: Logs, monkeypa
     assert list(logs.open(mode="r").tailer().values()) == [b"there"]
 
 
-def test_a_disk_that_is_full_refuses_the_opening(logs: Logs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_disk_that_is_full_refuses_the_opening(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def refuse(*arguments: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -180,7 +203,9 @@ def test_a_disk_that_is_full_refuses_the_opening(logs: Logs, monkeypatch: pytest
 
 def test_an_opening_that_fails_half_way_lets_go_of_everything(logs: Logs) -> None:
     pool = logs.pool(buffers=1, on_exhausted="raise")
-    first = logs.open("first", pool=pool, allocate_ahead=0)  # no thread has a segment open meanwhile
+    first = logs.open(
+        "first", pool=pool, allocate_ahead=0
+    )  # no thread has a segment open meanwhile
     gc.collect()
     before = os.listdir("/proc/self/fd")
     for _ in range(5):
@@ -208,12 +233,16 @@ def test_read_only_mount_says_so(tmp_path: Path, run_python: Callable[..., Any])
     for name in ("empty", "log"):
         (tmp_path / name).mkdir()
     commitlog.open(tmp_path / "log", "a", Options(segment_size=65536)).close()
-    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+    unshare = (
+        ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+    )
     mount = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"'
     launcher = (*unshare, "sh", "-c", mount, str(tmp_path))
     if subprocess.run([*launcher, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("no mount can be made here")
     done = run_python(CREATE, tmp_path, launcher=launcher)
     said = done.stdout.splitlines()
-    assert [line.split()[:2] for line in said] == [[name, "ReadOnlyError"] for name in ("new", "empty", "log")], done.stderr
+    assert [line.split()[:2] for line in said] == [
+        [name, "ReadOnlyError"] for name in ("new", "empty", "log")
+    ], done.stderr
     assert all("Read-only file system" in line for line in said)

@@ -1,1 +1,3 @@
-"""Instructions per operation of the kernel's hot paths: the one measure of speed that no other program on the machine disturbs."""
+"""Instructions per operation of the kernel's hot paths: the one measure of speed that no other
+program on the machine disturbs.
+"""

@@ -1,7 +1,9 @@
-"""``python -m bench.instructions``: count the instructions of the kernel's hot paths, and compare them with those in `counts.json`.
+"""``python -m bench.instructions``: count the instructions of the kernel's hot paths, and compare
+them with those in `counts.json`.
 
-With ``--check``, status 1 says that a path executes over 5 % more than what is kept, and 2 that nothing could be counted. ``--update``
-keeps what is counted now. Counts of other compilers, or of another kind of machine, are not compared.
+With ``--check``, status 1 says that a path executes over 5 % more than what is kept, and 2 that
+nothing could be counted. ``--update`` keeps what is counted now. Counts of other compilers, or of
+another kind of machine, are not compared.
 """
 
 from __future__ import annotations
@@ -31,13 +33,17 @@ def show(rows: Sequence[Change]) -> None:
 def check(kept: Counts, now: Counts) -> int:
     """Compare; the exit status."""
     if not kept.comparable(now):
-        print(f"not compared: the kept counts are of {kept.compiler} on {kept.machine}, these of {now.compiler} on {now.machine}")
+        print(
+            f"not compared: the kept counts are of {kept.compiler} on {kept.machine}, these of "
+            f"{now.compiler} on {now.machine}"
+        )
         return 0
     rows = changes(kept, now)
     show(rows)
     if any(row.fails for row in rows):
         print(
-            f"a hot path executes over {TOLERANCE:.0%} more than what is kept, or is not kept: make it as short as it was, or keep the new "
+            f"a hot path executes over {TOLERANCE:.0%} more than what is kept, or is not kept: "
+            "make it as short as it was, or keep the new "
             "counts with python -m bench.instructions --update, and say why",
             file=sys.stderr,
         )
@@ -50,7 +56,11 @@ def check(kept: Counts, now: Counts) -> int:
 def main(arguments: Sequence[str] | None = None, kept_file: Path = KEPT) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
     action = parser.add_mutually_exclusive_group()
-    action.add_argument("--check", action="store_true", help="fail when a path executes over 5 %% more than what is kept")
+    action.add_argument(
+        "--check",
+        action="store_true",
+        help="fail when a path executes over 5 %% more than what is kept",
+    )
     action.add_argument("--update", action="store_true", help="keep what is counted now")
     given = parser.parse_args(arguments)
     try:

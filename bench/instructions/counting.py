@@ -33,13 +33,23 @@ class CountingError(Exception):
 def run(*command: str | Path, cwd: Path) -> str:
     """Run a program; what it printed."""
     try:
-        done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False)
+        done = subprocess.run(
+            command, cwd=cwd, capture_output=True, text=True, timeout=TIME_LIMIT_S, check=False
+        )
     except FileNotFoundError:
-        raise CountingError(f"{command[0]} is missing: install it (Debian, Ubuntu: apt install {Path(command[0]).name})") from None
+        raise CountingError(
+            f"{command[0]} is missing: install it (Debian, Ubuntu: apt install "
+            f"{Path(command[0]).name})"
+        ) from None
     except subprocess.TimeoutExpired:
-        raise CountingError(f"{shlex.join(map(str, command))} was not done after {TIME_LIMIT_S} s") from None
+        raise CountingError(
+            f"{shlex.join(map(str, command))} was not done after {TIME_LIMIT_S} s"
+        ) from None
     if done.returncode != 0:
-        raise CountingError(f"{shlex.join(map(str, command))} failed with status {done.returncode}:\n{done.stdout}{done.stderr}")
+        raise CountingError(
+            f"{shlex.join(map(str, command))} failed with status {done.returncode}:\n"
+            f"{done.stdout}{done.stderr}"
+        )
     return done.stdout
 
 
@@ -48,8 +58,14 @@ def compiler() -> list[str]:
 
 
 def compiler_version() -> str:
-    """The compiler by name and version, as "gcc 12.2.0", whatever it calls itself on this machine."""
-    macros = dict(re.findall(r"#define (\w+) (\d+)", run(*compiler(), "-dM", "-E", "-x", "c", "/dev/null", cwd=ROOT)))
+    """The compiler by name and version, as "gcc 12.2.0", whatever it calls itself on this
+    machine.
+    """
+    macros = dict(
+        re.findall(
+            r"#define (\w+) (\d+)", run(*compiler(), "-dM", "-E", "-x", "c", "/dev/null", cwd=ROOT)
+        )
+    )
     for name, parts in VERSION_MACROS.items():
         if parts[0] in macros:
             return f"{name} {'.'.join(macros[part] for part in parts)}"
@@ -59,7 +75,10 @@ def compiler_version() -> str:
 def build(folder: Path, flags: Sequence[str] = KERNEL_FLAGS) -> Path:
     """Compile the program into `folder`, as the kernel is compiled unless other flags are given."""
     program = folder / "hot_paths"
-    sources = [Path(__file__).with_name("hot_paths.c"), *sorted((ROOT / "commitlog" / "_kernel" / "c").glob("*.c"))]
+    sources = [
+        Path(__file__).with_name("hot_paths.c"),
+        *sorted((ROOT / "commitlog" / "_kernel" / "c").glob("*.c")),
+    ]
     # The tests' scene makes a log without Python.
     run(*compiler(), *flags, "-iquote", "tests/_kernel", *sources, "-o", program, cwd=ROOT)
     return program
@@ -73,22 +92,34 @@ def total_of(report: str) -> int:
     """The instructions that a report of callgrind sums up."""
     found = re.search(r"^(?:summary|totals): (\d+)$", report, re.MULTILINE)
     if not found:
-        raise CountingError(f"{COUNTER} wrote no sum: a version of it that this program does not know")
+        raise CountingError(
+            f"{COUNTER} wrote no sum: a version of it that this program does not know"
+        )
     return int(found[1])
 
 
 def count(program: Path, path: str, operations: int) -> tuple[int, str]:
     """Instructions of so many operations of a hot path, and the CRC that they used."""
     report = program.with_name("report")
-    options = ["--tool=callgrind", "--toggle-collect=measured", f"--callgrind-out-file={report}", "--quiet"]
+    options = [
+        "--tool=callgrind",
+        "--toggle-collect=measured",
+        f"--callgrind-out-file={report}",
+        "--quiet",
+    ]
     crc32c = run(COUNTER, *options, program, path, str(operations), cwd=program.parent).strip()
     return total_of(report.read_text()), crc32c
 
 
 def count_all() -> Counts:
-    """Count every hot path. What a call costs however much it does falls out: twice as many operations, less as many."""
+    """Count every hot path. What a call costs however much it does falls out: twice as many
+    operations, less as many.
+    """
     if shutil.which(COUNTER) is None:
-        raise CountingError(f"{COUNTER} is missing: install it to count instructions (Debian, Ubuntu: apt install {COUNTER})")
+        raise CountingError(
+            f"{COUNTER} is missing: install it to count instructions (Debian, Ubuntu: apt install "
+            f"{COUNTER})"
+        )
     instructions = {}
     crc32c = ""
     with tempfile.TemporaryDirectory(prefix="instructions-") as folder:

@@ -1,4 +1,6 @@
-"""Instructions per operation, as kept in the repository and as counted now, and what has become of them in between."""
+"""Instructions per operation, as kept in the repository and as counted now, and what has become of
+them in between.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ class Counts:
         file.write_text(json.dumps(asdict(self), indent=2) + "\n", encoding="utf-8")
 
     def comparable(self, other: Counts) -> bool:
-        """Whether differences are the code's: the same machine type, and the same compiler up to its major version."""
+        """Whether differences are the code's: the same machine type, and the same compiler up to
+        its major version.
+        """
         return self._made_by() == other._made_by()
 
     def _made_by(self) -> tuple[str, str]:

@@ -1,6 +1,6 @@
-/* The kernel's hot paths, each alone, for a tool that counts instructions: hot_paths PATH COUNT, in a directory of its own,
- * prints which CRC it used. Without arguments it prints the names of the paths. Only what runs below `measured` is to be counted; the rest
- * prepares and checks. */
+/* The kernel's hot paths, each alone, for a tool that counts instructions: hot_paths PATH COUNT, in
+ * a directory of its own, prints which CRC it used. Without arguments it prints the names of the
+ * paths. Only what runs below `measured` is to be counted; the rest prepares and checks. */
 #include "scene.h"
 #include "short_frames.h"
 
@@ -11,7 +11,9 @@
 #define MOST 100000u /* records: what a segment has room for, whichever the path */
 
 #if defined(__x86_64__)
-#define CRC32C "sse42" /* counting tools run it as it is, everywhere; what multiplies without carries they may not */
+#define CRC32C                                                                                     \
+    "sse42" /* counting tools run it as it is, everywhere; what multiplies without carries they    \
+               may not */
 #else
 #define CRC32C "armv8"
 #endif
@@ -25,7 +27,8 @@ typedef struct {
     uint64_t records; /* that were appended to be read */
 } measurement;
 
-/* One hot path: `prepare` once, then rounds of at most `round` operations, before each of which `before` is called. */
+/* One hot path: `prepare` once, then rounds of at most `round` operations, before each of which
+ * `before` is called. */
 typedef struct {
     const char *name;
     bool pooled;
@@ -38,15 +41,18 @@ typedef struct {
 static void append(measurement *at, uint32_t count) {
     uint64_t position;
     for (uint32_t index = 0; index < count; index++) {
-        CHECK(cl_writer_append_value(&at->scene.handle.writer, at->value, VALUE_SIZE, &position) == CL_OK);
+        CHECK(cl_writer_append_value(&at->scene.handle.writer, at->value, VALUE_SIZE, &position) ==
+              CL_OK);
     }
 }
 
 static void append_rows(measurement *at, uint32_t count) {
     static int64_t positions[MOST];
-    cl_rows rows = {.data = at->value, .count = count, .stride = 0, .length = VALUE_SIZE, .timestamp_ns = 1};
+    cl_rows rows = {
+        .data = at->value, .count = count, .stride = 0, .length = VALUE_SIZE, .timestamp_ns = 1};
     size_t done = 0;
-    CHECK(cl_writer_append_rows(&at->scene.handle.writer, &rows, &done, positions) == CL_OK && done == count);
+    CHECK(cl_writer_append_rows(&at->scene.handle.writer, &rows, &done, positions) == CL_OK &&
+          done == count);
 }
 
 static void claim_and_publish(measurement *at, uint32_t count) {
@@ -55,7 +61,8 @@ static void claim_and_publish(measurement *at, uint32_t count) {
     cl_claim claim;
     for (uint32_t index = 0; index < count; index++) {
         CHECK(cl_writer_claim(writer, CL_FRAME_HEADER + VALUE_SIZE, &claim) == CL_OK);
-        CHECK(cl_writer_publish(writer, &claim, cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_OK);
+        CHECK(cl_writer_publish(writer, &claim, cl_frame_write(claim.segment, claim.offset, &input),
+                                1) == CL_OK);
     }
 }
 
@@ -101,23 +108,34 @@ static void append_what_is_walked(measurement *at, uint32_t count) {
 static void walk(measurement *at, uint32_t count) {
     cl_watch watch = {.position = UINT64_MAX};
     uint64_t limit = at->walked + (uint64_t)count * (CL_FRAME_HEADER + VALUE_SIZE);
-    CHECK(cl_walk(&at->scene.handle.log, at->scene.segment, &at->walked, limit, &watch) == CL_OK && at->walked == limit);
+    CHECK(cl_walk(&at->scene.handle.log, at->scene.segment, &at->walked, limit, &watch) == CL_OK &&
+          at->walked == limit);
 }
 
-static void append_a_page(measurement *at) { append_value(&at->scene.handle, at->value, PAGE - CL_FRAME_HEADER); }
+static void append_a_page(measurement *at) {
+    append_value(&at->scene.handle, at->value, PAGE - CL_FRAME_HEADER);
+}
 
-static void commit(measurement *at, uint32_t count) { CHECK(count == 1 && cl_commit(&at->scene.handle.log, UINT64_MAX) == CL_OK); }
+static void commit(measurement *at, uint32_t count) {
+    CHECK(count == 1 && cl_commit(&at->scene.handle.log, UINT64_MAX) == CL_OK);
+}
 
 static const hot_path hot_paths[] = {
-    {"append-pooled", true, MOST, NULL, NULL, append},           {"append-mapped", false, MOST, NULL, NULL, append},
-    {"append-rows", false, MOST, NULL, NULL, append_rows},       {"claim-publish", false, MOST, NULL, NULL, claim_and_publish},
-    {"read", false, MOST, append_what_is_read, NULL, read_each}, {"read-batch", false, MOST, make_columns, NULL, read_batch},
-    {"walk", false, MOST, append_what_is_walked, NULL, walk},    {"commit-page", true, 1, NULL, append_a_page, commit},
+    {"append-pooled", true, MOST, NULL, NULL, append},
+    {"append-mapped", false, MOST, NULL, NULL, append},
+    {"append-rows", false, MOST, NULL, NULL, append_rows},
+    {"claim-publish", false, MOST, NULL, NULL, claim_and_publish},
+    {"read", false, MOST, append_what_is_read, NULL, read_each},
+    {"read-batch", false, MOST, make_columns, NULL, read_batch},
+    {"walk", false, MOST, append_what_is_walked, NULL, walk},
+    {"commit-page", true, 1, NULL, append_a_page, commit},
 };
 
 /* What is counted is everything below this function, which therefore stays one. */
 void measured(const hot_path *path, measurement *at, uint32_t count);
-__attribute__((noinline)) void measured(const hot_path *path, measurement *at, uint32_t count) { path->run(at, count); }
+__attribute__((noinline)) void measured(const hot_path *path, measurement *at, uint32_t count) {
+    path->run(at, count);
+}
 
 static void run_path(const hot_path *path, uint32_t count) {
     static measurement at;
@@ -126,8 +144,11 @@ static void run_path(const hot_path *path, uint32_t count) {
     if (path->prepare != NULL) {
         path->prepare(&at, count + 1);
     }
-    for (uint32_t done = 0; done <= count;) { /* the first operation finds everything cold, and is not counted */
-        uint32_t round = done == 0 ? 1 : count + 1 - done < path->round ? count + 1 - done : path->round;
+    for (uint32_t done = 0;
+         done <= count;) { /* the first operation finds everything cold, and is not counted */
+        uint32_t round = done == 0                        ? 1
+                         : count + 1 - done < path->round ? count + 1 - done
+                                                          : path->round;
         if (path->before != NULL) {
             path->before(&at);
         }
@@ -139,8 +160,10 @@ static void run_path(const hot_path *path, uint32_t count) {
         done += round;
     }
     uint64_t committed = at.scene.place.cursors->committed.value;
-    CHECK(committed == (path->run == commit ? tail_position(&at.scene) : 0) && tail_position(&at.scene) < SEGMENT_SIZE);
-    CHECK(cl_commit(&at.scene.handle.log, UINT64_MAX) == CL_OK && scan_log(&at.scene.handle) == count + 1);
+    CHECK(committed == (path->run == commit ? tail_position(&at.scene) : 0) &&
+          tail_position(&at.scene) < SEGMENT_SIZE);
+    CHECK(cl_commit(&at.scene.handle.log, UINT64_MAX) == CL_OK &&
+          scan_log(&at.scene.handle) == count + 1);
     if (at.records != 0) {
         close_reader(&at.reader);
     }

@@ -1,1 +1,3 @@
-"""Other systems, measured beside commitlog in one run: Mappedbus 0.5.1 so far. `python -m bench.peers`."""
+"""Other systems, measured beside commitlog in one run: Mappedbus 0.5.1 so far. `python -m
+bench.peers`.
+"""

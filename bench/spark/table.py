@@ -17,14 +17,22 @@ def render(results: dict[str, Any]) -> str:
     lines = ["| what | measured | goal | met |", "| --- | --- | --- | --- |"]
     for name, figures in results["rows"].items():
         for what, measured, goal, met in _LINES[name](figures, results["records"]):
-            lines.append(f"| {what} | {measured} | {goal} | {'' if met is None else 'yes' if met else 'no'} |")
+            lines.append(
+                f"| {what} | {measured} | {goal} | "
+                f"{'' if met is None else 'yes' if met else 'no'} |"
+            )
     return "\n".join(lines) + "\n"
 
 
 def _batch(figures: dict[str, Any], records: int) -> Iterator[Line]:
     best = {name: min(seconds) for name, seconds in figures["seconds"].items()}
     for name, seconds in best.items():
-        yield f"read, {name}", f"{seconds:.2f} s, {records * VALUE_SIZE / seconds / 1e6:.0f} MB/s", "", None
+        yield (
+            f"read, {name}",
+            f"{seconds:.2f} s, {records * VALUE_SIZE / seconds / 1e6:.0f} MB/s",
+            "",
+            None,
+        )
     ratio = best["log"] / best["parquet"]
     yield "all Kafka columns against Parquet", f"{ratio:.2f}", "at most 1.3", ratio <= 1.3
     ratio = best["log, value"] / best["parquet"]
@@ -40,20 +48,35 @@ def _one_percent(figures: dict[str, Any], records: int) -> Iterator[Line]:
 
 def _memory(figures: dict[str, Any], records: int) -> Iterator[Line]:
     peak = max(figures["worker_bytes"]) / (1 << 20)
-    yield f"a worker's memory, log of {figures['log_bytes'] / (1 << 20):.0f} MiB", f"{peak:.0f} MiB", "does not grow", None
+    yield (
+        f"a worker's memory, log of {figures['log_bytes'] / (1 << 20):.0f} MiB",
+        f"{peak:.0f} MiB",
+        "does not grow",
+        None,
+    )
 
 
 def _large(figures: dict[str, Any], records: int) -> Iterator[Line]:
     took_s = sum(figures["batch_ms"]) / 1e3
     rate = sum(figures["batch_records"]) / took_s if took_s else 0.0
     size = max(figures["batch_records"], default=0)
-    yield f"stream, batches of {size:,} records", f"{rate / 1e6:.2f} M records/s", "at least 1.5 M/s", rate >= 1.5e6
+    yield (
+        f"stream, batches of {size:,} records",
+        f"{rate / 1e6:.2f} M records/s",
+        "at least 1.5 M/s",
+        rate >= 1.5e6,
+    )
 
 
 def _small(figures: dict[str, Any], records: int) -> Iterator[Line]:
     took_ms = median(figures["batch_ms"])
     size = max(figures["batch_records"], default=0)
-    yield f"stream, batches of {size:,} records, median", f"{took_ms:.0f} ms", "at most 250 ms", took_ms <= 250
+    yield (
+        f"stream, batches of {size:,} records, median",
+        f"{took_ms:.0f} ms",
+        "at most 250 ms",
+        took_ms <= 250,
+    )
 
 
 def _live(figures: dict[str, Any], records: int) -> Iterator[Line]:

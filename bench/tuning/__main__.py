@@ -1,7 +1,9 @@
-"""``python -m bench.tuning [DIR]``: what each knob does to throughput, latency, and to what a kill or a power cut takes.
+"""``python -m bench.tuning [DIR]``: what each knob does to throughput, latency, and to what a kill
+or a power cut takes.
 
-One knob is turned at a time, from the defaults; the rows take turns, figures are medians. Takes about seven minutes, and with ``--quick``
-seconds, whose figures mean nothing. Results go to ``bench/results/tuning.json``; ``--write-docs`` puts them into ``docs/tuning.md``.
+One knob is turned at a time, from the defaults; the rows take turns, figures are medians. Takes
+about seven minutes, and with ``--quick`` seconds, whose figures mean nothing. Results go to
+``bench/results/tuning.json``; ``--write-docs`` puts them into ``docs/tuning.md``.
 """
 
 from __future__ import annotations
@@ -30,24 +32,49 @@ def tell(row: str, done: int, total: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m bench.tuning", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m bench.tuning",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("directory", nargs="?", default=HERE, type=Path, metavar="DIR", help="where to measure (this checkout)")
-    parser.add_argument("--quick", action="store_true", help="everything at a size that takes seconds; kept only where --json says")
-    parser.add_argument("--memory", action="store_true", help="measure on a file system in memory too")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go (bench/results/tuning.json)")
-    parser.add_argument("--kept", action="store_true", help="measure nothing, and take the results that are kept")
-    parser.add_argument("--write-docs", action="store_true", help="put the table into docs/tuning.md")
+    parser.add_argument(
+        "directory",
+        nargs="?",
+        default=HERE,
+        type=Path,
+        metavar="DIR",
+        help="where to measure (this checkout)",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="everything at a size that takes seconds; kept only where --json says",
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="measure on a file system in memory too"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="where the results go (bench/results/tuning.json)"
+    )
+    parser.add_argument(
+        "--kept", action="store_true", help="measure nothing, and take the results that are kept"
+    )
+    parser.add_argument(
+        "--write-docs", action="store_true", help="put the table into docs/tuning.md"
+    )
     given = parser.parse_args(arguments)
     if given.quick and given.write_docs:
-        parser.error("the figures of a quick pass mean nothing: they do not go into the documentation")
+        parser.error(
+            "the figures of a quick pass mean nothing: they do not go into the documentation"
+        )
     kept = given.json or RESULTS
     if given.kept:
         results = json.loads(kept.read_text(encoding="utf-8"))
     else:
         try:
             check_disk(given.directory, given.memory)
-            results = run.run(given.directory, KNOBS, run.QUICK if given.quick else run.SETTINGS, tell)
+            results = run.run(
+                given.directory, KNOBS, run.QUICK if given.quick else run.SETTINGS, tell
+            )
         except (CommitLogError, OSError) as error:
             print(f"tuning: {error}", file=sys.stderr)
             return 1

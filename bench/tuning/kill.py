@@ -1,4 +1,6 @@
-"""What a kill takes: a child appends at a fixed rate, is killed, and what is missing afterwards is counted."""
+"""What a kill takes: a child appends at a fixed rate, is killed, and what is missing afterwards is
+counted.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class Kill:
     lost : int
         Of those, how many the log did not have when it was opened again.
     not_flushed : int
-        Of those, how many stood above the flushed watermark: what a power cut at that moment could have taken.
+        Of those, how many stood above the flushed watermark: what a power cut at that moment could
+        have taken.
     """
 
     appended: int
@@ -43,7 +46,8 @@ class Kill:
 
 
 def killed(knob: Knob, directory: Path, options: Ground, moments_s: list[float]) -> list[Kill]:
-    """Kill a child at each of the moments, counted from its first append; they run beside each other.
+    """Kill a child at each of the moments, counted from its first append; they run beside each
+    other.
 
     Parameters
     ----------
@@ -53,11 +57,16 @@ def killed(knob: Knob, directory: Path, options: Ground, moments_s: list[float])
     case = Case("kill", knob.setup, flush_of(knob), VALUE_SIZE)
     children: list[_Child] = []
     try:
-        children.extend(_Child(directory / f"killed-{number}", options, case) for number in range(len(moments_s)))
+        children.extend(
+            _Child(directory / f"killed-{number}", options, case)
+            for number in range(len(moments_s))
+        )
         for child in children:
             child.wait_for_first()
         began = time.monotonic()
-        for child, moment_s in sorted(zip(children, moments_s, strict=True), key=lambda pair: pair[1]):
+        for child, moment_s in sorted(
+            zip(children, moments_s, strict=True), key=lambda pair: pair[1]
+        ):
             time.sleep(max(0.0, began + moment_s - time.monotonic()))
             child.kill()
         return [child.account() for child in children]
@@ -67,7 +76,9 @@ def killed(knob: Knob, directory: Path, options: Ground, moments_s: list[float])
 
 
 def moments(knob: Knob, count: int, seed: int, longest_s: float) -> list[float]:
-    """When to kill: anywhere in the second of two rounds of the slowest service, so that no service is always caught at the same place."""
+    """When to kill: anywhere in the second of two rounds of the slowest service, so that no service
+    is always caught at the same place.
+    """
     numbers = random.Random(f"{seed} {knob.setup} {knob.name}")
     cycle_s = min(knob.cycle_s, longest_s)
     return [cycle_s + numbers.random() * cycle_s for _ in range(count)]
@@ -79,12 +90,15 @@ def flush_of(knob: Knob) -> Flush:
 
 
 class _Child:
-    """A process that appends until it is killed, and counts what was appended in memory that outlives it."""
+    """A process that appends until it is killed, and counts what was appended in memory that
+    outlives it.
+    """
 
     def __init__(self, path: Path, ground: Ground, case: Case) -> None:
         self.path = path
         self._segment_size = ground.settings.segment_size
-        # Whole words: `struct` clears its bytes and writes them one by one, and a kill in between would leave another number.
+        # Whole words: `struct` clears its bytes and writes them one by one, and a kill in between
+        # would leave another number.
         self._count = memoryview(mmap.mmap(-1, mmap.PAGESIZE)).cast("Q")
         self._dead = False
         self.pid = os.fork()
@@ -100,7 +114,10 @@ class _Child:
         """Until it appends; an error when it does not."""
         deadline = time.monotonic() + _LIMIT_S
         while not self.count:
-            if time.monotonic() > deadline or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            if (
+                time.monotonic() > deadline
+                or os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            ):
                 raise RuntimeError("the process that was to be killed did not come to append")
             time.sleep(_PAUSE_S)
 
@@ -109,7 +126,9 @@ class _Child:
         _, status = os.waitpid(self.pid, 0)
         self._dead = True
         if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-            raise RuntimeError(f"the process that was to be killed had ended before, with status {status}")
+            raise RuntimeError(
+                f"the process that was to be killed had ended before, with status {status}"
+            )
 
     def account(self) -> Kill:
         """Open the log again, and compare.

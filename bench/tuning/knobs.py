@@ -23,7 +23,8 @@ class Knob:
     threads : int
         How many append; above 1 only under "sync".
     cycle_s : float
-        The longest time between two rounds of its services: a kill comes up to two of them after the first append.
+        The longest time between two rounds of its services: a kill comes up to two of them after
+        the first append.
     """
 
     setup: str
@@ -76,7 +77,9 @@ KNOBS = (
     Knob(POOLED, {"commit_interval": "20ms"}),
     Knob(POOLED, {"commit_interval": "1s"}, cycle_s=1.2),
     Knob(POOLED, tuning={"commit_least_pages": 1024}),
-    Knob(POOLED, tuning={"commit_least_pages": 1024, "commit_thorough_interval": "1s"}, cycle_s=1.4),
+    Knob(
+        POOLED, tuning={"commit_least_pages": 1024, "commit_thorough_interval": "1s"}, cycle_s=1.4
+    ),
     Knob(POOLED, pool={"buffers": 2}),
     Knob(POOLED, pool={"buffers": 10}),
     Knob(POOLED, pool={"buffer_size": "8MiB"}),

@@ -28,7 +28,14 @@ FORMAT = "commitlog-tuning/1"
 SEED = 20260101
 SMALL, LARGE = 40, 1024
 SETTINGS = Settings(
-    turns=3, append_bytes=64 * MIB, sync_s=1.0, paced_s=2.0, rate=100_000_000, sustained_bytes=512 * MIB, latency_appends=0, rest_s=0.01
+    turns=3,
+    append_bytes=64 * MIB,
+    sync_s=1.0,
+    paced_s=2.0,
+    rate=100_000_000,
+    sustained_bytes=512 * MIB,
+    latency_appends=0,
+    rest_s=0.01,
 )
 QUICK = dataclasses.replace(
     SETTINGS,
@@ -96,7 +103,9 @@ class Row:
         return statistics.median(self.latency_ns[name]) if self.latency_ns else None
 
 
-def run(directory: Path, knobs: Sequence[Knob], settings: Settings, progress: Progress) -> dict[str, Any]:
+def run(
+    directory: Path, knobs: Sequence[Knob], settings: Settings, progress: Progress
+) -> dict[str, Any]:
     """Measure every row, in turns, and kill its children; as JSON has it."""
     began, started = time.monotonic(), dt.datetime.now().astimezone().isoformat(timespec="seconds")
     rows = [Row(knob.setup, knob.name, knob.flush, knob.threads) for knob in knobs]
@@ -104,17 +113,22 @@ def run(directory: Path, knobs: Sequence[Knob], settings: Settings, progress: Pr
     total = len(pairs) * (settings.turns + 1)
     disk_rate: float | None = None
     for turn in range(settings.turns + 1):
-        # Each turn begins with another row, so that none always follows the same one; the last turn is that of the kills.
+        # Each turn begins with another row, so that none always follows the same one; the last turn
+        # is that of the kills.
         for index in range(len(pairs)):
             knob, row = pairs[(index + turn * len(pairs) // settings.turns) % len(pairs)]
             progress(f"{knob.setup}: {knob.name}", turn * len(pairs) + index, total)
             if row.skipped:
                 continue
             gc.collect()
-            with Ground(directory, settings, knob.log_options, _pool_options(knob, settings)) as ground:
+            with Ground(
+                directory, settings, knob.log_options, _pool_options(knob, settings)
+            ) as ground:
                 ground.disk_rate = disk_rate
                 try:
-                    _take_turn(ground, knob, row) if turn < settings.turns else _kill(ground, knob, row)
+                    _take_turn(ground, knob, row) if turn < settings.turns else _kill(
+                        ground, knob, row
+                    )
                 except (SkippedError, DiskFullError, PoolMemoryError) as error:
                     row.skipped = str(error)
                 disk_rate = ground.disk_rate
@@ -138,7 +152,9 @@ def _pool_options(knob: Knob, settings: Settings) -> dict[str, Any]:
 def _take_turn(ground: Ground, knob: Knob, row: Row) -> None:
     flush = kill.flush_of(knob)
     if flush == "sync":
-        sample = sync_threads.measure(ground, Case("sync-threads", knob.setup, "sync", SMALL, threads=knob.threads), False)
+        sample = sync_threads.measure(
+            ground, Case("sync-threads", knob.setup, "sync", SMALL, threads=knob.threads), False
+        )
         row.appends_s.append(sample.records / sample.seconds)
         row.take(sample)
         return
@@ -153,5 +169,7 @@ def _kill(ground: Ground, knob: Knob, row: Row) -> None:
     if knob.threads > 1:
         return  # one thread is enough to lose something
     quick = ground.settings.quick
-    moments_s = kill.moments(knob, QUICK_KILLS if quick else KILLS, SEED, QUICK_CYCLE_S if quick else knob.cycle_s)
+    moments_s = kill.moments(
+        knob, QUICK_KILLS if quick else KILLS, SEED, QUICK_CYCLE_S if quick else knob.cycle_s
+    )
     row.kills = kill.killed(knob, ground.root, ground, moments_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import textwrap
 from typing import Any
 
 from bench.marked import Marked
@@ -12,7 +13,16 @@ from bench.tuning.run import Row
 from commitlog.bench.words import say_bytes, say_rate, say_seconds
 
 PLACE = Marked("tuning")
-HEADINGS = ("appends of 40 B", "sustained, 1 KiB", "p50", "p99", "p99.9", "max", "a kill takes", "a power cut may take")
+HEADINGS = (
+    "appends of 40 B",
+    "sustained, 1 KiB",
+    "p50",
+    "p99",
+    "p99.9",
+    "max",
+    "a kill takes",
+    "a power cut may take",
+)
 TITLES = {True: "mapped", False: "pooled"}
 
 
@@ -21,17 +31,27 @@ def render(results: dict[str, Any]) -> str:
     rows = [Row.of(entry) for entry in results["rows"]]
     rate = int(results["kill"]["rate"])
     machine, settings = results["machine"], results["settings"]
-    where = f"{machine['processor']}, {machine['usable_cores']} cores, {machine['memory_bytes'] / (1 << 30):.0f} GiB"
+    where = (
+        f"{machine['processor']}, {machine['usable_cores']} cores, "
+        f"{machine['memory_bytes'] / (1 << 30):.0f} GiB"
+    )
     kills = max(len(row.kills) for row in rows)
-    lines = [
-        f"{where}, {machine['kernel']}, {machine['file_system']['type']}; {results['started'].partition('T')[0]};",
-        f"medians of {settings['turns']} turns. Latencies are those at {settings['rate'] / 1e6:.0f} MB/s of 1 KiB records, from when each",
-        'append was due; under `flush="sync"`, those of appends one after the other. What is taken is the worst',
-        f"of {kills} kills of a process that appends {rate:,} records a second, as the time in which it had appended them.",
-    ]
+    ground = (
+        f"{where}, {machine['kernel']}, {machine['file_system']['type']}; "
+        f"{results['started'].partition('T')[0]}; medians of {settings['turns']} turns. Latencies "
+        f"are those at {settings['rate'] / 1e6:.0f} MB/s of 1 KiB records, from when each append "
+        'was due; under `flush="sync"`, those of appends one after the other. What is taken is '
+        f"the worst of {kills} kills of a process that appends {rate:,} records a second, as the "
+        "time in which it had appended them."
+    )
+    lines = textwrap.wrap(ground, 100, break_on_hyphens=False)
     for mapped, title in TITLES.items():
         chosen = [row for row in rows if (row.setup == MAPPED) is mapped]
-        lines += ["", f"| {title} | {' | '.join(HEADINGS)} |", f"| --- |{' ---: |' * len(HEADINGS)}"]
+        lines += [
+            "",
+            f"| {title} | {' | '.join(HEADINGS)} |",
+            f"| --- |{' ---: |' * len(HEADINGS)}",
+        ]
         lines += [f"| {_name(row)} | {' | '.join(_cells(row, rate))} |" for row in chosen]
     return "\n".join(lines) + "\n"
 
@@ -45,9 +65,15 @@ def _name(row: Row) -> str:
 def _cells(row: Row, rate: int) -> list[str]:
     if row.skipped:
         return [f"not measured: {row.skipped}", *("",) * (len(HEADINGS) - 1)]
-    tails = [say_seconds((row.median_ns(name) or 0) / 1e9) for name in ("p50", "p99", "p99.9", "max")]
+    tails = [
+        say_seconds((row.median_ns(name) or 0) / 1e9) for name in ("p50", "p99", "p99.9", "max")
+    ]
     sustained = say_bytes(statistics.median(row.sustained_bytes_s)) if row.sustained_bytes_s else ""
-    kills = [_worst(row.kills, "lost", rate), _worst(row.kills, "not_flushed", rate)] if row.kills else ["", ""]
+    kills = (
+        [_worst(row.kills, "lost", rate), _worst(row.kills, "not_flushed", rate)]
+        if row.kills
+        else ["", ""]
+    )
     return [say_rate(statistics.median(row.appends_s)), sustained, *tails, *kills]
 
 

@@ -9,7 +9,9 @@ cdef enum:
 cdef class Engine(Writer):
     """The compiled part of an open log: the kernel's handle and writer, and all ways to append."""
 
-    cdef object append_all(self, object values, object keys, object types, object timestamp_ns, object sync):
+    cdef object append_all(
+        self, object values, object keys, object types, object timestamp_ns, object sync
+    ):
         """Append a list of records: see `LogMethods.append_many`."""
         cdef bint durable = self.sync_default if sync is None else sync
         cdef RecordList records = RecordList(self, values, keys, types, timestamp_ns)
@@ -21,24 +23,32 @@ cdef class Engine(Writer):
         return records.positions
 
     def append_list(self, RecordList records):
-        """Append what is left of a list, for a coroutine: False where the rest would have to wait for a required tailer."""
+        """Append what is left of a list, for a coroutine: False where the rest would have to wait
+        for a required tailer.
+        """
         cdef bint whole = self.append_rest(records, False)
         if self.writer.roll_due:
             self.settle(records.end(), False)
         return whole
 
     cdef bint append_rest(self, RecordList records, bint waits) except -1:
-        """Append what is left of a list. False: not all of it, since the rest is dropped, or held while the caller does not wait."""
+        """Append what is left of a list. False: not all of it, since the rest is dropped, or held
+        while the caller does not wait.
+        """
         cdef int64_t[::1] positions = records.positions
         cdef Py_ssize_t done = records.done
         if done < records.count:
-            records.done += self.append_batches(&records.records[done], records.count - done, &positions[done], waits)
+            records.done += self.append_batches(
+                &records.records[done], records.count - done, &positions[done], waits
+            )
             positions[records.done:] = -1
         return records.done == records.count
 
-    cdef Py_ssize_t append_batches(self, const cl_record_input *records, Py_ssize_t count, int64_t *positions, bint waits) except -1:
-        """How many of them were appended; the rest is dropped, or held while the caller does not wait. A record's timestamp below 0 is the
-        clock's at its batch."""
+    cdef Py_ssize_t append_batches(
+        self, const cl_record_input *records, Py_ssize_t count, int64_t *positions, bint waits
+    ) except -1:
+        """How many of them were appended; the rest is dropped, or held while the caller does not
+        wait. A record's timestamp below 0 is the clock's at its batch."""
         cdef Py_ssize_t first = 0
         cdef Py_ssize_t last, index
         cdef uint64_t length, step
@@ -91,9 +101,14 @@ cdef class Engine(Writer):
         cdef size_t done = 0
         cdef int code
         if not isinstance(rows, numpy.ndarray):
-            raise RecordTypeError(f"rows must be a numpy array, not {type(rows).__name__}: use append_many for lists")
-        if rows.dtype.hasobject or not (rows.ndim == 2 or (rows.ndim == 1 and rows.dtype.kind == "V")):
-            raise RecordTypeError(f"rows must be two-dimensional, or one-dimensional and structured, without objects; "
+            raise RecordTypeError(
+                f"rows must be a numpy array, not {type(rows).__name__}: use append_many for lists"
+            )
+        if rows.dtype.hasobject or not (
+            rows.ndim == 2 or (rows.ndim == 1 and rows.dtype.kind == "V")
+        ):
+            raise RecordTypeError("rows must be two-dimensional, or one-dimensional and "
+                                  "structured, without objects; "
                                   f"not {rows.ndim}-dimensional {rows.dtype}")
         rows = numpy.ascontiguousarray(rows)
         cdef Py_ssize_t count = rows.shape[0]
@@ -123,11 +138,15 @@ cdef class Engine(Writer):
                 out[<Py_ssize_t>done:] = -1
                 break
         if done and (durable or self.writer.roll_due):
-            self.settle(int(positions[done - 1]) + cl_frame_aligned(CL_FRAME_HEADER + native.length), durable)
+            self.settle(
+                int(positions[done - 1]) + cl_frame_aligned(CL_FRAME_HEADER + native.length),
+                durable
+            )
         return positions
 
     def append_columns(self, parts, *, timestamp_ns=None, sync=None):
-        """Append the rows of columns, part after part; all are checked before the first record is claimed.
+        """Append the rows of columns, part after part; all are checked before the first record is
+        claimed.
 
         Parameters
         ----------
@@ -151,7 +170,9 @@ cdef class Engine(Writer):
         if durable and self.claims:
             self.check_own_claims(<uint64_t>-1)
         cdef int64_t[::1] out = positions
-        cdef cl_record_input *records = <cl_record_input *>malloc(ROWS_AT_ONCE * sizeof(cl_record_input))
+        cdef cl_record_input *records = <cl_record_input *>malloc(
+            ROWS_AT_ONCE * sizeof(cl_record_input)
+        )
         if records == NULL:
             raise MemoryError
         try:
@@ -167,13 +188,21 @@ cdef class Engine(Writer):
             self.settle(end, durable)
         return positions
 
-    cdef int take_rows(self, RowColumns part, cl_record_input *records, int64_t stamp, int64_t *positions, uint64_t *end) except -1:
-        """Check a part's rows, or with `positions` append them; `end` is where the last one ends that was not dropped."""
+    cdef int take_rows(
+        self, RowColumns part, cl_record_input *records, int64_t stamp, int64_t *positions,
+        uint64_t *end
+    ) except -1:
+        """Check a part's rows, or with `positions` append them; `end` is where the last one ends
+        that was not dropped.
+        """
         cdef Py_ssize_t first, index
         cdef Py_ssize_t count = 0
         cdef Py_ssize_t taken = 0
         if stamp >= 0 and part.has_timestamps:
-            raise RecordTypeError("timestamp_ns= and a column of timestamps contradict each other: leave one of them out")
+            raise RecordTypeError(
+                "timestamp_ns= and a column of timestamps contradict each other: leave one of "
+                "them out"
+            )
         for first in range(0, part.count, ROWS_AT_ONCE):
             count = min(ROWS_AT_ONCE, part.count - first)
             part.fill(first, count, records)
@@ -185,12 +214,16 @@ cdef class Engine(Writer):
                 continue
             taken = self.append_batches(records, count, positions + first, True)
             if taken:
-                end[0] = <uint64_t>positions[first + taken - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&records[taken - 1]))
+                end[0] = <uint64_t>positions[first + taken - 1] + cl_frame_aligned(
+                    <uint32_t>cl_input_length(&records[taken - 1])
+                )
             for index in range(taken, count):
                 positions[first + index] = -1
         return 0
 
-    cdef Claim new_claim(self, object owner, object size, object key, object type, object timestamp_ns, object sync):
+    cdef Claim new_claim(
+        self, object owner, object size, object key, object type, object timestamp_ns, object sync
+    ):
         """Reserve room for a value: see `LogMethods.claim`. The claim keeps its `owner` alive."""
         cdef Claim claim
         cdef cl_record_input record
@@ -221,7 +254,8 @@ cdef class Engine(Writer):
             if code == CL_OK:
                 break
             if self.overcome(code, &record, 1, True):
-                raise TailerLagError("a required tailer is too far behind, and a claim cannot be dropped: claim again later, or append",
+                raise TailerLagError("a required tailer is too far behind, and a claim cannot be "
+                                     "dropped: claim again later, or append",
                                      path=self.path)
         cl_segment_hold(claim.native.segment)
         claim.native.segment.users += 1

@@ -3,7 +3,9 @@
 
 
 cdef class _Known:
-    """The message classes that one handle has met, by type number: a number means one layout there."""
+    """The message classes that one handle has met, by type number: a number means one layout
+    there.
+    """
     cdef dict shapes
     cdef set met
     cdef Shape last
@@ -16,7 +18,8 @@ cdef class _Known:
         if shape not in self.met and self.shapes.setdefault(shape.type, shape) is not shape:
             other = self.shapes[shape.type]
             raise MessageError(
-                f"{other.name} and {shape.name} both have type {shape.type}, and no reader could tell them apart: give each message class "
+                f"{other.name} and {shape.name} both have type {shape.type}, and no reader could "
+                "tell them apart: give each message class "
                 "of a bus a type of its own", path=path)
         self.met.add(shape)
         self.last = shape
@@ -24,7 +27,9 @@ cdef class _Known:
 
 
 cdef class MessageClaim:
-    """Room in the log for one message, from `BusWriter.claim`. Use it in a `with` statement, which gives the message."""
+    """Room in the log for one message, from `BusWriter.claim`. Use it in a `with` statement, which
+    gives the message.
+    """
     cdef object claim
     cdef MessageBytes message
     cdef Py_buffer view
@@ -59,7 +64,8 @@ cdef class MessageClaim:
         PyBuffer_Release(&self.view)  # which may be called again
 
     def __del__(self):
-        # Dropped without its `with`: the message must not go on looking at bytes that the claim lets go of.
+        # Dropped without its `with`: the message must not go on looking at bytes that the claim
+        # lets go of.
         if self.entered:
             self.leave()
 
@@ -93,8 +99,10 @@ cdef class MessageWriter:
         Raises
         ------
         MessageError
-            Another class with the same type number was written through this writer, or a message was given a type.
-        RecordTypeError, RecordTooLargeError, DiskFullError, LogFailedError, ReadOnlyError, ClosedError
+            Another class with the same type number was written through this writer, or a message
+            was given a type.
+        RecordTypeError, RecordTooLargeError, DiskFullError, LogFailedError, ReadOnlyError,
+        ClosedError
             Nothing was appended.
         SyncTimeoutError
             The message stays in the log and may be durable.
@@ -113,7 +121,10 @@ cdef class MessageWriter:
             if placed.shape is not self.known.last:
                 self.known.meet(placed.shape, log.path)
             if type is not None:
-                raise MessageError(f"{placed.shape.name} has type {placed.shape.type} of its own: leave type= out", path=log.path)
+                raise MessageError(
+                    f"{placed.shape.name} has type {placed.shape.type} of its own: leave type= out",
+                    path=log.path
+                )
             record.value = placed.data
             record.value_length = placed.shape.size
             record.type = placed.shape.type
@@ -144,9 +155,10 @@ cdef class MessageWriter:
         Returns
         -------
         MessageClaim or Claim
-            A context manager. The first gives the message itself, all zero, which afterwards keeps what was written to it; the second
-            has a `buffer`. Leaving the `with` publishes, an exception rolls back; held longer than ``claim_timeout`` it may be rolled
-            back by others, which `RolledBackError` tells.
+            A context manager. The first gives the message itself, all zero, which afterwards keeps
+            what was written to it; the second has a `buffer`. Leaving the `with` publishes, an
+            exception rolls back; held longer than ``claim_timeout`` it may be rolled back by
+            others, which `RolledBackError` tells.
         """
         cdef MessageClaim held
         if not PyType_Check(what):
@@ -157,8 +169,13 @@ cdef class MessageWriter:
         held.message = what.__new__(what)
         self.known.meet(held.message.shape, self.target.engine.path)
         if type is not None:
-            raise MessageError(f"{held.message.shape.name} has a type of its own: leave type= out", path=self.target.engine.path)
-        held.claim = self.target.claim(held.message.shape.size, type=held.message.shape.type, sync=sync)
+            raise MessageError(
+                f"{held.message.shape.name} has a type of its own: leave type= out",
+                path=self.target.engine.path
+            )
+        held.claim = self.target.claim(
+            held.message.shape.size, type=held.message.shape.type, sync=sync
+        )
         return held
 
 
@@ -192,7 +209,8 @@ cdef class MessageReader:
         Returns
         -------
         bool
-            Whether there is one. False: the reader stands on no message until the next call finds one.
+            Whether there is one. False: the reader stands on no message until the next call finds
+            one.
 
         Raises
         ------
@@ -257,7 +275,9 @@ cdef class MessageReader:
 
     @property
     def has_recovered(self):
-        """Whether the reader has passed what stood in the log when it was opened: what it reads from now on is new."""
+        """Whether the reader has passed what stood in the log when it was opened: what it reads
+        from now on is new.
+        """
         if not self.recovered:
             self.recovered = self.cursor.position >= self.end
         return self.recovered
@@ -268,8 +288,9 @@ cdef class MessageReader:
         Parameters
         ----------
         into : Message, type of Message, or writable buffer, optional
-            A message is refilled, a message class gives a new one; both must have the type number and the size of what stands here.
-            A buffer must be at least as long: what lies behind the message stays as it is.
+            A message is refilled, a message class gives a new one; both must have the type number
+            and the size of what stands here. A buffer must be at least as long: what lies behind
+            the message stays as it is.
 
         Returns
         -------
@@ -281,7 +302,8 @@ cdef class MessageReader:
         PositionError
             `next` has not been called, or found none.
         MessageError
-            The message here is of another class. Nothing was read: it can be read into the right one.
+            The message here is of another class. Nothing was read: it can be read into the right
+            one.
         RecordTooLargeError
             The buffer is too short. Nothing was read: the message can be read into a larger one.
         """
@@ -289,7 +311,9 @@ cdef class MessageReader:
         if not self.standing:
             raise self.nothing()
         if into is None:
-            return PyBytes_FromStringAndSize(<const char *>self.record.value, self.record.value_length)
+            return PyBytes_FromStringAndSize(
+                <const char *>self.record.value, self.record.value_length
+            )
         if isinstance(into, MessageBytes):
             message = <MessageBytes>into
         elif PyType_Check(into) and issubclass(into, MessageBytes):
@@ -311,15 +335,20 @@ cdef class MessageReader:
         try:
             PyObject_GetBuffer(into, &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
         except (TypeError, BufferError, ValueError):
-            raise RecordTypeError("into must be a message, a message class, or a writable contiguous buffer such as a bytearray, not "
+            raise RecordTypeError("into must be a message, a message class, or a writable "
+                                  "contiguous buffer such as a bytearray, not "
                                   f"{reprlib.repr(into)}") from None
         try:
             if view.format != NULL and b"O" in <bytes>view.format:
-                raise RecordTypeError("into must be a buffer of bytes, not of references to objects")
+                raise RecordTypeError(
+                    "into must be a buffer of bytes, not of references to objects"
+                )
             if view.len < self.record.value_length:
                 raise RecordTooLargeError(
-                    f"the message has {self.record.value_length} bytes and the buffer {view.len}: read it again into a larger one",
-                    path=self.cursor.core.path, position=self.record.position, size=self.record.value_length, limit=view.len)
+                    f"the message has {self.record.value_length} bytes and the buffer {view.len}: "
+                    "read it again into a larger one",
+                    path=self.cursor.core.path, position=self.record.position,
+                    size=self.record.value_length, limit=view.len)
             memcpy(view.buf, self.record.value, self.record.value_length)
             return self.record.value_length
         finally:
@@ -328,13 +357,16 @@ cdef class MessageReader:
     cdef object nothing(self):
         if self.closed:
             return ClosedError("the reader is closed: open another", path=self.cursor.core.path)
-        return PositionError("the reader stands on no message: call next(), and read when it has returned True",
+        return PositionError("the reader stands on no message: call next(), and read when it has "
+                             "returned True",
                              path=self.cursor.core.path)
 
     cdef object mismatch(self, Shape shape):
         return MessageError(
-            f"the message here has type {self.record.type} and {self.record.value_length} bytes, but {shape.name} has type {shape.type} "
-            f"and {shape.size} bytes: look at reader.type first, and read it into its own class, or as bytes",
+            f"the message here has type {self.record.type} and {self.record.value_length} bytes, "
+            f"but {shape.name} has type {shape.type} "
+            f"and {shape.size} bytes: look at reader.type first, and read it into its own class, "
+            "or as bytes",
             path=self.cursor.core.path, position=self.record.position)
 
     def let_go(self):

@@ -4,18 +4,23 @@ CHECKPOINT_SIZE = CL_CHECKPOINT_SIZE
 
 
 def read_checkpoint(bytes content, bytes log_uuid):
-    """The checkpoint in force in a file's bytes as (position, clean, count, written_ns), or None."""
+    """The checkpoint in force in a file's bytes as (position, clean, count, written_ns), or
+    None.
+    """
     cdef cl_checkpoint record
     if len(log_uuid) != 16:
         raise ValueError("a uuid is 16 bytes")
     content = content.ljust(CL_CHECKPOINT_SIZE, b"\0")
-    if cl_checkpoint_read(<const uint8_t *><char *>content, <const uint8_t *><char *>log_uuid, &record) != CL_OK:
+    if cl_checkpoint_read(
+        <const uint8_t *><char *>content, <const uint8_t *><char *>log_uuid, &record
+    ) != CL_OK:
         return None
     return record.position, bool(record.clean), record.count, record.written_ns
 
 
 def write_checkpoint(int fd, bytes log_uuid, uint64_t count, uint64_t position, bint clean):
-    """Write the record after the one with that count into a checkpoint file, durably, for a log that nobody has open.
+    """Write the record after the one with that count into a checkpoint file, durably, for a log
+    that nobody has open.
 
     Raises
     ------

@@ -4,7 +4,9 @@
 @cython.final
 @cython.no_gc_clear  # its end uses the log, which may be part of the same garbage
 cdef class ClaimBuffer:
-    """The exporter behind `Claim.buffer`. It keeps segment and pool buffer in place as long as anybody looks at them."""
+    """The exporter behind `Claim.buffer`. It keeps segment and pool buffer in place as long as
+    anybody looks at them.
+    """
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.start, self.length, 0, flags)
@@ -19,7 +21,9 @@ cdef class ClaimBuffer:
 
 
 cdef void _let_go(Writer log, cl_segment *segment) noexcept:
-    """One user less of a segment's bytes. The last one tells the allocation service, which may wait for the buffer."""
+    """One user less of a segment's bytes. The last one tells the allocation service, which may wait
+    for the buffer.
+    """
     segment.users -= 1
     if segment.users == 0 and segment.drained:
         cl_futex_raise(&log.log.event)
@@ -66,7 +70,9 @@ cdef class Claim:
         return self.view
 
     cdef uint32_t head(self):
-        cdef uint32_t header = CL_FRAME_EXTENDED if cl_input_extended(&self.record) else CL_FRAME_HEADER
+        cdef uint32_t header = (
+            CL_FRAME_EXTENDED if cl_input_extended(&self.record) else CL_FRAME_HEADER
+        )
         return header + (0 if self.record.key_length == CL_KEYLEN_NONE else self.record.key_length)
 
     def truncate(self, size):
@@ -80,7 +86,10 @@ cdef class Claim:
         if not self.open:
             raise ClaimError("the claim's `with` has ended", path=self.log.path)
         if not isinstance(size, int) or size < 0 or size > self.record.value_length:
-            raise ClaimError(f"a claim of {self.record.value_length} bytes cannot be truncated to {size!r}", path=self.log.path)
+            raise ClaimError(
+                f"a claim of {self.record.value_length} bytes cannot be truncated to {size!r}",
+                path=self.log.path
+            )
         self.record.value_length = size
 
     def __enter__(self):
@@ -97,14 +106,17 @@ cdef class Claim:
             if kind is not None or exported:
                 cl_writer_abandon(&self.log.writer, &self.native)
                 if kind is None:
-                    raise ClaimError("a view of the claim's buffer outlived its `with`: the claim was rolled back; release views "
+                    raise ClaimError("a view of the claim's buffer outlived its `with`: the claim "
+                                     "was rolled back; release views "
                                      "before leaving it", path=self.log.path, position=position)
                 return False
             self.publish()
         finally:
             self.close()
         if self.sync:
-            self.log.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&self.record)), True)
+            self.log.settle(
+                position + cl_frame_aligned(<uint32_t>cl_input_length(&self.record)), True
+            )
         return False
 
     cdef int publish(self) except -1:

@@ -4,15 +4,17 @@
 # Memory fresh from the system is zeroed by it, page by page, as it is first written. For short
 # records that takes longer than to decode them.
 
-# No larger block is kept for reuse, and none is used for a batch that needs less than a fourth of it: a batch that somebody keeps must not
-# keep much more memory than it needs.
+# No larger block is kept for reuse, and none is used for a batch that needs less than a fourth of
+# it: a batch that somebody keeps must not keep much more memory than it needs.
 cdef size_t KEPT_LARGEST = 64 << 20
 cdef size_t FIT = 4
 
 
 @cython.no_gc
 cdef class Shelf:
-    """Keeps at most one block: whoever reads batch after batch lets go of each while the next but one is read."""
+    """Keeps at most one block: whoever reads batch after batch lets go of each while the next but
+    one is read.
+    """
 
     def __dealloc__(self):
         free(self.bytes)
@@ -59,7 +61,9 @@ cdef class Columns:
         cdef size_t numbers = <size_t>most * sizeof(int64_t)
         cdef uint8_t *at
         memset(&self.native, 0, sizeof(cl_batch))
-        self.block = shelf.take(4 * numbers + 2 * sizeof(int64_t) + most * (sizeof(uint32_t) + 1) + 2 * room)
+        self.block = shelf.take(
+            4 * numbers + 2 * sizeof(int64_t) + most * (sizeof(uint32_t) + 1) + 2 * room
+        )
         self.native.most = most
         self.native.data_room = room
         self.native.keys_room = room
@@ -90,7 +94,14 @@ cdef class Columns:
         (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets)."""
         cdef const cl_batch *native = &self.native
         cdef Py_ssize_t count = native.count
-        return (self.column(native.positions, count, numpy.int64), self.column(native.timestamps_ns, count, numpy.int64),
-                self.column(native.types, count, numpy.uint32), self.column(native.keyed, count, numpy.bool_),
-                self.column(native.data, native.data_size, numpy.uint8), self.column(native.value_ends - 1, count + 1, numpy.int64),
-                self.column(native.keys, native.keys_size, numpy.uint8), self.column(native.key_ends - 1, count + 1, numpy.int64))
+        return (self.column(native.positions, count, numpy.int64), self.column(native.timestamps_ns,
+                count, numpy.int64),
+                self.column(
+                    native.types, count, numpy.uint32
+                ), self.column(native.keyed, count, numpy.bool_),
+                self.column(native.data, native.data_size, numpy.uint8), self.column(
+                    native.value_ends - 1, count + 1, numpy.int64
+                ),
+                self.column(native.keys, native.keys_size, numpy.uint8), self.column(
+                    native.key_ends - 1, count + 1, numpy.int64
+                ))

@@ -28,8 +28,8 @@ cdef class Committer(Core):
         return True
 
     def flush_to(self, uint64_t upto, double timeout):
-        """Wait, at most `timeout` seconds, until everything below `upto` is durable, leading a flush where nobody else does. A leader may
-        take as long as one `msync` more.
+        """Wait, at most `timeout` seconds, until everything below `upto` is durable, leading a
+        flush where nobody else does. A leader may take as long as one `msync` more.
 
         Raises
         ------
@@ -58,7 +58,9 @@ cdef class Committer(Core):
             if now_ns >= deadline_ns:
                 raise self.failed_with(CL_E_TIMEOUT, 0, upto)
 
-    cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1:
+    cdef int run_loop(
+        self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes
+    ) except -1:
         cdef cl_pace pace = cl_pace(interval_ns, thorough_ns, least_bytes)
         cdef int code, cause
         self.enter()
@@ -78,10 +80,12 @@ cdef class Committer(Core):
         """Flush until `stop`; the caller's thread, without the GIL."""
         self.run_loop(cl_flush_loop, interval_ns, thorough_ns, least_bytes)
 
-    # --- checkpoint ------------------------------------------------------------------------------------------------
+    # --- checkpoint -------------------------------------------------------------------------------
 
     def keep_checkpoint(self, int fd, uint64_t count, int64_t interval_ns):
-        """From now on flushes note their position through `fd`, at most once an interval; -1 ends that."""
+        """From now on flushes note their position through `fd`, at most once an interval; -1 ends
+        that.
+        """
         self.log.checkpoint_fd = fd
         self.log.checkpoint_count = count
         self.log.checkpoint_interval_ns = interval_ns
@@ -98,7 +102,7 @@ cdef class Committer(Core):
         if code != CL_OK:
             raise self.failed_with(code, cause, position)
 
-    # --- latencies -------------------------------------------------------------------------------------------------
+    # --- latencies --------------------------------------------------------------------------------
 
     cdef cl_histogram *histogram(self, str name) except NULL:
         if name == "commit":
@@ -116,8 +120,9 @@ cdef class Committer(Core):
         raise KeyError(name)
 
     def latency(self, str name):
-        """How long "commit", "flush", "sync", "roll", "claim" or "lag" has taken, as (buckets, total_ns, longest_ns). A bucket is a pair:
-        the largest nanoseconds that it stands for, and how many. Those without any are left out."""
+        """How long "commit", "flush", "sync", "roll", "claim" or "lag" has taken, as (buckets,
+        total_ns, longest_ns). A bucket is a pair: the largest nanoseconds that it stands for, and
+        how many. Those without any are left out."""
         cdef cl_histogram *histogram = self.histogram(name)
         cdef uint32_t bucket
         cdef uint64_t count

@@ -6,7 +6,9 @@ cdef int64_t LOOK_INTERVAL_NS = 1_000_000
 
 cdef int64_t nanoseconds(double seconds) noexcept:
     """A duration for the kernel. What is longer than a century, or not a number, is a century."""
-    return 0 if seconds <= 0 else <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
+    if seconds <= 0:
+        return 0
+    return <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
 
 
 @cython.no_gc_clear  # what is still called while a cycle is taken apart finds all of it
@@ -28,20 +30,26 @@ cdef class Core:
     cursors : Cursors
         The mapped file, or a private stand-in for a reader that has none.
     writable, pooled : bool
-        Whether segments are mapped for writing; whether claims live in pool buffers of this process. For a reader, the cursors say at
-        each look where claims live.
+        Whether segments are mapped for writing; whether claims live in pool buffers of this
+        process. For a reader, the cursors say at each look where claims live.
     claim_timeout_ns : int
         How long a live owner may leave a claim unpublished.
     copy_limit : int
-        Commits up to this many bytes are copied through the mapping, larger ones written with `pwrite`.
+        Commits up to this many bytes are copied through the mapping, larger ones written with
+        `pwrite`.
     """
 
-    def __cinit__(self, policy, str path, int dir_fd, bytes log_uuid, uint64_t segment_size, Cursors cursors not None, *, bint writable,
+    def __cinit__(self, policy, str path, int dir_fd, bytes log_uuid, uint64_t segment_size,
+                  Cursors cursors not None, *, bint writable,
                   bint pooled, int64_t claim_timeout_ns, uint32_t copy_limit):
         cdef int code
-        if len(log_uuid) != 16 or not CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST or segment_size % CL_SEGMENT_HEADER:
+        if (len(log_uuid) != 16 or not CL_SEGMENT_SMALLEST <= segment_size <= CL_SEGMENT_LARGEST
+                or segment_size % CL_SEGMENT_HEADER):
             raise ValueError("a uuid is 16 bytes, and a segment whole pages from 64 KiB to 1 GiB")
-        code = cl_log_init(&self.log, cursors.cells, dir_fd, <const uint8_t *><char *>log_uuid, segment_size, writable)
+        code = cl_log_init(
+            &self.log, cursors.cells, dir_fd, <const uint8_t *><char *>log_uuid, segment_size,
+            writable
+        )
         if code != CL_OK:
             raise failure(code, errno, path=path)
         self.ready = True
@@ -65,7 +73,9 @@ cdef class Core:
             cl_log_clear(&self.log)
 
     cdef int enter(self) except -1:
-        """Before the interpreter's lock is given up for work on the log's files: `close` leaves them open until the `leave` after it."""
+        """Before the interpreter's lock is given up for work on the log's files: `close` leaves
+        them open until the `leave` after it.
+        """
         if self.leaving:
             raise failure(CL_E_CLOSED, 0, path=self.path)
         self.users += 1
@@ -78,7 +88,9 @@ cdef class Core:
         return 0
 
     def leave_kernel(self):
-        """Let no call work on the log's files any more, and have the last that does call the policy's `release_files`."""
+        """Let no call work on the log's files any more, and have the last that does call the
+        policy's `release_files`.
+        """
         if not self.leaving:
             self.users += 1
             self.leaving = True
@@ -98,13 +110,16 @@ cdef class Core:
         if code == CL_E_FAILED:
             cause = <int>self.cursors.cells.failed.value
         elif code == CL_E_DAMAGE:
-            position = self.cursors.cells.committed.value  # where the walk over what was appended came to a stop
+            # where the walk over what was appended came to a stop
+            position = self.cursors.cells.committed.value
         return failure(code, cause, path=self.path, position=position)
 
-    # --- slots and state -------------------------------------------------------------------------------------------
+    # --- slots and state --------------------------------------------------------------------------
 
     def attach_slot(self, int lock_fd, int fd):
-        """Take a writer slot through open descriptions of `lock` and of `cursors`, which stay open until `detach_slot`."""
+        """Take a writer slot through open descriptions of `lock` and of `cursors`, which stay open
+        until `detach_slot`.
+        """
         cdef uint32_t slot = 0
         cdef uint32_t generation = 0
         cdef cl_slot_fds fds
@@ -117,7 +132,9 @@ cdef class Core:
         self.log.owner = cl_owner(slot, generation)
 
     def watch_slots(self, int lock_fd, int fd):
-        """Ask through these which owners live, without a slot of one's own: for readers. `lock_fd` is -1 where `lock` cannot be opened."""
+        """Ask through these which owners live, without a slot of one's own: for readers. `lock_fd`
+        is -1 where `lock` cannot be opened.
+        """
         self.log.slot_fds.lock, self.log.slot_fds.cursors = lock_fd, fd
 
     def detach_slot(self):
@@ -128,7 +145,9 @@ cdef class Core:
         self.log.slot_fds = CL_NO_SLOT_FDS
 
     def try_creation(self):
-        """Become the one handle that makes a segment at the time, until `end_creation`; False while another one is that."""
+        """Become the one handle that makes a segment at the time, until `end_creation`; False while
+        another one is that.
+        """
         return bool(cl_creation_try(self.log.slot_fds))
 
     def end_creation(self):
@@ -136,7 +155,9 @@ cdef class Core:
         cl_creation_end(self.log.slot_fds)
 
     def after_fork(self):
-        """In the child: locks start anew, the slot stays the parent's, and appends are refused until the gate is opened again."""
+        """In the child: locks start anew, the slot stays the parent's, and appends are refused
+        until the gate is opened again.
+        """
         if self.log.gate == 0 or self.log.gate == GATE_LAG:
             self.log.gate = GATE_FORKED
         self.log.owner = 0
@@ -162,7 +183,9 @@ cdef class Core:
         return bool(cl_log_pooled(&self.log))
 
     def keep_index(self, uint32_t spacing):
-        """Have commits make the indexes of the segments that they fill, with one entry for so many records."""
+        """Have commits make the indexes of the segments that they fill, with one entry for so many
+        records.
+        """
         self.log.index_spacing = spacing
 
     @property
@@ -179,7 +202,7 @@ cdef class Core:
     def doubtful(self, uint64_t position):
         self.log.doubtful = position
 
-    # --- tail and watermarks ---------------------------------------------------------------------------------------
+    # --- tail and watermarks ----------------------------------------------------------------------
 
     @property
     def tail(self):
@@ -199,8 +222,8 @@ cdef class Core:
 
     @property
     def tail_position(self):
-        """Where the next record would be claimed. What lies below may not be published yet. In another process's pooled log, where
-        its committed records end."""
+        """Where the next record would be claimed. What lies below may not be published yet. In
+        another process's pooled log, where its committed records end."""
         self.look()
         cdef const uint64_t *tail = cl_log_tail(&self.log)
         if tail == NULL:
@@ -228,7 +251,9 @@ cdef class Core:
 
     @property
     def committed_position(self):
-        """The end of what is in the segments, where other processes see it. On a mapped log the same as appended."""
+        """The end of what is in the segments, where other processes see it. On a mapped log the
+        same as appended.
+        """
         self.look()
         if not cl_log_pooled(&self.log):
             return self.appended_position
@@ -241,13 +266,13 @@ cdef class Core:
         return cl_log_upward(&self.log, self.cursors.cells.flushed.value)
 
     cpdef ask_for_flush(self):
-        """Ask the writers to flush what is appended at present, at their flush services' next interval. Without permission to write
-        `cursors` nobody is asked."""
+        """Ask the writers to flush what is appended at present, at their flush services' next
+        interval. Without permission to write `cursors` nobody is asked."""
         self.look()
         if self.cursors.shared and self.cursors.writable:
             cl_flush_ask(&self.log)
 
-    # --- segments --------------------------------------------------------------------------------------------------
+    # --- segments ---------------------------------------------------------------------------------
 
     def acquire(self, uint64_t number):
         """The segment with that number, mapped; the caller releases it.
@@ -272,7 +297,9 @@ cdef class Core:
         return Segment.take(segment, path)
 
     def forget(self, uint64_t number):
-        """Drop the handle's own reference to a segment; the next acquire opens the file anew. Returns how many others hold it."""
+        """Drop the handle's own reference to a segment; the next acquire opens the file anew.
+        Returns how many others hold it.
+        """
         cdef uint32_t others
         with nogil:
             others = cl_table_forget(&self.log.table, number)
@@ -284,8 +311,9 @@ cdef class Core:
             cl_table_trim(&self.log.table, number, keep)
 
     def attach(self, Segment segment not None, Memory memory not None, lease=None):
-        """Let claims of a segment live in a buffer, which is all zero, as large as the segment, and kept until `detach`. The views of
-        its claims keep the lease alive, beyond that if need be."""
+        """Let claims of a segment live in a buffer, which is all zero, as large as the segment, and
+        kept until `detach`. The views of its claims keep the lease alive, beyond that if need be.
+        """
         segment.check()
         if memory.size < segment.segment.size:
             raise ValueError("the buffer is smaller than the segment")
@@ -297,7 +325,9 @@ cdef class Core:
         segment.segment.bytes = memory.bytes
 
     def detach(self, Segment segment not None):
-        """Take the buffer back: claims, if there should be more, live in the mapping from now on."""
+        """Take the buffer back: claims, if there should be more, live in the mapping from now
+        on.
+        """
         segment.check()
         with nogil:
             cl_log_pass_commits(&self.log)
@@ -305,7 +335,7 @@ cdef class Core:
         segment.segment.bytes = segment.segment.map
         memory.release()
 
-    # --- the end, sleeping and waking -------------------------------------------------------------------------------
+    # --- the end, sleeping and waking -------------------------------------------------------------
 
     def stop(self):
         """End the loops, and wake whoever waits for an event."""
@@ -320,23 +350,31 @@ cdef class Core:
         return self.log.stopping != 0
 
     def wait_event(self, uint32_t seen, double timeout):
-        """Sleep until the event word differs from `seen` (a segment was entered or drained), or `timeout` seconds; the word."""
+        """Sleep until the event word differs from `seen` (a segment was entered or drained), or
+        `timeout` seconds; the word.
+        """
         cdef int64_t timeout_ns = nanoseconds(timeout)
         with nogil:
             cl_futex_wait(&self.log.event, seen, timeout_ns)
         return self.log.event
 
     cdef uint32_t *append_signal(self):
-        """What appends wake sleepers through. NULL where nobody could be told of them, or where the cursors are a stand-in for those that
-        will come, which are put in its place."""
-        return <uint32_t *>&self.cursors.cells.append_signal.value if self.cursors.shared and self.cursors.writable else NULL
+        """What appends wake sleepers through. NULL where nobody could be told of them, or where the
+        cursors are a stand-in for those that will come, which are put in its place."""
+        if not (self.cursors.shared and self.cursors.writable):
+            return NULL
+        return <uint32_t *>&self.cursors.cells.append_signal.value
 
     def announce_sleeper(self):
-        """Have every publish that a look from now on does not see end `wait_append`, which takes what this returns."""
+        """Have every publish that a look from now on does not see end `wait_append`, which takes
+        what this returns.
+        """
         return cl_sleeper_announce(self.cursors.cells) if self.append_signal() != NULL else 0
 
     def wait_append(self, uint32_t seen, double timeout):
-        """Sleep until somebody appends, or `timeout` seconds; those in any case where there is nothing to be told by."""
+        """Sleep until somebody appends, or `timeout` seconds; those in any case where there is
+        nothing to be told by.
+        """
         cdef int64_t timeout_ns = nanoseconds(timeout)
         cdef uint32_t *signal = self.append_signal()
         with nogil:
@@ -346,7 +384,9 @@ cdef class Core:
                 cl_futex_wait(signal, seen, timeout_ns)
 
     def wake_sleepers(self):
-        """End every `wait_append` on this log; who waits there in other processes looks once in vain."""
+        """End every `wait_append` on this log; who waits there in other processes looks once in
+        vain.
+        """
         cdef uint32_t *signal = self.append_signal()
         if signal != NULL:
             cl_futex_raise(signal)

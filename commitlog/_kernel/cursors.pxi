@@ -18,7 +18,9 @@ MODE_POOLED = CL_MODE_POOLED
 
 
 def slot_alive(int lock_fd, int fd, uint32_t slot):
-    """Whether the owner of a slot lives: other open descriptions than `lock_fd` of `lock` (-1: none) and `fd` of `cursors` lock it."""
+    """Whether the owner of a slot lives: other open descriptions than `lock_fd` of `lock` (-1:
+    none) and `fd` of `cursors` lock it.
+    """
     cdef cl_slot_fds fds
     fds.lock, fds.cursors = lock_fd, fd
     return cl_slot_alive(fds, slot)
@@ -59,7 +61,8 @@ cdef class Cursors:
     Parameters
     ----------
     fd : int
-        Descriptor of the `cursors` file, at least `CURSORS_SIZE` bytes long; -1 for a private stand-in, all zero.
+        Descriptor of the `cursors` file, at least `CURSORS_SIZE` bytes long; -1 for a private
+        stand-in, all zero.
     writable : bool
         Map it for writing.
 
@@ -89,14 +92,16 @@ cdef class Cursors:
         cl_memory_unmap(&self.area)
 
     def part(self):
-        """Let go of the file: what it said last stays to be read. Where memory is short, the file stays mapped."""
+        """Let go of the file: what it said last stays to be read. Where memory is short, the file
+        stays mapped.
+        """
         if self.shared and cl_memory_part(&self.area) == 0:
             self.shared = False
             self.writable = True
 
     def become(self, Cursors live not None):
-        """Turn a stand-in into another view of the live file, at the address where the stand-in is: whoever reads its cells meanwhile
-        sees the one or the other.
+        """Turn a stand-in into another view of the live file, at the address where the stand-in is:
+        whoever reads its cells meanwhile sees the one or the other.
 
         Raises
         ------
@@ -106,22 +111,33 @@ cdef class Cursors:
         if self.shared or not live.shared:
             raise ValueError("a stand-in becomes the live file")
         # Of length 0, a shared mapping is not moved: it gets a second view.
-        if mremap(live.cells, 0, CL_CURSORS_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, <void *>self.cells) != <void *>self.cells:
+        if mremap(
+            live.cells, 0, CL_CURSORS_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, <void *>self.cells
+        ) != <void *>self.cells:
             raise OSError(errno, os.strerror(errno))
         self.writable = live.writable
         self.shared = True
 
     def matches(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
-        """Whether the file is of this log, this boot, this place, and in a form that this release knows."""
+        """Whether the file is of this log, this boot, this place, and in a form that this release
+        knows.
+        """
         cdef cl_cursors *cells = self.cells
         return (
-            cells.magic == CL_CURSORS_MAGIC and cells.version == CL_CURSORS_VERSION and cells.size == CL_CURSORS_SIZE
-            and cells.slot_count == CL_CURSORS_SLOTS and (<bytes>(<char *>cells.log_uuid)[:16]) == log_uuid
-            and (<bytes>(<char *>cells.boot_id)[:16]) == boot_id and cells.inode == inode and cells.segment_size == segment_size
+            cells.magic == CL_CURSORS_MAGIC and cells.version == CL_CURSORS_VERSION
+            and cells.size == CL_CURSORS_SIZE
+            and cells.slot_count == CL_CURSORS_SLOTS and (
+                <bytes>(<char *>cells.log_uuid)[:16]
+            ) == log_uuid
+            and (
+                <bytes>(<char *>cells.boot_id)[:16]
+            ) == boot_id and cells.inode == inode and cells.segment_size == segment_size
         )
 
     def rebuild(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
-        """Write a fresh identity over the whole file, in place, in the state RECOVERING. Slot generations go on counting."""
+        """Write a fresh identity over the whole file, in place, in the state RECOVERING. Slot
+        generations go on counting.
+        """
         cdef cl_cursors *cells = self.cells
         cdef uint32_t generations[256]
         cdef uint32_t index
@@ -171,12 +187,19 @@ cdef class Cursors:
         cl_store(&_cell(self, name).value, value)
 
     def slots(self):
-        """The slots that somebody took and did not give back: (index, pid, attached_ns, rolled_back, pid_namespace, counter)."""
+        """The slots that somebody took and did not give back: (index, pid, attached_ns,
+        rolled_back, pid_namespace, counter).
+        """
         cdef uint32_t index
         cdef cl_slot *slot
         taken = []
         for index in range(CL_CURSORS_SLOTS):
             slot = &self.cells.slots[index]
             if slot.pid != 0:
-                taken.append((index, slot.pid, slot.attached_ns, slot.rolled_back, slot.pid_namespace, cl_load(&slot.counter)))
+                taken.append(
+                    (
+                        index, slot.pid, slot.attached_ns, slot.rolled_back, slot.pid_namespace,
+                        cl_load(&slot.counter)
+                    )
+                )
         return taken

@@ -26,10 +26,12 @@ cdef class Core:
     cdef object policy        # decides what the kernel cannot
     cdef bint ready           # `log` holds what `cl_log_clear` gives back
     cdef int64_t looked_ns    # when a reader without live cursors looked for them last
-    cdef public object watcher  # wakes the coroutines that wait for records; made by the first of them
+    # wakes the coroutines that wait for records; made by the first of them
+    cdef public object watcher
     cdef dict memories  # segment number -> (Memory, its lease), while a pool buffer is attached
 
-    cdef int users            # calls that are in the kernel without the interpreter's lock, and use the log's files
+    # calls that are in the kernel without the interpreter's lock, and use the log's files
+    cdef int users
     cdef bint leaving         # the log is closed: the last of them lets go of its files
 
     cdef int enter(self) except -1
@@ -44,12 +46,16 @@ ctypedef int (*loop_of)(cl_log *log, const cl_pace *pace) noexcept nogil
 
 
 cdef class Committer(Core):
-    cdef int run_loop(self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes) except -1
+    cdef int run_loop(
+        self, loop_of loop, int64_t interval_ns, int64_t thorough_ns, uint64_t least_bytes
+    ) except -1
     cdef cl_histogram *histogram(self, str name) except NULL
 
 
 cdef enum:
-    NOT_APPENDED = 0xFFFFFFFFFFFFFFFF  # no position: a required tailer is too far behind, and the record is dropped, or to be given again
+    # no position: a required tailer is too far behind, and the record is dropped, or to be given
+    # again
+    NOT_APPENDED = 0xFFFFFFFFFFFFFFFF
 
 
 cdef object wrong_type(str what, value)
@@ -69,10 +75,14 @@ cdef class Writer(Committer):
     cdef int advance(self) except -1
     cdef int settle(self, end, sync) except -1
     cdef int check_own_claims(self, uint64_t below) except -1
-    cdef uint64_t append_any(self, object value, object key, object type, object timestamp_ns, bint durable, bint waits) except 0
+    cdef uint64_t append_any(
+        self, object value, object key, object type, object timestamp_ns, bint durable, bint waits
+    ) except 0
     cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0
     cdef int check_size(self, const cl_record_input *record) except -1
-    cdef int overcome(self, int code, const cl_record_input *record, uint64_t records, bint waits) except -1
+    cdef int overcome(
+        self, int code, const cl_record_input *record, uint64_t records, bint waits
+    ) except -1
     cdef bint takes(self)
     cdef object too_large(self, size)
 

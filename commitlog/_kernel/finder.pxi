@@ -36,7 +36,8 @@ cdef class Finder:
         cdef cl_index grown = index.index
         hop.watch = &self.watch
         if hop.from_buffer:
-            cl_index_extend(&grown, &hop, limit)  # buffers are taken back under the interpreter's lock
+            # buffers are taken back under the interpreter's lock
+            cl_index_extend(&grown, &hop, limit)
         else:
             self.core.enter()
             with nogil:
@@ -61,8 +62,8 @@ cdef class Finder:
         return at if cl_index_since(&index.index, &hop, timestamp_ns, &at) == CL_OK else None
 
     def ordinal(self, SparseIndex index not None, Segment segment not None, uint64_t offset):
-        """How many records of the segment begin below an offset, and whether a frame begins or ends there; None where what stands
-        below is not known yet."""
+        """How many records of the segment begin below an offset, and whether a frame begins or ends
+        there; None where what stands below is not known yet."""
         segment.check()
         cdef cl_hop hop = self.hop(segment.segment, index.index.offset)
         cdef uint64_t ordinal = 0
@@ -71,7 +72,9 @@ cdef class Finder:
         return ordinal, hop.offset == offset
 
     def entry(self, SparseIndex index not None, uint64_t offset, bint before):
-        """The offset of the last entry before an offset, or of the first one from there on; None where there is none."""
+        """The offset of the last entry before an offset, or of the first one from there on; None
+        where there is none.
+        """
         cdef size_t below
         if offset == 0:
             below = <size_t>-1
@@ -82,11 +85,17 @@ cdef class Finder:
         below += 1
         return index.index.entries[below].offset if below < index.index.count else None
 
-    cdef int count(self, const cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records):
-        """Records in [start, stop), both of them frames' beginnings or ends; false where that cannot be said."""
+    cdef int count(
+        self, const cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records
+    ):
+        """Records in [start, stop), both of them frames' beginnings or ends; false where that
+        cannot be said.
+        """
         cdef cl_hop hop = self.hop(segment, 0)
         hop.offset = start
-        return cl_hop_over(&hop, stop, 0xFFFFFFFFFFFFFFFF, records) == CL_E_ROLL and hop.offset == stop
+        return cl_hop_over(
+            &hop, stop, 0xFFFFFFFFFFFFFFFF, records
+        ) == CL_E_ROLL and hop.offset == stop
 
 
 cdef void move_anchor(Segment segment, uint64_t offset, uint64_t sequence):
@@ -124,7 +133,10 @@ cdef object sequence_of(Segment segment, uint64_t offset):
     cdef uint64_t sequence = 0
     cdef uint64_t anchor = segment.anchor_offset
     if segment.index is None:
-        raise SequenceError("the sequence of this record is not known: it was not read by a tailer", path=segment.path)
+        raise SequenceError(
+            "the sequence of this record is not known: it was not read by a tailer",
+            path=segment.path
+        )
     if anchor != 0 and (offset - anchor if offset >= anchor else anchor - offset) <= NEAR_BYTES:
         if _count_from_anchor(segment, offset, &sequence):
             return sequence
@@ -138,7 +150,9 @@ cdef object sequence_of(Segment segment, uint64_t offset):
 
 
 def first_sequence(Segment segment not None, positions):
-    """The sequence of the first of some records, which were read together and stand at `positions`."""
+    """The sequence of the first of some records, which were read together and stand at
+    `positions`.
+    """
     cdef uint64_t base = segment.segment.base
     cdef uint64_t first = positions[0]
     cdef uint64_t last = positions[len(positions) - 1]

@@ -109,7 +109,9 @@ cdef extern from "cursors.h":
         int cursors
 
     cl_slot_fds CL_NO_SLOT_FDS
-    int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_t *generation) nogil
+    int cl_slot_attach(
+        cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_t *generation
+    ) nogil
     void cl_slot_detach(cl_cursors *cursors, cl_slot_fds fds, uint32_t slot) nogil
     bint cl_slot_alive(cl_slot_fds fds, uint32_t slot) nogil
     bint cl_creation_try(cl_slot_fds fds) nogil
@@ -153,10 +155,15 @@ cdef extern from "segment.h":
         uint32_t users
     ctypedef struct cl_table:
         uint8_t log_uuid[16]
-    int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size) nogil
+    int cl_header_check(
+        const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size
+    ) nogil
     uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle) nogil
     uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) nogil
-    int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bint writable, cl_segment **out) nogil
+    int cl_segment_open(
+        int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bint writable,
+        cl_segment **out
+    ) nogil
     void cl_segment_hold(cl_segment *segment) nogil
     void cl_segment_release(cl_segment *segment) nogil
     int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) nogil
@@ -197,7 +204,10 @@ cdef extern from "log.h":
         int64_t checkpoint_interval_ns
         cl_log_counters counters
         cl_latencies latencies
-    int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bint writable) nogil
+    int cl_log_init(
+        cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid,
+        uint64_t segment_size, bint writable
+    ) nogil
     void cl_log_clear(cl_log *log) nogil
     void cl_log_after_fork(cl_log *log) nogil
     int cl_log_fail(cl_log *log, int cause) nogil
@@ -242,7 +252,9 @@ cdef extern from "tailer_page.h":
         uint64_t position
         uint32_t count
         int64_t saved_ns
-    int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms) nogil
+    int cl_tailer_read_terms(
+        const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms
+    ) nogil
     int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) nogil
     void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) nogil
     ctypedef struct cl_tailer_mark:
@@ -297,22 +309,36 @@ cdef extern from "writer.h":
         int64_t timestamp_ns
     bint cl_input_extended(const cl_record_input *input) nogil
     uint64_t cl_input_length(const cl_record_input *input) nogil
-    void cl_writer_init(cl_writer *writer, cl_log *log, bint plain, bint precise, uint32_t wake_bytes) nogil
+    void cl_writer_init(
+        cl_writer *writer, cl_log *log, bint plain, bint precise, uint32_t wake_bytes
+    ) nogil
     void cl_writer_clear(cl_writer *writer) nogil
     void cl_writer_limit(cl_writer *writer, uint64_t limit_place, uint64_t required_seen) nogil
     int64_t cl_writer_now(const cl_writer *writer) nogil
-    uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_record_input *input) nogil
+    uint64_t cl_frame_write(
+        const cl_segment *segment, uint32_t offset, const cl_record_input *input
+    ) nogil
     int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) nogil
-    int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length, uint64_t *position) nogil
+    int cl_writer_append_value(
+        cl_writer *writer, const void *value, uint32_t length, uint64_t *position
+    ) nogil
     int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim) nogil
-    int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, uint32_t records) nogil
+    int cl_writer_publish(
+        cl_writer *writer, const cl_claim *claim, uint64_t cell, uint32_t records
+    ) nogil
     void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) nogil
     int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) nogil
-    int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_cell, uint32_t records) nogil
-    int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions) nogil
+    int cl_batch_publish(
+        cl_writer *writer, const cl_claim *claim, uint64_t first_cell, uint32_t records
+    ) nogil
+    int cl_writer_append_rows(
+        cl_writer *writer, const cl_rows *rows, size_t *done, int64_t *positions
+    ) nogil
     uint64_t CL_SEGMENT_CURRENT
     int cl_writer_close_segment(cl_writer *writer, uint64_t number) nogil
-    int cl_writer_open_segment(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t *opened_ns) nogil
+    int cl_writer_open_segment(
+        cl_writer *writer, uint64_t number, int64_t now_ns, int64_t *opened_ns
+    ) nogil
     int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle) nogil
     uint64_t cl_writer_rolls_from(const cl_writer *writer) nogil
 
@@ -329,7 +355,8 @@ cdef extern from "stage.h":
         const int64_t *timestamps_ns
         int64_t timestamp_ns
         size_t count
-    int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop, const cl_stage_rows *rows, size_t *done,
+    int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop,
+                     const cl_stage_rows *rows, size_t *done,
                      cl_tally *tally) nogil
 
 cdef extern from "reader.h":
@@ -363,7 +390,10 @@ cdef extern from "reader.h":
     void cl_reader_init(cl_reader *reader, cl_log *log) nogil
     void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) nogil
     int cl_reader_next(cl_reader *reader, cl_record *record) nogil
-    int cl_record_read(const cl_segment *segment, const uint8_t *data, uint64_t offset, cl_record *record, uint64_t *step) nogil
+    int cl_record_read(
+        const cl_segment *segment, const uint8_t *data, uint64_t offset, cl_record *record,
+        uint64_t *step
+    ) nogil
     bint cl_reader_spin(cl_reader *reader) nogil
     bint cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) nogil
     bint cl_reader_news(const cl_reader *reader) nogil
@@ -390,7 +420,9 @@ cdef extern from "index.h":
     size_t cl_index_below(const cl_index *index, uint64_t offset) nogil
     int cl_index_find(const cl_index *index, cl_hop *hop, uint64_t ordinal, uint64_t *at) nogil
     int cl_index_since(const cl_index *index, cl_hop *hop, int64_t timestamp_ns, uint64_t *at) nogil
-    int cl_index_ordinal(const cl_index *index, cl_hop *hop, uint64_t offset, uint64_t *ordinal) nogil
+    int cl_index_ordinal(
+        const cl_index *index, cl_hop *hop, uint64_t offset, uint64_t *ordinal
+    ) nogil
 
 cdef extern from "scan.h":
     ctypedef struct cl_scan:
@@ -398,13 +430,19 @@ cdef extern from "scan.h":
         int code
         uint64_t skipped
         cl_tally tally
-    void cl_segment_scan(const cl_segment *segment, uint64_t start, uint64_t stop, cl_scan *scan) nogil
+    void cl_segment_scan(
+        const cl_segment *segment, uint64_t start, uint64_t stop, cl_scan *scan
+    ) nogil
     uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t start, uint64_t stop) nogil
     uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) nogil
     uint64_t cl_segment_landing(const cl_segment *segment, uint64_t offset) nogil
-    uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *data, uint64_t offset) nogil
+    uint64_t cl_segment_certain_end(
+        const cl_segment *segment, const uint8_t *data, uint64_t offset
+    ) nogil
     uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t start, uint64_t stop) nogil
-    uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset) nogil
+    uint64_t cl_segment_take_over(
+        cl_segment *segment, const uint8_t *source, uint64_t *offset
+    ) nogil
     int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *index) nogil
     int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) nogil
 
@@ -424,7 +462,10 @@ cdef extern from "piece.h":
         uint8_t *key_bits
         size_t values_room, keys_room, most, count, values_size, keys_size
         uint64_t passed
-    int cl_piece_decode(const cl_piece *piece, uint64_t *offset, uint64_t first, uint64_t limit, cl_rows_out *out, uint64_t *step) nogil
+    int cl_piece_decode(
+        const cl_piece *piece, uint64_t *offset, uint64_t first, uint64_t limit, cl_rows_out *out,
+        uint64_t *step
+    ) nogil
     uint64_t cl_piece_resume(const cl_piece *piece, uint64_t offset, uint64_t limit) nogil
 
 cdef extern from "stretch.h":

@@ -3,9 +3,14 @@
 cdef object _NO_TYPE = 0
 
 
-cdef inline bint value_alone(object value, object key, object type, object timestamp_ns, object sync):
-    """Whether an append is of bytes and nothing else, as most are. Zero is compared by identity: the interpreter has only one."""
-    return sync is None and key is None and type is _NO_TYPE and timestamp_ns is None and PyBytes_CheckExact(value)
+cdef inline bint value_alone(
+    object value, object key, object type, object timestamp_ns, object sync
+):
+    """Whether an append is of bytes and nothing else, as most are. Zero is compared by identity:
+    the interpreter has only one.
+    """
+    return (sync is None and key is None and type is _NO_TYPE and timestamp_ns is None
+            and PyBytes_CheckExact(value))
 
 
 @cython.no_gc_clear  # a call that comes while a cycle is taken apart finds the engine
@@ -33,7 +38,7 @@ cdef class LogMethods:
     def _parts(self):
         return self.parts
 
-    # --- appending -------------------------------------------------------------------------------------------------
+    # --- appending --------------------------------------------------------------------------------
 
     def append(self, value, *, key=None, type=0, timestamp_ns=None, sync=None):
         """Append one record.
@@ -49,13 +54,15 @@ cdef class LogMethods:
         timestamp_ns : int, optional
             Nanoseconds since 1970; the clock's by default.
         sync : bool, optional
-            Wait until the record is durable; by default as the log's ``flush="sync"`` says. Without it a power cut can take the
-            record back, and with a pool of anonymous buffers a kill of this process can, until it is committed.
+            Wait until the record is durable; by default as the log's ``flush="sync"`` says. Without
+            it a power cut can take the record back, and with a pool of anonymous buffers a kill of
+            this process can, until it is committed.
 
         Returns
         -------
         int
-            The record's position; -1 where it was dropped, because a required tailer was too far behind and ``on_lag="drop"`` says so.
+            The record's position; -1 where it was dropped, because a required tailer was too far
+            behind and ``on_lag="drop"`` says so.
 
         Raises
         ------
@@ -78,10 +85,14 @@ cdef class LogMethods:
                 &self.engine.writer, PyBytes_AS_STRING(value), <uint32_t>value_length, &position
             ) == CL_OK:
                 if self.engine.writer.roll_due:
-                    self.engine.settle(position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False)
+                    self.engine.settle(
+                        position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False
+                    )
                 return position
             # `append_any` handles the refusal.
-        position = self.engine.append_any(value, key, type, timestamp_ns, self.engine.sync_default if sync is None else sync, True)
+        position = self.engine.append_any(
+            value, key, type, timestamp_ns, self.engine.sync_default if sync is None else sync, True
+        )
         return -1 if position == NOT_APPENDED else position
 
     def append_many(self, values, *, keys=None, types=None, timestamp_ns=None, sync=None):
@@ -103,7 +114,8 @@ cdef class LogMethods:
         Returns
         -------
         numpy.ndarray
-            The positions, int64, one a record; -1 from where on records were dropped, as for `append`.
+            The positions, int64, one a record; -1 from where on records were dropped, as for
+            `append`.
 
         Raises
         ------
@@ -120,7 +132,8 @@ cdef class LogMethods:
         Parameters
         ----------
         rows : numpy.ndarray
-            Two-dimensional of any fixed-size dtype (a row's bytes are a record), or one-dimensional and structured.
+            Two-dimensional of any fixed-size dtype (a row's bytes are a record), or one-dimensional
+            and structured.
         timestamp_ns : int, optional
             One for all; the clock's at each batch of up to 64 KiB by default.
         sync : bool, optional
@@ -151,17 +164,18 @@ cdef class LogMethods:
         Returns
         -------
         Claim
-            A context manager. Leaving it publishes; an exception rolls back. Held longer than ``claim_timeout`` it may be rolled
-            back by others, which `RolledBackError` tells.
+            A context manager. Leaving it publishes; an exception rolls back. Held longer than
+            ``claim_timeout`` it may be rolled back by others, which `RolledBackError` tells.
 
         Raises
         ------
         TailerLagError
-            A required tailer is too far behind; also with ``on_lag="drop"``, since a claim has to give room to write to.
+            A required tailer is too far behind; also with ``on_lag="drop"``, since a claim has to
+            give room to write to.
         """
         return (<Engine>self.engine).new_claim(self, size, key, type, timestamp_ns, sync)
 
-    # --- what it is and how far it is --------------------------------------------------------------------------------
+    # --- what it is and how far it is -------------------------------------------------------------
 
     @property
     def path(self):
@@ -170,7 +184,9 @@ cdef class LogMethods:
 
     @property
     def pooled(self):
-        """Whether appends go to pool buffers first. For a reader: whether those of the log's writer do."""
+        """Whether appends go to pool buffers first. For a reader: whether those of the log's writer
+        do.
+        """
         return self.engine.pooled
 
     @property
@@ -185,8 +201,8 @@ cdef class LogMethods:
 
     @property
     def tail_position(self):
-        """Where the next record would be claimed. What lies below may not be published yet. In another process's pooled log, where
-        its committed records end."""
+        """Where the next record would be claimed. What lies below may not be published yet. In
+        another process's pooled log, where its committed records end."""
         return self.engine.tail_position
 
     @property
@@ -196,7 +212,9 @@ cdef class LogMethods:
 
     @property
     def committed_position(self):
-        """The end of what is in the segments, where other processes see it. On a mapped log the same as appended."""
+        """The end of what is in the segments, where other processes see it. On a mapped log the
+        same as appended.
+        """
         return self.engine.committed_position
 
     @property

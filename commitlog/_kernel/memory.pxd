@@ -11,7 +11,9 @@ cdef extern from "memory.h":
         size_t mapped_size
 
     int cl_memory_map(cl_memory *memory, size_t size) nogil
-    int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size, bint writable) nogil
+    int cl_memory_map_descriptor(
+        cl_memory *memory, int descriptor, uint64_t offset, size_t size, bint writable
+    ) nogil
     int cl_memory_populate(const cl_memory *memory) nogil
     void cl_memory_touch(const cl_memory *memory) nogil
     void cl_memory_zero(const cl_memory *memory, size_t start, size_t stop) nogil
@@ -24,10 +26,12 @@ cdef extern from "memory.h":
 cdef class Memory:
     cdef uint8_t *bytes          # NULL once closed
     cdef readonly size_t size
-    cdef readonly Py_ssize_t holds  # views, native users and running calls; close() is refused while there are any
+    # views, native users and running calls; close() is refused while there are any
+    cdef readonly Py_ssize_t holds
     cdef cl_memory area
 
-    # For other modules of the kernel that keep the address: hold() before the first use, release() after the last.
+    # For other modules of the kernel that keep the address: hold() before the first use, release()
+    # after the last.
     cdef int hold(self) except -1
     cdef void release(self) noexcept
 

@@ -25,7 +25,8 @@ cdef class Memory:
     size : int
         Bytes.
     fd : int, optional
-        Map this descriptor's file instead of anonymous memory. The descriptor may be closed afterwards.
+        Map this descriptor's file instead of anonymous memory. The descriptor may be closed
+        afterwards.
     offset : int, optional
         Where in the file the bytes begin.
 
@@ -43,12 +44,17 @@ cdef class Memory:
         if size < 1:
             raise ValueError(f"size must be at least 1 byte, not {size}")
         if offset < 0 or (offset > 0 and fd < 0):
-            raise ValueError(f"offset must not be negative and needs a descriptor, not {offset} with descriptor {fd}")
+            raise ValueError(
+                f"offset must not be negative and needs a descriptor, not {offset} with "
+                f"descriptor {fd}"
+            )
         with nogil:
             if fd < 0:
                 code = cl_memory_map(&self.area, <size_t>size)
             else:
-                code = cl_memory_map_descriptor(&self.area, fd, <uint64_t>offset, <size_t>size, True)
+                code = cl_memory_map_descriptor(
+                    &self.area, fd, <uint64_t>offset, <size_t>size, True
+                )
             error = errno
         if code == CL_E_TRUNCATED:
             raise ValueError(f"the file behind descriptor {fd} ends before byte {offset + size}")
@@ -88,7 +94,8 @@ cdef class Memory:
         self.holds -= 1
 
     def populate(self):
-        """Make every page present, so that the first store into it is no page fault. The bytes keep their values.
+        """Make every page present, so that the first store into it is no page fault. The bytes keep
+        their values.
 
         Raises
         ------
@@ -100,7 +107,9 @@ cdef class Memory:
         _run(self, cl_memory_populate, "populate")
 
     def touch(self):
-        """Make every page present by one store a page: what `populate` does where the kernel cannot."""
+        """Make every page present by one store a page: what `populate` does where the kernel
+        cannot.
+        """
         self.hold()
         with nogil:
             cl_memory_touch(&self.area)
@@ -160,7 +169,9 @@ cdef class Memory:
         if self.bytes is NULL:
             return
         if self.holds > 0:
-            raise BufferError(f"this memory still has {self.holds} views or users: release them first")
+            raise BufferError(
+                f"this memory still has {self.holds} views or users: release them first"
+            )
         # From here on a call of another thread finds the memory closed.
         self.bytes = NULL
         with nogil:

@@ -17,14 +17,19 @@ cdef enum:
 
 # What a field can be, by name, each with its size in bytes; 0: as many as the field says.
 KINDS = {
-    "bool": (KIND_BOOL, 1), "int8": (KIND_INT8, 1), "int16": (KIND_INT16, 2), "int32": (KIND_INT32, 4), "int64": (KIND_INT64, 8),
-    "uint8": (KIND_UINT8, 1), "uint16": (KIND_UINT16, 2), "uint32": (KIND_UINT32, 4), "uint64": (KIND_UINT64, 8),
+    "bool": (KIND_BOOL, 1),
+    "int8": (KIND_INT8, 1), "int16": (KIND_INT16, 2),
+    "int32": (KIND_INT32, 4), "int64": (KIND_INT64, 8),
+    "uint8": (KIND_UINT8, 1), "uint16": (KIND_UINT16, 2),
+    "uint32": (KIND_UINT32, 4), "uint64": (KIND_UINT64, 8),
     "float32": (KIND_FLOAT32, 4), "float64": (KIND_FLOAT64, 8), "bytes": (KIND_BYTES, 0),
 }
 
 
 cdef class Shape:
-    """What the kernel has to know of a message class: its name, for messages to people, its type number, its size in bytes."""
+    """What the kernel has to know of a message class: its name, for messages to people, its type
+    number, its size in bytes.
+    """
 
     def __init__(self, str name not None, uint32_t type, uint32_t size):
         self.name = name
@@ -33,7 +38,8 @@ cdef class Shape:
 
 
 cdef class Field:
-    """One field of a message class: a descriptor that reads and writes the message's bytes, little-endian.
+    """One field of a message class: a descriptor that reads and writes the message's bytes,
+    little-endian.
 
     Parameters
     ----------
@@ -206,16 +212,24 @@ cdef class Field:
         return self.refused(value, f"is not from {self.least} to {self.largest}")
 
     cdef object refused(self, object value, object why):
-        return MessageValueError(f"{self.name}: {value!r} {why}; nothing was changed. Give a value that fits, or the field a wider kind")
+        return MessageValueError(
+            f"{self.name}: {value!r} {why}; nothing was changed. Give a value that fits, or the "
+            "field a wider kind"
+        )
 
 
 cdef class MessageBytes:
-    """The bytes of one message: its own, or, in place, a claim's. Subclasses have a `layout`, which is a Shape."""
+    """The bytes of one message: its own, or, in place, a claim's. Subclasses have a `layout`, which
+    is a Shape.
+    """
 
     def __cinit__(self, *args, **kwargs):
         shape = getattr(type(self), "layout", None)
         if not isinstance(shape, Shape):
-            raise MessageError(f"{type(self).__name__} has no fields: derive a message class from it, with type= and fields")
+            raise MessageError(
+                f"{type(self).__name__} has no fields: derive a message class from it, with type= "
+                "and fields"
+            )
         self.shape = shape
         self.own = <uint8_t *>PyMem_Calloc(1, self.shape.size)
         if self.own == NULL:
@@ -238,7 +252,9 @@ cdef class MessageBytes:
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
         if self.data != self.own:
-            raise ClaimError("a message in place does not lend its bytes: they are the claim's, and end with it")
+            raise ClaimError(
+                "a message in place does not lend its bytes: they are the claim's, and end with it"
+            )
         PyBuffer_FillInfo(buffer, self, self.own, self.shape.size, 0, flags)
 
     def __releasebuffer__(self, Py_buffer *buffer):
@@ -262,6 +278,8 @@ def message_from(kind, content):
     cdef MessageBytes message = kind.__new__(kind)
     cdef bytes octets = content
     if PyBytes_GET_SIZE(octets) != message.shape.size:
-        raise MessageValueError(f"{message.shape.name} has {message.shape.size} bytes, not {PyBytes_GET_SIZE(octets)}")
+        raise MessageValueError(
+            f"{message.shape.name} has {message.shape.size} bytes, not {PyBytes_GET_SIZE(octets)}"
+        )
     memcpy(message.own, PyBytes_AS_STRING(octets), message.shape.size)
     return message

@@ -28,7 +28,8 @@ from commitlog._kernel.kernel cimport (
 )
 from commitlog._kernel.readers cimport Cursor, Patience, patience_of, ReadMethods, wait_for
 from commitlog.errors import (
-    ClaimError, ClosedError, MessageError, MessageValueError, PositionError, RecordTooLargeError, RecordTypeError,
+    ClaimError, ClosedError, MessageError, MessageValueError, PositionError, RecordTooLargeError,
+    RecordTypeError,
 )
 
 include "message.pxi"

@@ -4,7 +4,8 @@ cdef size_t ROOM_LARGEST = 0x7FFFFFFF  # what 32-bit ends can say
 
 
 cdef class RowBuffers:
-    """Where rows go: writable buffers, None for columns that nobody asked for. `value_ends` and `key_ends` begin with their leading 0.
+    """Where rows go: writable buffers, None for columns that nobody asked for. `value_ends` and
+    `key_ends` begin with their leading 0.
 
     Parameters
     ----------
@@ -15,9 +16,12 @@ cdef class RowBuffers:
     cdef object held
     cdef readonly size_t most
 
-    def __init__(self, size_t most, *, positions=None, timestamps_us=None, types=None, value_ends=None, values=None, key_ends=None,
+    def __init__(self, size_t most, *, positions=None, timestamps_us=None, types=None,
+                 value_ends=None, values=None, key_ends=None,
                  keys=None, key_bits=None):
-        if (value_ends is None) != (values is None) or len({key_ends is None, keys is None, key_bits is None}) != 1:
+        if (value_ends is None) != (values is None) or len(
+            {key_ends is None, keys is None, key_bits is None}
+        ) != 1:
             raise ValueError("ends go with the bytes that they are about")
         self.most = most
         self.rows.most = most
@@ -30,8 +34,12 @@ cdef class RowBuffers:
         self.rows.values = self.take(values, 0)
         self.rows.keys = self.take(keys, 0)
         self.rows.key_bits = self.take(key_bits, (most + 7) // 8)
-        self.rows.values_room = 0 if values is None else min(<size_t>len(memoryview(values).cast("B")), ROOM_LARGEST)
-        self.rows.keys_room = 0 if keys is None else min(<size_t>len(memoryview(keys).cast("B")), ROOM_LARGEST)
+        self.rows.values_room = 0 if values is None else min(
+            <size_t>len(memoryview(values).cast("B")), ROOM_LARGEST
+        )
+        self.rows.keys_room = 0 if keys is None else min(
+            <size_t>len(memoryview(keys).cast("B")), ROOM_LARGEST
+        )
 
     cdef uint8_t *take(self, object buffer, size_t least) except? NULL:
         cdef uint8_t[::1] view
@@ -89,17 +97,25 @@ cdef class PieceDecoder:
         self.segment.id = segment_id
         self.segment.seed = cl_crc32c_seed(segment_id)
 
-    cdef int piece(self, const uint8_t[::1] data, uint64_t start, uint64_t offset, cl_piece *piece) except -1:
+    cdef int piece(
+        self, const uint8_t[::1] data, uint64_t start, uint64_t offset, cl_piece *piece
+    ) except -1:
         piece.segment = &self.segment
         piece.bytes = &data[0] if data.shape[0] else NULL
         piece.start = start
         piece.stop = start + (<uint64_t>data.shape[0] & ~<uint64_t>7)
-        if (start % 8 or offset % 8 or <size_t>piece.bytes % 8 or offset < start or offset > piece.stop or offset < CL_SEGMENT_HEADER
+        if (start % 8 or offset % 8 or <size_t>piece.bytes % 8 or offset < start
+            or offset > piece.stop or offset < CL_SEGMENT_HEADER
                 or piece.stop > self.segment.size):
-            raise ValueError("the piece is not aligned, or not of this segment, or does not have the offset")
+            raise ValueError(
+                "the piece is not aligned, or not of this segment, or does not have the offset"
+            )
         return 0
 
-    def decode(self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t first, uint64_t limit, RowBuffers out not None):
+    def decode(
+        self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t first,
+        uint64_t limit, RowBuffers out not None
+    ):
         """Decode on from `offset` into what room there is.
 
         Parameters
@@ -116,9 +132,9 @@ cdef class PieceDecoder:
         Returns
         -------
         tuple of (int, int, int)
-            A code, the offset at which it stopped, and the length of the frame there where the code is about that: `ROLL` at the limit,
-            `FULL` where a row has no room, `ABSENT` where the data ends before the frame does, `END` at a zero cell, `BUSY` at a claim,
-            `DAMAGE`.
+            A code, the offset at which it stopped, and the length of the frame there where the code
+            is about that: `ROLL` at the limit, `FULL` where a row has no room, `ABSENT` where the
+            data ends before the frame does, `END` at a zero cell, `BUSY` at a claim, `DAMAGE`.
         """
         cdef cl_piece piece
         cdef uint64_t step = 0
@@ -131,8 +147,9 @@ cdef class PieceDecoder:
         return code, offset, step
 
     def resume(self, const uint8_t[::1] data, uint64_t start, uint64_t offset, uint64_t limit):
-        """The offset of the next frame behind `offset` that certainly is one, or `limit`. The data have to reach as far behind the limit
-        as the largest frame is long, or to the segment's end."""
+        """The offset of the next frame behind `offset` that certainly is one, or `limit`. The data
+        have to reach as far behind the limit as the largest frame is long, or to the segment's end.
+        """
         cdef cl_piece piece
         cdef uint64_t found
         self.piece(data, start, offset, &piece)

@@ -37,7 +37,9 @@ cdef class Finder:
     cdef cl_watch watch
 
     cdef cl_hop hop(self, const cl_segment *segment, uint64_t passed)
-    cdef int count(self, const cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records)
+    cdef int count(
+        self, const cl_segment *segment, uint64_t start, uint64_t stop, uint64_t *records
+    )
 
 
 cdef object sequence_of(Segment segment, uint64_t offset)
@@ -61,7 +63,9 @@ cdef inline Record make_record(Segment segment, const cl_record *native):
     record.position = native.position
     record.timestamp_ns = native.timestamp_ns
     record.type = native.type
-    record.key = None if native.key == NULL else PyBytes_FromStringAndSize(<const char *>native.key, native.key_length)
+    record.key = None if native.key == NULL else PyBytes_FromStringAndSize(
+        <const char *>native.key, native.key_length
+    )
     record.value = PyBytes_FromStringAndSize(<const char *>native.value, native.value_length)
     record.segment = segment
     if segment.segment.map <= native.value <= segment.segment.map + segment.segment.size:
@@ -125,7 +129,9 @@ cdef Patience patience_of(object timeout, object idle)
 cdef object read_record(Cursor cursor, object timeout, object idle, bint keeps)
 cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint keeps) except? -100
 cdef bint wait_for(Cursor cursor, cl_idle idle, int64_t budget_ns) except -1
-cdef tuple await_columns(Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps)
+cdef tuple await_columns(
+    Cursor cursor, Py_ssize_t max_records, object timeout, object idle, bint keeps
+)
 cdef tuple take_columns(Cursor cursor, Py_ssize_t max_records)
 cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records)
 

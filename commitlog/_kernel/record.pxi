@@ -26,23 +26,30 @@ cdef class Record:
 
     @property
     def sequence(self):
-        """Its ordinal among the log's records, from 0. Found when it is asked for: beside a record whose sequence is known, at next to no
-        cost.
+        """Its ordinal among the log's records, from 0. Found when it is asked for: beside a record
+        whose sequence is known, at next to no cost.
 
         Raises
         ------
         SequenceError
-            A claim below it is still open, so that nobody can say yet; or it was pickled before that was known.
+            A claim below it is still open, so that nobody can say yet; or it was pickled before
+            that was known.
         """
         if self.ordinal == 0:
             if self.segment is None:
-                raise SequenceError("the sequence of this record was not known when it was pickled", position=self.position)
-            self.ordinal = 1 + <unsigned long long>sequence_of(self.segment, self.position - self.segment.segment.base)
+                raise SequenceError(
+                    "the sequence of this record was not known when it was pickled",
+                    position=self.position
+                )
+            self.ordinal = 1 + <unsigned long long>sequence_of(
+                self.segment, self.position - self.segment.segment.base
+            )
         return self.ordinal - 1
 
     def view(self):
-        """The value without a copy: a read-only memoryview of the mapped segment, which stays mapped as long as the view lives. Of a
-        record that was not committed yet when it was read, or was pickled, a view of `value`.
+        """The value without a copy: a read-only memoryview of the mapped segment, which stays
+        mapped as long as the view lives. Of a record that was not committed yet when it was read,
+        or was pickled, a view of `value`.
 
         Returns
         -------
@@ -56,14 +63,16 @@ cdef class Record:
         if not isinstance(other, Record):
             return NotImplemented
         cdef Record theirs = other
-        return (self.position == theirs.position and self.timestamp_ns == theirs.timestamp_ns and self.type == theirs.type
+        return (self.position == theirs.position and self.timestamp_ns == theirs.timestamp_ns
+                and self.type == theirs.type
                 and self.key == theirs.key and self.value == theirs.value)
 
     def __hash__(self):
         return hash((self.position, self.timestamp_ns, self.value))
 
     def __repr__(self):
-        return (f"Record(position={self.position}, timestamp_ns={self.timestamp_ns}, type={self.type}, key={self.key!r}, "
+        return (f"Record(position={self.position}, timestamp_ns={self.timestamp_ns}, "
+                f"type={self.type}, key={self.key!r}, "
                 f"value={self.value!r})")
 
     def __reduce__(self):
@@ -71,7 +80,9 @@ cdef class Record:
             sequence = self.sequence
         except CommitLogError:
             sequence = None
-        return _record, (self.position, self.timestamp_ns, self.type, self.key, self.value, sequence)
+        return _record, (
+            self.position, self.timestamp_ns, self.type, self.key, self.value, sequence
+        )
 
 
 def _record(position, timestamp_ns, type, key, value, sequence):

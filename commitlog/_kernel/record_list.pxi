@@ -5,11 +5,14 @@ cdef object _each(values, str what):
     try:
         return iter(values)
     except TypeError:
-        raise RecordTypeError(f"{what} must be a sequence, one item a record, not {type(values).__name__}") from None
+        raise RecordTypeError(
+            f"{what} must be a sequence, one item a record, not {type(values).__name__}"
+        ) from None
 
 
 cdef class RecordList:
-    """Records as the kernel takes them, with the bytes that they point into, and how many of them were appended so far.
+    """Records as the kernel takes them, with the bytes that they point into, and how many of them
+    were appended so far.
 
     Parameters
     ----------
@@ -29,16 +32,25 @@ cdef class RecordList:
     def __cinit__(self, Writer log, values, keys, types, timestamp_ns):
         cdef int64_t stamp = timestamp_of(timestamp_ns)
         cdef Py_ssize_t index
-        self.values = [value if PyBytes_CheckExact(value) else as_bytes(value, "a value") for value in _each(values, "values")]
+        self.values = [
+            value if PyBytes_CheckExact(value) else as_bytes(value, "a value")
+            for value in _each(values, "values")
+        ]
         self.count = len(self.values)
         self.positions = numpy.empty(self.count, dtype=numpy.int64)
         if keys is not None:
-            self.keys = [None if key is None else as_bytes(key, "a key") for key in _each(keys, "keys")]
+            self.keys = [
+                None if key is None else as_bytes(key, "a key") for key in _each(keys, "keys")
+            ]
             if len(self.keys) != self.count:
-                raise RecordTypeError(f"{self.count} values need {self.count} keys, not {len(self.keys)}")
+                raise RecordTypeError(
+                    f"{self.count} values need {self.count} keys, not {len(self.keys)}"
+                )
         cdef list type_items = None if types is None else list(_each(types, "types"))
         if type_items is not None and len(type_items) != self.count:
-            raise RecordTypeError(f"{self.count} values need {self.count} types, not {len(type_items)}")
+            raise RecordTypeError(
+                f"{self.count} values need {self.count} types, not {len(type_items)}"
+            )
         self.records = <cl_record_input *>malloc(self.count * sizeof(cl_record_input))
         if self.records == NULL and self.count:
             raise MemoryError
@@ -73,4 +85,6 @@ cdef class RecordList:
         if not self.done:
             return 0
         cdef const int64_t[::1] positions = self.positions
-        return <uint64_t>positions[self.done - 1] + cl_frame_aligned(<uint32_t>cl_input_length(&self.records[self.done - 1]))
+        return <uint64_t>positions[self.done - 1] + cl_frame_aligned(
+            <uint32_t>cl_input_length(&self.records[self.done - 1])
+        )

@@ -50,28 +50,40 @@ cdef class RowColumns:
                 raise RecordTypeError(f"{self.count} values need {self.count} timestamps")
 
     cdef int fill(self, Py_ssize_t first, Py_ssize_t count, cl_record_input *records) except -1:
-        """The rows from `first` on as the kernel takes them. Nothing is believed of the offsets, which are somebody else's."""
+        """The rows from `first` on as the kernel takes them. Nothing is believed of the offsets,
+        which are somebody else's.
+        """
         cdef Py_ssize_t index, row
         cdef const uint8_t *values = &self.data[0] if self.data.shape[0] else NULL
         cdef const uint8_t *keys = &self.keys[0] if self.has_keys and self.keys.shape[0] else NULL
         for index in range(count):
             row = first + index
             records[index].value = values + self.offsets[row] if values != NULL else NULL
-            records[index].value_length = length_of(self.offsets[row], self.offsets[row + 1], self.data.shape[0], row)
+            records[index].value_length = length_of(
+                self.offsets[row], self.offsets[row + 1], self.data.shape[0], row
+            )
             records[index].key = NULL
             records[index].key_length = CL_KEYLEN_NONE
             if self.has_keys and self.keyed[row]:
                 records[index].key = keys + self.key_offsets[row] if keys != NULL else NULL
-                records[index].key_length = length_of(self.key_offsets[row], self.key_offsets[row + 1], self.keys.shape[0], row)
+                records[index].key_length = length_of(
+                    self.key_offsets[row], self.key_offsets[row + 1], self.keys.shape[0], row
+                )
             records[index].type = self.types[row] if self.has_types else 0
             records[index].timestamp_ns = self.timestamps_ns[row] if self.has_timestamps else -1
         return 0
 
 
-cdef inline uint32_t length_of(int64_t start, int64_t stop, Py_ssize_t size, Py_ssize_t row) except? 0xFFFFFFFF:
+cdef inline uint32_t length_of(
+    int64_t start, int64_t stop, Py_ssize_t size, Py_ssize_t row
+) except? 0xFFFFFFFF:
     if not 0 <= start <= stop <= size:
-        raise RecordTypeError(f"the offsets of row {row}, {start} to {stop}, lead outside the column's {size} bytes: the data is damaged")
+        raise RecordTypeError(
+            f"the offsets of row {row}, {start} to {stop}, lead outside the column's {size} "
+            "bytes: the data is damaged"
+        )
     if stop - start > CL_FRAME_LIMIT:
-        raise RecordTooLargeError(f"row {row} has {stop - start} bytes, and no frame is larger than {CL_FRAME_LIMIT}; split it",
+        raise RecordTooLargeError(f"row {row} has {stop - start} bytes, and no frame is larger "
+                                  f"than {CL_FRAME_LIMIT}; split it",
                                   size=stop - start, limit=CL_FRAME_LIMIT)
     return <uint32_t>(stop - start)

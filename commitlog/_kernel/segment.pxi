@@ -37,9 +37,9 @@ cdef class Segment:
         return Segment.take(segment, path)
 
     def share(self, keeper=None, index=None, first_sequence=None):
-        """Another object with a reference of its own, which nobody releases but its own end. Views of it are held through
-        `keeper.hold(number, who)`, sequences known through `index.sequence_at(number, offset)` and, where it is given, from the
-        first record's own."""
+        """Another object with a reference of its own, which nobody releases but its own end. Views
+        of it are held through `keeper.hold(number, who)`, sequences known through
+        `index.sequence_at(number, offset)` and, where it is given, from the first record's own."""
         self.check()
         cl_segment_hold(self.segment)
         cdef Segment twin = Segment.take(self.segment, self.path)
@@ -54,11 +54,15 @@ cdef class Segment:
 
     cdef int check(self) except -1:
         if self.segment == NULL:
-            raise ClosedError("the segment was released: the log is closed, open it again", path=self.path)
+            raise ClosedError(
+                "the segment was released: the log is closed, open it again", path=self.path
+            )
         return 0
 
     cdef cl_segment *held(self) except NULL:
-        """The segment with one more reference, for work without the interpreter's lock, which ends with the release of it."""
+        """The segment with one more reference, for work without the interpreter's lock, which ends
+        with the release of it.
+        """
         self.check()
         cl_segment_hold(self.segment)
         return self.segment
@@ -137,8 +141,8 @@ cdef class Segment:
             raise failure(code, cause, path=self.path)
 
     def rewrite(self, uint64_t start, uint64_t stop):
-        """Dirty pages [start, stop) again, so that the next flush writes them even where an earlier one failed and the system
-        took them for clean."""
+        """Dirty pages [start, stop) again, so that the next flush writes them even where an earlier
+        one failed and the system took them for clean."""
         cdef uint64_t offset
         cdef volatile uint8_t *at
         self.check()
@@ -150,8 +154,8 @@ cdef class Segment:
             at[0] = at[0]
 
     def scan(self, uint64_t start=0, uint64_t stop=0xFFFFFFFFFFFFFFFF):
-        """Check every frame in [start, stop): a `ScanResult`-shaped tuple
-        (offset, code, records, skipped, end, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns)."""
+        """Check every frame in [start, stop): a `ScanResult`-shaped tuple (offset, code, records,
+        skipped, end, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns)."""
         cdef cl_scan scan
         if start % 8 != 0:
             raise ValueError("not an offset of a frame")
@@ -159,11 +163,14 @@ cdef class Segment:
         with nogil:
             cl_segment_scan(segment, start, stop, &scan)
             cl_segment_release(segment)
-        return (scan.offset, scan.code, scan.tally.records, scan.skipped, scan.tally.end, scan.tally.first_timestamp_ns,
+        return (scan.offset, scan.code, scan.tally.records, scan.skipped, scan.tally.end,
+                scan.tally.first_timestamp_ns,
                 scan.tally.last_timestamp_ns, scan.tally.largest_timestamp_ns)
 
     def resume(self, uint64_t offset):
-        """The offset of the next frame that certainly is one after `offset`, or the segment's size."""
+        """The offset of the next frame that certainly is one after `offset`, or the segment's
+        size.
+        """
         cdef uint64_t found
         if offset % 8 != 0:
             raise ValueError("not an offset of a frame")
@@ -174,7 +181,9 @@ cdef class Segment:
         return found
 
     def landing(self, uint64_t offset):
-        """Where a reader that comes from the segment's start goes on at or behind `offset`: there, unless it lies inside a frame."""
+        """Where a reader that comes from the segment's start goes on at or behind `offset`: there,
+        unless it lies inside a frame.
+        """
         cdef uint64_t found
         if offset % 8 != 0:
             raise ValueError("not an offset of a frame")
@@ -185,8 +194,8 @@ cdef class Segment:
         return found
 
     def certain_end(self, uint64_t offset, Memory memory=None):
-        """The end of the last frame at or behind `offset` that certainly is one, in the file or in a buffer as large; `offset` when
-        there is none."""
+        """The end of the last frame at or behind `offset` that certainly is one, in the file or in
+        a buffer as large; `offset` when there is none."""
         cdef uint64_t found
         self.check()
         cdef const uint8_t *data = self.segment.map
@@ -204,8 +213,8 @@ cdef class Segment:
         return found
 
     def mark_gap(self, uint64_t start, uint64_t stop):
-        """Turn zero cells from `start` on into SKIP frames, up to `stop` or the first cell that is not zero; where that is. For recovery,
-        under the exclusive lock."""
+        """Turn zero cells from `start` on into SKIP frames, up to `stop` or the first cell that is
+        not zero; where that is. For recovery, under the exclusive lock."""
         cdef uint64_t end
         self.check()
         if start % 8 != 0 or stop % 8 != 0 or start < CL_SEGMENT_HEADER or stop > self.segment.size:
@@ -217,8 +226,8 @@ cdef class Segment:
         return end
 
     def take_over(self, Memory memory not None, uint64_t offset):
-        """Copy the frames that go on at `offset` of a dead pool's buffer into the file, claims as SKIP frames: (where they end, how many
-        claims). For recovery, under the exclusive lock."""
+        """Copy the frames that go on at `offset` of a dead pool's buffer into the file, claims as
+        SKIP frames: (where they end, how many claims). For recovery, under the exclusive lock."""
         cdef uint64_t claims
         self.check()
         if memory.size < self.segment.size or offset % 8 != 0 or offset < CL_SEGMENT_HEADER:
@@ -236,24 +245,31 @@ cdef class Segment:
         cdef uint64_t found
         cdef cl_segment *segment = self.held()
         with nogil:
-            found = cl_segment_nonzero(segment, start, stop if stop < segment.size else segment.size)
+            found = cl_segment_nonzero(
+                segment, start, stop if stop < segment.size else segment.size
+            )
             cl_segment_release(segment)
         return found
 
     def step(self, uint64_t offset, bint buffered=False):
-        """What stands at `offset` of the file, or of the pool buffer: (code, bytes to step over). The code is 0 for a record,
-        `ROLLED_BACK` for a SKIP, `BUSY` for a claim, `END` for a zero cell, `DAMAGE` else."""
+        """What stands at `offset` of the file, or of the pool buffer: (code, bytes to step over).
+        The code is 0 for a record, `ROLLED_BACK` for a SKIP, `BUSY` for a claim, `END` for a zero
+        cell, `DAMAGE` else."""
         cdef cl_record record
         cdef uint64_t step = 0
         self.check()
         if offset >= self.segment.size or offset % 8 != 0:
             raise ValueError("not an offset of a frame")
-        code = cl_record_read(self.segment, self.segment.bytes if buffered else self.segment.map, offset, &record, &step)
+        code = cl_record_read(
+            self.segment, self.segment.bytes if buffered else self.segment.map, offset, &record,
+            &step
+        )
         return code, step
 
     def fields(self, uint64_t offset):
-        """What the header of the frame at `offset` says, right or wrong, by name: length, flags, crc or owner (slot and generation),
-        timestamp_ns, type, key_length (None: not keyed). What there is no room for, or what a SKIP or a claim has not, is left out."""
+        """What the header of the frame at `offset` says, right or wrong, by name: length, flags,
+        crc or owner (slot and generation), timestamp_ns, type, key_length (None: not keyed). What
+        there is no room for, or what a SKIP or a claim has not, is left out."""
         cdef uint32_t words[6]
         cdef uint32_t word, size, high
         cdef int64_t timestamp_ns
@@ -264,8 +280,13 @@ cdef class Segment:
         memcpy(words, self.segment.map + offset, size)
         word = words[0]
         high = words[1]
-        flags = ((CL_WORD_CLAIMED, "CLAIMED"), (CL_WORD_SKIP, "SKIP"), (CL_WORD_EXT, "EXT"), (CL_WORD_BATCH, "BATCH"))
-        found = {"length": word & CL_WORD_LENGTH, "flags": [name for flag, name in flags if word & flag]}
+        flags = (
+            (CL_WORD_CLAIMED, "CLAIMED"), (CL_WORD_SKIP, "SKIP"), (CL_WORD_EXT, "EXT"),
+            (CL_WORD_BATCH, "BATCH")
+        )
+        found = {
+            "length": word & CL_WORD_LENGTH, "flags": [name for flag, name in flags if word & flag]
+        }
         if word & CL_WORD_CLAIMED:
             return found | {"slot": cl_owner_slot(high), "generation": cl_owner_generation(high)}
         found["crc"] = high
@@ -278,10 +299,13 @@ cdef class Segment:
         return found
 
     def skip(self, uint64_t offset, uint64_t length):
-        """Write a SKIP frame over `length` bytes; 0 reaches to the segment's end. For repair and recovery, under the exclusive lock."""
+        """Write a SKIP frame over `length` bytes; 0 reaches to the segment's end. For repair and
+        recovery, under the exclusive lock.
+        """
         cdef uint64_t cell
         self.check()
-        if (offset % 8 != 0 or length % 8 != 0 or length >= 1 << 28 or offset < CL_SEGMENT_HEADER or offset >= self.segment.size
+        if (offset % 8 != 0 or length % 8 != 0 or length >= 1 << 28 or offset < CL_SEGMENT_HEADER
+            or offset >= self.segment.size
                 or length > self.segment.size - offset):
             raise ValueError("not a range of frames")
         cell = cl_skip_cell(self.segment, <uint32_t>offset, <uint32_t>length)
@@ -291,7 +315,8 @@ cdef class Segment:
         """Copy bytes into the mapping. For recovery, under the exclusive lock."""
         cdef const uint8_t[::1] source = data
         self.check()
-        if offset < CL_SEGMENT_HEADER or offset > self.segment.size or <uint64_t>source.shape[0] > self.segment.size - offset:
+        if (offset < CL_SEGMENT_HEADER or offset > self.segment.size
+                or <uint64_t>source.shape[0] > self.segment.size - offset):
             raise ValueError("outside the segment's frames")
         if source.shape[0]:
             memcpy(self.segment.map + offset, &source[0], source.shape[0])
@@ -304,8 +329,8 @@ cdef class Segment:
         return (<char *>self.segment.map + offset)[:length]
 
     def seal(self, uint64_t first_sequence, SparseIndex index=None):
-        """Write the seal of a segment that is full; False when it is not. A new index takes in what is in a segment that was not sealed
-        before.
+        """Write the seal of a segment that is full; False when it is not. A new index takes in what
+        is in a segment that was not sealed before.
 
         Raises
         ------
@@ -325,12 +350,15 @@ cdef class Segment:
         return True
 
     def sealed(self):
-        """The seal as (end, first_sequence, record_count, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns), or None."""
+        """The seal as (end, first_sequence, record_count, first_timestamp_ns, last_timestamp_ns,
+        largest_timestamp_ns), or None.
+        """
         cdef cl_header_seal seal
         self.check()
         if cl_segment_sealed(self.segment, &seal) != CL_OK:
             return None
-        return seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns, seal.last_timestamp_ns, seal.largest_timestamp_ns
+        return (seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns,
+                seal.last_timestamp_ns, seal.largest_timestamp_ns)
 
     @property
     def opened_ns(self):
@@ -338,12 +366,15 @@ cdef class Segment:
         cdef cl_header_opened opened
         self.check()
         memcpy(&opened, self.segment.map + CL_HEADER_OPENED_AT, sizeof(opened))
-        if opened.opened_ns <= 0 or cl_header_opened_crc(self.segment.id, opened.opened_ns, opened.cycle) != opened.crc:
+        if opened.opened_ns <= 0 or cl_header_opened_crc(
+            self.segment.id, opened.opened_ns, opened.cycle
+        ) != opened.crc:
             return 0
         return opened.opened_ns
 
     def view(self, uint64_t offset, uint64_t length):
-        """A read-only memoryview of the mapping, which lasts as long as the view does, and counts as a hold until then.
+        """A read-only memoryview of the mapping, which lasts as long as the view does, and counts
+        as a hold until then.
 
         Raises
         ------
@@ -355,14 +386,18 @@ cdef class Segment:
             raise ValueError("outside the segment")
         held = None
         if self.keeper is not None:
-            held = self.keeper.hold(self.segment.number, f"a view of the bytes at {self.segment.base + offset}")
+            held = self.keeper.hold(
+                self.segment.number, f"a view of the bytes at {self.segment.base + offset}"
+            )
             if held is None:
                 raise failure(CL_E_ABSENT, 0, path=self.path, position=self.segment.base + offset)
         return memoryview(SegmentView(self, offset, length, held))
 
 
 cdef class SegmentView:
-    """The exporter behind a view: one more reference to the mapping, and a hold with a name where there is a keeper."""
+    """The exporter behind a view: one more reference to the mapping, and a hold with a name where
+    there is a keeper.
+    """
     cdef cl_segment *segment
     cdef uint64_t offset
     cdef Py_ssize_t length

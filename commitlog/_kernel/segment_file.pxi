@@ -10,7 +10,9 @@ SEAL_AT = CL_HEADER_SEAL_AT
 SEAL_SIZE = sizeof(cl_header_seal)
 
 cdef extern from "stdio.h":
-    int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsigned int flags) nogil
+    int renameat2(
+        int old_dir, const char *old, int new_dir, const char *new, unsigned int flags
+    ) nogil
     enum:
         RENAME_NOREPLACE
 
@@ -21,7 +23,9 @@ cdef extern from "fcntl.h":
 
 
 def punch_hole(int fd, long long start, long long stop):
-    """Give the blocks of [start, stop) back to the file system: what stands there reads as zeros. False where it cannot."""
+    """Give the blocks of [start, stop) back to the file system: what stands there reads as zeros.
+    False where it cannot.
+    """
     cdef int result
     with nogil:
         result = fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, start, stop - start)
@@ -51,9 +55,12 @@ def rename_noreplace(int dir_fd, str old, str new):
     raise OSError(cause, os.strerror(cause), new)
 
 
-def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t size, int64_t created_ns, int64_t opened_ns=0,
+def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t size,
+                int64_t created_ns, int64_t opened_ns=0,
                 int64_t cycle=0):
-    """A new segment's first page. `opened_ns` above 0 also fills the opened part, as for a log's very first segment."""
+    """A new segment's first page. `opened_ns` above 0 also fills the opened part, as for a log's
+    very first segment.
+    """
     cdef cl_header_identity identity
     cdef cl_header_opened opened
     if len(log_uuid) != 16:
@@ -76,16 +83,22 @@ def header_page(bytes log_uuid, uint64_t segment_id, uint64_t base, uint64_t siz
         opened.crc = cl_header_opened_crc(segment_id, opened_ns, cycle)
     page = bytearray(CL_SEGMENT_HEADER)
     page[:sizeof(identity)] = (<char *>&identity)[:sizeof(identity)]
-    page[CL_HEADER_OPENED_AT:CL_HEADER_OPENED_AT + sizeof(opened)] = (<char *>&opened)[:sizeof(opened)]
+    page[
+        CL_HEADER_OPENED_AT:CL_HEADER_OPENED_AT + sizeof(opened)
+    ] = (<char *>&opened)[:sizeof(opened)]
     return bytes(page)
 
 
 def check_header(bytes page, log_uuid, uint64_t base, uint64_t size):
-    """The kernel code for a header page: 0 when it is what it should be. `log_uuid` None accepts any log."""
+    """The kernel code for a header page: 0 when it is what it should be. `log_uuid` None accepts
+    any log.
+    """
     cdef bytes uuid = log_uuid if log_uuid is not None else b""
     if len(page) < CL_SEGMENT_HEADER:
         raise ValueError("a header is one page")
-    return cl_header_check(<char *>page, <const uint8_t *><char *>uuid if len(uuid) == 16 else NULL, base, size)
+    return cl_header_check(
+        <char *>page, <const uint8_t *><char *>uuid if len(uuid) == 16 else NULL, base, size
+    )
 
 
 def header_fields(bytes page):
@@ -94,7 +107,9 @@ def header_fields(bytes page):
     if len(page) < CL_SEGMENT_HEADER:
         raise ValueError("a header is one page")
     memcpy(&identity, <char *>page, sizeof(identity))
-    return (<char *>identity.log_uuid)[:16], identity.segment_id, identity.base, identity.size, identity.created_ns
+    return (
+        <char *>identity.log_uuid
+    )[:16], identity.segment_id, identity.base, identity.size, identity.created_ns
 
 
 def header_crc(bytes page):
@@ -121,22 +136,25 @@ def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
 
 
 def read_opened(bytes page):
-    """When the log rolled into the segment of a header page, and in which cycle: (opened_ns, cycle); None where it has not, as far as the
-    page says."""
+    """When the log rolled into the segment of a header page, and in which cycle: (opened_ns,
+    cycle); None where it has not, as far as the page says."""
     cdef cl_header_identity identity
     cdef cl_header_opened opened
     if len(page) < CL_SEGMENT_HEADER:
         return None
     memcpy(&identity, <char *>page, sizeof(identity))
     memcpy(&opened, <char *>page + CL_HEADER_OPENED_AT, sizeof(opened))
-    if opened.opened_ns <= 0 or cl_header_opened_crc(identity.segment_id, opened.opened_ns, opened.cycle) != opened.crc:
+    if opened.opened_ns <= 0 or cl_header_opened_crc(
+        identity.segment_id, opened.opened_ns, opened.cycle
+    ) != opened.crc:
         return None
     return opened.opened_ns, opened.cycle
 
 
 def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
-    """What a header page says of its finished segment: (segment_id, crc, end, first_sequence, record_count, first_timestamp_ns,
-    last_timestamp_ns, largest_timestamp_ns); None where it has no sound seal, or is another segment's page."""
+    """What a header page says of its finished segment: (segment_id, crc, end, first_sequence,
+    record_count, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns); None where it has no
+    sound seal, or is another segment's page."""
     cdef cl_header_identity identity
     cdef cl_header_seal seal
     if len(page) < CL_SEGMENT_HEADER or len(log_uuid) != 16:
@@ -147,11 +165,13 @@ def read_seal(bytes page, bytes log_uuid, uint64_t base, uint64_t size):
     memcpy(&seal, <char *>page + CL_HEADER_SEAL_AT, sizeof(seal))
     if seal.sealed != 1 or cl_header_seal_crc(identity.segment_id, &seal) != seal.crc:
         return None
-    return (identity.segment_id, seal.crc, seal.end, seal.first_sequence, seal.record_count, seal.first_timestamp_ns,
+    return (identity.segment_id, seal.crc, seal.end, seal.first_sequence, seal.record_count,
+            seal.first_timestamp_ns,
             seal.last_timestamp_ns, seal.largest_timestamp_ns)
 
 
-def seal_part(uint64_t segment_id, uint64_t end, uint64_t first_sequence, uint64_t record_count, int64_t first_timestamp_ns,
+def seal_part(uint64_t segment_id, uint64_t end, uint64_t first_sequence, uint64_t record_count,
+              int64_t first_timestamp_ns,
               int64_t last_timestamp_ns, int64_t largest_timestamp_ns):
     """The seal of a finished segment, as the bytes that stand at `SEAL_AT` of its header page."""
     cdef cl_header_seal seal

@@ -9,7 +9,8 @@ def crc32c(const uint8_t[::1] data not None):
 
 
 cdef class SparseIndex:
-    """Where every `spacing`-th record of a segment stands, and the largest timestamp of any record before it.
+    """Where every `spacing`-th record of a segment stands, and the largest timestamp of any record
+    before it.
 
     Parameters
     ----------
@@ -28,19 +29,28 @@ cdef class SparseIndex:
         The content cannot be that of such an index.
     """
 
-    def __cinit__(self, uint64_t segment_id, uint64_t segment_size, uint32_t spacing, bytes content=None, uint64_t records=0,
+    def __cinit__(self, uint64_t segment_id, uint64_t segment_size, uint32_t spacing,
+                  bytes content=None, uint64_t records=0,
                   int64_t largest_ns=INT64_MIN):
         memset(&self.index, 0, sizeof(self.index))
         if spacing == 0 or segment_size <= CL_SEGMENT_HEADER:
-            raise ValueError("an index has a spacing of at least 1, and a segment more than its header")
+            raise ValueError(
+                "an index has a spacing of at least 1, and a segment more than its header"
+            )
         self.segment_id = segment_id
         self.segment_size = segment_size
         self.index.spacing = spacing
         self.index.largest_ns = INT64_MIN
         self.index.offset = CL_SEGMENT_HEADER
-        # As many as there can be: memory that is not touched costs nothing, and entries never move under a reader.
-        self.index.room = cl_index_room(segment_size, spacing) if content is None else len(content) // sizeof(cl_index_entry)
-        self.index.entries = <cl_index_entry *>malloc(max(self.index.room, 1) * sizeof(cl_index_entry))
+        # As many as there can be: memory that is not touched costs nothing, and entries never move
+        # under a reader.
+        if content is None:
+            self.index.room = cl_index_room(segment_size, spacing)
+        else:
+            self.index.room = len(content) // sizeof(cl_index_entry)
+        self.index.entries = <cl_index_entry *>malloc(
+            max(self.index.room, 1) * sizeof(cl_index_entry)
+        )
         if self.index.entries == NULL:
             raise MemoryError("no memory for a segment's index")
         if content is not None:
@@ -54,12 +64,15 @@ cdef class SparseIndex:
         cdef int64_t earlier_ns = INT64_MIN
         cdef cl_index_entry *entry
         cdef size_t at
-        if <uint64_t>len(content) != (records // self.index.spacing + (records % self.index.spacing != 0)) * sizeof(cl_index_entry):
+        if <uint64_t>len(content) != (
+            records // self.index.spacing + (records % self.index.spacing != 0)
+        ) * sizeof(cl_index_entry):
             raise ValueError("not the content of such an index")
         memcpy(self.index.entries, <char *>content, len(content))
         for at in range(self.index.room):
             entry = self.index.entries + at
-            if (entry.offset < least or entry.offset >= self.segment_size or entry.offset % CL_FRAME_ALIGN
+            if (entry.offset < least or entry.offset >= self.segment_size
+                or entry.offset % CL_FRAME_ALIGN
                     or entry.earlier_ns < earlier_ns):
                 raise ValueError("the entries of an index ascend")
             least = entry.offset + 1

@@ -60,14 +60,20 @@ cdef class Frames:
 
     @property
     def tally(self):
-        """(end, records, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns), as a seal has them."""
-        return (self.counts.end, self.counts.records, self.counts.first_timestamp_ns, self.counts.last_timestamp_ns,
+        """(end, records, first_timestamp_ns, last_timestamp_ns, largest_timestamp_ns), as a seal
+        has them.
+        """
+        return (self.counts.end, self.counts.records, self.counts.first_timestamp_ns,
+                self.counts.last_timestamp_ns,
                 self.counts.largest_timestamp_ns)
 
-    def lay(self, const uint8_t[::1] values, const int64_t[::1] value_offsets, const uint8_t[::1] keys, const int64_t[::1] key_offsets,
-            const uint8_t[::1] keyed, const uint32_t[::1] types, const int64_t[::1] timestamps_ns, int64_t timestamp_ns, Py_ssize_t first):
-        """Lay rows from `first` on, as far as the piece and the segment have room: (the first row that was not laid, whether it needs
-        another segment). Where it does not, the piece has to be taken first.
+    def lay(self, const uint8_t[::1] values, const int64_t[::1] value_offsets,
+            const uint8_t[::1] keys, const int64_t[::1] key_offsets,
+            const uint8_t[::1] keyed, const uint32_t[::1] types, const int64_t[::1] timestamps_ns,
+            int64_t timestamp_ns, Py_ssize_t first):
+        """Lay rows from `first` on, as far as the piece and the segment have room: (the first row
+        that was not laid, whether it needs another segment). Where it does not, the piece has to be
+        taken first.
 
         Parameters
         ----------
@@ -94,7 +100,10 @@ cdef class Frames:
         cdef int code
         memset(&rows, 0, sizeof(rows))
         if value_offsets.shape[0] < 1 or first < 0 or self.exports:
-            raise ValueError("offsets are one more than there are rows, and a piece is let go before the next is laid")
+            raise ValueError(
+                "offsets are one more than there are rows, and a piece is let go before the next "
+                "is laid"
+            )
         rows.count = value_offsets.shape[0] - 1
         if done > rows.count:
             raise ValueError("there is no such row")
@@ -102,7 +111,8 @@ cdef class Frames:
         rows.values_size = 0 if values is None else values.shape[0]
         rows.value_offsets = &value_offsets[0]
         if key_offsets is not None:
-            if keyed is None or <size_t>key_offsets.shape[0] != rows.count + 1 or <size_t>keyed.shape[0] != rows.count:
+            if (keyed is None or <size_t>key_offsets.shape[0] != rows.count + 1
+                    or <size_t>keyed.shape[0] != rows.count):
                 raise ValueError("there are as many keys as rows")
             rows.keys = &keys[0] if keys is not None and keys.shape[0] else NULL
             rows.keys_size = 0 if keys is None else keys.shape[0]
@@ -124,15 +134,20 @@ cdef class Frames:
         if code == CL_E_TOO_LARGE:
             size = value_offsets[done + 1] - value_offsets[done]
             raise RecordTooLargeError(
-                f"row {done} of the batch has a value of {size} bytes, and with its key and header a record has to fit an eighth of a "
-                f"segment, {self.segment.size // 8} bytes: split it, or write to a log with larger segments", size=size,
+                f"row {done} of the batch has a value of {size} bytes, and with its key and "
+                "header a record has to fit an eighth of a "
+                f"segment, {self.segment.size // 8} bytes: split it, or write to a log with "
+                "larger segments", size=size,
                 limit=self.segment.size // 8)
         if code == CL_E_DAMAGE:
             raise ValueError(f"the offsets of row {done} lead out of the column's bytes")
         if code == CL_E_FULL and stop < self.segment.size and self.ends == self.begins:
             # One frame alone is larger than the piece.
             self.make_room(min(self.segment.size // 8, self.room * 8))
-            return self.lay(values, value_offsets, keys, key_offsets, keyed, types, timestamps_ns, timestamp_ns, done)
+            return self.lay(
+                values, value_offsets, keys, key_offsets, keyed, types, timestamps_ns, timestamp_ns,
+                done
+            )
         return done, code == CL_E_FULL and stop == self.segment.size
 
     def __getbuffer__(self, Py_buffer *view, int flags):
@@ -143,7 +158,9 @@ cdef class Frames:
         self.exports -= 1
 
     def piece(self):
-        """The frames that were laid since the piece before, as a read-only memoryview, to be released before more are laid."""
+        """The frames that were laid since the piece before, as a read-only memoryview, to be
+        released before more are laid.
+        """
         return memoryview(self)
 
     def advance(self):
@@ -151,7 +168,9 @@ cdef class Frames:
         self.begins = self.ends
 
     def closing(self):
-        """The SKIP that reaches from the last frame to the segment's end, as the bytes of its cell; empty where there is no room left."""
+        """The SKIP that reaches from the last frame to the segment's end, as the bytes of its cell;
+        empty where there is no room left.
+        """
         cdef uint64_t cell
         if self.ends >= self.segment.size:
             return b""

@@ -59,12 +59,17 @@ def read_page(bytes content, bytes log_uuid):
     if len(content) != CL_TAILER_SIZE:
         raise DamagedPageError(f"it has {len(content)} bytes and not {CL_TAILER_SIZE}")
     _terms(page, log_uuid, &terms)
-    if cl_tailer_read_place(page, &place) != CL_OK or place.position >= POSITION_LIMIT or place.position % 8 != 0:
+    if (cl_tailer_read_place(page, &place) != CL_OK or place.position >= POSITION_LIMIT
+            or place.position % 8 != 0):
         raise DamagedPageError("its position is damaged")
     return {
-        "position": place.position, "saved_ns": place.saved_ns, "required": bool(terms.required), "max_lag_bytes": terms.max_lag_bytes,
-        "created_ns": terms.created_ns, "evicted_ns": terms.evicted_ns, "owned_ns": terms.owned_ns, "pid": terms.pid,
-        "pid_namespace": terms.pid_namespace, "dropped": cl_load(<const uint64_t *>(page + CL_TAILER_DROPPED_AT)),
+        "position": place.position, "saved_ns": place.saved_ns, "required": bool(terms.required),
+        "max_lag_bytes": terms.max_lag_bytes,
+        "created_ns": terms.created_ns, "evicted_ns": terms.evicted_ns, "owned_ns": terms.owned_ns,
+        "pid": terms.pid,
+        "pid_namespace": terms.pid_namespace, "dropped": cl_load(
+            <const uint64_t *>(page + CL_TAILER_DROPPED_AT)
+        ),
     }
 
 
@@ -103,7 +108,9 @@ cdef class TailerPage:
         return (<char *>self.mark.page)[:CL_TAILER_SIZE]
 
     def keep_durable(self, int64_t every_ns):
-        """Bring what is saved to the disk with each save, at most once in so many nanoseconds; -1: leave it to the system."""
+        """Bring what is saved to the disk with each save, at most once in so many nanoseconds; -1:
+        leave it to the system.
+        """
         self.sync_every_ns = every_ns
         self.mark.with_care = True
 
@@ -118,15 +125,20 @@ cdef class TailerPage:
         return self.mark.saved
 
     def read_position(self):
-        """The position as the page has it now, which another process may have saved; None where it is damaged."""
+        """The position as the page has it now, which another process may have saved; None where it
+        is damaged.
+        """
         cdef cl_tailer_place place
         return place.position if cl_tailer_read_place(self.mark.page, &place) == CL_OK else None
 
     cdef int save_place(self, uint64_t position) except -1:
-        """What a plain save passes over: the page is the parent's, or closed, or has to be on the disk; or time is to be asked for, since
-        some has passed, or many saves."""
+        """What a plain save passes over: the page is the parent's, or closed, or has to be on the
+        disk; or time is to be asked for, since some has passed, or many saves."""
         if self.mark.forks != cl_tailer_forks:
-            raise ForkedError("a named tailer stays with the process that opened it: open it in this one, once it is closed there")
+            raise ForkedError(
+                "a named tailer stays with the process that opened it: open it in this one, once "
+                "it is closed there"
+            )
         if position == self.mark.saved or self.closed:
             self.mark.with_care = True  # nothing new: time passes before the next save
             return 0
@@ -135,7 +147,8 @@ cdef class TailerPage:
         cl_tailer_save(&self.mark, position)
         if self.sync_every_ns >= 0:
             self.unsynced = True
-            if self.mark.now_ns - self.synced_ns >= self.sync_every_ns or self.mark.now_ns < self.synced_ns:
+            if (self.mark.now_ns - self.synced_ns >= self.sync_every_ns
+                    or self.mark.now_ns < self.synced_ns):
                 self.synced_ns = self.mark.now_ns
                 self.sync()
         return 0
@@ -158,11 +171,13 @@ cdef class TailerPage:
             code = msync(self.area.mapped, self.area.mapped_size, MS_SYNC)
             cause = errno
         if code != 0:
-            raise IOFailureError(f"a tailer's page could not be made durable: {os.strerror(cause)}", errno=cause)
+            raise IOFailureError(
+                f"a tailer's page could not be made durable: {os.strerror(cause)}", errno=cause
+            )
 
     def close(self):
-        """Save nothing more, bring to the disk what `keep_durable` has left for later, and let go of the file: what the page said last
-        stays to be read. Idempotent."""
+        """Save nothing more, bring to the disk what `keep_durable` has left for later, and let go
+        of the file: what the page said last stays to be read. Idempotent."""
         cdef bint first = not self.closed
         self.closed = self.mark.with_care = True
         try:
@@ -172,8 +187,12 @@ cdef class TailerPage:
             if first:
                 cl_memory_part(&self.area)  # where memory is short, the file stays mapped
 
-    def change_terms(self, bytes log_uuid, *, required=None, max_lag_bytes=None, evicted_ns=None, owner=None):
-        """Write new terms; what is None stays. `owner` is (pid, pid namespace, since when in nanoseconds). One process at a time."""
+    def change_terms(
+        self, bytes log_uuid, *, required=None, max_lag_bytes=None, evicted_ns=None, owner=None
+    ):
+        """Write new terms; what is None stays. `owner` is (pid, pid namespace, since when in
+        nanoseconds). One process at a time.
+        """
         cdef cl_tailer_terms terms
         _terms(self.mark.page, log_uuid, &terms)
         if required is not None:

@@ -3,8 +3,12 @@
 
 cdef object wrong_type(str what, value):
     if isinstance(value, str):
-        return RecordTypeError(f"{what} must be bytes, not str: encode it first, for instance with .encode()")
-    return RecordTypeError(f"{what} must be bytes or offer the buffer protocol, not {type(value).__name__}")
+        return RecordTypeError(
+            f"{what} must be bytes, not str: encode it first, for instance with .encode()"
+        )
+    return RecordTypeError(
+        f"{what} must be bytes or offer the buffer protocol, not {type(value).__name__}"
+    )
 
 
 cdef int bytes_of(object value, str what, Py_buffer *view) except -1:
@@ -14,7 +18,9 @@ cdef int bytes_of(object value, str what, Py_buffer *view) except -1:
     try:
         PyObject_GetBuffer(value, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
     except (BufferError, ValueError) as error:
-        raise RecordTypeError(f"{what} must be contiguous bytes that can be read: {error}") from None
+        raise RecordTypeError(
+            f"{what} must be contiguous bytes that can be read: {error}"
+        ) from None
     if view.format != NULL and b"O" in <bytes>view.format:
         PyBuffer_Release(view)
         raise RecordTypeError(f"{what} must be bytes, not an array of references to objects")
@@ -46,7 +52,9 @@ cdef int64_t timestamp_of(object timestamp_ns) except? -2:
     try:
         value = PyNumber_Index(timestamp_ns)
     except (TypeError, OverflowError):
-        raise RecordTypeError(f"timestamp_ns must be an int of nanoseconds since 1970, not {timestamp_ns!r}") from None
+        raise RecordTypeError(
+            f"timestamp_ns must be an int of nanoseconds since 1970, not {timestamp_ns!r}"
+        ) from None
     if value < 0:
         raise RecordTypeError(f"timestamp_ns must not be before 1970, not {value}")
     return value
@@ -54,13 +62,17 @@ cdef int64_t timestamp_of(object timestamp_ns) except? -2:
 
 @cython.no_gc_clear
 cdef class Writer(Committer):
-    """Appends. One thread at a time is inside the kernel, as the interpreter's lock has it; any thread may call."""
+    """Appends. One thread at a time is inside the kernel, as the interpreter's lock has it; any
+    thread may call.
+    """
 
     def __cinit__(self, *args, **kwargs):
         self.writer.log = &self.log
         self.claims = {}
 
-    def begin_appends(self, *, bint precise, bint by_time, uint32_t wake_bytes, bint sync, double sync_timeout):
+    def begin_appends(
+        self, *, bint precise, bint by_time, uint32_t wake_bytes, bint sync, double sync_timeout
+    ):
         """Let appends through, after `attach_slot`: once, and again in the child of a fork.
 
         Parameters
@@ -81,7 +93,8 @@ cdef class Writer(Committer):
         cl_writer_clear(&self.writer)
         cl_writer_init(&self.writer, &self.log, self.log.pooled, precise, wake_bytes)
         if by_time:
-            self.writer.cycle_end_ns = INT64_MIN  # when the cycle ends that the tail is in, the first append asks
+            # when the cycle ends that the tail is in, the first append asks
+            self.writer.cycle_end_ns = INT64_MIN
         self.claims.clear()  # a parent's, in the child of a fork
         self.sync_default = sync
         self.sync_timeout = sync_timeout
@@ -102,10 +115,12 @@ cdef class Writer(Committer):
         """The longest value, in bytes, that an append without key and type can take."""
         return self.writer.largest - CL_FRAME_HEADER if self.writer.largest else 0
 
-    # --- rolling ---------------------------------------------------------------------------------------------------
+    # --- rolling ----------------------------------------------------------------------------------
 
     cdef int advance(self) except -1:
-        """The tail is at its segment's end: have the next segment brought, then move the tail there."""
+        """The tail is at its segment's end: have the next segment brought, then move the tail
+        there.
+        """
         cdef uint64_t number = <uint64_t>-1
         cdef int64_t began_ns
         if self.writer.tail != NULL:
@@ -117,7 +132,9 @@ cdef class Writer(Committer):
         return 0
 
     def open_segment(self, uint64_t number, int64_t now_ns):
-        """Note in a segment's header that the log rolls into it; when it did, which another handle may have noted first."""
+        """Note in a segment's header that the log rolls into it; when it did, which another handle
+        may have noted first.
+        """
         cdef int64_t opened_ns = 0
         cdef int code = cl_writer_open_segment(&self.writer, number, now_ns, &opened_ns)
         if code != CL_OK:
@@ -125,7 +142,9 @@ cdef class Writer(Committer):
         return opened_ns
 
     def move_tail(self, uint64_t number, int64_t opened_ns, int64_t cycle=0):
-        """Move the tail from the end of segment `number` to the start of the next, whose file, and buffer if any, are in place."""
+        """Move the tail from the end of segment `number` to the start of the next, whose file, and
+        buffer if any, are in place.
+        """
         if self.writer.tail == NULL:
             raise self.failed_with(CL_E_CLOSED, 0, None)
         cdef int code = cl_writer_roll(&self.writer, number, opened_ns, cycle)
@@ -133,20 +152,26 @@ cdef class Writer(Committer):
             raise self.failed_with(code, errno, (number + 1) * self.log.segment_size)
 
     def close_segment(self, number=None):
-        """Close a segment early, if the tail is in it, or else the current one: the next append goes to the next one."""
+        """Close a segment early, if the tail is in it, or else the current one: the next append
+        goes to the next one.
+        """
         cdef uint64_t which = CL_SEGMENT_CURRENT if number is None else <uint64_t>number
         cdef int code = cl_writer_close_segment(&self.writer, which)
         if code != CL_OK:
             raise self.failed_with(code, errno, None)
 
     def roll_at_once(self):
-        """Bring the next segment before an append asks for it. Where the log has cycles, the append does: it is what the cycle is of."""
+        """Bring the next segment before an append asks for it. Where the log has cycles, the append
+        does: it is what the cycle is of.
+        """
         if self.writer.cycle_end_ns == INT64_MAX:
             self.advance()
 
     @property
     def cycle_end_ns(self):
-        """When the policy's `meet_cycle` is called next, on the wall clock; None where the log rolls by size alone."""
+        """When the policy's `meet_cycle` is called next, on the wall clock; None where the log
+        rolls by size alone.
+        """
         return None if self.writer.cycle_end_ns == INT64_MAX else self.writer.cycle_end_ns
 
     @cycle_end_ns.setter
@@ -154,11 +179,15 @@ cdef class Writer(Committer):
         self.writer.cycle_end_ns = time_ns
 
     def meet_cycle(self):
-        """Have the policy close the current segment if its cycle is over, though nothing is appended."""
+        """Have the policy close the current segment if its cycle is over, though nothing is
+        appended.
+        """
         self.policy.meet_cycle()
 
     cdef int64_t stamped(self, int64_t given_ns) except? -1:
-        """The timestamp that was given, or the clock's where it is below 0. Whichever it is, the clock says when the cycle is over."""
+        """The timestamp that was given, or the clock's where it is below 0. Whichever it is, the
+        clock says when the cycle is over.
+        """
         if given_ns >= 0 and self.writer.cycle_end_ns == INT64_MAX:
             return given_ns
         cdef int64_t now_ns = cl_writer_now(&self.writer)
@@ -167,7 +196,9 @@ cdef class Writer(Committer):
         return now_ns if given_ns < 0 else given_ns
 
     cdef int settle(self, end, sync) except -1:
-        """What an append owes after it is published: a roll that fell due, and, if asked, the disk."""
+        """What an append owes after it is published: a roll that fell due, and, if asked, the
+        disk.
+        """
         cdef int64_t began_ns
         try:
             if self.writer.roll_due:
@@ -181,12 +212,17 @@ cdef class Writer(Committer):
                     cl_histogram_add(&self.log.latencies.sync, cl_clock_monotonic_ns() - began_ns)
         except KeyboardInterrupt as interrupt:
             if end:
-                interrupt.add_note(f"commitlog: the record that ends at {end} stays in the log, and may be durable.")
+                interrupt.add_note(
+                    f"commitlog: the record that ends at {end} stays in the log, and may be "
+                    "durable."
+                )
             raise
         return 0
 
     def roll_soon(self):
-        """Roll on after an append that met the end exactly. A failure is the next append's to report: this one is done."""
+        """Roll on after an append that met the end exactly. A failure is the next append's to
+        report: this one is done.
+        """
         try:
             self.roll_at_once()
         except CommitLogError:
@@ -196,32 +232,46 @@ cdef class Writer(Committer):
         me = _get_ident()
         for position, thread in self.claims.items():
             if thread == me and position < below:
-                raise ClaimError("this thread's own claim is still open below: leave its `with` block first", path=self.path,
-                                 position=position)
+                raise ClaimError(
+                    "this thread's own claim is still open below: leave its `with` block first",
+                    path=self.path, position=position
+                )
         return 0
 
     def check_claims(self, uint64_t below):
-        """Raise `ClaimError` if the calling thread has a claim open below a position: waiting for it would never end."""
+        """Raise `ClaimError` if the calling thread has a claim open below a position: waiting for
+        it would never end.
+        """
         self.check_own_claims(below)
 
     def limit_appends(self, limit, uint64_t required_seen):
-        """Let appends go up to a position, None for any, until `required` in the cursors is not what it was."""
+        """Let appends go up to a position, None for any, until `required` in the cursors is not
+        what it was.
+        """
         cdef uint64_t position
         cdef uint64_t place = <uint64_t>-1
         if limit is not None:
             position = limit
-            place = cl_place(position // self.log.segment_size, <uint32_t>(position % self.log.segment_size))
+            place = cl_place(
+                position // self.log.segment_size, <uint32_t>(position % self.log.segment_size)
+            )
         cl_writer_limit(&self.writer, place, required_seen)
 
-    # --- appending -------------------------------------------------------------------------------------------------
+    # --- appending --------------------------------------------------------------------------------
 
     def append_unless_held(self, value, key, type, timestamp_ns):
-        """Append one record as `append` does without `sync`, for a coroutine: None where it would have to wait for a required tailer."""
+        """Append one record as `append` does without `sync`, for a coroutine: None where it would
+        have to wait for a required tailer.
+        """
         cdef uint64_t position = self.append_any(value, key, type, timestamp_ns, False, False)
         return None if position == NOT_APPENDED else position
 
-    cdef uint64_t append_any(self, object value, object key, object type, object timestamp_ns, bint durable, bint waits) except 0:
-        """Append one record of whatever is given, and settle what it owes; its position, or NOT_APPENDED."""
+    cdef uint64_t append_any(
+        self, object value, object key, object type, object timestamp_ns, bint durable, bint waits
+    ) except 0:
+        """Append one record of whatever is given, and settle what it owes; its position, or
+        NOT_APPENDED.
+        """
         cdef cl_record_input record
         cdef Py_buffer value_view, key_view
         cdef bint value_held = False
@@ -262,7 +312,9 @@ cdef class Writer(Committer):
         return position
 
     cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0:
-        """Append one record whose bytes stay in place meanwhile; its position, or NOT_APPENDED. What it owes afterwards is `settle`'s."""
+        """Append one record whose bytes stay in place meanwhile; its position, or NOT_APPENDED.
+        What it owes afterwards is `settle`'s.
+        """
         cdef uint64_t position = 0
         cdef int code
         if durable and self.claims:
@@ -276,16 +328,20 @@ cdef class Writer(Committer):
 
     cdef bint takes(self):
         """Whether this handle is one that appends, be it that it has to wait first."""
-        return self.writer.tail != NULL and self.log.gate != GATE_CLOSED and self.log.gate != GATE_READ_ONLY
+        cdef int gate = self.log.gate
+        return self.writer.tail != NULL and gate != GATE_CLOSED and gate != GATE_READ_ONLY
 
     cdef int check_size(self, const cl_record_input *record) except -1:
         if cl_input_length(record) > self.writer.largest and self.takes():
             raise self.too_large(cl_input_length(record))
         return 0
 
-    cdef int overcome(self, int code, const cl_record_input *record, uint64_t records, bint waits) except -1:
-        """After a refused append of so many records: roll, or wait, and let the caller try again, or raise. True: it ends here, since they
-        are dropped, or since a required tailer holds them and the caller waits for it in its own way."""
+    cdef int overcome(
+        self, int code, const cl_record_input *record, uint64_t records, bint waits
+    ) except -1:
+        """After a refused append of so many records: roll, or wait, and let the caller try again,
+        or raise. True: it ends here, since they are dropped, or since a required tailer holds them
+        and the caller waits for it in its own way."""
         if code == CL_E_ROLL:
             return self.advance()
         if code == CL_E_CYCLE:
@@ -303,5 +359,6 @@ cdef class Writer(Committer):
     cdef object too_large(self, size):
         limit = self.writer.largest
         return RecordTooLargeError(
-            f"a record of {size} bytes with its header does not fit the log's largest frame of {limit} bytes; split it, or create the log "
+            f"a record of {size} bytes with its header does not fit the log's largest frame of "
+            f"{limit} bytes; split it, or create the log "
             "with larger segments", path=self.path, size=size, limit=limit)

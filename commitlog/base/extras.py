@@ -22,5 +22,7 @@ def pyarrow_for(what: str) -> Any:
         import pyarrow as pa
         import pyarrow.compute as _compute  # noqa: F401 - so that `pa.compute` is there
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(f"{what} needs pyarrow: pip install 'commitlog-engine[arrow]'", name="pyarrow") from error
+        raise ModuleNotFoundError(
+            f"{what} needs pyarrow: pip install 'commitlog-engine[arrow]'", name="pyarrow"
+        ) from error
     return pa

@@ -1,10 +1,11 @@
-"""Locks that say whether their process lives: open-file-description locks, which the kernel drops with the last descriptor.
+"""Locks that say whether their process lives: open-file-description locks, which the kernel drops
+with the last descriptor.
 
-The file must not be mapped through the same open description: a mapping keeps the description, and with it the lock,
-alive in every forked child. That is why a life lock opens the file for itself.
+The file must not be mapped through the same open description: a mapping keeps the description, and
+with it the lock, alive in every forked child. That is why a life lock opens the file for itself.
 
-A process that can only read a file can place shared locks on it. A lock that keeps writers out is therefore on a file
-that `open_gate` opens, or does not take a shared lock of others for a writer's.
+A process that can only read a file can place shared locks on it. A lock that keeps writers out is
+therefore on a file that `open_gate` opens, or does not take a shared lock of others for a writer's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _FLOCK = struct.Struct("@hhqqi4x")
 _TYPES = {"exclusive": fcntl.F_WRLCK, "shared": fcntl.F_RDLCK}
 _ACL = "system.posix_acl_default"
 
-# Start and length of what a lock covers. Single bytes behind `WHOLE` are for other purposes: see `_kernel/c/cursors.h` and `byte`.
+# Start and length of what a lock covers. Single bytes behind `WHOLE` are for other purposes: see
+# `_kernel/c/cursors.h` and `byte`.
 Span = tuple[int, int]
 WHOLE: Span = (0, 1 << 30)
 
@@ -38,14 +40,15 @@ def byte(offset: int) -> Span:
     return offset, 1
 
 
-# A lock is opened and entered here under the gate, and no fork happens in between, so that a child closes them all:
-# one that stayed open there would make a dead process look alive.
+# A lock is opened and entered here under the gate, and no fork happens in between, so that a child
+# closes them all: one that stayed open there would make a dead process look alive.
 _gate = threading.RLock()
 _held: set[LifeLock] = set()
 
 
 class LifeLock:
-    """A descriptor for locks, held until `close` or the process's death, whichever comes first; closed in forked children.
+    """A descriptor for locks, held until `close` or the process's death, whichever comes first;
+    closed in forked children.
 
     Parameters
     ----------
@@ -64,7 +67,9 @@ class LifeLock:
 
     __slots__ = ("_span", "descriptor")
 
-    def __init__(self, opener: Callable[[], int], kind: Kind | None = "exclusive", span: Span = WHOLE) -> None:
+    def __init__(
+        self, opener: Callable[[], int], kind: Kind | None = "exclusive", span: Span = WHOLE
+    ) -> None:
         self._span = span
         with _gate:
             self.descriptor = opener()
@@ -78,7 +83,9 @@ class LifeLock:
             raise
 
     def acquire(self, kind: Kind) -> bool:
-        """Take the lock, or turn one that is held into the other kind, in one step; False when another process's forbids it."""
+        """Take the lock, or turn one that is held into the other kind, in one step; False when
+        another process's forbids it.
+        """
         try:
             fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _packed(_TYPES[kind], self._span))
         except OSError as error:
@@ -88,7 +95,9 @@ class LifeLock:
         return True
 
     def release(self) -> None:
-        """Unlock, and keep the descriptor. Not for a child of a fork, which would unlock its parent."""
+        """Unlock, and keep the descriptor. Not for a child of a fork, which would unlock its
+        parent.
+        """
         fcntl.fcntl(self.descriptor, fcntl.F_OFD_SETLK, _packed(fcntl.F_UNLCK, self._span))
 
     def close(self) -> None:
@@ -96,7 +105,8 @@ class LifeLock:
         with _gate:
             _held.discard(self)
             if self.descriptor >= 0:
-                # Unlocked first: a program that is just being started by another thread shares the description until it runs.
+                # Unlocked first: a program that is just being started by another thread shares the
+                # description until it runs.
                 with contextlib.suppress(OSError):
                     self.release()
                 os.close(self.descriptor)
@@ -104,13 +114,16 @@ class LifeLock:
 
 
 def is_held(descriptor: int, against: Kind = "exclusive", span: Span = WHOLE) -> bool:
-    """Whether another description's lock on the file open at this descriptor forbids one of that kind."""
+    """Whether another description's lock on the file open at this descriptor forbids one of that
+    kind.
+    """
     answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _packed(_TYPES[against], span))
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
 def open_gate(name: str, dir_fd: int, *, create: bool = True) -> int:
-    """Open a file for locks that keep writers out. Only those who may write to it may open it at all.
+    """Open a file for locks that keep writers out. Only those who may write to it may open it at
+    all.
 
     Raises
     ------
@@ -126,7 +139,9 @@ def open_gate(name: str, dir_fd: int, *, create: bool = True) -> int:
     mode = stat.S_IMODE(os.fstat(fd).st_mode)
     writers_only = mode & ~(0o044 & ~((mode & 0o022) << 1))
     if mode != writers_only:
-        with contextlib.suppress(PermissionError):  # the file is another user's, who does it at the next chance
+        with contextlib.suppress(
+            PermissionError
+        ):  # the file is another user's, who does it at the next chance
             os.fchmod(fd, writers_only)
     return fd
 
@@ -135,7 +150,8 @@ def _gate_mode(dir_fd: int) -> int:
     """The mode of a new file that those may read who may also write it."""
     try:
         if _ACL in os.listxattr(dir_fd):
-            return 0o660  # the kernel reduces it to what the list grants, and does not look at the umask
+            # the kernel reduces it to what the list grants, and does not look at the umask
+            return 0o660
     except OSError:
         pass  # a file system without such lists
     writable = 0o222 & ~_umask()
@@ -164,4 +180,6 @@ def _close_in_child() -> None:
         _gate.release()
 
 
-os.register_at_fork(before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_close_in_child)
+os.register_at_fork(
+    before=_gate.acquire, after_in_parent=_gate.release, after_in_child=_close_in_child
+)

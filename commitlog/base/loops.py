@@ -1,4 +1,6 @@
-"""Futures of event loops, resolved by another thread: one call into each loop, whatever the number of its coroutines."""
+"""Futures of event loops, resolved by another thread: one call into each loop, whatever the number
+of its coroutines.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ Outcome = tuple["asyncio.Future[None]", Exception | None]
 
 
 def resolve(outcomes: Iterable[Outcome]) -> None:
-    """Have each future done, without a result or with an error. Those whose coroutines were cancelled stay as they are.
+    """Have each future done, without a result or with an error. Those whose coroutines were
+    cancelled stay as they are.
 
     Parameters
     ----------

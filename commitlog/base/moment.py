@@ -8,9 +8,15 @@ import time
 
 from commitlog.base.units import SECOND_NS, nanoseconds_in
 
-FORMS = "2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, -10m, yesterday, now or @1777638600"
+FORMS = (
+    "2026-05-01, 2026-05-01T12:30, 2026-05-01T12:30:00.5+02:00, -10m, yesterday, now or @1777638600"
+)
 
-_DATE = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?\s?(Z|[+-]\d\d:?\d\d)?)?", re.ASCII)
+_DATE = re.compile(
+    r"(\d{4}-\d\d-\d\d)(?:[T "
+    r"](\d\d:\d\d(?::\d\d)?)(?:(?<=:\d\d:\d\d)\.(\d{1,9}))?\s?(Z|[+-]\d\d:?\d\d)?)?",
+    re.ASCII,
+)
 _SINCE_1970 = re.compile(r"@(\d{1,10})(?:\.(\d{1,9}))?", re.ASCII)
 _DAYS = {"today": 0, "yesterday": 1}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -55,7 +61,9 @@ def _nanoseconds_of(text: str, zone: dt.tzinfo | None) -> int | None:
         given = dt.datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00'}{match[4] or ''}")
         # The years that fit 64 bits in any zone.
         if 1678 <= given.year <= 2261:
-            return _since_1970(given if given.tzinfo is not None else given.replace(tzinfo=zone)) + _fraction_ns(match[3])
+            return _since_1970(
+                given if given.tzinfo is not None else given.replace(tzinfo=zone)
+            ) + _fraction_ns(match[3])
     return None
 
 

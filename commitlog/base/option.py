@@ -1,4 +1,6 @@
-"""Option: a field that takes what a caller may give; and the ways to read it that several options share."""
+"""Option: a field that takes what a caller may give; and the ways to read it that several options
+share.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def sized(smallest: int, largest: int, multiple: int = 1) -> Callable[[Size, str
         size = parse_size(value, name)
         if not smallest <= size <= largest or size % multiple:
             whole = f", a multiple of {multiple}" if multiple > 1 else ""
-            raise InvalidOptionError(f"{name} must be from {smallest} to {largest} bytes{whole}, not {value!r}")
+            raise InvalidOptionError(
+                f"{name} must be from {smallest} to {largest} bytes{whole}, not {value!r}"
+            )
         return size
 
     return read
@@ -65,7 +69,9 @@ def lasting(smallest_s: float) -> Callable[[Duration, str], float]:
     def read(value: Duration, name: str) -> float:
         duration_s = parse_duration(value, name)
         if duration_s < smallest_s:
-            raise InvalidOptionError(f"{name} must be at least {smallest_s:g} seconds, not {value!r}")
+            raise InvalidOptionError(
+                f"{name} must be at least {smallest_s:g} seconds, not {value!r}"
+            )
         return duration_s
 
     return read
@@ -77,7 +83,9 @@ def counted(largest: int, smallest: int = 0) -> Callable[[SupportsIndex, str], i
     def read(value: SupportsIndex, name: str) -> int:
         count = whole_of(value)
         if count is None or not smallest <= count <= largest:
-            raise InvalidOptionError(f"{name} must be a whole number from {smallest} to {largest}, not {value!r}")
+            raise InvalidOptionError(
+                f"{name} must be a whole number from {smallest} to {largest}, not {value!r}"
+            )
         return count
 
     return read
@@ -89,7 +97,10 @@ def chosen(choices: Iterable[str]) -> Callable[[Given, str], Given]:
 
     def read(value: Given, name: str) -> Given:
         if not isinstance(value, str) or value not in known:
-            raise InvalidOptionError(f"{name} must be one of {', '.join(map(repr, known))}, not {value!r}{did_you_mean(value, known)}")
+            raise InvalidOptionError(
+                f"{name} must be one of {', '.join(map(repr, known))}, not "
+                f"{value!r}{did_you_mean(value, known)}"
+            )
         return value
 
     return read

@@ -8,16 +8,26 @@ import os
 from collections.abc import Iterator
 from typing import cast
 
-from commitlog.errors import CommitLogError, DiskFullError, InvalidOptionError, IOFailureError, ReadOnlyError
+from commitlog.errors import (
+    CommitLogError,
+    DiskFullError,
+    InvalidOptionError,
+    IOFailureError,
+    ReadOnlyError,
+)
 
 
 def path_of(path: object) -> str:
     """A path as text, or a refusal of what cannot be one."""
     try:
-        text = str(os.fsdecode(cast(str, path)))  # of a str, and of nothing derived from it, which the kernel would not take
+        text = str(
+            os.fsdecode(cast(str, path))
+        )  # of a str, and of nothing derived from it, which the kernel would not take
         named = b"\0" not in os.fsencode(text) and bool(text)
     except TypeError:
-        raise InvalidOptionError(f"path must be a str, bytes or path-like object, not {type(path).__name__}") from None
+        raise InvalidOptionError(
+            f"path must be a str, bytes or path-like object, not {type(path).__name__}"
+        ) from None
     except UnicodeEncodeError:
         named = False
     if not named:
@@ -26,7 +36,8 @@ def path_of(path: object) -> str:
 
 
 def make_directory(path: str) -> None:
-    """Create a directory and its missing parents, and make the names of all that were missing durable.
+    """Create a directory and its missing parents, and make the names of all that were missing
+    durable.
 
     Raises
     ------
@@ -62,7 +73,9 @@ def sync_directory(path: str) -> None:
 
 
 @contextlib.contextmanager
-def telling(path: str, doing: str, *, permission: str = "fix the permissions, then try again") -> Iterator[None]:
+def telling(
+    path: str, doing: str, *, permission: str = "fix the permissions, then try again"
+) -> Iterator[None]:
     """Raise an OSError of the block as one of commitlog's own errors.
 
     Parameters
@@ -92,4 +105,6 @@ def telling(path: str, doing: str, *, permission: str = "fix the permissions, th
 
 def telling_of_refusals(path: str) -> contextlib.AbstractContextManager[None]:
     """Do the same while a log is opened."""
-    return telling(path, "open the log", permission="only read, be another user, or fix the permissions")
+    return telling(
+        path, "open the log", permission="only read, be another user, or fix the permissions"
+    )

@@ -12,7 +12,9 @@ _SILENCE_S = 1.0
 _logger = logging.getLogger("commitlog")
 
 
-def attempts(timeout_s: float, awaited: str, *, interval_s: float = POLL_INTERVAL_S) -> Iterator[None]:
+def attempts(
+    timeout_s: float, awaited: str, *, interval_s: float = POLL_INTERVAL_S
+) -> Iterator[None]:
     """Loop over this to look once at least, then once an interval until the time is up.
 
     Parameters

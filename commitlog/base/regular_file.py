@@ -1,4 +1,6 @@
-"""Opening, reading and writing a log's files: only regular ones, without waiting, and no more bytes than their format allows."""
+"""Opening, reading and writing a log's files: only regular ones, without waiting, and no more bytes
+than their format allows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ _KINDS = {
 
 
 def open_regular(
-    path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o666, *, dir_fd: int | None = None, follow: bool = False
+    path: str | os.PathLike[str],
+    flags: int = os.O_RDONLY,
+    mode: int = 0o666,
+    *,
+    dir_fd: int | None = None,
+    follow: bool = False,
 ) -> int:
     """Open a regular file and return its descriptor. A FIFO or a device never blocks the call.
 
@@ -68,7 +75,9 @@ def read_at_most(fd: int, limit: int) -> bytes:
     return content
 
 
-def read_small_file(path: str | os.PathLike[str], limit: int, *, dir_fd: int | None = None, follow: bool = False) -> bytes:
+def read_small_file(
+    path: str | os.PathLike[str], limit: int, *, dir_fd: int | None = None, follow: bool = False
+) -> bytes:
     """Read a regular file whole, if it is no larger than its format allows.
 
     Raises
@@ -102,7 +111,11 @@ def _look(path: str | os.PathLike[str], dir_fd: int | None, follow: bool) -> os.
 def _check(status: os.stat_result, path: str | os.PathLike[str], dir_fd: int | None) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-        raise IOFailureError(f"this is {kind}, and not a regular file: move it away", path=_full_path(path, dir_fd), errno=errno.EINVAL)
+        raise IOFailureError(
+            f"this is {kind}, and not a regular file: move it away",
+            path=_full_path(path, dir_fd),
+            errno=errno.EINVAL,
+        )
 
 
 def _full_path(path: str | os.PathLike[str], dir_fd: int | None) -> str:

@@ -1,4 +1,6 @@
-"""RollCycle: which cycle an instant lies in, and when a cycle begins and ends. Arithmetic alone: no clock, no file."""
+"""RollCycle: which cycle an instant lies in, and when a cycle begins and ends. Arithmetic alone: no
+clock, no file.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from functools import cached_property
 
 from commitlog.base.units import DAY_NS, DURATION_UNITS_NS, HOUR_NS, SECOND_NS
 
-# Up to an hour a cycle has a fixed length. The longer ones are windows of the wall clock, of a length that daylight saving can change.
+# Up to an hour a cycle has a fixed length. The longer ones are windows of the wall clock, of a
+# length that daylight saving can change.
 LENGTHS_NS = {
     "MINUTELY": 60 * SECOND_NS,
     "FIVE_MINUTELY": 300 * SECOND_NS,
@@ -53,7 +56,9 @@ def period_name(period_ns: int) -> str:
 
 
 def nanoseconds_of(moment: dt.datetime) -> int:
-    """Nanoseconds since 1970 of a datetime; of one without a zone, what its clock shows since 1 January 1970."""
+    """Nanoseconds since 1970 of a datetime; of one without a zone, what its clock shows since 1
+    January 1970.
+    """
     return (moment - (_EPOCH if moment.tzinfo is None else _EPOCH_UTC)) // _MICROSECOND * 1000
 
 
@@ -66,8 +71,9 @@ class RollCycle:
     name : str
         One of `NAMES`, or a custom period such as ``"90s"``, as `period_name` makes it.
     epoch_ns : int
-        Where the cycle with number 0 begins: nanoseconds after 1 January 1970, midnight. On the zone's wall clock (and for ``"WEEKLY"``
-        after the Monday before) for the cycles of two hours and longer that have a name, else in UTC.
+        Where the cycle with number 0 begins: nanoseconds after 1 January 1970, midnight. On the
+        zone's wall clock (and for ``"WEEKLY"`` after the Monday before) for the cycles of two hours
+        and longer that have a name, else in UTC.
     time_zone : str
         An IANA time zone.
 
@@ -113,7 +119,7 @@ class RollCycle:
         epoch = f", epoch {self.epoch_ns / SECOND_NS:g} s" if self.epoch_ns else ""
         return f"{self.name} ({self.time_zone}{epoch})"
 
-    # --- what it is for ----------------------------------------------------------------------------------------------
+    # --- what it is for ---------------------------------------------------------------------------
 
     def number_at(self, time_ns: int) -> int:
         """The number of the cycle that an instant lies in; negative before the epoch."""
@@ -121,7 +127,8 @@ class RollCycle:
             return (time_ns - self._base_ns) // self.length_ns
         shown_ns = time_ns + self._offset_s(time_ns // SECOND_NS) * SECOND_NS
         number = (shown_ns - self._base_ns) // self.length_ns
-        # A clock that was set back, or forward, shows a time of another cycle than the one it is in.
+        # A clock that was set back, or forward, shows a time of another cycle than the one it is
+        # in.
         while time_ns < self.start_ns(number):
             number -= 1
         while time_ns >= self.start_ns(number + 1):
@@ -150,7 +157,7 @@ class RollCycle:
         """An instant on the zone's clock, to the microsecond."""
         return (_EPOCH_UTC + dt.timedelta(microseconds=time_ns // 1000)).astimezone(self.zone)
 
-    # --- the zone's clock --------------------------------------------------------------------------------------------
+    # --- the zone's clock -------------------------------------------------------------------------
 
     def _offset_s(self, time_s: int) -> int:
         """Seconds that the zone's clock is ahead of UTC."""
@@ -158,10 +165,14 @@ class RollCycle:
         return 0 if offset is None else offset // dt.timedelta(seconds=1)
 
     def _first_instant(self, shown_ns: int) -> int:
-        """The first instant at which the zone's clock shows a time, or a later one where it leaps over that."""
+        """The first instant at which the zone's clock shows a time, or a later one where it leaps
+        over that.
+        """
         shown_s, rest_ns = divmod(shown_ns, SECOND_NS)
         shown = (_EPOCH + dt.timedelta(seconds=shown_s)).replace(tzinfo=self.zone)
-        first_s, second_s = (nanoseconds_of(shown.replace(fold=fold)) // SECOND_NS for fold in (0, 1))
+        first_s, second_s = (
+            nanoseconds_of(shown.replace(fold=fold)) // SECOND_NS for fold in (0, 1)
+        )
         if second_s >= first_s:
             return first_s * SECOND_NS + rest_ns
         # The clock never shows it. Between the two lies the leap.

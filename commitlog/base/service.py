@@ -1,4 +1,6 @@
-"""A background thread of an open log: started, asked to end, waited for, and never silent about a failure."""
+"""A background thread of an open log: started, asked to end, waited for, and never silent about a
+failure.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,12 @@ import threading
 from commitlog.errors import CommitLogError, LogFailedError
 
 _logger = logging.getLogger("commitlog")
-# Held while a service is started by the first who needs it, and by a fork, so that a child finds it free.
+# Held while a service is started by the first who needs it, and by a fork, so that a child finds it
+# free.
 start_lock = threading.Lock()
-os.register_at_fork(before=start_lock.acquire, after_in_parent=start_lock.release, after_in_child=start_lock.release)
+os.register_at_fork(
+    before=start_lock.acquire, after_in_parent=start_lock.release, after_in_child=start_lock.release
+)
 
 
 class Service:
@@ -33,7 +38,9 @@ class Service:
         raise NotImplementedError(f"{type(self).__name__} has no run()")
 
     def start(self) -> None:
-        """Start the thread. It is a daemon: `commitlog/log/registry.py` closes a log at exit, not its threads."""
+        """Start the thread. It is a daemon: `commitlog/log/registry.py` closes a log at exit, not
+        its threads.
+        """
         self._thread = threading.Thread(target=self._guarded_run, name=self.name, daemon=True)
         self._thread.start()
 
@@ -42,7 +49,9 @@ class Service:
             self.run()
         except LogFailedError as error:
             self.error = error
-            _logger.debug("%s ended: %s", self.name, error)  # of the failure itself the log tells, once
+            _logger.debug(
+                "%s ended: %s", self.name, error
+            )  # of the failure itself the log tells, once
         except CommitLogError as error:
             self.error = error
             _logger.error("%s ended: %s", self.name, error)

@@ -1,6 +1,8 @@
-"""Sizes, durations and ages: numbers, or texts with a unit. Options and the command line read them alike.
+"""Sizes, durations and ages: numbers, or texts with a unit. Options and the command line read them
+alike.
 
-These are the only tables of units in the package. Both ignore case: `m` is a minute in a duration and a MiB in a size.
+These are the only tables of units in the package. Both ignore case: `m` is a minute in a duration
+and a MiB in a size.
 """
 
 from __future__ import annotations
@@ -91,7 +93,8 @@ def parse_duration(value: Duration, name: str) -> float:
     Parameters
     ----------
     value : float, int or str
-        Seconds, or a number with a unit (`ns`, `us`, `ms`, `s`, `m` or `min`, `h`, `d`, `w`): `"500ms"`, `"1.5h"`.
+        Seconds, or a number with a unit (`ns`, `us`, `ms`, `s`, `m` or `min`, `h`, `d`, `w`):
+        `"500ms"`, `"1.5h"`.
     name : str
         The option's name, for the error.
 
@@ -103,12 +106,14 @@ def parse_duration(value: Duration, name: str) -> float:
     Raises
     ------
     InvalidOptionError
-        For anything else: booleans, negative numbers, NaN, infinities, unknown units, more than 366 days.
+        For anything else: booleans, negative numbers, NaN, infinities, unknown units, more than 366
+        days.
     """
     duration_s = seconds_of(value)
     if not 0 <= duration_s <= DURATION_LARGEST_S:
         raise InvalidOptionError(
-            f"{name} must be a duration of up to 366 days, in seconds or with a unit, such as 0.5 or '500ms', not {value!r}"
+            f"{name} must be a duration of up to 366 days, in seconds or with a unit, such as 0.5 "
+            f"or '500ms', not {value!r}"
         )
     return duration_s
 
@@ -119,7 +124,8 @@ def parse_age(value: object, name: str) -> dt.timedelta:
     Raises
     ------
     InvalidOptionError
-        For anything else, and for more than a hundred years. A number without a unit may be meant as days: records would be lost.
+        For anything else, and for more than a hundred years. A number without a unit may be meant
+        as days: records would be lost.
     """
     age_s = math.nan
     if isinstance(value, dt.timedelta):
@@ -127,7 +133,9 @@ def parse_age(value: object, name: str) -> dt.timedelta:
     elif isinstance(value, str):
         age_s = _seconds(_product(value, DURATION_UNITS_NS))
     if not 0 <= age_s <= _AGE_LARGEST_S:
-        raise InvalidOptionError(f"{name} must be an age with its unit, such as '90s', '36h' or '7d', not {value!r}")
+        raise InvalidOptionError(
+            f"{name} must be an age with its unit, such as '90s', '36h' or '7d', not {value!r}"
+        )
     return dt.timedelta(seconds=age_s)
 
 

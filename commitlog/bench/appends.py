@@ -16,8 +16,9 @@ from commitlog.bench.sample import Meter, Sample
 
 BATCH = 1024
 Block = Callable[[int], None]
-# Shorter blocks would time the clock; until then a block is doubled, and not counted. It has to be as long twice in a row: once may be a
-# processor that others had, and turns of blocks so small would be ten seconds of waiting in between.
+# Shorter blocks would time the clock; until then a block is doubled, and not counted. It has to be
+# as long twice in a row: once may be a processor that others had, and turns of blocks so small
+# would be ten seconds of waiting in between.
 _SETTLED_NS = 4_000_000
 _SETTLED_TIMES = 2
 _SMALLEST = 16
@@ -64,12 +65,20 @@ FORMS = {"single": (single, 1), "batch": (batch, BATCH), "array": (array, BATCH)
 
 
 def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
-    """Bursts of appends, with the log drained in between where appends do not wait for the disk by themselves."""
+    """Bursts of appends, with the log drained in between where appends do not wait for the disk by
+    themselves.
+    """
     settings = ground.settings
     make_block, per_call = FORMS[case.form]
-    calls = settings.latency_appends if per_call == 1 else min(settings.latency_appends, _TIMED_BATCHES)
+    calls = (
+        settings.latency_appends if per_call == 1 else min(settings.latency_appends, _TIMED_BATCHES)
+    )
     # Growing the first block takes up to three bursts that are not counted.
-    total = settings.append_bytes + 4 * settings.burst_bytes + calls * per_call * frame_size(case.value_size)
+    total = (
+        settings.append_bytes
+        + 4 * settings.burst_bytes
+        + calls * per_call * frame_size(case.value_size)
+    )
     with ground.log(case, total) as log, Meter(case.value_size) as meter:
         block = make_block(log, value_of(case.value_size))
 
@@ -89,8 +98,18 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     return meter.sample
 
 
-def run_blocks(meter: Meter, block: Block, ground: Ground, case: Case, *, per_call: int, rest: Callable[[], None]) -> None:
-    """Grow the block until it is long enough to be timed, then count blocks until the turn's bytes or seconds are used up."""
+def run_blocks(
+    meter: Meter,
+    block: Block,
+    ground: Ground,
+    case: Case,
+    *,
+    per_call: int,
+    rest: Callable[[], None],
+) -> None:
+    """Grow the block until it is long enough to be timed, then count blocks until the turn's bytes
+    or seconds are used up.
+    """
     settings = ground.settings
     frame = frame_size(case.value_size)
     most = max(per_call, settings.burst_bytes // frame // per_call * per_call)

@@ -68,7 +68,9 @@ int main(int argc, char **argv) {
 
 
 def _mapping(path: Path, size: int) -> mmap.mmap:
-    """A new file, allocated and brought into memory whole, as the best that a program could start from."""
+    """A new file, allocated and brought into memory whole, as the best that a program could start
+    from.
+    """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, size)
@@ -84,7 +86,9 @@ def _mapping(path: Path, size: int) -> mmap.mmap:
 
 
 def _appender(mapping: mmap.mmap) -> Callable[[bytes], int]:
-    """An append in Python: length, CRC, no timestamp, value; one call a record, as it is with commitlog."""
+    """An append in Python: length, CRC, no timestamp, value; one call a record, as it is with
+    commitlog.
+    """
     pack_into, position = struct.Struct("<IIQ").pack_into, HEADER
 
     def append(value: bytes) -> int:
@@ -100,7 +104,9 @@ def _appender(mapping: mmap.mmap) -> Callable[[bytes], int]:
 
 
 def measure_python_mmap(ground: Ground, case: Case, _hashed: bool) -> Sample:
-    """The best append that Python alone has, without a log around it: nothing rolls, nothing is flushed, nobody reads."""
+    """The best append that Python alone has, without a log around it: nothing rolls, nothing is
+    flushed, nobody reads.
+    """
     settings, value = ground.settings, value_of(case.value_size)
     count = max(1, settings.burst_bytes // frame_size(case.value_size))
     clock = time.perf_counter_ns
@@ -119,7 +125,9 @@ def measure_python_mmap(ground: Ground, case: Case, _hashed: bool) -> Sample:
 
 
 def measure_page_msync(ground: Ground, case: Case, _hashed: bool) -> Sample:
-    """Write as many bytes as a record has, behind the last ones, and msync the page that they are in."""
+    """Write as many bytes as a record has, behind the last ones, and msync the page that they are
+    in.
+    """
     settings, value = ground.settings, value_of(case.value_size)
     size, frame, page = settings.segment_size, frame_size(case.value_size), mmap.PAGESIZE
     taken = []
@@ -137,7 +145,8 @@ def measure_page_msync(ground: Ground, case: Case, _hashed: bool) -> Sample:
                 ended = clock()
                 taken.append(ended - began)
                 position += frame
-                # One page is all that a flush writes: a record that would cross into the next one begins there.
+                # One page is all that a flush writes: a record that would cross into the next one
+                # begins there.
                 if position % page + frame > page:
                     position = -(-position // page) * page
                 if position + page > size:
@@ -158,12 +167,16 @@ class PlainWrite:
 
 
 def write_plainly(ground: Ground, path: Path, total: int) -> PlainWrite:
-    """Write a pre-allocated file in pieces of 1 MiB, with fdatasync behind every 64 MiB and at the end: in C, or without gcc in Python."""
+    """Write a pre-allocated file in pieces of 1 MiB, with fdatasync behind every 64 MiB and at the
+    end: in C, or without gcc in Python.
+    """
     total = max(PIECE, total // PIECE * PIECE)
     with contextlib.suppress(compiler.NoCompilerError):
         program = compiler.build(ground.root, "plain-write", _C_SOURCE)
         command = [str(program), str(path), str(total), str(PIECE), str(SYNC_EVERY)]
-        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_C_LIMIT_S)
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True, timeout=_C_LIMIT_S
+        )
         return PlainWrite(int(done.stdout) / 1e9, "C")
     piece = value_of(PIECE)
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -181,7 +194,9 @@ def write_plainly(ground: Ground, path: Path, total: int) -> PlainWrite:
 
 
 def measure_plain_write(ground: Ground, case: Case, _hashed: bool) -> Sample:
-    """As many bytes as the sustained appends put into their log, frame headers included; the rate is that of the values in them."""
+    """As many bytes as the sustained appends put into their log, frame headers included; the rate
+    is that of the values in them.
+    """
     values = ground.settings.sustained_bytes
     records = max(1, values // case.value_size)
     total = records * frame_size(case.value_size)
@@ -189,5 +204,9 @@ def measure_plain_write(ground: Ground, case: Case, _hashed: bool) -> Sample:
         began = time.perf_counter_ns()
         done = write_plainly(ground, path, total)
         meter.note(began, int(done.seconds * 1e9), records)
-        meter.sample.facts = {"language": done.language, "piece_bytes": PIECE, "sync_every_bytes": SYNC_EVERY}
+        meter.sample.facts = {
+            "language": done.language,
+            "piece_bytes": PIECE,
+            "sync_every_bytes": SYNC_EVERY,
+        }
     return meter.sample

@@ -78,4 +78,8 @@ class Case:
         """All that tells it from others, parted by slashes."""
         size = f"{self.value_size}B" if self.value_size else ""
         threads = f"{self.threads}-threads" if self.threads > 1 else ""
-        return "/".join(part for part in (self.workload, self.form, size, self.flush or "", threads, self.setup) if part)
+        return "/".join(
+            part
+            for part in (self.workload, self.form, size, self.flush or "", threads, self.setup)
+            if part
+        )

@@ -56,14 +56,19 @@ def linear(high: float, say: Callable[[float], str]) -> Axis:
     step = 10.0 ** math.floor(math.log10(high))
     step = next(part for part in (step / 5, step / 2, step, 2 * step) if high / part <= 8)
     marks = math.ceil(high / step)
-    return Axis(0.0, marks * step, [(index * step, say(index * step)) for index in range(marks + 1)])
+    return Axis(
+        0.0, marks * step, [(index * step, say(index * step)) for index in range(marks + 1)]
+    )
 
 
 def percentiles(highest: float) -> Axis:
     """An axis of nines: 90, 99, 99.9, ... are equally far from each other."""
     last = max(2, math.ceil(nines(highest)))
     ticks = [(0.0, "0 %"), (nines(50.0), "50 %")]
-    ticks += [(float(power), f"{100 - 100 / 10**power:.{max(0, power - 2)}f} %") for power in range(1, last + 1)]
+    ticks += [
+        (float(power), f"{100 - 100 / 10**power:.{max(0, power - 2)}f} %")
+        for power in range(1, last + 1)
+    ]
     return Axis(0.0, float(last), ticks)
 
 
@@ -83,7 +88,10 @@ def draw(lines: Sequence[Line], across: Axis, up: Axis, caption: str) -> str:
         What it shows, for those who do not see it.
     """
     plotted = plot(lines, across, up)
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(caption)}">{plotted}</svg>{legend(lines)}'
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{escape(caption)}">{plotted}</svg>{legend(lines)}'
+    )
 
 
 def plot(lines: Sequence[Line], across: Axis, up: Axis) -> str:
@@ -91,25 +99,45 @@ def plot(lines: Sequence[Line], across: Axis, up: Axis) -> str:
     parts = []
     for value, text in up.ticks:
         y = place(up, across, 0, value)[1]
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(text)}</text>')
+        parts.append(
+            f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}" '
+            f'text-anchor="end">{escape(text)}</text>'
+        )
     for value, text in across.ticks:
         x = place(up, across, value, 0)[0]
-        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>')
-        parts.append(f'<text class="tick" x="{x:.1f}" y="{HEIGHT - _BOTTOM + 18}" text-anchor="middle">{escape(text)}</text>')
+        parts.append(
+            f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP}" y2="{HEIGHT - _BOTTOM}"/>'
+        )
+        parts.append(
+            f'<text class="tick" x="{x:.1f}" y="{HEIGHT - _BOTTOM + 18}" '
+            f'text-anchor="middle">{escape(text)}</text>'
+        )
     for index, line in enumerate(lines):
-        points = " ".join("{:.1f},{:.1f}".format(*place(up, across, *point)) for point in line.points)
-        parts.append(f'<polyline class="curve c{index % _COLOURS}" points="{points}"><title>{escape(line.name)}</title></polyline>')
+        points = " ".join(
+            "{:.1f},{:.1f}".format(*place(up, across, *point)) for point in line.points
+        )
+        parts.append(
+            f'<polyline class="curve c{index % _COLOURS}" '
+            f'points="{points}"><title>{escape(line.name)}</title></polyline>'
+        )
     return "".join(parts)
 
 
 def place(up: Axis, across: Axis, across_value: float, up_value: float) -> Point:
     """Where a point is drawn."""
     inner_width, inner_height = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
-    return _LEFT + across.share(across_value) * inner_width, _TOP + (1 - up.share(up_value)) * inner_height
+    return _LEFT + across.share(across_value) * inner_width, _TOP + (
+        1 - up.share(up_value)
+    ) * inner_height
 
 
 def legend(lines: Sequence[Line]) -> str:
     """The names beside their colours."""
-    names = (f'<li><i class="c{index % _COLOURS}"></i>{escape(line.name)}</li>' for index, line in enumerate(lines))
+    names = (
+        f'<li><i class="c{index % _COLOURS}"></i>{escape(line.name)}</li>'
+        for index, line in enumerate(lines)
+    )
     return f'<ul class="legend">{"".join(names)}</ul>'

@@ -30,14 +30,22 @@ def build(directory: Path, name: str, source: str, *flags: str) -> Path:
         raise NoCompilerError(failed.read_text(encoding="utf-8"))
     gcc = shutil.which("gcc")
     if gcc is None:
-        raise NoCompilerError("this needs gcc, and there is none: install it (Debian, Ubuntu: apt install gcc libc6-dev)")
+        raise NoCompilerError(
+            "this needs gcc, and there is none: install it (Debian, Ubuntu: apt install gcc "
+            "libc6-dev)"
+        )
     file = directory / f"{name}.c"
     file.write_text(source, encoding="utf-8")
     command = [gcc, "-O2", "-o", str(product), str(file), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", timeout=_LIMIT_S, check=False
+    )
     if done.returncode:
         product.unlink(missing_ok=True)
-        message = f"gcc could not compile {name}: {(done.stderr.strip() or 'it said nothing').splitlines()[0]}"
+        message = (
+            f"gcc could not compile {name}: "
+            f"{(done.stderr.strip() or 'it said nothing').splitlines()[0]}"
+        )
         failed.write_text(message, encoding="utf-8")
         raise NoCompilerError(message)
     return product

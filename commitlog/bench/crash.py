@@ -19,10 +19,17 @@ _NEVER_S = 3600
 def main() -> None:
     """Append, and leave without closing anything."""
     path, value_size, total_bytes, segment_size, buffers, backing = sys.argv[1:]
-    options: OptionOverrides = {"flush": "none", "tuning": Tuning(checkpoint_interval=_NEVER_S), "segment_size": int(segment_size)}
+    options: OptionOverrides = {
+        "flush": "none",
+        "tuning": Tuning(checkpoint_interval=_NEVER_S),
+        "segment_size": int(segment_size),
+    }
     if backing:
         options["pool"] = commitlog.TransientStorePool(
-            buffers=int(buffers), buffer_size=int(segment_size), backing="shm" if backing == "shm" else "anonymous", low_water=0
+            buffers=int(buffers),
+            buffer_size=int(segment_size),
+            backing="shm" if backing == "shm" else "anonymous",
+            low_water=0,
         )
     log = commitlog.open(path, **options)
     fill(log, int(value_size), int(total_bytes))

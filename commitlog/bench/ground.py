@@ -1,4 +1,6 @@
-"""The ground that a run stands on: its temporary directory, its pools, and the logs that it opens there."""
+"""The ground that a run stands on: its temporary directory, its pools, and the logs that it opens
+there.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from commitlog.options import OptionOverrides
 
 HEADER = 4096
 FRAME_HEADER = 16
-# Reading 1 GiB back for its hash takes seconds; what stands behind it in the same log came from the same loop.
+# Reading 1 GiB back for its hash takes seconds; what stands behind it in the same log came from the
+# same loop.
 HASHED_MOST = GIB
 _ROOM_KEPT = 64 * MIB
 
@@ -45,10 +48,16 @@ def frame_size(value_size: int) -> int:
 
 
 class Ground:
-    """Makes a directory of its own under the user's, and removes it at the end, however that comes."""
+    """Makes a directory of its own under the user's, and removes it at the end, however that
+    comes.
+    """
 
     def __init__(
-        self, directory: Path, settings: Settings, options: OptionOverrides | None = None, pool_options: dict[str, Any] | None = None
+        self,
+        directory: Path,
+        settings: Settings,
+        options: OptionOverrides | None = None,
+        pool_options: dict[str, Any] | None = None,
     ) -> None:
         self.directory = directory
         self.settings = settings
@@ -64,7 +73,12 @@ class Ground:
         self.root = Path(tempfile.mkdtemp(prefix="commitlog-bench-", dir=self.directory))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         try:
             self.drop_pools()
         finally:
@@ -88,7 +102,10 @@ class Ground:
         needed = needed_bytes + 3 * self.settings.segment_size + _ROOM_KEPT
         free = shutil.disk_usage(self.root).free
         if free < needed:
-            raise NoRoomError(f"needs {needed / MIB:,.0f} MiB of room, and {self.directory} has {free / MIB:,.0f} MiB")
+            raise NoRoomError(
+                f"needs {needed / MIB:,.0f} MiB of room, and {self.directory} has "
+                f"{free / MIB:,.0f} MiB"
+            )
         self._made += 1
         path = self.root / str(self._made)
         try:
@@ -120,13 +137,20 @@ class Ground:
         """The pool of this kind, made when it is first asked for."""
         key = (backing, buffer_size)
         if key not in self._pools:
-            options: dict[str, Any] = {"buffers": self.settings.buffers, "buffer_size": buffer_size, "backing": backing, "low_water": 0}
+            options: dict[str, Any] = {
+                "buffers": self.settings.buffers,
+                "buffer_size": buffer_size,
+                "backing": backing,
+                "low_water": 0,
+            }
             self._pools[key] = commitlog.TransientStorePool(**(options | self._pool_options))
         return self._pools[key]
 
 
 def fill(log: commitlog.CommitLog, value_size: int, total_bytes: int) -> int:
-    """Append records until they take so many bytes of the log; how many they are. Flushed at the end."""
+    """Append records until they take so many bytes of the log; how many they are. Flushed at the
+    end.
+    """
     rows = np.frombuffer(value_of(value_size) * 1024, np.uint8).reshape(1024, value_size)
     records = 0
     while records * frame_size(value_size) < total_bytes:
@@ -137,7 +161,8 @@ def fill(log: commitlog.CommitLog, value_size: int, total_bytes: int) -> int:
 
 
 def what_is_written(log: commitlog.CommitLog, value_size: int) -> dict[str, object]:
-    """Read the log back: how much there is, and the hash of its values, which must all be the one that was appended.
+    """Read the log back: how much there is, and the hash of its values, which must all be the one
+    that was appended.
 
     Raises
     ------
@@ -156,5 +181,13 @@ def what_is_written(log: commitlog.CommitLog, value_size: int) -> dict[str, obje
         expected.update(block)
     expected.update(value_of(value_size) * (records % 1024))
     if digest.digest() != expected.digest():
-        raise RuntimeError(f"{log.path} does not hold what was appended: run `commitlog verify` on a log of yours, and report this")
-    return {"sha256": digest.hexdigest(), "records": records, "value_bytes": hashed, "whole": hashed < HASHED_MOST}
+        raise RuntimeError(
+            f"{log.path} does not hold what was appended: run `commitlog verify` on a log of "
+            "yours, and report this"
+        )
+    return {
+        "sha256": digest.hexdigest(),
+        "records": records,
+        "value_bytes": hashed,
+        "whole": hashed < HASHED_MOST,
+    }

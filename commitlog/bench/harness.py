@@ -68,12 +68,14 @@ def run(
     progress : callable, optional
         Told before each turn.
     keep : callable, optional
-        Given what there is after each workload, marked as interrupted, since nobody knows what comes next.
+        Given what there is after each workload, marked as interrupted, since nobody knows what
+        comes next.
 
     Returns
     -------
     Results
-        After Ctrl-C those that there are, marked as interrupted. A case that cannot be measured here is skipped, with the reason.
+        After Ctrl-C those that there are, marked as interrupted. A case that cannot be measured
+        here is skipped, with the reason.
     """
     began = time.monotonic()
     results = Results(
@@ -96,15 +98,25 @@ def run(
 
 def expected_s(chosen: Sequence[tuple[Workload, list[Case]]], settings: Settings) -> float:
     """About how long a run will take, in seconds."""
-    return sum(sum(workload.turns_of(settings)) * len(cases) * workload.turn_s(settings) for workload, cases in chosen)
+    return sum(
+        sum(workload.turns_of(settings)) * len(cases) * workload.turn_s(settings)
+        for workload, cases in chosen
+    )
 
 
 class _Course:
     """How far a run has come, and how far it has to go."""
 
-    def __init__(self, chosen: Sequence[tuple[Workload, list[Case]]], settings: Settings, progress: Progress | None) -> None:
+    def __init__(
+        self,
+        chosen: Sequence[tuple[Workload, list[Case]]],
+        settings: Settings,
+        progress: Progress | None,
+    ) -> None:
         self._progress = progress
-        self._total = sum(sum(workload.turns_of(settings)) * len(cases) for workload, cases in chosen)
+        self._total = sum(
+            sum(workload.turns_of(settings)) * len(cases) for workload, cases in chosen
+        )
         self._expected_s = expected_s(chosen, settings)
         self._began = time.monotonic()
         self._done = 0
@@ -113,9 +125,14 @@ class _Course:
     def tell(self, workload: Workload, case: Case) -> None:
         """A turn begins."""
         if self._progress is not None:
-            # Slow or fast disks show with time: the more is done, the more it counts how long that took.
+            # Slow or fast disks show with time: the more is done, the more it counts how long that
+            # took.
             share = self._done_s / self._expected_s
-            pace = (1 - share) + share * (time.monotonic() - self._began) / self._done_s if self._done_s else 1.0
+            pace = (
+                (1 - share) + share * (time.monotonic() - self._began) / self._done_s
+                if self._done_s
+                else 1.0
+            )
             left_s = (self._expected_s - self._done_s) * pace
             self._progress(Step(workload.name, case.name, self._done, self._total, left_s))
 
@@ -125,12 +142,15 @@ class _Course:
         self._done_s += workload.turn_s(settings)
 
 
-def _run_workload(ground: Ground, workload: Workload, cases: list[Case], results: Results, course: _Course) -> None:
+def _run_workload(
+    ground: Ground, workload: Workload, cases: list[Case], results: Results, course: _Course
+) -> None:
     for case in cases:
         results.cases[case.name] = CaseResult(case, workload.unit)
     warm_up, turns = workload.turns_of(ground.settings)
     for turn in range(warm_up + turns):
-        # Every other turn goes backward: no case always follows the same one, and neighbours stay neighbours.
+        # Every other turn goes backward: no case always follows the same one, and neighbours stay
+        # neighbours.
         for case in cases if turn % 2 == 0 else reversed(cases):
             course.tell(workload, case)
             _take_turn(ground, workload, results.cases[case.name], turn >= warm_up)
@@ -145,7 +165,9 @@ def _take_turn(ground: Ground, workload: Workload, result: CaseResult, counted: 
     if workload.settles:
         settle(ground.root, ground.settings.settle_s)
     try:
-        sample = workload.measure_of(result.case)(ground, result.case, counted and not result.samples)
+        sample = workload.measure_of(result.case)(
+            ground, result.case, counted and not result.samples
+        )
     except _WANT_OF_MEANS as error:
         result.skipped = str(error)
         return

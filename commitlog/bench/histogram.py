@@ -28,7 +28,8 @@ def _nothing() -> npt.NDArray[np.int64]:
 class Histogram:
     """All latencies of a case, over all of its turns.
 
-    Percentiles come from the steps that hold something: to ask the histogram itself takes tens of milliseconds each.
+    Percentiles come from the steps that hold something: to ask the histogram itself takes tens of
+    milliseconds each.
 
     Attributes
     ----------
@@ -43,7 +44,9 @@ class Histogram:
     _object: dict[str, object] = field(default_factory=dict)
 
     def add(self, latencies_ns: npt.NDArray[np.int64]) -> None:
-        """Take an array of latencies. They are brought to the histogram's steps at once, so that it is given thousands, not millions."""
+        """Take an array of latencies. They are brought to the histogram's steps at once, so that it
+        is given thousands, not millions.
+        """
         if not len(latencies_ns):
             return
         self._object = {}
@@ -80,13 +83,22 @@ class Histogram:
         return [*points, (100.0, self.largest_ns)] if self.count else []
 
     def as_object(self) -> dict[str, object]:
-        """For JSON: the figures, the curve, and the histogram itself as HdrHistogram's tools read it (V2, compressed, base64).
+        """For JSON: the figures, the curve, and the histogram itself as HdrHistogram's tools read
+        it (V2, compressed, base64).
 
-        It is kept until more is added: to encode a histogram takes tens of milliseconds, and a run is written after each workload.
+        It is kept until more is added: to encode a histogram takes tens of milliseconds, and a run
+        is written after each workload.
         """
         if not self._object:
-            figures: dict[str, object] = {name: self.at(percentile) for name, percentile in PERCENTILES.items()}
+            figures: dict[str, object] = {
+                name: self.at(percentile) for name, percentile in PERCENTILES.items()
+            }
             encoded = self._histogram.encode()
             text = encoded.decode() if isinstance(encoded, bytes) else str(encoded)
-            self._object = figures | {"max": self.largest_ns, "count": self.count, "curve": self.curve(), "hdr": text}
+            self._object = figures | {
+                "max": self.largest_ns,
+                "count": self.count,
+                "curve": self.curve(),
+                "hdr": text,
+            }
         return self._object

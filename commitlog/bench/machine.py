@@ -41,14 +41,29 @@ def _processor() -> str:
     except OSError:
         lines = []
     # Of several processors, the first one's lines.
-    fields = {name.strip(): value.strip() for name, colon, value in (line.partition(":") for line in reversed(lines)) if colon}
-    return fields.get("model name") or fields.get("Model") or platform.processor() or platform.machine()
+    fields = {
+        name.strip(): value.strip()
+        for name, colon, value in (line.partition(":") for line in reversed(lines))
+        if colon
+    }
+    return (
+        fields.get("model name")
+        or fields.get("Model")
+        or platform.processor()
+        or platform.machine()
+    )
 
 
 def file_system(directory: Path) -> dict[str, str]:
-    """Type, device and options of the mount that a directory is on; "unknown" where the system does not say."""
+    """Type, device and options of the mount that a directory is on; "unknown" where the system does
+    not say.
+    """
     where = directory.resolve()
-    mounts = [mount for mount in psutil.disk_partitions(all=True) if where.is_relative_to(mount.mountpoint)]
+    mounts = [
+        mount
+        for mount in psutil.disk_partitions(all=True)
+        if where.is_relative_to(mount.mountpoint)
+    ]
     if not mounts:
         return {"type": "unknown", "device": "unknown", "options": ""}
     # Of mounts over each other, the last one is seen.
@@ -57,7 +72,8 @@ def file_system(directory: Path) -> dict[str, str]:
 
 
 def check_disk(directory: Path, memory_allowed: bool) -> None:
-    """Refuse a file system in memory, where a flush costs nothing and figures say nothing about a disk.
+    """Refuse a file system in memory, where a flush costs nothing and figures say nothing about a
+    disk.
 
     Raises
     ------
@@ -67,6 +83,7 @@ def check_disk(directory: Path, memory_allowed: bool) -> None:
     kind = file_system(directory)["type"]
     if kind in _IN_MEMORY and not memory_allowed:
         raise UnsupportedError(
-            f"this is {kind}, which is memory: flushes cost nothing there. Name a directory on a disk, or say --memory to measure it so",
+            f"this is {kind}, which is memory: flushes cost nothing there. Name a directory on a "
+            "disk, or say --memory to measure it so",
             path=directory,
         )

@@ -1,5 +1,5 @@
-"""Appending at a constant rate. An append's latency counts from the moment at which it was due, so that a stall counts for all that it
-delays."""
+"""Appending at a constant rate. An append's latency counts from the moment at which it was due, so
+that a stall counts for all that it delays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from commitlog.bench.sample import Meter, Sample
 
 _WARM_UP_S = 0.2
 _STEP_S = 0.1
-# Between the choice of the first moment and the first append: the moments of all the others are reckoned meanwhile.
+# Between the choice of the first moment and the first append: the moments of all the others are
+# reckoned meanwhile.
 _LEAD_NS = 50_000_000
 # A disk that is kept busier than this is what would be measured, and not the log.
 _DISK_SHARE = 0.6
@@ -27,7 +28,9 @@ _PROBE_BYTES = 2 * GIB
 
 
 def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
-    """Append at the rate for the time that the settings say, after a short run-up that is not counted."""
+    """Append at the rate for the time that the settings say, after a short run-up that is not
+    counted.
+    """
     settings = ground.settings
     value = value_of(case.value_size)
     rate = possible_rate(ground)
@@ -43,14 +46,21 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
             meter.note(began, took, count)
             meter.sample.series = over_time(latencies, records_s, case.value_size)
         meter.sample.latencies_ns = latencies
-        meter.sample.facts = {"rate_wanted": settings.rate, "rate": rate, "records_s": records_s, **stolen.facts}
+        meter.sample.facts = {
+            "rate_wanted": settings.rate,
+            "rate": rate,
+            "records_s": records_s,
+            **stolen.facts,
+        }
         if hashed:
             meter.sample.written = what_is_written(log, case.value_size)
     return meter.sample
 
 
 def measure_alone(ground: Ground, case: Case, _hashed: bool) -> Sample:
-    """The loop that sets the pace, around an append that does nothing: what of the latencies is not the log's."""
+    """The loop that sets the pace, around an append that does nothing: what of the latencies is not
+    the log's.
+    """
     rate = possible_rate(ground)
     records_s = rate / case.value_size
     latencies = np.ones(max(1, int(records_s * min(ground.settings.paced_s, 3.0))), np.int64)
@@ -63,10 +73,17 @@ def measure_alone(ground: Ground, case: Case, _hashed: bool) -> Sample:
     return meter.sample
 
 
-def at_rate(append: Callable[[bytes], object], value: bytes, records_s: float, latencies: npt.NDArray[np.int64]) -> tuple[int, int]:
-    """One append each time it is due; when the first was due, and how long all took, in nanoseconds.
+def at_rate(
+    append: Callable[[bytes], object],
+    value: bytes,
+    records_s: float,
+    latencies: npt.NDArray[np.int64],
+) -> tuple[int, int]:
+    """One append each time it is due; when the first was due, and how long all took, in
+    nanoseconds.
 
-    It spins, since no sleep is as short as the pause between two appends, and costs some 0.3 microseconds a record.
+    It spins, since no sleep is as short as the pause between two appends, and costs some 0.3
+    microseconds a record.
     """
     clock = time.perf_counter_ns
     due = (np.arange(len(latencies)) * (1e9 / records_s)).astype(np.int64)
@@ -82,8 +99,12 @@ def at_rate(append: Callable[[bytes], object], value: bytes, records_s: float, l
     return began, clock() - began
 
 
-def over_time(latencies: npt.NDArray[np.int64], records_s: float, value_size: int) -> list[tuple[float, float, float]]:
-    """Each tenth of a second: the rate at which appends ended in it, and the largest latency of those that were due in it."""
+def over_time(
+    latencies: npt.NDArray[np.int64], records_s: float, value_size: int
+) -> list[tuple[float, float, float]]:
+    """Each tenth of a second: the rate at which appends ended in it, and the largest latency of
+    those that were due in it.
+    """
     due_s = np.arange(len(latencies)) / records_s
     ended = np.bincount(((due_s + latencies / 1e9) / _STEP_S).astype(np.int64))
     steps = (due_s / _STEP_S).astype(np.int64)
@@ -91,11 +112,16 @@ def over_time(latencies: npt.NDArray[np.int64], records_s: float, value_size: in
     np.maximum.at(worst, steps, latencies)
     # The last step is seldom whole, and would look like a stall.
     whole = max(1, int(due_s[-1] / _STEP_S))
-    return [(step * _STEP_S, float(ended[step]) * value_size / _STEP_S, float(worst[step])) for step in range(min(whole, len(ended)))]
+    return [
+        (step * _STEP_S, float(ended[step]) * value_size / _STEP_S, float(worst[step]))
+        for step in range(min(whole, len(ended)))
+    ]
 
 
 def possible_rate(ground: Ground) -> int:
-    """The rate of the settings, or less where the disk cannot keep up with it: asked of the disk once a run."""
+    """The rate of the settings, or less where the disk cannot keep up with it: asked of the disk
+    once a run.
+    """
     if ground.disk_rate is None:
         size = min(_PROBE_BYTES, int(ground.settings.rate * ground.settings.paced_s))
         with ground.place(size) as path:

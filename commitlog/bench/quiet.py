@@ -1,5 +1,5 @@
-"""What else goes on while a turn is measured: writeback that earlier turns have left, which is waited for, and a processor that others
-have, which is noted."""
+"""What else goes on while a turn is measured: writeback that earlier turns have left, which is
+waited for, and a processor that others have, which is noted."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 def settle(directory: Path, limit_s: float) -> float:
-    """Have the file system write out what earlier turns have left, and wait until the system has little left to write.
+    """Have the file system write out what earlier turns have left, and wait until the system has
+    little left to write.
 
     Parameters
     ----------
     directory : Path
         On the file system that is measured.
     limit_s : float
-        How long to wait at most for the rest of the system, once this file system is written out; 0 does nothing at all.
+        How long to wait at most for the rest of the system, once this file system is written out; 0
+        does nothing at all.
 
     Returns
     -------
@@ -60,13 +62,15 @@ def unwritten_bytes() -> int:
 
 
 class Stolen:
-    """Over a `with`: how long the calling thread was ready to run and had no processor, and what the machine underneath took from all of
-    them. A turn in which much was stolen says little about the log.
+    """Over a `with`: how long the calling thread was ready to run and had no processor, and what
+    the machine underneath took from all of them. A turn in which much was stolen says little about
+    the log.
 
     Attributes
     ----------
     facts : dict
-        After the block: "run_delay_s" and "steal_s", seconds; each left out where the system does not count it.
+        After the block: "run_delay_s" and "steal_s", seconds; each left out where the system does
+        not count it.
     """
 
     def __init__(self) -> None:
@@ -76,9 +80,16 @@ class Stolen:
         self._before = _waited_s()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         after = _waited_s()
-        self.facts = {name: after[name] - self._before[name] for name in after if name in self._before}
+        self.facts = {
+            name: after[name] - self._before[name] for name in after if name in self._before
+        }
 
 
 def _waited_s() -> dict[str, float]:
@@ -86,8 +97,13 @@ def _waited_s() -> dict[str, float]:
     # Some kernels are built without the one or the other.
     with contextlib.suppress(OSError, IndexError, ValueError):
         # Nanoseconds on a processor, nanoseconds waiting for one, and how often.
-        found["run_delay_s"] = int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+        found["run_delay_s"] = (
+            int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+        )
     with contextlib.suppress(OSError, IndexError, ValueError):
         # All processors together: user, nice, system, idle, iowait, irq, softirq, steal.
-        found["steal_s"] = int(Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[8]) / _TICKS_S
+        found["steal_s"] = (
+            int(Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[8])
+            / _TICKS_S
+        )
     return found

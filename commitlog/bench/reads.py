@@ -74,7 +74,9 @@ if find_spec("pyarrow") is not None:
 
 
 def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
-    """Read a whole log over and over. The first pass, which brings its pages into this process, is not counted."""
+    """Read a whole log over and over. The first pass, which brings its pages into this process, is
+    not counted.
+    """
     settings = ground.settings
     read_all = FORMS[case.form]
     direction: Direction = "backward" if case.form.endswith("-backward") else "forward"

@@ -47,9 +47,13 @@ _MOST_LINES = 8
 def page(results: Results) -> str:
     """The whole page."""
     colours = "".join(
-        f".curve.c{index} {{ stroke: {tone}; }} i.c{index} {{ background: {tone}; }}\n" for index, tone in enumerate(_COLOURS)
+        f".curve.c{index} {{ stroke: {tone}; }} i.c{index} {{ background: {tone}; }}\n"
+        for index, tone in enumerate(_COLOURS)
     )
-    options = json.dumps({"started": results.started, "machine": results.machine, "options": results.options}, indent=2)
+    options = json.dumps(
+        {"started": results.started, "machine": results.machine, "options": results.options},
+        indent=2,
+    )
     said = "".join(f"<p>{escape(note)}</p>" for note in notes(results))
     body = [
         f"<h1>commitlog on this disk</h1><p>{escape(results.started)}</p>{said}",
@@ -60,17 +64,24 @@ def page(results: Results) -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>commitlog bench</title>\n<style>{_STYLE}{colours}</style>\n</head>\n<body>\n" + "\n".join(body) + "\n</body>\n</html>\n"
+        f"<title>commitlog bench</title>\n<style>{_STYLE}{colours}</style>\n</head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body>\n</html>\n"
     )
 
 
 def _table(table: Table) -> str:
     head = "".join(f"<th>{escape(heading)}</th>" for heading in table.headings)
-    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    return f'<h2>{escape(table.title)}</h2><div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows
+    )
+    return (
+        f"<h2>{escape(table.title)}</h2><div "
+        f'class="wide"><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    )
 
 
-# --- charts ----------------------------------------------------------------------------------------------------------
+# --- charts ---------------------------------------------------------------------------------------
 
 
 def _charts(results: Results) -> list[str]:
@@ -78,23 +89,45 @@ def _charts(results: Results) -> list[str]:
     drawn = []
     for name, title, choose in (
         ("paced", "Constant rate", lambda result: True),
-        ("sync-threads", "Sync appends", lambda result: result.case.setup in ("mapped", "pooled", "page-msync")),
+        (
+            "sync-threads",
+            "Sync appends",
+            lambda result: result.case.setup in ("mapped", "pooled", "page-msync"),
+        ),
     ):
         found = _of(results, name, choose)
         if found:
             drawn.append(_section(title, BY_NAME[name].latencies, _percentiles(found)))
-    paced = [result for result in _of(results, "paced", lambda result: not result.case.baseline) if result.samples[-1].series]
+    paced = [
+        result
+        for result in _of(results, "paced", lambda result: not result.case.baseline)
+        if result.samples[-1].series
+    ]
     if paced:
-        drawn.append(_section("Constant rate", "the largest latency in each tenth of a second, in the last turn", _worst_over_time(paced)))
+        drawn.append(
+            _section(
+                "Constant rate",
+                "the largest latency in each tenth of a second, in the last turn",
+                _worst_over_time(paced),
+            )
+        )
     for name, title in (("paced", "Constant rate"), ("sustained", "Sustained")):
         found = _of(results, name, lambda result: not result.case.baseline)
         if found:
-            drawn.append(_section(title, "bytes of values a second, in the last turn", _rate_over_time(found)))
+            drawn.append(
+                _section(
+                    title, "bytes of values a second, in the last turn", _rate_over_time(found)
+                )
+            )
     return drawn
 
 
 def _of(results: Results, workload: str, choose: Callable[[CaseResult], bool]) -> list[CaseResult]:
-    there = (result for result in results.cases.values() if result.case.workload == workload and result.samples)
+    there = (
+        result
+        for result in results.cases.values()
+        if result.case.workload == workload and result.samples
+    )
     return list(filter(choose, there))[:_MOST_LINES]
 
 
@@ -108,18 +141,35 @@ def _name(result: CaseResult) -> str:
 
 
 def _percentiles(found: list[CaseResult]) -> str:
-    lines, across, up = percentile_curves({_name(result): result.histogram.curve() for result in found})
+    lines, across, up = percentile_curves(
+        {_name(result): result.histogram.curve() for result in found}
+    )
     return chart.draw(lines, across, up, "latency by percentile")
 
 
-def percentile_curves(curves: Mapping[str, Iterable[tuple[float, int]]]) -> tuple[list[Line], chart.Axis, chart.Axis]:
-    """Curves of percentiles and nanoseconds, by name, as lines: nines across, seconds up, by their logarithms."""
-    points = {name: [(percentile, max(1, nanoseconds) / 1e9) for percentile, nanoseconds in curve] for name, curve in curves.items()}
+def percentile_curves(
+    curves: Mapping[str, Iterable[tuple[float, int]]],
+) -> tuple[list[Line], chart.Axis, chart.Axis]:
+    """Curves of percentiles and nanoseconds, by name, as lines: nines across, seconds up, by their
+    logarithms.
+    """
+    points = {
+        name: [(percentile, max(1, nanoseconds) / 1e9) for percentile, nanoseconds in curve]
+        for name, curve in curves.items()
+    }
     every = [point for curve in points.values() for point in curve]
-    across = chart.percentiles(max((percentile for percentile, _ in every if percentile < 100), default=99.0))
+    across = chart.percentiles(
+        max((percentile for percentile, _ in every if percentile < 100), default=99.0)
+    )
     up = chart.decades([seconds for _, seconds in every], say_seconds)
     lines = [
-        Line(name, [(min(chart.nines(percentile), across.high), math.log10(seconds)) for percentile, seconds in curve])
+        Line(
+            name,
+            [
+                (min(chart.nines(percentile), across.high), math.log10(seconds))
+                for percentile, seconds in curve
+            ],
+        )
         for name, curve in points.items()
     ]
     return lines, across, up
@@ -128,15 +178,28 @@ def percentile_curves(curves: Mapping[str, Iterable[tuple[float, int]]]) -> tupl
 def _worst_over_time(found: list[CaseResult]) -> str:
     values = [worst / 1e9 for result in found for _, _, worst in result.samples[-1].series if worst]
     lines = [
-        Line(_name(result), [(at, math.log10(max(1.0, worst) / 1e9)) for at, _, worst in result.samples[-1].series]) for result in found
+        Line(
+            _name(result),
+            [(at, math.log10(max(1.0, worst) / 1e9)) for at, _, worst in result.samples[-1].series],
+        )
+        for result in found
     ]
-    return chart.draw(lines, _seconds(found), chart.decades(values, say_seconds), "largest latency over time")
+    return chart.draw(
+        lines, _seconds(found), chart.decades(values, say_seconds), "largest latency over time"
+    )
 
 
 def _rate_over_time(found: list[CaseResult]) -> str:
-    highest = max((rate for result in found for _, rate, _ in result.samples[-1].series), default=1.0)
-    lines = [Line(_name(result), [(at, rate) for at, rate, _ in result.samples[-1].series]) for result in found]
-    return chart.draw(lines, _seconds(found), chart.linear(highest, say_bytes), "throughput over time")
+    highest = max(
+        (rate for result in found for _, rate, _ in result.samples[-1].series), default=1.0
+    )
+    lines = [
+        Line(_name(result), [(at, rate) for at, rate, _ in result.samples[-1].series])
+        for result in found
+    ]
+    return chart.draw(
+        lines, _seconds(found), chart.linear(highest, say_bytes), "throughput over time"
+    )
 
 
 def _seconds(found: list[CaseResult]) -> chart.Axis:

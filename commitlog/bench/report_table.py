@@ -11,7 +11,18 @@ from commitlog.bench.results import CaseResult, Results
 from commitlog.bench.words import say, say_seconds
 from commitlog.bench.workloads import BY_NAME, titles
 
-HEADINGS = ("what", "flush", "setup", "median", "spread", "of baseline", *PERCENTILES, "max", "cpu", "rss")
+HEADINGS = (
+    "what",
+    "flush",
+    "setup",
+    "median",
+    "spread",
+    "of baseline",
+    *PERCENTILES,
+    "max",
+    "cpu",
+    "rss",
+)
 _STOLEN_SHARE = 1 / 1000  # what a p99.9 does not see
 _MIB = 1 << 20
 
@@ -29,23 +40,39 @@ def tables(results: Results) -> list[Table]:
     """One table a workload."""
     made = []
     for name in dict.fromkeys(result.case.workload for result in results.cases.values()):
-        cases = [result for result in results.cases.values() if result.case.workload == name and result.samples]
+        cases = [
+            result
+            for result in results.cases.values()
+            if result.case.workload == name and result.samples
+        ]
         if cases:
             workload = BY_NAME[name]
             about = f"; latencies: {workload.latencies}" if workload.latencies else ""
-            made.append(Table(f"{workload.title} ({name}{about})", HEADINGS, tuple(_row(results, result) for result in cases)))
+            made.append(
+                Table(
+                    f"{workload.title} ({name}{about})",
+                    HEADINGS,
+                    tuple(_row(results, result) for result in cases),
+                )
+            )
     return made
 
 
 def _row(results: Results, result: CaseResult) -> tuple[str, ...]:
     case = result.case
     threads = f"{case.threads} threads" if case.threads > 1 else ""
-    what = " ".join(part for part in (case.form, f"{case.value_size} B" if case.value_size else "", threads) if part)
+    what = " ".join(
+        part
+        for part in (case.form, f"{case.value_size} B" if case.value_size else "", threads)
+        if part
+    )
     median = result.median
     latencies = ("",) * (len(PERCENTILES) + 1)
     if result.histogram.count:
         at = [result.histogram.at(percentile) for percentile in PERCENTILES.values()]
-        latencies = tuple(say_seconds(nanoseconds / 1e9) for nanoseconds in (*at, result.histogram.largest_ns))
+        latencies = tuple(
+            say_seconds(nanoseconds / 1e9) for nanoseconds in (*at, result.histogram.largest_ns)
+        )
     return (
         what,
         case.flush or "",
@@ -60,14 +87,18 @@ def _row(results: Results, result: CaseResult) -> tuple[str, ...]:
 
 
 def _of_baseline(results: Results, result: CaseResult) -> str:
-    """The figure as a multiple of the same workload's baseline; the pacing loop alone is no measure of a rate."""
+    """The figure as a multiple of the same workload's baseline; the pacing loop alone is no measure
+    of a rate.
+    """
     case, median = result.case, result.median
     if case.baseline or case.workload == "paced" or not median:
         return ""
     beside = [
         other
         for other in results.cases.values()
-        if other.case.baseline and (other.case.workload, other.case.value_size) == (case.workload, case.value_size) and other.median
+        if other.case.baseline
+        and (other.case.workload, other.case.value_size) == (case.workload, case.value_size)
+        and other.median
     ]
     return f"{median / (beside[0].median or 1):.2f}x" if beside else ""
 
@@ -77,24 +108,44 @@ def notes(results: Results) -> list[str]:
     machine = results.machine
     system = machine["file_system"]
     assert isinstance(system, dict)
-    where = f"{machine['processor']}, {machine['usable_cores']} cores; {machine['kernel']}; {system['type']} on {system['device']}"
-    said = [f"{where}; {machine['python']}; commitlog {machine['commitlog']}; {results.seconds:.0f} s"]
+    where = (
+        f"{machine['processor']}, {machine['usable_cores']} cores; {machine['kernel']}; "
+        f"{system['type']} on {system['device']}"
+    )
+    said = [
+        f"{where}; {machine['python']}; commitlog {machine['commitlog']}; {results.seconds:.0f} s"
+    ]
     if results.options.get("quick"):
-        said.append("QUICK: it shows that everything works; sizes are too small for the figures to mean much")
+        said.append(
+            "QUICK: it shows that everything works; sizes are too small for the figures to mean "
+            "much"
+        )
     if results.interrupted:
         said.append("INTERRUPTED: what is above had been measured until then")
     said += [note for result in results.cases.values() if (note := _stolen(result))]
     skipped = (result for result in results.cases.values() if result.skipped)
-    return said + [f"{'FAILED' if result.failed else 'skipped'}: {result.case.name}: {result.skipped}" for result in skipped]
+    return said + [
+        f"{'FAILED' if result.failed else 'skipped'}: {result.case.name}: {result.skipped}"
+        for result in skipped
+    ]
 
 
 def _stolen(result: CaseResult) -> str:
-    """That a case's thread had no processor for longer than its p99.9 leaves out; empty where that is not known, or not so."""
-    delays = [(delay, sample.wall_s) for sample in result.samples if isinstance(delay := sample.facts.get("run_delay_s"), float)]
+    """That a case's thread had no processor for longer than its p99.9 leaves out; empty where that
+    is not known, or not so.
+    """
+    delays = [
+        (delay, sample.wall_s)
+        for sample in result.samples
+        if isinstance(delay := sample.facts.get("run_delay_s"), float)
+    ]
     delay_s, wall_s = max(delays, default=(0.0, 0.0))
     if delay_s <= wall_s * _STOLEN_SHARE:
         return ""
-    return f"STOLEN: {result.case.name}: others had the processor for {say_seconds(delay_s)} of {say_seconds(wall_s)}, which its tail shows"
+    return (
+        f"STOLEN: {result.case.name}: others had the processor for {say_seconds(delay_s)} of "
+        f"{say_seconds(wall_s)}, which its tail shows"
+    )
 
 
 def render(results: Results, width: int | None = None, colour: bool = False) -> str:
@@ -121,10 +172,23 @@ def _render_richly(made: Sequence[Table], width: int | None, colour: bool) -> st
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    wide = max((len(line) for table in made for line in _render_plainly(table).splitlines()), default=80) + 40
-    console = Console(file=io.StringIO(), width=max(width or wide, 40), force_terminal=colour, color_system="standard" if colour else None)
+    wide = (
+        max(
+            (len(line) for table in made for line in _render_plainly(table).splitlines()),
+            default=80,
+        )
+        + 40
+    )
+    console = Console(
+        file=io.StringIO(),
+        width=max(width or wide, 40),
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+    )
     for table in made:
-        shown = RichTable(title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        shown = RichTable(
+            title=table.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+        )
         for index, heading in enumerate(table.headings):
             shown.add_column(heading, justify="left" if index < 3 else "right", overflow="fold")
         for row in table.rows:
@@ -140,6 +204,9 @@ def _render_plainly(table: Table) -> str:
     shown = [table.title]
     for line in lines:
         padded = zip(line, widths, strict=True)
-        cells = (cell.ljust(width) if column < 3 else cell.rjust(width) for column, (cell, width) in enumerate(padded))
+        cells = (
+            cell.ljust(width) if column < 3 else cell.rjust(width)
+            for column, (cell, width) in enumerate(padded)
+        )
         shown.append("  ".join(cells).rstrip())
     return "\n".join([*shown, ""])

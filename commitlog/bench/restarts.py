@@ -1,4 +1,6 @@
-"""What an open costs: after a kill, after a power cut, and of a log with many segments that was closed."""
+"""What an open costs: after a kill, after a power cut, and of a log with many segments that was
+closed.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ _OPENS = 10
 def measure_recovery(ground: Ground, case: Case, hashed: bool) -> Sample:
     """A process fills a log and dies; the time is that of the next open.
 
-    The forms: "kill", where `cursors` and a shared-memory pool survive; "power-cut", where they do not, so that every frame is looked at
-    and what is kept is written again; "scan", where a reader looks at every frame, and nothing is written.
+    The forms: "kill", where `cursors` and a shared-memory pool survive; "power-cut", where they do
+    not, so that every frame is looked at and what is kept is written again; "scan", where a reader
+    looks at every frame, and nothing is written.
     """
     settings = ground.settings
     with ground.place(2 * settings.recovery_bytes) as path:
@@ -58,9 +61,18 @@ def _crash(ground: Ground, case: Case, path: Path) -> None:
     """Have another process write a log and die without closing it."""
     settings = ground.settings
     backing = SETUPS[case.setup].backing or ""
-    arguments = (path, case.value_size, settings.recovery_bytes, settings.segment_size, settings.buffers, backing)
+    arguments = (
+        path,
+        case.value_size,
+        settings.recovery_bytes,
+        settings.segment_size,
+        settings.buffers,
+        backing,
+    )
     command = [sys.executable, "-m", "commitlog.bench.crash", *map(str, arguments)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))
+    }
     subprocess.run(command, env=environment, check=True, timeout=_CRASH_LIMIT_S)
 
 
@@ -77,7 +89,11 @@ def measure_open(ground: Ground, case: Case, hashed: bool) -> Sample:
         with Meter(0) as meter:
             for _ in range(_OPENS):
                 began = time.perf_counter_ns()
-                log = commitlog.open(path, mode="r") if case.form == "read-only" else ground.open(path, case, SMALL_SEGMENT)
+                log = (
+                    commitlog.open(path, mode="r")
+                    if case.form == "read-only"
+                    else ground.open(path, case, SMALL_SEGMENT)
+                )
                 took = time.perf_counter_ns() - began
                 log.close()
                 meter.note(began, took, 1)

@@ -16,12 +16,16 @@ _LEVELS = 2
 
 
 def json_text(found: object, level: int = 0) -> str:
-    """Return JSON in which each entry of the two upper levels has a line of its own: a case, a setting."""
+    """Return JSON in which each entry of the two upper levels has a line of its own: a case, a
+    setting.
+    """
     if level == _LEVELS or not isinstance(found, dict | list) or not found:
         return json.dumps(found)
     if isinstance(found, dict):
         first, last = "{", "}"
-        entries = [f"{json.dumps(name)}: {json_text(entry, level + 1)}" for name, entry in found.items()]
+        entries = [
+            f"{json.dumps(name)}: {json_text(entry, level + 1)}" for name, entry in found.items()
+        ]
     else:
         first, last = "[", "]"
         entries = [json_text(entry, level + 1) for entry in found]
@@ -68,10 +72,15 @@ class CaseResult:
 
     @property
     def figures(self) -> list[float]:
-        """Each turn's figure, in the case's unit: records or bytes of values a second, or seconds an operation."""
+        """Each turn's figure, in the case's unit: records or bytes of values a second, or seconds
+        an operation.
+        """
         if self.unit == "seconds":
             return [sample.seconds / sample.records for sample in self.samples if sample.records]
-        amounts = ((sample.value_bytes if self.unit == "bytes" else sample.records, sample.seconds) for sample in self.samples)
+        amounts = (
+            (sample.value_bytes if self.unit == "bytes" else sample.records, sample.seconds)
+            for sample in self.samples
+        )
         return [amount / seconds for amount, seconds in amounts if seconds]
 
     @property
@@ -89,7 +98,9 @@ class CaseResult:
     def cpu_share(self) -> float | None:
         """Processor time a second of the run, all threads; above 1 where several cores are busy."""
         wall = sum(sample.wall_s for sample in self.samples)
-        return sum(sample.user_s + sample.system_s for sample in self.samples) / wall if wall else None
+        return (
+            sum(sample.user_s + sample.system_s for sample in self.samples) / wall if wall else None
+        )
 
     @property
     def rss_bytes(self) -> int:
@@ -119,7 +130,11 @@ class CaseResult:
 
 
 def _sample_object(sample: Sample) -> dict[str, object]:
-    names = [entry.name for entry in dataclasses.fields(sample) if entry.name not in ("latencies_ns", "written")]
+    names = [
+        entry.name
+        for entry in dataclasses.fields(sample)
+        if entry.name not in ("latencies_ns", "written")
+    ]
     return {name: getattr(sample, name) for name in names}
 
 

@@ -26,13 +26,15 @@ class Sample:
     seconds : float
         The time of that alone.
     wall_s, user_s, system_s : float
-        From the first record to the last drain, and the processor's time in it, all threads and finished children.
+        From the first record to the last drain, and the processor's time in it, all threads and
+        finished children.
     rss_bytes : int
         Memory of the process at the end, file pages that it maps included.
     latencies_ns : numpy.ndarray or None
         Of single operations.
     series : list of (float, float, float)
-        Seconds since the start, bytes of values a second, and the largest latency there in nanoseconds, 0 where none was taken.
+        Seconds since the start, bytes of values a second, and the largest latency there in
+        nanoseconds, 0 where none was taken.
     facts : dict
         What else is worth keeping: the rate that was asked for, the compiler, ...
     written : dict
@@ -53,7 +55,9 @@ class Sample:
 
 
 class Meter:
-    """Takes a sample: processor and memory over a `with`, time over the blocks that are noted in it."""
+    """Takes a sample: processor and memory over a `with`, time over the blocks that are noted in
+    it.
+    """
 
     def __init__(self, value_size: int) -> None:
         self.sample = Sample()
@@ -71,7 +75,12 @@ class Meter:
         self.sample.seconds += took_ns / 1e9
         self._blocks.append(((began_ns - self._began_ns) / 1e9, took_ns / 1e9, records))
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         sample = self.sample
         sample.wall_s = (time.perf_counter_ns() - self._began_ns) / 1e9
         user, system = _processor_seconds()
@@ -89,10 +98,19 @@ class Meter:
             part = self._blocks[first : first + step]
             seconds = sum(took for _, took, _ in part)
             if seconds:
-                curve.append((part[0][0], sum(records for _, _, records in part) * self._value_size / seconds, 0.0))
+                curve.append(
+                    (
+                        part[0][0],
+                        sum(records for _, _, records in part) * self._value_size / seconds,
+                        0.0,
+                    )
+                )
         return curve
 
 
 def _processor_seconds() -> tuple[float, float]:
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    own, children = (
+        resource.getrusage(resource.RUSAGE_SELF),
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+    )
     return own.ru_utime + children.ru_utime, own.ru_stime + children.ru_stime

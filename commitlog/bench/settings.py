@@ -14,14 +14,17 @@ class Settings:
     Attributes
     ----------
     turns, warm_up : int
-        How often each case is measured, and how many turns are not counted before that. None by default: each turn of the short ones
-        warms up by itself, with appends or reads that are not counted. The long ones have turns of their own.
+        How often each case is measured, and how many turns are not counted before that. None by
+        default: each turn of the short ones warms up by itself, with appends or reads that are not
+        counted. The long ones have turns of their own.
     burst_bytes, append_bytes : int
         The append workloads: what is appended without a rest, and altogether, a turn.
     rest_s : float
-        What a rest gives pre-faulting and zeroing, so that a burst meets a log at rest, as a burst of a real program does.
+        What a rest gives pre-faulting and zeroing, so that a burst meets a log at rest, as a burst
+        of a real program does.
     settle_s : float
-        How long a turn that waits for the disk waits at most, beforehand, for what others have left the disk to do.
+        How long a turn that waits for the disk waits at most, beforehand, for what others have left
+        the disk to do.
     sync_s : float
         How long sync appends go on, a turn.
     read_bytes, read_s : int, float

@@ -1,4 +1,6 @@
-"""Appending several GiB in one piece: what the pool and the page cache put off must be paid here."""
+"""Appending several GiB in one piece: what the pool and the page cache put off must be paid
+here.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,16 @@ _BLOCK = 16384
 
 
 def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
-    """One call a record, until the size is reached; the last flush is a part of the time, as it is of the baseline's."""
+    """One call a record, until the size is reached; the last flush is a part of the time, as it is
+    of the baseline's.
+    """
     value, total = value_of(case.value_size), ground.settings.sustained_bytes
     blocks = max(1, total // case.value_size // _BLOCK)
     clock = time.perf_counter_ns
-    with ground.log(case, blocks * _BLOCK * frame_size(case.value_size)) as log, Meter(case.value_size) as meter:
+    with (
+        ground.log(case, blocks * _BLOCK * frame_size(case.value_size)) as log,
+        Meter(case.value_size) as meter,
+    ):
         append = log.append
         began = clock()
         for _ in range(blocks):

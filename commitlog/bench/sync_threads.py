@@ -14,7 +14,9 @@ from commitlog.bench.case import Case
 from commitlog.bench.ground import Ground, frame_size, value_of, what_is_written
 from commitlog.bench.sample import Meter, Sample
 
-_FASTEST_SYNC_S = 5e-6  # an append that waits for a disk takes longer, and so the log has room enough
+_FASTEST_SYNC_S = (
+    5e-6  # an append that waits for a disk takes longer, and so the log has room enough
+)
 _WARM_UP_APPENDS = 20
 _BARRIER_S = 60.0
 
@@ -26,7 +28,10 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
     room = int(frame_size(case.value_size) * seconds * case.threads / _FASTEST_SYNC_S)
     with ground.log(case, room) as log, ThreadPoolExecutor(case.threads) as threads:
         try:
-            futures = [threads.submit(append_for, log, value, seconds, barrier) for _ in range(case.threads)]
+            futures = [
+                threads.submit(append_for, log, value, seconds, barrier)
+                for _ in range(case.threads)
+            ]
             barrier.wait(_BARRIER_S)
             with Meter(case.value_size) as meter:
                 began = time.perf_counter_ns()
@@ -37,14 +42,21 @@ def measure(ground: Ground, case: Case, hashed: bool) -> Sample:
             barrier.abort()
         stats = log.stats()
         meter.sample.latencies_ns = np.concatenate(taken)
-        meter.sample.facts = {"flushes": stats.flushes, "mean_flush_s": stats.flush_latency.mean_seconds}
+        meter.sample.facts = {
+            "flushes": stats.flushes,
+            "mean_flush_s": stats.flush_latency.mean_seconds,
+        }
         if hashed:
             meter.sample.written = what_is_written(log, case.value_size)
     return meter.sample
 
 
-def append_for(log: commitlog.CommitLog, value: bytes, seconds: float, barrier: threading.Barrier) -> npt.NDArray[np.int64]:
-    """What one thread does: the nanoseconds of each of its appends, from when all threads were ready."""
+def append_for(
+    log: commitlog.CommitLog, value: bytes, seconds: float, barrier: threading.Barrier
+) -> npt.NDArray[np.int64]:
+    """What one thread does: the nanoseconds of each of its appends, from when all threads were
+    ready.
+    """
     append, clock = log.append, time.perf_counter_ns
     for _ in range(_WARM_UP_APPENDS):
         append(value)

@@ -22,7 +22,11 @@ def say_seconds(seconds: float) -> str:
     for unit in _UNITS:
         scale = DURATION_UNITS_NS[unit.casefold()] / SECOND_NS
         if seconds >= scale:
-            return f"{seconds / scale:.3g} {unit}" if seconds < 1000 * scale else f"{seconds / scale:.0f} {unit}"
+            return (
+                f"{seconds / scale:.3g} {unit}"
+                if seconds < 1000 * scale
+                else f"{seconds / scale:.0f} {unit}"
+            )
     return f"{seconds * 1e9:.0f} ns"
 
 

@@ -42,17 +42,21 @@ class Workload:
     measure : callable
         One turn of one case.
     unit : {"records", "bytes", "seconds"}
-        What its figure is: records a second, bytes of values a second, or the time that one operation takes.
+        What its figure is: records a second, bytes of values a second, or the time that one
+        operation takes.
     setups, flushes, sizes, forms, threads
         What is combined.
     baselines : tuple of Baseline
         What it is compared with.
     turns : callable or None
-        How many turns of these settings, without a warm-up; None for the usual number, behind the usual warm-up.
+        How many turns of these settings, without a warm-up; None for the usual number, behind the
+        usual warm-up.
     turn_s : callable
-        About how many seconds a turn of one of its cases takes on a fast disk: a run says at its start how long it will take.
+        About how many seconds a turn of one of its cases takes on a fast disk: a run says at its
+        start how long it will take.
     settles : bool
-        Whether each turn waits until the disk is at rest: what earlier turns have left to be written would be measured with it.
+        Whether each turn waits until the disk is at rest: what earlier turns have left to be
+        written would be measured with it.
     latencies : str
         What one latency is the time of; empty where none is taken.
     """
@@ -73,21 +77,34 @@ class Workload:
     latencies: str = ""
 
     def cases(self) -> list[Case]:
-        """Its cases, in the order in which they take turns: what is compared stands close together, since a machine drifts."""
+        """Its cases, in the order in which they take turns: what is compared stands close together,
+        since a machine drifts.
+        """
         found = []
         for size in self.sizes:
-            found += [Case(self.name, line.name, value_size=size) for line in self.baselines if size in line.sizes]
+            found += [
+                Case(self.name, line.name, value_size=size)
+                for line in self.baselines
+                if size in line.sizes
+            ]
             own = itertools.product(self.flushes, self.forms, self.threads, self.setups)
-            found += [Case(self.name, setup, flush, size, form, threads) for flush, form, threads, setup in own]
+            found += [
+                Case(self.name, setup, flush, size, form, threads)
+                for flush, form, threads, setup in own
+            ]
         return found
 
     def turns_of(self, settings: Settings) -> tuple[int, int]:
         """How many turns of each case are not counted, and how many are."""
-        return (settings.warm_up, settings.turns) if self.turns is None else (0, self.turns(settings))
+        return (
+            (settings.warm_up, settings.turns) if self.turns is None else (0, self.turns(settings))
+        )
 
     def measure_of(self, case: Case) -> Measure:
         """What measures one of its cases."""
-        return next((line.measure for line in self.baselines if line.name == case.setup), self.measure)
+        return next(
+            (line.measure for line in self.baselines if line.name == case.setup), self.measure
+        )
 
 
 WORKLOADS = (
@@ -100,7 +117,12 @@ WORKLOADS = (
         sizes=(40, 1024),
         forms=tuple(appends.FORMS),
         baselines=(
-            Baseline(name="python-mmap", title="pure Python into a mapped file", measure=baseline.measure_python_mmap, sizes=(40, 1024)),
+            Baseline(
+                name="python-mmap",
+                title="pure Python into a mapped file",
+                measure=baseline.measure_python_mmap,
+                sizes=(40, 1024),
+            ),
         ),
         latencies="one call",
     ),
@@ -113,7 +135,14 @@ WORKLOADS = (
         unit="bytes",
         flushes=("async",),
         sizes=(1024,),
-        baselines=(Baseline(name="pacing-alone", title="the pacing loop without a log", measure=paced.measure_alone, sizes=(1024,)),),
+        baselines=(
+            Baseline(
+                name="pacing-alone",
+                title="the pacing loop without a log",
+                measure=paced.measure_alone,
+                sizes=(1024,),
+            ),
+        ),
         turns=lambda settings: settings.paced_turns,
         latencies="an append, from when it was due",
     ),
@@ -125,7 +154,14 @@ WORKLOADS = (
         turn_s=lambda settings: 0.2 + settings.sync_s,
         flushes=("sync",),
         threads=(1, 4, 16),
-        baselines=(Baseline(name="page-msync", title="msync of one page", measure=baseline.measure_page_msync, sizes=(40,)),),
+        baselines=(
+            Baseline(
+                name="page-msync",
+                title="msync of one page",
+                measure=baseline.measure_page_msync,
+                sizes=(40,),
+            ),
+        ),
         latencies="an append until it is durable",
     ),
     Workload(
@@ -171,7 +207,12 @@ WORKLOADS = (
         flushes=("async",),
         sizes=(1024,),
         baselines=(
-            Baseline(name="plain-write", title="a loop of pwrite and fdatasync", measure=baseline.measure_plain_write, sizes=(1024,)),
+            Baseline(
+                name="plain-write",
+                title="a loop of pwrite and fdatasync",
+                measure=baseline.measure_plain_write,
+                sizes=(1024,),
+            ),
         ),
         turns=lambda settings: settings.sustained_turns,
     ),
@@ -182,11 +223,16 @@ BY_NAME = {workload.name: workload for workload in WORKLOADS}
 def titles() -> dict[str, str]:
     """What setups and baselines are called, for people."""
     lines = [line for workload in WORKLOADS for line in workload.baselines]
-    return {setup.name: setup.title for setup in SETUPS.values()} | {line.name: line.title for line in lines}
+    return {setup.name: setup.title for setup in SETUPS.values()} | {
+        line.name: line.title for line in lines
+    }
 
 
-def choose(names: Sequence[str] = (), setups: Sequence[str] = (), flushes: Sequence[str] = ()) -> list[tuple[Workload, list[Case]]]:
-    """The workloads with these names and, of their cases, those of these setups and flushes; empty means all. Baselines always come along.
+def choose(
+    names: Sequence[str] = (), setups: Sequence[str] = (), flushes: Sequence[str] = ()
+) -> list[tuple[Workload, list[Case]]]:
+    """The workloads with these names and, of their cases, those of these setups and flushes; empty
+    means all. Baselines always come along.
 
     Raises
     ------
@@ -203,12 +249,19 @@ def choose(names: Sequence[str] = (), setups: Sequence[str] = (), flushes: Seque
         cases = [
             case
             for case in workload.cases()
-            if case.baseline or ((not setups or case.setup in setups) and (not flushes or case.flush in (None, *flushes)))
+            if case.baseline
+            or (
+                (not setups or case.setup in setups)
+                and (not flushes or case.flush in (None, *flushes))
+            )
         ]
         if any(not case.baseline for case in cases):
             chosen.append((workload, cases))
     if not chosen:
-        raise InvalidOptionError("none of these workloads has a case of these setups and flushes: `commitlog bench --list` shows them all")
+        raise InvalidOptionError(
+            "none of these workloads has a case of these setups and flushes: `commitlog bench "
+            "--list` shows them all"
+        )
     return chosen
 
 

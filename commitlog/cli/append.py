@@ -37,7 +37,9 @@ class _RefusedError(Exception):
 
 @dataclass
 class _Appended:
-    """What was appended so far. `last_position` is None where a failure came in the middle of a batch and it is not known."""
+    """What was appended so far. `last_position` is None where a failure came in the middle of a
+    batch and it is not known.
+    """
 
     records: int = 0
     bytes: int = 0
@@ -47,19 +49,53 @@ class _Appended:
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.argument("files", nargs=-1, metavar="[FILE ...]", type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True))
-@click.option("-0", "--null", is_flag=True, help="Records end with a NUL byte, in place of a newline.")
-@click.option("--frames", is_flag=True, help="Records have their length before them, 4 bytes little-endian.")
+@click.argument(
+    "files",
+    nargs=-1,
+    metavar="[FILE ...]",
+    type=click.Path(exists=True, dir_okay=False, readable=True, allow_dash=True),
+)
+@click.option(
+    "-0", "--null", is_flag=True, help="Records end with a NUL byte, in place of a newline."
+)
+@click.option(
+    "--frames", is_flag=True, help="Records have their length before them, 4 bytes little-endian."
+)
 @click.option("--key", metavar="TEXT", default=None, help="The key of every record.")
-@click.option("--type", "kind", type=parameters.whole(0, _TYPE_MOST), default=0, metavar="N", help="The type of every record.")
+@click.option(
+    "--type",
+    "kind",
+    type=parameters.whole(0, _TYPE_MOST),
+    default=0,
+    metavar="N",
+    help="The type of every record.",
+)
 @click.option("--sync", is_flag=True, help="Go on only when what was read so far is durable.")
 @click.option(
-    "--flush", type=click.Choice(["sync", "async", "none"]), default="async", show_default=True, help="When records become durable."
+    "--flush",
+    type=click.Choice(["sync", "async", "none"]),
+    default="async",
+    show_default=True,
+    help="When records become durable.",
 )
-@click.option("--pool", type=parameters.whole(1, MOST_BUFFERS), default=None, metavar="N", help="Append through a pool of N buffers.")
-@click.option("--segment-size", type=parameters.size, default=None, metavar="SIZE", help="Of a new log, such as 64MiB.")
+@click.option(
+    "--pool",
+    type=parameters.whole(1, MOST_BUFFERS),
+    default=None,
+    metavar="N",
+    help="Append through a pool of N buffers.",
+)
+@click.option(
+    "--segment-size",
+    type=parameters.size,
+    default=None,
+    metavar="SIZE",
+    help="Of a new log, such as 64MiB.",
+)
 @roll_options("Of a new log")
-@click.option("--no-create", is_flag=True, help="Fail where there is no log, in place of creating it.")
+@click.option(
+    "--no-create", is_flag=True, help="Fail where there is no log, in place of creating it."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print what was appended as one JSON object.")
 @click.pass_context
 def command(
@@ -85,8 +121,9 @@ def command(
 
     Each line is a record. - is standard input.
 
-    What is read is appended at once, so that a line that is typed can be read elsewhere. The last line counts without its newline, too.
-    In the end all of it is durable, whatever --flush is, and what was appended is said on standard error. Ctrl-C ends after what was read.
+    What is read is appended at once, so that a line that is typed can be read elsewhere. The last
+    line counts without its newline, too. In the end all of it is durable, whatever --flush is, and
+    what was appended is said on standard error. Ctrl-C ends after what was read.
 
     \b
     Examples:
@@ -104,7 +141,11 @@ def command(
     def split(largest: int) -> Splitter:
         return Frames(largest) if frames else Delimited(b"\0" if null else b"\n", largest)
 
-    options: dict[str, Any] = {"flush": flush, "segment_size": segment_size, **roll_cycle_of(roll_cycle, roll_epoch, time_zone)}
+    options: dict[str, Any] = {
+        "flush": flush,
+        "segment_size": segment_size,
+        **roll_cycle_of(roll_cycle, roll_epoch, time_zone),
+    }
     appender = _Appending(split, None if key is None else os.fsencode(key), kind, sync=sync)
     interrupted, failure = appender.run(log, sources, options, buffers=pool, create=not no_create)
     _say(appender.done, interrupted=interrupted, failure=failure, as_json=as_json, log=log)
@@ -116,7 +157,9 @@ def command(
 class _Appending:
     """One run: what is appended, how, and what has come of it in `done`."""
 
-    def __init__(self, split: Callable[[int], Splitter], key: bytes | None, kind: int, *, sync: bool) -> None:
+    def __init__(
+        self, split: Callable[[int], Splitter], key: bytes | None, kind: int, *, sync: bool
+    ) -> None:
         self.done = _Appended()
         self._split = split
         self._key = key
@@ -125,7 +168,13 @@ class _Appending:
         self._taken = 0
 
     def run(
-        self, path: str, sources: tuple[str, ...], options: dict[str, Any], *, buffers: int | None, create: bool
+        self,
+        path: str,
+        sources: tuple[str, ...],
+        options: dict[str, Any],
+        *,
+        buffers: int | None,
+        create: bool,
     ) -> tuple[bool, Exception | None]:
         """Append everything: whether Ctrl-C ended it, and what failed.
 
@@ -136,13 +185,19 @@ class _Appending:
         """
         found = _identity(path)
         if found is None and not create:
-            raise LogNotFoundError("there is no log here, and --no-create forbids to create it", path=path)
+            raise LogNotFoundError(
+                "there is no log here, and --no-create forbids to create it", path=path
+            )
         interrupted = False
         failure: Exception | None = None
         with contextlib.ExitStack() as stack:
             if buffers is not None:
-                size = options["segment_size"] or (found.segment_size if found is not None else SEGMENT_SIZE_DEFAULT)
-                options["pool"] = stack.enter_context(TransientStorePool(buffers=buffers, buffer_size=size))
+                size = options["segment_size"] or (
+                    found.segment_size if found is not None else SEGMENT_SIZE_DEFAULT
+                )
+                options["pool"] = stack.enter_context(
+                    TransientStorePool(buffers=buffers, buffer_size=size)
+                )
             opened = commitlog.open(path, "a", **options)
             # Around the closing too: an impatient second Ctrl-C is needed to leave that.
             stop = stack.enter_context(Stop())
@@ -156,7 +211,9 @@ class _Appending:
                 failure = failure or error
         return interrupted, failure
 
-    def _take_all(self, log: CommitLog, sources: tuple[str, ...], stop: Stop, progress: Headway) -> bool:
+    def _take_all(
+        self, log: CommitLog, sources: tuple[str, ...], stop: Stop, progress: Headway
+    ) -> bool:
         for source in sources:
             splitter = self._split(log.largest_value)
             for piece in pieces(source, stop):
@@ -165,7 +222,11 @@ class _Appending:
                 progress.show(self._taken, self.done.records)
             if stop.asked:
                 if splitter.unfinished:
-                    click.echo(f"commitlog: {splitter.unfinished} bytes of a record that had not ended were not appended", err=True)
+                    click.echo(
+                        f"commitlog: {splitter.unfinished} bytes of a record that had not ended "
+                        "were not appended",
+                        err=True,
+                    )
                 return True
             self._append(log, source, splitter, splitter.end())
         return False
@@ -175,13 +236,18 @@ class _Appending:
         try:
             self._append_values(log, values)
         except RecordTooLargeError:
-            # The whole list was refused: those before the large one are appended one by one, and it is found by that.
+            # The whole list was refused: those before the large one are appended one by one, and it
+            # is found by that.
             for index, value in enumerate(values):
                 try:
                     self._append_values(log, [value])
                 except RecordTooLargeError as error:
-                    offset = splitter.offset + sum(map(len, values[:index])) + index * splitter.overhead
-                    raise _RefusedError(f"{name}, the record at offset {offset}: {error.message}") from error
+                    offset = (
+                        splitter.offset + sum(map(len, values[:index])) + index * splitter.overhead
+                    )
+                    raise _RefusedError(
+                        f"{name}, the record at offset {offset}: {error.message}"
+                    ) from error
         if splitter.fault is not None:
             raise _RefusedError(f"{name}: {splitter.fault}")
 
@@ -198,7 +264,9 @@ class _Appending:
                 sync=self._sync,
             )
         except CommitLogError:
-            self._count(values[: parts_of(log).engine.writer_counters()["records"] - before], None, None)
+            self._count(
+                values[: parts_of(log).engine.writer_counters()["records"] - before], None, None
+            )
             raise
         self._count(values, int(positions[0]), int(positions[-1]))
 
@@ -224,15 +292,25 @@ def _identity(path: str) -> Identity | None:
         os.close(fd)
 
 
-def _say(done: _Appended, *, interrupted: bool, failure: Exception | None, as_json: bool, log: str) -> None:
+def _say(
+    done: _Appended, *, interrupted: bool, failure: Exception | None, as_json: bool, log: str
+) -> None:
     if as_json:
-        said = {"log": log, **done.__dict__, "interrupted": interrupted, "error": None if failure is None else str(failure)}
+        said = {
+            "log": log,
+            **done.__dict__,
+            "interrupted": interrupted,
+            "error": None if failure is None else str(failure),
+        }
         click.echo(json.dumps(said))
         return
     if done.records == 0:
         text = "appended nothing"
     else:
-        first, last = ("unknown" if found is None else found for found in (done.first_position, done.last_position))
+        first, last = (
+            "unknown" if found is None else found
+            for found in (done.first_position, done.last_position)
+        )
         text = f"appended {done.records} record{'s' * (done.records != 1)}, {done.bytes} bytes"
         text += f", first position {first}, last position {last}"
     click.echo(f"{text}{', interrupted' if interrupted else ''}", err=True)

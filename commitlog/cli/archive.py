@@ -24,17 +24,35 @@ from commitlog.retention.archive import LEVEL_DEFAULT
     default="0s",
     help="Only segments that the log rolled on from so long ago: 36h, 7d, 4w.",
 )
-@click.option("--keep", is_flag=True, help="Delete nothing: archive all that is sealed and durable.")
-@click.option("--level", type=parameters.whole(1, 22), default=LEVEL_DEFAULT, show_default=True, help="Of zstd.")
+@click.option(
+    "--keep", is_flag=True, help="Delete nothing: archive all that is sealed and durable."
+)
+@click.option(
+    "--level",
+    type=parameters.whole(1, 22),
+    default=LEVEL_DEFAULT,
+    show_default=True,
+    help="Of zstd.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would go, and why no more.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(*, log: str, target: str, older_than: dt.timedelta, keep: bool, level: int, dry_run: bool, as_json: bool) -> None:
+def command(
+    *,
+    log: str,
+    target: str,
+    older_than: dt.timedelta,
+    keep: bool,
+    level: int,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Move the oldest segments of LOG to an archive.
 
-    TARGET is a directory or an address. A segment is compressed, and deleted when it is whole and durable there.
+    TARGET is a directory or an address. A segment is compressed, and deleted when it is whole and
+    durable there.
 
-    What is there already is not written again: a run that was ended is resumed by the next. What may go is as for `commitlog prune`. An
-    archive is read like a log, by its path or address.
+    What is there already is not written again: a run that was ended is resumed by the next. What
+    may go is as for `commitlog prune`. An archive is read like a log, by its path or address.
 
     \b
     Examples:
@@ -50,8 +68,14 @@ def command(*, log: str, target: str, older_than: dt.timedelta, keep: bool, leve
     except ModuleNotFoundError as error:
         raise click.ClickException(str(error)) from None
     done = archive_segments(log, where, older_than=older_than, keep=keep, dry_run=dry_run)
-    click.echo(json.dumps(as_object(done), indent=2) if as_json else "\n".join(lines(log, done, _verb(done), target)))
+    click.echo(
+        json.dumps(as_object(done), indent=2)
+        if as_json
+        else "\n".join(lines(log, done, _verb(done), target))
+    )
 
 
 def _verb(done: Pruned) -> str:
-    return ("would archive" if done.dry_run else "archived") + ("" if done.kept else " and delete" if done.dry_run else " and deleted")
+    return ("would archive" if done.dry_run else "archived") + (
+        "" if done.kept else " and delete" if done.dry_run else " and deleted"
+    )

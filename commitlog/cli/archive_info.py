@@ -13,7 +13,9 @@ from commitlog.segment.directory import holes
 
 @dataclass
 class ArchiveInfo(IdentityInfo):
-    """What is printed, in this order. Of its files no more is read than a list of them, and the headers of the first and the last."""
+    """What is printed, in this order. Of its files no more is read than a list of them, and the
+    headers of the first and the last.
+    """
 
     segments: int
     first_segment: int | None
@@ -28,7 +30,11 @@ class ArchiveInfo(IdentityInfo):
 
     @classmethod
     def of(cls, directory: ArchivedDirectory) -> ArchiveInfo:
-        identity, size, numbers = directory.identity, directory.segment_size, directory.segment_numbers()
+        identity, size, numbers = (
+            directory.identity,
+            directory.segment_size,
+            directory.segment_numbers(),
+        )
         info = cls(
             **identity_fields(directory, identity),
             segments=len(numbers),
@@ -38,8 +44,14 @@ class ArchiveInfo(IdentityInfo):
             uncompressed_bytes=len(numbers) * size,
         )
         if numbers:
-            info.first_position, info.end_position = numbers[0] * size + HEADER_SIZE, directory.find_end()
-            info.problems += [f"segments from position {start} to {stop} are missing" for start, stop in holes(numbers, size)]
+            info.first_position, info.end_position = (
+                numbers[0] * size + HEADER_SIZE,
+                directory.find_end(),
+            )
+            info.problems += [
+                f"segments from position {start} to {stop} are missing"
+                for start, stop in holes(numbers, size)
+            ]
             info._add_sequences(directory)
         return info
 
@@ -53,10 +65,16 @@ class ArchiveInfo(IdentityInfo):
 
     def lines(self) -> list[str]:
         """For people."""
-        said = [f"{self.path}: an archive", f"{identity_line(self.uuid, self.created_ns)}, {self.timestamps} timestamps"]
+        said = [
+            f"{self.path}: an archive",
+            f"{identity_line(self.uuid, self.created_ns)}, {self.timestamps} timestamps",
+        ]
         between = f", from {self.first_segment} to {self.last_segment}" if self.segments else ""
         said.append(f"  segments   {self.segments} of {self.segment_size} bytes{between}")
-        said.append(f"  size       {self.compressed_bytes} bytes compressed, {self.uncompressed_bytes} bytes unpacked")
+        said.append(
+            f"  size       {self.compressed_bytes} bytes compressed, {self.uncompressed_bytes} "
+            "bytes unpacked"
+        )
         if self.roll_cycle is not None:
             said.append(f"  cycle      {self.roll_cycle}")
         if self.segments:

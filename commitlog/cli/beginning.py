@@ -36,10 +36,16 @@ class Beginning:
     timestamp_ns: int | None = None
 
     def stand(self, log: CommitLog, tailer: Tailer, chosen: Filter, visibility: Visibility) -> None:
-        """Bring a tailer there. One that reads backward begins with the very record that was asked for, where one was."""
+        """Bring a tailer there. One that reads backward begins with the very record that was asked
+        for, where one was.
+        """
         backward = tailer.direction == "backward"
         if self.last is not None:
-            tailer.seek("end" if backward or self.last == 0 else _last_start(log, self.last, chosen, visibility))
+            tailer.seek(
+                "end"
+                if backward or self.last == 0
+                else _last_start(log, self.last, chosen, visibility)
+            )
         elif self.place is not None:
             tailer.seek(self.place)
         elif self.sequence is not None:
@@ -53,7 +59,9 @@ class Beginning:
 
 
 def _last_start(log: CommitLog, count: int, chosen: Filter, visibility: Visibility) -> Start:
-    """Where the last so many records begin that are to be shown, found from the end. What is damaged before them is not met."""
+    """Where the last so many records begin that are to be shown, found from the end. What is
+    damaged before them is not met.
+    """
     with log.tailer(direction="backward", visibility=visibility, on_damage="skip") as backward:
         while True:
             # Without a filter every record counts.

@@ -27,19 +27,81 @@ _SMALLEST_S = 0.05
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", required=False, type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path))
-@click.option("-w", "--workload", "names", multiple=True, metavar="NAME", help="Only this workload; may be given several times.")
-@click.option("--setup", "setups", multiple=True, metavar="NAME", help=f"Only this setup: {', '.join(ALL_SETUPS)}.")
-@click.option("--flush", "flushes", multiple=True, metavar="NAME", help=f"Only this flush option: {', '.join(ALL_FLUSHES)}.")
-@click.option("--list", "as_list", is_flag=True, help="Print the names of all workloads and cases, and measure nothing.")
-@click.option("--quick", is_flag=True, help="Everything at a size that takes seconds: to see that it works, not for the figures.")
-@click.option("--seconds", type=parameters.duration_from(_SMALLEST_S), metavar="TIME", help="How long a constant-rate turn takes (15 s).")
-@click.option("--rate", type=parameters.size_from(1024), metavar="SIZE", help="Bytes a second of the constant rate (200MB).")
-@click.option("--size", type=parameters.size_from(1 << 20), metavar="SIZE", help="How much the sustained workload appends (8GiB).")
-@click.option("--turns", type=parameters.whole(1, 100), help="How often each case is measured (5, and 2 or 3 for the long ones).")
+@click.argument(
+    "directory",
+    metavar="DIR",
+    required=False,
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+)
+@click.option(
+    "-w",
+    "--workload",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Only this workload; may be given several times.",
+)
+@click.option(
+    "--setup",
+    "setups",
+    multiple=True,
+    metavar="NAME",
+    help=f"Only this setup: {', '.join(ALL_SETUPS)}.",
+)
+@click.option(
+    "--flush",
+    "flushes",
+    multiple=True,
+    metavar="NAME",
+    help=f"Only this flush option: {', '.join(ALL_FLUSHES)}.",
+)
+@click.option(
+    "--list",
+    "as_list",
+    is_flag=True,
+    help="Print the names of all workloads and cases, and measure nothing.",
+)
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Everything at a size that takes seconds: to see that it works, not for the figures.",
+)
+@click.option(
+    "--seconds",
+    type=parameters.duration_from(_SMALLEST_S),
+    metavar="TIME",
+    help="How long a constant-rate turn takes (15 s).",
+)
+@click.option(
+    "--rate",
+    type=parameters.size_from(1024),
+    metavar="SIZE",
+    help="Bytes a second of the constant rate (200MB).",
+)
+@click.option(
+    "--size",
+    type=parameters.size_from(1 << 20),
+    metavar="SIZE",
+    help="How much the sustained workload appends (8GiB).",
+)
+@click.option(
+    "--turns",
+    type=parameters.whole(1, 100),
+    help="How often each case is measured (5, and 2 or 3 for the long ones).",
+)
 @click.option("--memory", is_flag=True, help="Measure on a file system in memory too.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write everything to this file as JSON.")
-@click.option("--html", "html_file", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with charts to this file.")
+@click.option(
+    "--json",
+    "json_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write everything to this file as JSON.",
+)
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page with charts to this file.",
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -62,9 +124,10 @@ def command(
 
     It appends, reads and reopens, with the pool and without it.
 
-    Makes a directory of its own in DIR, and removes it at the end. A full run takes some eighteen minutes and 9 GiB of room; it says at the
-    start how long it expects to take. Ctrl-C ends it and shows what there is; --json has kept it already. The cases of a workload take
-    turns; figures are medians.
+    Makes a directory of its own in DIR, and removes it at the end. A full run takes some eighteen
+    minutes and 9 GiB of room; it says at the start how long it expects to take. Ctrl-C ends it and
+    shows what there is; --json has kept it already. The cases of a workload take turns; figures are
+    medians.
 
     Exit status 1 when a case failed. One without room is skipped, and said to be.
     """
@@ -87,10 +150,16 @@ def command(
         if file is not None:
             file.open("a").close()  # better now than after a run of minutes
     click.echo(
-        f"about {_say_time(harness.expected_s(chosen, settings))}; Ctrl-C ends it, and what was measured until then is shown", err=True
+        f"about {_say_time(harness.expected_s(chosen, settings))}; Ctrl-C ends it, and what was "
+        "measured until then is shown",
+        err=True,
     )
     with Ending() as ending:
-        keep = functools.partial(_keep, json_file=json_file) if json_file is not None and json_file.is_file() else None
+        keep = (
+            functools.partial(_keep, json_file=json_file)
+            if json_file is not None and json_file.is_file()
+            else None
+        )
         results = harness.run(directory, chosen, settings, _progress(ending), keep)
     if json_file is not None:
         _keep(results, json_file)
@@ -98,7 +167,9 @@ def command(
     context.exit(INTERRUPTED if results.interrupted else int(bool(results.failures)))
 
 
-def _settings(quick: bool, seconds: float | None, rate: int | None, size: int | None, turns: int | None) -> Settings:
+def _settings(
+    quick: bool, seconds: float | None, rate: int | None, size: int | None, turns: int | None
+) -> Settings:
     """The usual settings, or the quick ones, with what was asked for."""
     settings = QUICK if quick else Settings()
     if seconds is not None:
@@ -108,13 +179,17 @@ def _settings(quick: bool, seconds: float | None, rate: int | None, size: int | 
     if size is not None:
         settings = dataclasses.replace(settings, sustained_bytes=size)
     if turns is not None:
-        settings = dataclasses.replace(settings, turns=turns, paced_turns=turns, sustained_turns=turns)
+        settings = dataclasses.replace(
+            settings, turns=turns, paced_turns=turns, sustained_turns=turns
+        )
     return settings
 
 
 def _check_histograms(context: click.Context) -> None:
     if find_spec("hdrh") is None:
-        raise click.UsageError("the benchmark needs hdrhistogram: pip install 'commitlog-engine[bench]'", context)
+        raise click.UsageError(
+            "the benchmark needs hdrhistogram: pip install 'commitlog-engine[bench]'", context
+        )
 
 
 def _listing(names: tuple[str, ...]) -> list[str]:

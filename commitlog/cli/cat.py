@@ -28,7 +28,13 @@ from commitlog.tail.tailer import Tailer
 
 _BATCH = 65536
 _NO_LIMIT = 1 << 62
-_SUFFIXES = {".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+}
 
 
 @dataclass(frozen=True)
@@ -51,26 +57,72 @@ class _Asked:
 
 @click.command()
 @click.argument("log", type=click.Path())
-@click.option("-f", "--format", type=click.Choice(FORMATS), help="See above.  [default: by the name of FILE, else lines]")
-@click.option("-o", "--output", "target", default="-", metavar="FILE", help="Write to this file; to standard output by default.")
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
-@click.option("--from", "start", type=parameters.start("first"), metavar="POSITION|first", help="Begin here.  [default: first]")
-@click.option("--from-time", "since", type=parameters.moment, metavar="TIME", help="Begin with the first record that is not older.")
-@click.option("--to", type=parameters.position, metavar="POSITION", help="End before this position; before the present end by default.")
-@click.option("--to-time", "before", type=parameters.moment, metavar="TIME", help="End before the first record that is not older.")
 @click.option(
-    "-z", "--time-zone", "zone", type=parameters.zone, default="UTC", show_default=True, metavar="ZONE", help="Of times without one."
+    "-f",
+    "--format",
+    type=click.Choice(FORMATS),
+    help="See above.  [default: by the name of FILE, else lines]",
 )
-@click.option("-n", "--count", type=parameters.whole(0), metavar="COUNT", help="At most so many records.")
+@click.option(
+    "-o",
+    "--output",
+    "target",
+    default="-",
+    metavar="FILE",
+    help="Write to this file; to standard output by default.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
+@click.option(
+    "--from",
+    "start",
+    type=parameters.start("first"),
+    metavar="POSITION|first",
+    help="Begin here.  [default: first]",
+)
+@click.option(
+    "--from-time",
+    "since",
+    type=parameters.moment,
+    metavar="TIME",
+    help="Begin with the first record that is not older.",
+)
+@click.option(
+    "--to",
+    type=parameters.position,
+    metavar="POSITION",
+    help="End before this position; before the present end by default.",
+)
+@click.option(
+    "--to-time",
+    "before",
+    type=parameters.moment,
+    metavar="TIME",
+    help="End before the first record that is not older.",
+)
+@click.option(
+    "-z",
+    "--time-zone",
+    "zone",
+    type=parameters.zone,
+    default="UTC",
+    show_default=True,
+    metavar="ZONE",
+    help="Of times without one.",
+)
+@click.option(
+    "-n", "--count", type=parameters.whole(0), metavar="COUNT", help="At most so many records."
+)
 @reading_options
 @click.pass_context
 def command(context: click.Context, /, **given: Any) -> None:
     """Write the records of LOG, as values or as a file.
 
-    The formats of values alone: lines (a newline after each), null (a NUL byte after each), raw (nothing after each), and frames (the
-    length before each, 4 bytes little-endian, as `append --frames` reads it). The formats of all fields: parquet, arrow and jsonl.
+    The formats of values alone: lines (a newline after each), null (a NUL byte after each), raw
+    (nothing after each), and frames (the length before each, 4 bytes little-endian, as `append
+    --frames` reads it). The formats of all fields: parquet, arrow and jsonl.
 
-    FILE is there when all of it is. Memory stays bounded, however long the log is. TIME is as in `commitlog tail`.
+    FILE is there when all of it is. Memory stays bounded, however long the log is. TIME is as in
+    `commitlog tail`.
 
     \b
     Examples:
@@ -87,7 +139,9 @@ def command(context: click.Context, /, **given: Any) -> None:
         end = _bounds(log, tailer, asked)
         with _target(asked) as file, _headway(asked, end - tailer.position) as headway:
             sink = open_sink(file, format)
-            records, told = _write(tailer, end, _NO_LIMIT if asked.count is None else asked.count, sink, headway)
+            records, told = _write(
+                tailer, end, _NO_LIMIT if asked.count is None else asked.count, sink, headway
+            )
             sink.close()
     if asked.target != "-":
         click.echo(f"{records} record{'s' * (records != 1)} to {asked.target}", err=True)
@@ -100,15 +154,25 @@ def _format_of(asked: _Asked) -> str:
     if asked.to is not None and asked.before is not None:
         raise click.UsageError("--to and --to-time both say where to end: use one of them")
     if asked.to is not None and isinstance(asked.start, int) and asked.to < asked.start:
-        raise click.UsageError(f"--to ({asked.to}) is below --from ({asked.start}): nothing lies between")
+        raise click.UsageError(
+            f"--to ({asked.to}) is below --from ({asked.start}): nothing lies between"
+        )
     if asked.overwrite and asked.target == "-":
-        raise click.UsageError("--overwrite is about a file, and standard output is written to: add -o FILE, or leave it out")
+        raise click.UsageError(
+            "--overwrite is about a file, and standard output is written to: add -o FILE, or "
+            "leave it out"
+        )
     known = _SUFFIXES.get(os.path.splitext(asked.target)[1].lower())
     format = asked.format or known or "lines"
     if known not in (None, format):
-        raise click.UsageError(f"--format {format} and the name {asked.target}, which says {known}, contradict each other: change one")
+        raise click.UsageError(
+            f"--format {format} and the name {asked.target}, which says {known}, contradict each "
+            "other: change one"
+        )
     if asked.target == "-" and format in ("parquet", "arrow") and is_terminal(sys.stdout):
-        raise click.UsageError(f"{format} is nothing for a terminal: add -o FILE, or send it to another program")
+        raise click.UsageError(
+            f"{format} is nothing for a terminal: add -o FILE, or send it to another program"
+        )
     return format
 
 
@@ -147,10 +211,16 @@ def _headway(asked: _Asked, total: int) -> contextlib.AbstractContextManager[Hea
 
 
 def _write(tailer: Tailer, end: int, left: int, sink: Sink, headway: Headway) -> tuple[int, int]:
-    """Write at most `left` records below `end`; how many they were, and how many damaged places were passed."""
+    """Write at most `left` records below `end`; how many they were, and how many damaged places
+    were passed.
+    """
     began = tailer.position
     records = told = 0
-    while tailer.position < end and left > records and len(batch := tailer.read_batch(max_records=min(left - records, _BATCH))):
+    while (
+        tailer.position < end
+        and left > records
+        and len(batch := tailer.read_batch(max_records=min(left - records, _BATCH)))
+    ):
         count = int(np.searchsorted(batch.positions, end))
         if count:
             sink.write(batch, count)

@@ -31,6 +31,10 @@ class Clock:
         second, rest_ns = divmod(timestamp_ns, SECOND_NS)
         if second != self._second:
             local = (_EPOCH + dt.timedelta(seconds=second)).astimezone(self._zone).isoformat()
-            self._second, self._before, self._behind = second, local[:19], "Z" if self._zone is dt.UTC else local[19:]
+            self._second, self._before, self._behind = (
+                second,
+                local[:19],
+                "Z" if self._zone is dt.UTC else local[19:],
+            )
         self._last_ns, self._last = timestamp_ns, f"{self._before}.{rest_ns:09d}{self._behind}"
         return self._last

@@ -17,26 +17,32 @@ _COLORS = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"
 
 
 @click.command()
-@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument(
+    "directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path)
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def command(context: click.Context, directory: Path, as_json: bool) -> None:
     """Check whether machine and DIR give what a log needs.
 
-    It checks this machine and DIR's file system for a few seconds, and prints a line for each check.
+    It checks this machine and DIR's file system for a few seconds, and prints a line for each
+    check.
 
     \b
     Examples:
       commitlog doctor /var/lib/orders
       commitlog doctor --json /dev/shm
 
-    Small files are made in DIR and removed again, also after Ctrl-C. Exit status 1 when something that every log needs is missing; with
-    warnings a log works, slower or less safe than it could be, and 0 it is.
+    Small files are made in DIR and removed again, also after Ctrl-C. Exit status 1 when something
+    that every log needs is missing; with warnings a log works, slower or less safe than it could
+    be, and 0 it is.
     """
     try:
         ground = Ground(directory)
     except OSError as error:
-        raise click.BadParameter(f"nothing can be made in {str(directory)!r}: {error.strerror}", param_hint="DIR") from error
+        raise click.BadParameter(
+            f"nothing can be made in {str(directory)!r}: {error.strerror}", param_hint="DIR"
+        ) from error
     findings = []
     with ground, Ending() as ending:
         for finding in examine(ground):
@@ -44,19 +50,35 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
             findings.append(finding)
             if not as_json:
                 _say(finding)
-    counts = {verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict}
+    counts = {
+        verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict
+    }
     if as_json:
         fields = [_fields(finding) for finding in findings]
-        click.echo(json.dumps({"directory": str(directory), "fine": not counts[Verdict.FAILED], "findings": fields}, indent=2))
+        click.echo(
+            json.dumps(
+                {
+                    "directory": str(directory),
+                    "fine": not counts[Verdict.FAILED],
+                    "findings": fields,
+                },
+                indent=2,
+            )
+        )
     else:
-        click.echo(f"{counts[Verdict.OK]} ok, {counts[Verdict.WARNING]} warnings, {counts[Verdict.FAILED]} FAILED")
+        click.echo(
+            f"{counts[Verdict.OK]} ok, {counts[Verdict.WARNING]} warnings, "
+            f"{counts[Verdict.FAILED]} FAILED"
+        )
     context.exit(FAILURE if counts[Verdict.FAILED] else 0)
 
 
 def _say(finding: Finding) -> None:
     """A finding for people: colors where the terminal has them."""
     verdict = click.style(f"{finding.verdict.value:8}", fg=_COLORS[finding.verdict])
-    click.echo(f"{verdict}{finding.name:15} {finding.found}; {click.style(finding.means, dim=True)}")
+    click.echo(
+        f"{verdict}{finding.name:15} {finding.found}; {click.style(finding.means, dim=True)}"
+    )
     if finding.advice:
         click.echo(f"{'':8}{'':15} to do: {finding.advice}")
 

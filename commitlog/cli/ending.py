@@ -1,4 +1,6 @@
-"""The end of a command that has made files: wished for by Ctrl-C, or by whoever else ends programs."""
+"""The end of a command that has made files: wished for by Ctrl-C, or by whoever else ends
+programs.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,11 @@ from typing import Self
 
 
 class Ending:
-    """Ctrl-C, and with it whoever tells the run to go or takes its terminal away: there are files to be removed.
+    """Ctrl-C, and with it whoever tells the run to go or takes its terminal away: there are files
+    to be removed.
 
-    The exception is lost when it strikes in a weak reference's callback, or in what runs at a fork; so it is noted as well, for `look`.
-    What the interpreter would say of the lost one is left out.
+    The exception is lost when it strikes in a weak reference's callback, or in what runs at a fork;
+    so it is noted as well, for `look`. What the interpreter would say of the lost one is left out.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -28,7 +31,12 @@ class Ending:
         self._unraisable, sys.unraisablehook = sys.unraisablehook, self._lost
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         sys.unraisablehook = self._unraisable

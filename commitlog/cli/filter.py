@@ -14,7 +14,8 @@ from commitlog.tail.batch import Batch
 Pattern = re.Pattern[bytes]
 Rows = npt.NDArray[np.int64]
 
-# A character class, a character beyond ASCII with the backslash before it, or any other escaped or single character.
+# A character class, a character beyond ASCII with the backslash before it, or any other escaped or
+# single character.
 _TOKEN = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]?|\\?[^\x00-\x7f]|\\.|.", re.DOTALL)
 
 
@@ -32,7 +33,9 @@ def compiled(text: str) -> Pattern:
         The text is not a regular expression; the message says why.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # `re` warns of syntax that later versions of Python may read differently
+        warnings.simplefilter(
+            "ignore"
+        )  # `re` warns of syntax that later versions of Python may read differently
         try:
             return re.compile(_TOKEN.sub(_grouped, text).encode("utf-8", "surrogateescape"))
         except RecursionError:
@@ -44,11 +47,20 @@ def compiled(text: str) -> Pattern:
 def _grouped(token: re.Match[str]) -> str:
     """Put the bytes of one character in a group, so that ``é+`` repeats all of them."""
     text = token[0]
-    wide = next((character for character in text if character > "\x7f" and not "\udc80" <= character <= "\udcff"), None)
+    wide = next(
+        (
+            character
+            for character in text
+            if character > "\x7f" and not "\udc80" <= character <= "\udcff"
+        ),
+        None,
+    )
     if wide is None:
         return text
     if text.startswith("["):
-        raise ValueError(f"{wide!r} is several bytes and cannot stand in [...]: write (?:a|{wide}) and the like")
+        raise ValueError(
+            f"{wide!r} is several bytes and cannot stand in [...]: write (?:a|{wide}) and the like"
+        )
     return f"(?:{wide})"
 
 

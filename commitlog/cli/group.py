@@ -45,6 +45,8 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message=f"commitlog %(version)s, log format {FORMAT[0]}.{FORMAT[1]}")
+@click.version_option(
+    __version__, message=f"commitlog %(version)s, log format {FORMAT[0]}.{FORMAT[1]}"
+)
 def group() -> None:
     """Look after commitlog logs. LOG is a log's directory."""

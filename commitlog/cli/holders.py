@@ -21,7 +21,8 @@ class Writer:
     pid : int
         As it called itself: in another pid namespace it may be another's here.
     name : str
-        Of that process, as far as it can be known; of one in another pid namespace, that it is there.
+        Of that process, as far as it can be known; of one in another pid namespace, that it is
+        there.
     slot : int
         Its line in `cursors`.
     since_ns : int
@@ -45,7 +46,9 @@ def writers(directory: LogDirectory, identity: Identity) -> list[Writer]:
     return [
         Writer(
             pid=writer.pid,
-            name="in another pid namespace" if is_foreign(writer.pid_namespace) else process_name(writer.pid),
+            name="in another pid namespace"
+            if is_foreign(writer.pid_namespace)
+            else process_name(writer.pid),
             slot=writer.slot,
             since_ns=writer.since_ns,
             pid_namespace=writer.pid_namespace,
@@ -63,6 +66,10 @@ def describe_holders(directory: LogDirectory, identity: Identity, lock_file: Loc
     if listed:
         return ", ".join(listed)
     holder = lock_file.read()
-    if holder.boot_id == boot_id().hex() and not is_foreign(holder.pid_namespace) and process_name(holder.pid) == holder.name:
+    if (
+        holder.boot_id == boot_id().hex()
+        and not is_foreign(holder.pid_namespace)
+        and process_name(holder.pid) == holder.name
+    ):
         return holder.describe()
     return "another process, which is opening, recovering or repairing it"

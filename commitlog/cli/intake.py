@@ -9,7 +9,8 @@ from typing import Protocol
 
 from commitlog.cli.stop import Stop
 
-# A pipe gives what there is, so a line that is typed comes at once and alone; a file gives so much at a time.
+# A pipe gives what there is, so a line that is typed comes at once and alone; a file gives so much
+# at a time.
 PIECE_BYTES = 1 << 18
 STANDARD_INPUT = "-"
 _LENGTH = struct.Struct("<I")
@@ -51,7 +52,8 @@ class Delimited:
     delimiter : bytes
         One byte.
     largest : int
-        The longest value that there is room for: a source without any delimiter is refused before memory is full of it.
+        The longest value that there is room for: a source without any delimiter is refused before
+        memory is full of it.
     """
 
     overhead = 1
@@ -77,7 +79,10 @@ class Delimited:
             self._parts.append(rest)
             self.unfinished += len(rest)
         if self.unfinished > self._largest:
-            self.fault = f"the record at offset {self._next} is longer than {self._largest} bytes, the most that fits this log"
+            self.fault = (
+                f"the record at offset {self._next} is longer than {self._largest} bytes, the "
+                "most that fits this log"
+            )
         return values
 
     def end(self) -> list[bytes]:
@@ -117,7 +122,10 @@ class Frames:
             length = _LENGTH.unpack_from(data, at)[0]
             if length > self._largest:
                 where = f"the frame at offset {self._next + at}"
-                self.fault = f"{where} says that it holds {length} bytes, and {self._largest} is the most that fits this log"
+                self.fault = (
+                    f"{where} says that it holds {length} bytes, and {self._largest} is the "
+                    "most that fits this log"
+                )
                 break
             start = at + _LENGTH.size
             if start + length > len(data):
@@ -133,7 +141,8 @@ class Frames:
     def end(self) -> list[bytes]:
         if self.unfinished:
             self.fault = (
-                f"it ends inside the frame at offset {self._next}: {self.unfinished} bytes of it are there, "
+                f"it ends inside the frame at offset {self._next}: {self.unfinished} bytes of it "
+                "are there, "
                 f"{self._needed}{' or more' if self.unfinished < _LENGTH.size else ''} were to come"
             )
         return []

@@ -15,7 +15,9 @@ from commitlog.cli.progress import is_terminal
 
 
 class Keys:
-    """Takes single keys from the terminal, which is put back as it was afterwards; where there is none, nothing is ever pressed."""
+    """Takes single keys from the terminal, which is put back as it was afterwards; where there is
+    none, nothing is ever pressed.
+    """
 
     def __enter__(self) -> Self:
         self._descriptor = sys.stdin.fileno() if is_terminal(sys.stdin) else -1
@@ -24,7 +26,12 @@ class Keys:
             tty.setcbreak(self._descriptor)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if self._descriptor >= 0:
             termios.tcsetattr(self._descriptor, termios.TCSADRAIN, self._before)
 
@@ -36,6 +43,8 @@ class Keys:
         deadline = time.monotonic() + timeout_s
         while select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
             found = os.read(self._descriptor, 1024)
-            if not found or key.encode() in found:  # at the end of what is typed, nobody is there any more
+            if (
+                not found or key.encode() in found
+            ):  # at the end of what is typed, nobody is there any more
                 return True
         return False

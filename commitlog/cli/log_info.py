@@ -46,7 +46,9 @@ class LogInfo(IdentityInfo):
         fd = open_directory(path)
         try:
             identity, fault = read_identity(fd, path)
-            directory = LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+            directory = LogDirectory(
+                path, identity.segment_size, identity.uuid, identity.roll_cycle
+            )
         finally:
             os.close(fd)
         try:
@@ -64,7 +66,9 @@ class LogInfo(IdentityInfo):
         return info
 
     @classmethod
-    def _of_files(cls, directory: LogDirectory, identity: Identity, checkpoint: Checkpoint | None) -> LogInfo:
+    def _of_files(
+        cls, directory: LogDirectory, identity: Identity, checkpoint: Checkpoint | None
+    ) -> LogInfo:
         numbers = directory.segment_numbers()
         held = is_live(directory.fd)
         return cls(
@@ -86,10 +90,14 @@ class LogInfo(IdentityInfo):
         self.committed_position = opened.committed_position
         self.flushed_position = opened.flushed_position
         if self.segments:
-            self.tail_segment = segment_name(self.tail_position // self.segment_size * self.segment_size)
+            self.tail_segment = segment_name(
+                self.tail_position // self.segment_size * self.segment_size
+            )
 
     def _add_sequences(self, opened: CommitLog) -> None:
-        """Which records there are. Damage in the segments that are not sealed does not keep the rest from being said."""
+        """Which records there are. Damage in the segments that are not sealed does not keep the
+        rest from being said.
+        """
         try:
             self.first_sequence = opened.first_sequence
             self.last_position, self.last_sequence = opened.last_position, opened.last_sequence
@@ -98,23 +106,34 @@ class LogInfo(IdentityInfo):
 
     def lines(self) -> list[str]:
         """For people."""
-        state = "open for writing" if self.open_for_writing else ("closed" if self.clean else "not closed; the next open recovers it")
+        state = (
+            "open for writing"
+            if self.open_for_writing
+            else ("closed" if self.clean else "not closed; the next open recovers it")
+        )
         said = [
             f"{self.path}: {state}",
             f"{identity_line(self.uuid, self.created_ns)}, {self.timestamps} timestamps",
-            f"  segments   {self.segments} of {self.segment_size} bytes, {self.disk_bytes} bytes on disk",
+            (
+                f"  segments   {self.segments} of {self.segment_size} bytes, {self.disk_bytes} "
+                "bytes on disk"
+            ),
         ]
         if self.roll_cycle is not None:
             said.append(f"  cycle      {self.roll_cycle}")
         if self.segments:
             said.append(
-                f"             from {self.first_segment} to {self.last_segment}; the tail is in {self.tail_segment or 'none that is known'}"
+                f"             from {self.first_segment} to {self.last_segment}; the tail is in "
+                f"{self.tail_segment or 'none that is known'}"
             )
         for name in ("first", "tail", "appended", "committed", "flushed"):
             value = getattr(self, f"{name}_position")
             said.append(f"  {name:<10} {'unknown' if value is None else value}")
         if self.last_sequence is not None:
-            said.append(f"  sequences  {self.first_sequence} to {self.last_sequence}; the last record is at {self.last_position}")
+            said.append(
+                f"  sequences  {self.first_sequence} to {self.last_sequence}; the last record is "
+                f"at {self.last_position}"
+            )
         elif self.first_sequence is not None:
             said.append(f"  sequences  no record; the first will be {self.first_sequence}")
         said.append(f"  checkpoint {'none' if self.checkpoint is None else self.checkpoint}")

@@ -33,7 +33,9 @@ class Rates:
 
     @classmethod
     def between(cls, old: LogFigures | None, new: LogFigures) -> Rates:
-        """Of a log that was removed and made anew in between there are none, nor of an archive or a segment alone, which stand still."""
+        """Of a log that was removed and made anew in between there are none, nor of an archive or a
+        segment alone, which stand still.
+        """
         if old is None or old.uuid != new.uuid or new.taken_ns <= old.taken_ns or new.kind != "log":
             return cls(None, None, None, None, {}, {})
         seconds = new.seconds_since(old)
@@ -43,7 +45,9 @@ class Rates:
 
         claims = {writer.slot: (writer.since_ns, writer.claims) for writer in old.writers}
         places = {tailer.name: tailer.position for tailer in old.tailers}
-        moved = {tailer.name: rate(places.get(tailer.name), tailer.position) for tailer in new.tailers}
+        moved = {
+            tailer.name: rate(places.get(tailer.name), tailer.position) for tailer in new.tailers
+        }
         return cls(
             tail_bytes=rate(old.tail_position, new.tail_position),
             committed_bytes=rate(old.committed_position, new.committed_position),

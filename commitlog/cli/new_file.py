@@ -14,7 +14,8 @@ import click
 
 
 class NewFile:
-    """Is written under a temporary name beside its own, and gets that when the block has ended well; otherwise it is removed.
+    """Is written under a temporary name beside its own, and gets that when the block has ended
+    well; otherwise it is removed.
 
     Parameters
     ----------
@@ -34,16 +35,22 @@ class NewFile:
         self._overwrite = overwrite
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISREG(os.stat(path).st_mode):
-                raise click.UsageError(f"{path} is no file: name one, or leave -o out to write to standard output")
+                raise click.UsageError(
+                    f"{path} is no file: name one, or leave -o out to write to standard output"
+                )
             if not overwrite:
                 raise self._refusal()
 
     def _refusal(self) -> click.UsageError:
-        return click.UsageError(f"{self._path} is there already: name another file, or say --overwrite")
+        return click.UsageError(
+            f"{self._path} is there already: name another file, or say --overwrite"
+        )
 
     def __enter__(self) -> Self:
         folder, name = os.path.split(self._path)
-        descriptor, self._temporary = tempfile.mkstemp(prefix=f".{name[:200]}.", suffix=".part", dir=folder or ".")
+        descriptor, self._temporary = tempfile.mkstemp(
+            prefix=f".{name[:200]}.", suffix=".part", dir=folder or "."
+        )
         # As any new file: mkstemp keeps others out.
         mask = os.umask(0)
         os.umask(mask)
@@ -51,14 +58,21 @@ class NewFile:
         self.file: IO[bytes] = os.fdopen(descriptor, "wb")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         try:
             if kind is None:
                 self.file.flush()
                 os.fsync(self.file.fileno())
                 self._put_in_place()
         finally:
-            with contextlib.suppress(OSError):  # what could not be written was said by the error that is on its way
+            with contextlib.suppress(
+                OSError
+            ):  # what could not be written was said by the error that is on its way
                 self.file.close()
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._temporary)

@@ -1,4 +1,6 @@
-"""Standard output as the commands that print records use it: bytes, handed on in whole records, and a look at whether anybody reads."""
+"""Standard output as the commands that print records use it: bytes, handed on in whole records, and
+a look at whether anybody reads.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ _ENOUGH = 1 << 16
 class Output:
     """Collects what is printed and hands it on when there is enough of it, or when it is told to.
 
-    Records are never cut in two between calls of the system that this class makes, so that two followers may share a terminal.
+    Records are never cut in two between calls of the system that this class makes, so that two
+    followers may share a terminal.
     """
 
     def __init__(self) -> None:
@@ -44,7 +47,8 @@ class Output:
         self._stream.flush()
 
     def check_reader(self) -> None:
-        """Refuse to wait for records on behalf of a reader that is gone; writing would say so only with the next one.
+        """Refuse to wait for records on behalf of a reader that is gone; writing would say so only
+        with the next one.
 
         Raises
         ------

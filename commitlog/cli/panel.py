@@ -26,12 +26,16 @@ _COLORS = {"dead": "red", "stopped": "red", "held up": "yellow", "appending": "g
 
 
 def panel(figures: LogFigures, rates: Rates, hint: str = "") -> RenderableType:
-    """One look at a log, with a word beside its name. What is apart from its log has no watermarks that move, no writers, no tailers."""
+    """One look at a log, with a word beside its name. What is apart from its log has no watermarks
+    that move, no writers, no tailers.
+    """
     title = _title(figures).append(hint, Style(dim=True)).append("\n")
     if figures.kind != "log":
         return Group(title, _ends(figures), _facts(figures, rates))
     parts: list[RenderableType] = [title, _watermarks(figures, rates), _facts(figures, rates)]
-    parts += [Text(), _writers(figures, rates)] if figures.writers else [Text("\nno writer has it open")]
+    parts += (
+        [Text(), _writers(figures, rates)] if figures.writers else [Text("\nno writer has it open")]
+    )
     if figures.tailers:
         parts += [Text(), _tailers(figures, rates)]
     return Group(*parts)
@@ -48,7 +52,10 @@ def _title(figures: LogFigures) -> Text:
         if word
     )
     return Text(
-        f"{escaped(figures.path.encode('utf-8', 'surrogateescape'))}  {state}\n", Style(bold=True), overflow="ellipsis", no_wrap=True
+        f"{escaped(figures.path.encode('utf-8', 'surrogateescape'))}  {state}\n",
+        Style(bold=True),
+        overflow="ellipsis",
+        no_wrap=True,
     )
 
 
@@ -82,14 +89,24 @@ def _sentences(figures: LogFigures, rates: Rates) -> Iterator[str]:
         yield "records   cannot be counted: commitlog verify says why"
     else:
         count = figures.next_sequence - figures.first_sequence
-        listed = f", sequences {figures.first_sequence:,} to {figures.next_sequence - 1:,}" if count else ""
+        listed = (
+            f", sequences {figures.first_sequence:,} to {figures.next_sequence - 1:,}"
+            if count
+            else ""
+        )
         appended = "" if rates.records is None else f", {in_numbers(rates.records)}/s"
         yield f"records   {count:,}{appended}{listed}"
     stored = "compressed" if figures.kind == "archive" else "on disk"
-    yield f"segments  {figures.segments} of {in_bytes(figures.segment_size)}, {in_bytes(figures.disk_bytes)} {stored}"
+    yield (
+        f"segments  {figures.segments} of {in_bytes(figures.segment_size)}, "
+        f"{in_bytes(figures.disk_bytes)} {stored}"
+    )
     if figures.free_bytes is not None and figures.device_bytes is not None:
         share = figures.free_bytes / figures.device_bytes if figures.device_bytes else 0.0
-        yield f"free      {in_bytes(figures.free_bytes)} of {in_bytes(figures.device_bytes)}, {share:.0%}"
+        yield (
+            f"free      {in_bytes(figures.free_bytes)} of {in_bytes(figures.device_bytes)}, "
+            f"{share:.0%}"
+        )
     if figures.kind == "log":
         yield f"claims    {figures.rolled_back_claims} rolled back"
 
@@ -102,7 +119,15 @@ def _writers(figures: LogFigures, rates: Rates) -> Table:
         claimed = "" if claims is None or figures.mode == "pooled" else in_numbers(claims)
         state = Text(_state(writer), Style(color=_COLORS.get(writer.state)))
         name = _cell(writer.name)
-        table.add_row(str(writer.slot), str(writer.pid), name, state, claimed, str(writer.rolled_back_claims), _age(writer.since_ns))
+        table.add_row(
+            str(writer.slot),
+            str(writer.pid),
+            name,
+            state,
+            claimed,
+            str(writer.rolled_back_claims),
+            _age(writer.since_ns),
+        )
     return table
 
 
@@ -135,10 +160,13 @@ def _reader(tailer: TailerState) -> Text:
         told.append("evicted")
     if tailer.dropped_records:
         told.append(f"{tailer.dropped_records} dropped")
-    return Text(", ".join(told), Style(color="red" if tailer.dropped_records or tailer.evicted_ns is not None else None))
+    return Text(
+        ", ".join(told),
+        Style(color="red" if tailer.dropped_records or tailer.evicted_ns is not None else None),
+    )
 
 
-# --- cells -----------------------------------------------------------------------------------------------------------
+# --- cells ----------------------------------------------------------------------------------------
 
 
 def _table(*headings: str) -> Table:
@@ -146,7 +174,9 @@ def _table(*headings: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for heading in headings:
         name = heading.removeprefix(">")
-        table.add_column(name, justify="left" if name == heading else "right", no_wrap=True, overflow="ellipsis")
+        table.add_column(
+            name, justify="left" if name == heading else "right", no_wrap=True, overflow="ellipsis"
+        )
     return table
 
 
@@ -178,4 +208,6 @@ def _scaled(count: float, step: int, units: tuple[str, ...]) -> str:
     while count >= step * 0.9995 and unit + 1 < len(units):
         count /= step
         unit += 1
-    return f"{count:.0f} {units[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {units[unit]}"
+    return (
+        f"{count:.0f} {units[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {units[unit]}"
+    )

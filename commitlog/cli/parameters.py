@@ -1,5 +1,5 @@
-"""What is given on the command line, read: positions, counts, sizes, times, patterns. What cannot be read is refused with what was
-expected."""
+"""What is given on the command line, read: positions, counts, sizes, times, patterns. What cannot
+be read is refused with what was expected."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def start(*words: str) -> Callable[[str], int | str]:
             return text
         found = _position_of(text)
         if found is None:
-            raise click.BadParameter(f"expected {', '.join(map(repr, words))} or a position, decimal or 0x..., not {text!r}")
+            raise click.BadParameter(
+                f"expected {', '.join(map(repr, words))} or a position, decimal or 0x..., not "
+                f"{text!r}"
+            )
         return found
 
     return place
@@ -79,7 +82,9 @@ def size_from(least: int) -> Callable[[str], int]:
         try:
             value = parse_size(text, "size")
         except InvalidOptionError:
-            raise click.BadParameter(f"expected a size such as 65536 or 64MiB, not {text!r}") from None
+            raise click.BadParameter(
+                f"expected a size such as 65536 or 64MiB, not {text!r}"
+            ) from None
         if value < least:
             raise click.BadParameter(f"expected at least {least} bytes, not {text!r}")
         return value
@@ -133,7 +138,9 @@ def zone(text: str) -> dt.tzinfo | None:
     try:
         return zone_of(text)
     except ValueError:
-        raise click.BadParameter(f"expected a time zone such as Europe/Berlin, UTC or local, not {text!r}") from None
+        raise click.BadParameter(
+            f"expected a time zone such as Europe/Berlin, UTC or local, not {text!r}"
+        ) from None
 
 
 def roll_cycle(text: str) -> str:
@@ -149,7 +156,9 @@ def zone_name(text: str) -> str:
     try:
         return zone_of(text).key
     except ValueError:
-        raise click.BadParameter(f"expected a time zone such as Europe/Berlin or UTC, not {text!r}") from None
+        raise click.BadParameter(
+            f"expected a time zone such as Europe/Berlin or UTC, not {text!r}"
+        ) from None
 
 
 def pattern(text: str) -> Pattern:
@@ -157,13 +166,18 @@ def pattern(text: str) -> Pattern:
     try:
         return compiled(text)
     except ValueError as error:
-        raise click.BadParameter(f"expected a regular expression as Python's re has them, not {text!r}: {error}") from None
+        raise click.BadParameter(
+            f"expected a regular expression as Python's re has them, not {text!r}: {error}"
+        ) from None
 
 
 def speed(text: str) -> float:
     """How many times as fast as recorded."""
     if _DECIMAL.fullmatch(text) is None or not SPEED_LEAST <= float(text) <= SPEED_MOST:
-        raise click.BadParameter(f"expected a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 or 10, not {text!r}")
+        raise click.BadParameter(
+            f"expected a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 or 10, not "
+            f"{text!r}"
+        )
     return float(text)
 
 
@@ -171,7 +185,10 @@ def fields(text: str) -> tuple[str, ...]:
     """Names of fields, with commas in between."""
     names = tuple(text.split(","))
     if not set(names) <= set(FIELDS) or len(set(names)) < len(names):
-        raise click.BadParameter(f"expected some of {','.join(FIELDS)}, each once and with commas in between, not {text!r}")
+        raise click.BadParameter(
+            f"expected some of {','.join(FIELDS)}, each once and with commas in between, not "
+            f"{text!r}"
+        )
     return names
 
 
@@ -183,11 +200,17 @@ def tailer_name(text: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
-def complete_tailer(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_tailer(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Complete the name of a tailer, if the log stands before it."""
     names: list[str] = []
     # While an option lacks its value, click leaves the other arguments in `args`.
     for log in filter(None, [context.params.get("log"), *context.args]):
         with contextlib.suppress(OSError):
             names += os.listdir(os.path.join(log, "tailers"))
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete) and not name.startswith(".")]
+    return [
+        CompletionItem(name)
+        for name in sorted(names)
+        if name.startswith(incomplete) and not name.startswith(".")
+    ]

@@ -34,13 +34,19 @@ class Shown:
 
     @classmethod
     def of(cls, batch: Batch, rows: Rows, *, sequences: bool) -> Shown:
-        """Some records of a batch. Their sequences are counted if they are wanted, else there are none."""
+        """Some records of a batch. Their sequences are counted if they are wanted, else there are
+        none.
+        """
         return cls(
             positions=batch.positions[rows].tolist(),
             timestamps_ns=batch.timestamps_ns[rows].tolist(),
             types=batch.types[rows].tolist(),
-            keys=[batch.key(row) for row in rows.tolist()] if batch.keyed.any() else [None] * len(rows),
-            values=batch.values() if len(rows) == len(batch) else [batch.value(row) for row in rows.tolist()],
+            keys=[batch.key(row) for row in rows.tolist()]
+            if batch.keyed.any()
+            else [None] * len(rows),
+            values=batch.values()
+            if len(rows) == len(batch)
+            else [batch.value(row) for row in rows.tolist()],
             sequences=batch.sequences[rows].tolist() if sequences else [],
         )
 
@@ -51,7 +57,12 @@ class Shown:
         """One of the records."""
         only = slice(row, row + 1)
         return Shown(
-            self.positions[only], self.timestamps_ns[only], self.types[only], self.keys[only], self.values[only], self.sequences[only]
+            self.positions[only],
+            self.timestamps_ns[only],
+            self.types[only],
+            self.keys[only],
+            self.values[only],
+            self.sequences[only],
         )
 
 
@@ -79,18 +90,24 @@ class TextForm:
         The value below the others, in lines of its own.
     """
 
-    def __init__(self, fields: Sequence[str], clock: Clock, *, in_hex: bool = False, multi_line: bool = False) -> None:
+    def __init__(
+        self, fields: Sequence[str], clock: Clock, *, in_hex: bool = False, multi_line: bool = False
+    ) -> None:
         self._fields = [field for field in fields if not multi_line or field != "value"]
         self._multi_line = multi_line
         self._in_hex = in_hex
         self._clock = clock
 
     def text(self, shown: Shown) -> bytes:
-        lines: Iterable[str] = map("\t".join, zip(*[self._column(field, shown) for field in self._fields], strict=True))
+        lines: Iterable[str] = map(
+            "\t".join, zip(*[self._column(field, shown) for field in self._fields], strict=True)
+        )
         if self._multi_line:
             below = [dumped(value) if self._in_hex else _lines(value) for value in shown.values]
             above = [[line] for line in lines] or [[] for _ in below]
-            lines = [line for first, rest in zip(above, below, strict=True) for line in first + rest]
+            lines = [
+                line for first, rest in zip(above, below, strict=True) for line in first + rest
+            ]
         return "".join([f"{line}\n" for line in lines]).encode()
 
     def _column(self, field: str, shown: Shown) -> Iterable[str]:
@@ -115,7 +132,14 @@ class TextForm:
 
 def _lines(value: bytes) -> list[str]:
     """A value with its own line breaks and tabs."""
-    return [_INDENT + "\t".join(map(escaped, line.split(b"\t"))) for line in value.removesuffix(b"\n").split(b"\n")] if value else []
+    return (
+        [
+            _INDENT + "\t".join(map(escaped, line.split(b"\t")))
+            for line in value.removesuffix(b"\n").split(b"\n")
+        ]
+        if value
+        else []
+    )
 
 
 def dumped(value: bytes) -> list[str]:
@@ -124,12 +148,15 @@ def dumped(value: bytes) -> list[str]:
     for start in range(0, len(value), _DUMPED):
         piece = value[start : start + _DUMPED]
         shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in piece)
-        lines.append(f"{_INDENT}{start:08x}  {piece[:8].hex(' '):<23}  {piece[8:].hex(' '):<23}  |{shown}|")
+        lines.append(
+            f"{_INDENT}{start:08x}  {piece[:8].hex(' '):<23}  {piece[8:].hex(' '):<23}  |{shown}|"
+        )
     return lines
 
 
 class JsonForm:
-    """One JSON object a line. Bytes are text where they are UTF-8, else base64, and then a field beside them says so.
+    """One JSON object a line. Bytes are text where they are UTF-8, else base64, and then a field
+    beside them says so.
 
     Parameters
     ----------
@@ -144,7 +171,9 @@ class JsonForm:
         self._clock = clock
 
     def text(self, shown: Shown) -> bytes:
-        rows = map(", ".join, zip(*[self._column(field, shown) for field in self._fields], strict=True))
+        rows = map(
+            ", ".join, zip(*[self._column(field, shown) for field in self._fields], strict=True)
+        )
         return "".join([f"{{{row}}}\n" for row in rows]).encode()
 
     def _column(self, field: str, shown: Shown) -> Iterable[str]:
@@ -162,7 +191,9 @@ class JsonForm:
         return [_member("value", value) for value in shown.values]
 
     def _times(self, timestamp_ns: int) -> str:
-        printed = "" if self._clock is None else f', "timestamp": "{self._clock.text(timestamp_ns)}"'
+        printed = (
+            "" if self._clock is None else f', "timestamp": "{self._clock.text(timestamp_ns)}"'
+        )
         return f'"timestamp_ns": {timestamp_ns}{printed}'
 
 
@@ -176,10 +207,12 @@ def _member(name: str, content: bytes) -> str:
 def escaped(content: bytes) -> str:
     """Bytes as text without anything that a terminal would act on; the bytes can be told from it.
 
-    Printable UTF-8 stays as it is. A backslash is doubled, bytes that are not UTF-8 and control characters become ``\\xNN``, other
-    characters that are not printable ``\\uNNNN``.
+    Printable UTF-8 stays as it is. A backslash is doubled, bytes that are not UTF-8 and control
+    characters become ``\\xNN``, other characters that are not printable ``\\uNNNN``.
     """
-    text = (content.replace(b"\\", b"\\\\") if b"\\" in content else content).decode("utf-8", "backslashreplace")
+    text = (content.replace(b"\\", b"\\\\") if b"\\" in content else content).decode(
+        "utf-8", "backslashreplace"
+    )
     return text if text.isprintable() else _DOUBTFUL.sub(_escape, text)
 
 

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class Headway:
-    """A line on standard error while records go by; nothing where that is no terminal, or where records are typed in at one.
+    """A line on standard error while records go by; nothing where that is no terminal, or where
+    records are typed in at one.
 
     Parameters
     ----------
@@ -35,10 +36,23 @@ class Headway:
     def _start(self) -> None:
         try:
             from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TransferSpeedColumn
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                Progress,
+                SpinnerColumn,
+                TextColumn,
+                TransferSpeedColumn,
+            )
         except ImportError:
             return  # it can be done without
-        columns = (SpinnerColumn(), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TextColumn("{task.fields[records]} records"))
+        columns = (
+            SpinnerColumn(),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TextColumn("{task.fields[records]} records"),
+        )
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task(self._what, total=self._total, records=0)
         self._progress.start()
@@ -48,7 +62,12 @@ class Headway:
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=taken, records=records)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if self._progress is not None:
             self._progress.stop()
 

@@ -21,7 +21,8 @@ def reading_options(command: Command) -> Command:
             type=click.Choice(["raise", "skip"]),
             default="raise",
             show_default=True,
-            help="At a damaged record: end there, or say so and go on at the next whole one. Exit status 1 either way.",
+            help="At a damaged record: end there, or say so and go on at the next whole one. "
+            "Exit status 1 either way.",
         ),
         click.option(
             "--visibility",
@@ -36,12 +37,16 @@ def reading_options(command: Command) -> Command:
 
 
 def present_end(log: CommitLog) -> int:
-    """A position that bounds what is in the log now, so that a reader ends although writers go on."""
+    """A position that bounds what is in the log now, so that a reader ends although writers go
+    on.
+    """
     return max(log.tail_position, log.committed_position)
 
 
 def say_damage(tailer: Tailer, told: int = 0) -> int:
-    """Say on standard error what the tailer has stepped over since `told` such places; how many there are by now."""
+    """Say on standard error what the tailer has stepped over since `told` such places; how many
+    there are by now.
+    """
     for position, resume_position in tailer.damaged[told:]:
         click.echo(f"commitlog: damage: skipped position {position} to {resume_position}", err=True)
     return len(tailer.damaged)

@@ -26,7 +26,8 @@ from commitlog.segment.lock_file import LockFile
 
 _TAILERS = "tailers"
 _IDENTITY = "log.json"
-# What a log consists of, its index, what recovery and repair have saved from it, and what they left when they were killed.
+# What a log consists of, its index, what recovery and repair have saved from it, and what they left
+# when they were killed.
 _SEGMENT = re.compile(r"[0-9]{20}\.(?:seg|idx)")
 _OURS = re.compile(
     r"(?:[0-9]{20}\.(?:seg|idx)|log\.json|checkpoint|cursors|lock|joining|joined)(?:\.(?:cut|broken)(?:\.[0-9]+)?)?"
@@ -54,8 +55,9 @@ class _Removed:
 def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> None:
     """Delete LOG with all its records, which cannot be undone.
 
-    Refused while anybody has it open for writing. Asks on a terminal, and wants --yes elsewhere. Only files that a log consists of are
-    deleted; where there are others, they stay, and the directory with them.
+    Refused while anybody has it open for writing. Asks on a terminal, and wants --yes elsewhere.
+    Only files that a log consists of are deleted; where there are others, they stay, and the
+    directory with them.
 
     \b
     Examples:
@@ -63,7 +65,9 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
       commitlog remove --yes --json orders
     """
     if os.path.islink(log.rstrip("/")):
-        raise NotALogError(f"this is a symbolic link: name the log itself, {os.path.realpath(log)}", path=log)
+        raise NotALogError(
+            f"this is a symbolic link: name the log itself, {os.path.realpath(log)}", path=log
+        )
     fd = open_directory(log)
     try:
         identity, _ = read_identity(fd, log)
@@ -84,15 +88,27 @@ def command(context: click.Context, *, log: str, yes: bool, as_json: bool) -> No
 
 
 def _check_permission(directory: LogDirectory) -> None:
-    """Refuse at once: what is not there for others to see, buffers and the places of tailers, would go, and the log would stay."""
-    folders = [path for name in ("", _TAILERS, STAGED) if os.path.isdir(path := os.path.join(directory.path, name))]
+    """Refuse at once: what is not there for others to see, buffers and the places of tailers, would
+    go, and the log would stay.
+    """
+    folders = [
+        path
+        for name in ("", _TAILERS, STAGED)
+        if os.path.isdir(path := os.path.join(directory.path, name))
+    ]
     for folder in folders:
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
-            raise ReadOnlyError("no permission to delete what is in here: do it as another user, or fix the permissions", path=folder)
+            raise ReadOnlyError(
+                "no permission to delete what is in here: do it as another user, or fix the "
+                "permissions",
+                path=folder,
+            )
 
 
 def _check_unheld(directory: LogDirectory, identity: Identity) -> None:
-    """Refuse before anybody is asked. The lock is not kept meanwhile: a question may stay unanswered for long."""
+    """Refuse before anybody is asked. The lock is not kept meanwhile: a question may stay
+    unanswered for long.
+    """
     _lock(directory, identity).close()
 
 
@@ -102,7 +118,11 @@ def _lock(directory: LogDirectory, identity: Identity) -> LockFile:
         return lock_file
     holders = describe_holders(directory, identity, lock_file)
     lock_file.close()
-    raise LogLockedError(f"the log is open for writing in {holders}: close it there first", path=directory.path, holder=holders)
+    raise LogLockedError(
+        f"the log is open for writing in {holders}: close it there first",
+        path=directory.path,
+        holder=holders,
+    )
 
 
 def _confirmed(directory: LogDirectory) -> bool:
@@ -111,7 +131,11 @@ def _confirmed(directory: LogDirectory) -> bool:
     count = len(directory.segment_numbers())
     with Stop() as stop:
         # Not `input`: a Ctrl-C between its prompt and its reading is not seen before the next key.
-        click.echo(f"Delete {directory.path} with all its records ({count} segments)? [y/N]: ", nl=False, err=True)
+        click.echo(
+            f"Delete {directory.path} with all its records ({count} segments)? [y/N]: ",
+            nl=False,
+            err=True,
+        )
         if not stop.wait_for(sys.stdin.fileno()):
             raise KeyboardInterrupt
         answer = os.read(sys.stdin.fileno(), 1024)
@@ -130,8 +154,9 @@ def _remove(directory: LogDirectory, identity: Identity) -> _Removed:
         directory.sync()
         removed.left = sorted(set(directory.names()) - {LOCK_NAME})
         if not removed.left:
-            # Last, and with the directory: whoever waits for this lock finds no place left to create a log in. Where the directory
-            # stays, the lock stays too, since two could otherwise hold two files of that name.
+            # Last, and with the directory: whoever waits for this lock finds no place left to
+            # create a log in. Where the directory stays, the lock stays too, since two could
+            # otherwise hold two files of that name.
             _unlink(directory, LOCK_NAME, removed)
             os.rmdir(os.path.realpath(directory.path))
             removed.directory_removed = True
@@ -141,7 +166,9 @@ def _remove(directory: LogDirectory, identity: Identity) -> _Removed:
 
 
 def _in_order(names: list[str]) -> list[str]:
-    """The files to delete: segments first, oldest first, so that a log stays a log when this is killed half-way; the identity last."""
+    """The files to delete: segments first, oldest first, so that a log stays a log when this is
+    killed half-way; the identity last.
+    """
     ours = [name for name in names if _OURS.fullmatch(name) and name not in (LOCK_NAME, _IDENTITY)]
     ours.sort(key=lambda name: (_SEGMENT.fullmatch(name) is None, name))
     return ours + [_IDENTITY] * (_IDENTITY in names)
@@ -160,12 +187,18 @@ def _unlink(directory: LogDirectory, name: str, removed: _Removed) -> None:
 def _remove_tailers(directory: LogDirectory, removed: _Removed) -> None:
     """The positions of named tailers: plain files in a folder of their own."""
     try:
-        fd = os.open(_TAILERS, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+        fd = os.open(
+            _TAILERS,
+            os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW,
+            dir_fd=directory.fd,
+        )
     except OSError:
         return
     try:
         for name in sorted(os.listdir(fd)):
-            with contextlib.suppress(IsADirectoryError):  # no tailer's: then the folder is listed as left
+            with contextlib.suppress(
+                IsADirectoryError
+            ):  # no tailer's: then the folder is listed as left
                 os.unlink(name, dir_fd=fd)
                 removed.files.append(os.path.join(_TAILERS, name))
         if not os.listdir(fd):
@@ -179,13 +212,19 @@ def _remove_staged(directory: LogDirectory, removed: _Removed) -> None:
     staged = os.path.join(directory.path, STAGED)
     if os.path.isdir(staged) and not os.path.islink(staged):
         removed.files += [
-            os.path.relpath(os.path.join(place, name), directory.path) for place, _, names in os.walk(staged) for name in names
+            os.path.relpath(os.path.join(place, name), directory.path)
+            for place, _, names in os.walk(staged)
+            for name in names
         ]
         shutil.rmtree(staged)
 
 
-def _discard_buffers(directory: LogDirectory, identity: Identity, lock_file: LockFile, removed: _Removed) -> None:
-    """Shared-memory buffers that a killed process left with records of this log would stay in memory for ever."""
+def _discard_buffers(
+    directory: LogDirectory, identity: Identity, lock_file: LockFile, removed: _Removed
+) -> None:
+    """Shared-memory buffers that a killed process left with records of this log would stay in
+    memory for ever.
+    """
     holder = lock_file.read()
     if holder.boot_id != boot_id().hex() or holder.inode != os.fstat(directory.fd).st_ino:
         return  # a copy of another log's file, or of another boot: they are not ours
@@ -202,7 +241,9 @@ def _discard_buffers(directory: LogDirectory, identity: Identity, lock_file: Loc
 def _lines(removed: _Removed) -> list[str]:
     said = [f"{removed.log}: deleted {len(removed.files)} files, {removed.bytes} bytes"]
     if removed.buffers:
-        said.append(f"  and {len(removed.buffers)} shared-memory buffers that a killed process had left")
+        said.append(
+            f"  and {len(removed.buffers)} shared-memory buffers that a killed process had left"
+        )
     said += [f"  left: {name}, which is no part of a log" for name in removed.left]
     if removed.left:
         said.append("  the directory stays for what is left")

@@ -31,16 +31,18 @@ def command(
 ) -> None:
     """Mend LOG, which nobody may have open for writing.
 
-    A segment is copied to NAME.broken before it is changed. Damage is marked so that readers pass over it, and what follows is kept;
-    damaged headers, a lost log.json, missing and shortened segments are rebuilt. Records that are damaged stay lost. How a log rolls is
-    found again for the named cycles in UTC; for others say it, and it is held against the segments.
+    A segment is copied to NAME.broken before it is changed. Damage is marked so that readers pass
+    over it, and what follows is kept; damaged headers, a lost log.json, missing and shortened
+    segments are rebuilt. Records that are damaged stay lost. How a log rolls is found again for the
+    named cycles in UTC; for others say it, and it is held against the segments.
 
     \b
     Examples:
       commitlog repair --dry-run orders
       commitlog repair --roll-cycle DAILY --time-zone Europe/Berlin orders
 
-    Exit status 1 when something is still wrong afterwards, or, with --dry-run, when there is something to mend.
+    Exit status 1 when something is still wrong afterwards, or, with --dry-run, when there is
+    something to mend.
     """
     cycle = Options.of(None, **roll_cycle_of(roll_cycle, roll_epoch, time_zone)).new_roll_cycle
     report = repair(log, dry_run=dry_run, roll_cycle=cycle)
@@ -57,7 +59,9 @@ def lines(report: RepairReport) -> list[str]:
     for action in report.actions:
         where = "" if action.position is None else f", position {action.position}"
         where += "" if action.resume_position is None else f" to {action.resume_position}"
-        said.append(f"{'would be' if report.dry_run else 'done'}: {action.file}{where}: {action.what}")
+        said.append(
+            f"{'would be' if report.dry_run else 'done'}: {action.file}{where}: {action.what}"
+        )
     said += [f"copy: {copy}" for copy in report.copies]
     said += [f"still wrong: {problem}" for problem in report.remaining]
     if not report.actions and not report.remaining:

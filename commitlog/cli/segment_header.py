@@ -6,7 +6,14 @@ from typing import Any
 
 from commitlog._kernel.segments import HEADER_SIZE, Segment, read_opened
 
-_SEAL = ("end", "first_sequence", "record_count", "first_timestamp_ns", "last_timestamp_ns", "largest_timestamp_ns")
+_SEAL = (
+    "end",
+    "first_sequence",
+    "record_count",
+    "first_timestamp_ns",
+    "last_timestamp_ns",
+    "largest_timestamp_ns",
+)
 
 
 def segment_header(segment: Segment) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from commitlog.segment.lone_segment import LoneSegment
 
 @dataclass
 class LoneSegmentInfo:
-    """What is printed, in this order. A seal says all of it; without one frames are counted, and with which sequence they begin only the
-    log knows."""
+    """What is printed, in this order. A seal says all of it; without one frames are counted, and
+    with which sequence they begin only the log knows."""
 
     kind: Kind
     path: str
@@ -65,19 +65,29 @@ class LoneSegmentInfo:
         return info
 
     def _take_seal(self, seal: dict[str, int]) -> None:
-        self.records, self.end_position, self.first_sequence = seal["record_count"], self.base + seal["end"], seal["first_sequence"]
+        self.records, self.end_position, self.first_sequence = (
+            seal["record_count"],
+            self.base + seal["end"],
+            seal["first_sequence"],
+        )
         if self.records:
             self.last_sequence = self.first_sequence + self.records - 1
-            self.first_timestamp_ns, self.last_timestamp_ns = seal["first_timestamp_ns"], seal["last_timestamp_ns"]
+            self.first_timestamp_ns, self.last_timestamp_ns = (
+                seal["first_timestamp_ns"],
+                seal["last_timestamp_ns"],
+            )
 
     def _count(self, segment: Segment, end: int) -> None:
-        stopped, code, self.records, _, _, first_ns, last_ns, _ = segment.scan(HEADER_SIZE, end - self.base)
+        stopped, code, self.records, _, _, first_ns, last_ns, _ = segment.scan(
+            HEADER_SIZE, end - self.base
+        )
         self.end_position = end
         if self.records:
             self.first_timestamp_ns, self.last_timestamp_ns = first_ns, last_ns
         if code != 0:
             self.problems.append(
-                f"damage at position {self.base + stopped}: the records behind it are not counted; `commitlog verify` says more"
+                f"damage at position {self.base + stopped}: the records behind it are not "
+                "counted; `commitlog verify` says more"
             )
 
     def lines(self) -> list[str]:
@@ -97,7 +107,10 @@ class LoneSegmentInfo:
             f"  records    {self.records}",
         ]
         if self.first_timestamp_ns is not None and self.last_timestamp_ns is not None:
-            said[-1] += f", from {clock.text(self.first_timestamp_ns)} to {clock.text(self.last_timestamp_ns)}"
+            said[-1] += (
+                f", from {clock.text(self.first_timestamp_ns)} to "
+                f"{clock.text(self.last_timestamp_ns)}"
+            )
         if self.last_sequence is not None:
             said.append(f"  sequences  {self.first_sequence} to {self.last_sequence}")
         elif self.first_sequence is not None:

@@ -42,7 +42,9 @@ class Values:
     def write(self, batch: Batch, count: int) -> None:
         values = batch.values()[:count]
         if self._ending is None:
-            self._file.write(b"".join([part for value in values for part in (_LENGTH.pack(len(value)), value)]))
+            self._file.write(
+                b"".join([part for value in values for part in (_LENGTH.pack(len(value)), value)])
+            )
         else:
             self._file.write(self._ending.join(values) + self._ending)
 
@@ -103,10 +105,20 @@ class Columns:
 
         found = batch.to_arrow().slice(0, count)
         sequences = pa.array(batch.sequences[:count])
-        columns = [found["position"], sequences, *(found[name] for name in ("timestamp_ns", "type", "key", "value"))]
+        columns = [
+            found["position"],
+            sequences,
+            *(found[name] for name in ("timestamp_ns", "type", "key", "value")),
+        ]
         # The cast copies, so that no batch of the log is held.
         self._waiting.append(
-            pa.record_batch([column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)], self._schema)
+            pa.record_batch(
+                [
+                    column.cast(field.type)
+                    for column, field in zip(columns, self._schema, strict=True)
+                ],
+                self._schema,
+            )
         )
         self._records += count
         self._bytes += len(batch.data) + len(batch.keys)
@@ -117,7 +129,9 @@ class Columns:
         import pyarrow as pa
 
         if self._waiting:
-            self._writer.write_table(pa.Table.from_batches(self._waiting).combine_chunks(), self._records)
+            self._writer.write_table(
+                pa.Table.from_batches(self._waiting).combine_chunks(), self._records
+            )
         self._waiting = []
         self._records = self._bytes = 0
 
@@ -135,4 +149,6 @@ def open_sink(file: IO[bytes], format: str) -> Sink:
     try:
         return Columns(file, format)
     except ImportError:
-        raise click.UsageError(f"--format {format} needs pyarrow: pip install 'commitlog-engine[arrow]'") from None
+        raise click.UsageError(
+            f"--format {format} needs pyarrow: pip install 'commitlog-engine[arrow]'"
+        ) from None

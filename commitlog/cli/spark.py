@@ -18,8 +18,16 @@ from commitlog.cli.progress import is_terminal
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_SETTINGS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-_master = click.option("--master", metavar="URL", help="Where Spark runs: local[*] by default, all cores of this machine.")
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+_master = click.option(
+    "--master",
+    metavar="URL",
+    help="Where Spark runs: local[*] by default, all cores of this machine.",
+)
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
@@ -29,7 +37,8 @@ def command() -> None:
 
     It runs here or on a cluster.
 
-    Needs the extra `spark`. Every job can be run again after it was ended: it goes on, or starts over, and nothing is there twice.
+    Needs the extra `spark`. Every job can be run again after it was ended: it goes on, or starts
+    over, and nothing is there twice.
     """
 
 
@@ -47,11 +56,13 @@ def command() -> None:
 )
 @_master
 @_as_json
-def export(log: str, destination: str, *, text: bool, step: int, master: str | None, as_json: bool) -> None:
+def export(
+    log: str, destination: str, *, text: bool, step: int, master: str | None, as_json: bool
+) -> None:
     """Write LOG to Parquet files below DESTINATION.
 
-    There is a directory a date (UTC). Only what is durable is written. Run again, it adds what has come since; one that was ended goes on
-    where it was.
+    There is a directory a date (UTC). Only what is durable is written. Run again, it adds what has
+    come since; one that was ended goes on where it was.
     """
     with _session(master) as spark, _Shown("export") as shown:
         from commitlog.spark.jobs import export as run
@@ -59,7 +70,8 @@ def export(log: str, destination: str, *, text: bool, step: int, master: str | N
         done = run(spark, log, destination, text=text, step=step, progress=shown)
     _say(
         dataclasses.asdict(done),
-        f"{done.log}: exported up to position {done.position}: {done.records} records in {done.files} files of {done.destination}",
+        f"{done.log}: exported up to position {done.position}: {done.records} records in "
+        f"{done.files} files of {done.destination}",
         as_json,
     )
 
@@ -67,36 +79,58 @@ def export(log: str, destination: str, *, text: bool, step: int, master: str | N
 @command.command()
 @click.argument("log", type=click.Path())
 @click.argument("new_log", type=click.Path())
-@click.option("--segment-size", type=parameters.size, metavar="SIZE", help="Of the new log: 64MiB by default.")
+@click.option(
+    "--segment-size", type=parameters.size, metavar="SIZE", help="Of the new log: 64MiB by default."
+)
 @_master
 @_as_json
-def compact(log: str, new_log: str, *, segment_size: int | None, master: str | None, as_json: bool) -> None:
+def compact(
+    log: str, new_log: str, *, segment_size: int | None, master: str | None, as_json: bool
+) -> None:
     """Write the latest record of each key to NEW_LOG.
 
-    Deleted keys are left out. A key is deleted where its latest record has an empty value. Records without a key are kept. NEW_LOG gets
-    all of it at once.
+    Deleted keys are left out. A key is deleted where its latest record has an empty value. Records
+    without a key are kept. NEW_LOG gets all of it at once.
     """
     with _session(master) as spark, _Shown("compact") as shown:
         from commitlog.spark.jobs import compact as run
 
         done = run(spark, log, new_log, segment_size=segment_size, progress=shown)
     if done.repeated:
-        said = f"{done.destination}: has this compaction already, {done.kept} records; nothing was done"
+        said = (
+            f"{done.destination}: has this compaction already, {done.kept} records; nothing "
+            "was done"
+        )
     else:
         said = (
-            f"{done.log}: {done.read} records up to position {done.position}; {done.kept} kept in {done.destination}, {done.superseded} "
+            f"{done.log}: {done.read} records up to position {done.position}; {done.kept} kept in "
+            f"{done.destination}, {done.superseded} "
             f"superseded, {done.tombstones} tombstones"
         )
     _say(dataclasses.asdict(done), said, as_json)
 
 
 @command.command()
-@click.argument("logs", metavar="LOG|ARCHIVE|FILE.seg...", nargs=-1, required=True, type=click.Path())
-@click.option("--state", metavar="FILE", type=click.Path(dir_okay=False), help="Note there what was checked, and go on from there.")
+@click.argument(
+    "logs", metavar="LOG|ARCHIVE|FILE.seg...", nargs=-1, required=True, type=click.Path()
+)
+@click.option(
+    "--state",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="Note there what was checked, and go on from there.",
+)
 @_master
 @_as_json
 @click.pass_context
-def verify(context: click.Context, logs: tuple[str, ...], *, state: str | None, master: str | None, as_json: bool) -> None:
+def verify(
+    context: click.Context,
+    logs: tuple[str, ...],
+    *,
+    state: str | None,
+    master: str | None,
+    as_json: bool,
+) -> None:
     """Check every frame of LOGs or ARCHIVEs and change nothing.
 
     Each segment is a task of its own. Exit status 1 when something is damaged or missing.
@@ -157,7 +191,9 @@ class _Shown:
                 from rich.console import Console
                 from rich.progress import Progress
 
-                progress = self._stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+                progress = self._stack.enter_context(
+                    Progress(console=Console(stderr=True), transient=True)
+                )
                 task = progress.add_task(self._name, total=None)
                 self._show = lambda done, total: progress.update(task, completed=done, total=total)
         return self

@@ -12,10 +12,11 @@ from typing import Self
 
 
 class Stop:
-    """Notes the first Ctrl-C in `asked` and wakes whoever waits for input; the second is a KeyboardInterrupt as usual.
+    """Notes the first Ctrl-C in `asked` and wakes whoever waits for input; the second is a
+    KeyboardInterrupt as usual.
 
-    An exception could strike in the middle of an append, and then nobody would know what was appended. Where Ctrl-C is ignored, as in a
-    shell's background, it stays so.
+    An exception could strike in the middle of an append, and then nobody would know what was
+    appended. Where Ctrl-C is ignored, as in a shell's background, it stays so.
     """
 
     def __init__(self) -> None:
@@ -30,7 +31,12 @@ class Stop:
             signal.signal(signal.SIGINT, self._noted)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         signal.signal(signal.SIGINT, self._before)
         os.close(self._read_end)
         os.close(self._write_end)
@@ -44,7 +50,9 @@ class Stop:
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
-        """For what can wait for ever and has nothing to finish, such as opening a FIFO: leaves the block at the first Ctrl-C."""
+        """For what can wait for ever and has nothing to finish, such as opening a FIFO: leaves the
+        block at the first Ctrl-C.
+        """
         self._at_once = True
         try:
             yield

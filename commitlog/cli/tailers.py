@@ -32,19 +32,33 @@ def _delete(log: CommitLog, name: str, _position: str | None) -> str:
 
 
 def _evict(log: CommitLog, name: str, _position: str | None) -> str:
-    return f"{name} is evicted, and required no more" if log.evict_tailer(name) else f"{name} was not required"
+    return (
+        f"{name} is evicted, and required no more"
+        if log.evict_tailer(name)
+        else f"{name} was not required"
+    )
 
 
-ACTIONS: dict[str, Callable[[CommitLog, str, str | None], str]] = {"reset": _reset, "delete": _delete, "evict": _evict}
+ACTIONS: dict[str, Callable[[CommitLog, str, str | None], str]] = {
+    "reset": _reset,
+    "delete": _delete,
+    "evict": _evict,
+}
 
 
 @click.command()
 @click.argument("log", type=click.Path())
 @click.argument("action", required=False, type=click.Choice(list(ACTIONS)))
-@click.argument("name", required=False, type=parameters.tailer_name, shell_complete=parameters.complete_tailer)
+@click.argument(
+    "name", required=False, type=parameters.tailer_name, shell_complete=parameters.complete_tailer
+)
 @click.argument("position", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: the list, or what was done.")
-def command(*, log: str, action: str | None, name: str | None, position: str | None, as_json: bool) -> None:
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object: the list, or what was done."
+)
+def command(
+    *, log: str, action: str | None, name: str | None, position: str | None, as_json: bool
+) -> None:
     """List the named tailers of LOG, or change one.
 
     The list says where each stands, how far behind, who reads with it, and whether it is required.
@@ -68,28 +82,52 @@ def command(*, log: str, action: str | None, name: str | None, position: str | N
     if position is not None and action != "reset":
         raise click.UsageError(f"a position is for reset, not for {action}: leave {position!r} out")
     if action == "reset" and position is None:
-        raise click.UsageError(f"say where {name} is to go on: commitlog tailers LOG reset {name} first, end, or a record's position")
+        raise click.UsageError(
+            f"say where {name} is to go on: commitlog tailers LOG reset {name} first, end, or a "
+            "record's position"
+        )
     if position is not None:
         _start(position)
     with commitlog.open(log, "r") as opened:
         if action is not None and name is not None:
             done = ACTIONS[action](opened, name, position)
-            click.echo(json.dumps({"log": opened.path, "action": action, "name": name, "done": done}) if as_json else done)
+            click.echo(
+                json.dumps({"log": opened.path, "action": action, "name": name, "done": done})
+                if as_json
+                else done
+            )
             return
         states, end = opened.tailers(), opened.tail_position
     if as_json:
-        click.echo(json.dumps({"log": log, "end": end, "tailers": [asdict(state) for state in states]}, indent=2))
+        click.echo(
+            json.dumps(
+                {"log": log, "end": end, "tailers": [asdict(state) for state in states]}, indent=2
+            )
+        )
         return
-    click.echo("\n".join([f"{log}: {len(states)} named tailers, ends at position {end}", *map(line_of, states)]))
+    click.echo(
+        "\n".join(
+            [f"{log}: {len(states)} named tailers, ends at position {end}", *map(line_of, states)]
+        )
+    )
 
 
 def line_of(state: TailerState) -> str:
     """One tailer, for people."""
     if state.damage is not None:
-        return f"  {state.name}: damaged: {state.damage}; `commitlog tailers LOG reset {state.name} POSITION` makes it anew"
-    said = [f"position {state.position}", f"{state.lag_bytes} bytes behind", f"moved {_age(state.saved_ns)} ago"]
+        return (
+            f"  {state.name}: damaged: {state.damage}; `commitlog tailers LOG reset "
+            f"{state.name} POSITION` makes it anew"
+        )
+    said = [
+        f"position {state.position}",
+        f"{state.lag_bytes} bytes behind",
+        f"moved {_age(state.saved_ns)} ago",
+    ]
     if state.required:
-        said.append("required" + (f" within {state.max_lag_bytes} bytes" if state.max_lag_bytes else ""))
+        said.append(
+            "required" + (f" within {state.max_lag_bytes} bytes" if state.max_lag_bytes else "")
+        )
     if state.evicted_ns is not None:
         said.append(f"evicted {_age(state.evicted_ns)} ago")
     if state.dropped_records:

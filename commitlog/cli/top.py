@@ -21,18 +21,30 @@ _WIDTH = 80
 
 @click.command()
 @click.argument("log", metavar="LOG|ARCHIVE|FILE.seg", type=click.Path())
-@click.option("--interval", type=parameters.interval, default="1s", show_default=True, metavar="DURATION", help="Look so often.")
-@click.option("--once", is_flag=True, help="Print it once, after one interval, for which the rates are.")
+@click.option(
+    "--interval",
+    type=parameters.interval,
+    default="1s",
+    show_default=True,
+    metavar="DURATION",
+    help="Look so often.",
+)
+@click.option(
+    "--once", is_flag=True, help="Print it once, after one interval, for which the rates are."
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as one JSON object.")
 def command(*, log: str, interval: float, once: bool, as_json: bool) -> None:
     """Show live figures of LOG.
 
-    Watermarks, rates, segments, room, claims that were rolled back, writers, named tailers and how far they lag.
+    Watermarks, rates, segments, room, claims that were rolled back, writers, named tailers and how
+    far they lag.
 
-    It looks from outside, opens the log for reading, and changes nothing. On a terminal it goes on until q or Ctrl-C, or until the log is
-    removed; elsewhere it prints once. --json is of one look, too.
+    It looks from outside, opens the log for reading, and changes nothing. On a terminal it goes on
+    until q or Ctrl-C, or until the log is removed; elsewhere it prints once. --json is of one look,
+    too.
 
-    Of an archive, or a single segment's file, there is less to show: what it holds, and how large it is.
+    Of an archive, or a single segment's file, there is less to show: what it holds, and how large
+    it is.
 
     \b
     Examples:
@@ -58,7 +70,9 @@ def _show(watch: LogWatch, before: LogFigures, interval: float, once: bool) -> N
 
         from commitlog.cli.panel import panel
     except ImportError:
-        raise click.UsageError("top needs rich: pip install 'commitlog-engine[cli]'; --json does without") from None
+        raise click.UsageError(
+            "top needs rich: pip install 'commitlog-engine[cli]'; --json does without"
+        ) from None
     console = Console(file=sys.stdout, highlight=False)
     if console.width < 1:
         console.width = _WIDTH  # a terminal that does not know how wide it is
@@ -73,6 +87,8 @@ def _show(watch: LogWatch, before: LogFigures, interval: float, once: bool) -> N
             try:
                 now = watch.look()
             except LogNotFoundError as error:
-                raise LogNotFoundError("the log was removed while it was shown", path=error.path) from None
+                raise LogNotFoundError(
+                    "the log was removed while it was shown", path=error.path
+                ) from None
             live.update(panel(now, Rates.between(before, now), hint=_HINT), refresh=True)
             before = now

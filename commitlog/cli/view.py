@@ -20,7 +20,8 @@ from commitlog.tail.replay import Pace
 from commitlog.tail.tailer import Idle, Tailer
 
 _BATCH = 65536
-# How often a view that waits looks up from the log: for a reader that is gone, a log that was removed.
+# How often a view that waits looks up from the log: for a reader that is gone, a log that was
+# removed.
 _LOOK_UP_S = 0.2
 
 
@@ -69,10 +70,18 @@ class View:
     output : Output
         Where to.
     named : Tailer or None
-        A named tailer, which is moved past what was printed, when that has been handed on: what was not comes again.
+        A named tailer, which is moved past what was printed, when that has been handed on: what was
+        not comes again.
     """
 
-    def __init__(self, log: CommitLog, tailer: Tailer, manner: Manner, output: Output, named: Tailer | None = None) -> None:
+    def __init__(
+        self,
+        log: CommitLog,
+        tailer: Tailer,
+        manner: Manner,
+        output: Output,
+        named: Tailer | None = None,
+    ) -> None:
         self._log = log
         self._tailer = tailer
         self._manner = manner
@@ -88,9 +97,13 @@ class View:
             self._output.check_reader()
 
     def follow(self) -> None:
-        """Go on with what comes, from one writer after the other, until the reader, the log or the user is gone, or all was shown."""
+        """Go on with what comes, from one writer after the other, until the reader, the log or the
+        user is gone, or all was shown.
+        """
         while True:
-            batch = self._tailer.read_batch(self._most(), timeout=_LOOK_UP_S, idle=self._manner.idle)
+            batch = self._tailer.read_batch(
+                self._most(), timeout=_LOOK_UP_S, idle=self._manner.idle
+            )
             if len(batch) and not self._print(batch, None):
                 return
             self._look_up()
@@ -105,9 +118,12 @@ class View:
     def _look_up(self) -> None:
         self._output.check_reader()
         if os.fstat(parts_of(self._log).directory.fd).st_nlink == 0:
-            raise LogNotFoundError("the log was removed while it was followed: there is nothing to wait for", path=self._log.path)
+            raise LogNotFoundError(
+                "the log was removed while it was followed: there is nothing to wait for",
+                path=self._log.path,
+            )
 
-    # --- one batch ---------------------------------------------------------------------------------------------------
+    # --- one batch --------------------------------------------------------------------------------
 
     def _print(self, batch: Batch, end: int | None) -> bool:
         """Print what is to be shown of a batch; whether there may be more."""

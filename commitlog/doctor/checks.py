@@ -30,10 +30,16 @@ CHECKS = (
     Check("shared memory", "pools that survive a kill live there", system.check_shared_memory),
     Check("file system", "whether mappings and locks hold there", storage.check_kind),
     Check("room", "segments are made ahead of need", storage.check_room),
-    Check("allocation", "a full disk is an error, and not the program's end", storage.check_allocation),
+    Check(
+        "allocation", "a full disk is an error, and not the program's end", storage.check_allocation
+    ),
     Check("rename", "two who make the same segment get one", storage.check_rename),
-    Check("directory sync", "a new segment's name survives a power cut", storage.check_directory_sync),
-    Check("msync", "how long an append waits in a mapped log under flush='sync'", storage.check_msync),
+    Check(
+        "directory sync", "a new segment's name survives a power cut", storage.check_directory_sync
+    ),
+    Check(
+        "msync", "how long an append waits in a mapped log under flush='sync'", storage.check_msync
+    ),
     Check("fdatasync", "how fast recovery and segment files get durable", storage.check_fdatasync),
     Check("locks", "the dead are told from the living", locks.check_locks),
     Check("round", "all of it together", rounds.check_round, needs_all=True),
@@ -56,7 +62,9 @@ def examine(ground: Ground) -> Iterator[Finding]:
     sound = True
     for check in CHECKS:
         if check.needs_all and not sound:
-            outcome = warning("not tried, because of what failed above", "see to that, and run this again")
+            outcome = warning(
+                "not tried, because of what failed above", "see to that, and run this again"
+            )
         else:
             outcome = examined(check, ground)
         sound = sound and outcome.verdict is not Verdict.FAILED
@@ -68,4 +76,6 @@ def examined(check: Check, ground: Ground) -> Outcome:
     try:
         return check.examine(ground)
     except OSError as error:
-        return failed(f"could not be checked: {error}", "see to what the message says, and run this again")
+        return failed(
+            f"could not be checked: {error}", "see to what the message says, and run this again"
+        )

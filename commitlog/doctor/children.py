@@ -28,12 +28,19 @@ class Children:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         for pid in self._pids[:]:
             self.kill(pid)
 
     def start(self, work: Callable[[], Any]) -> int:
-        """Fork a child that runs `work`; what that returns goes into JSON. The child's process number."""
+        """Fork a child that runs `work`; what that returns goes into JSON. The child's process
+        number.
+        """
         answer, say = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -1,4 +1,6 @@
-"""Ground: the directory in the examined one in which the checks make their files, and which is gone afterwards."""
+"""Ground: the directory in the examined one in which the checks make their files, and which is gone
+afterwards.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,12 @@ class Ground:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         try:
             shutil.rmtree(self.place)
         except KeyboardInterrupt:
@@ -44,7 +51,9 @@ class Ground:
 
     @contextmanager
     def file(self, name: str, size: int = 0) -> Iterator[int]:
-        """A file of that size, with its blocks, open for reading and writing; removed afterwards."""
+        """A file of that size, with its blocks, open for reading and writing; removed
+        afterwards.
+        """
         path = self.place / name
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:

@@ -17,7 +17,10 @@ from commitlog.doctor.finding import Outcome, failed, ok
 from commitlog.doctor.ground import Ground
 
 _LIMIT_S = 5.0
-_ADVICE = "use a local file system and a kernel with open-file-description locks: the dead could not be told from the living"
+_ADVICE = (
+    "use a local file system and a kernel with open-file-description locks: the dead could "
+    "not be told from the living"
+)
 
 
 def check_locks(ground: Ground) -> Outcome:
@@ -33,7 +36,9 @@ def check_locks(ground: Ground) -> Outcome:
                     return failed("a lock that a living process holds is not seen", _ADVICE)
                 children.kill(owner)
                 if is_held(fd):
-                    why = "the lock of a dead process is still held: a child that it forked keeps it"
+                    why = (
+                        "the lock of a dead process is still held: a child that it forked keeps it"
+                    )
                     return failed(why, _ADVICE)
             finally:
                 with contextlib.suppress(ProcessLookupError):

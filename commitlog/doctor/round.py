@@ -1,4 +1,6 @@
-"""The round: a small log, written by several processes and read by another one meanwhile, every byte of it checked."""
+"""The round: a small log, written by several processes and read by another one meanwhile, every
+byte of it checked.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,15 @@ _ADVICE = "do not keep a log here, and report this with the lines above it"
 
 
 def content(writer: int, number: int) -> bytes:
-    """The record that a writer appends as its number so-and-so: who, which, and bytes that follow from both."""
+    """The record that a writer appends as its number so-and-so: who, which, and bytes that follow
+    from both.
+    """
     numbers = random.Random(writer << 32 | number)
-    return writer.to_bytes(4, "little") + number.to_bytes(4, "little") + numbers.randbytes(numbers.randrange(_LONGEST))
+    return (
+        writer.to_bytes(4, "little")
+        + number.to_bytes(4, "little")
+        + numbers.randbytes(numbers.randrange(_LONGEST))
+    )
 
 
 def check_round(ground: Ground) -> Outcome:
@@ -44,9 +52,14 @@ def check_round(ground: Ground) -> Outcome:
     except OSError as error:
         return failed(f"{error}", _ADVICE)
     if not report.sound or report.records != _WRITERS * _RECORDS:
-        return failed(f"{report.records} of {_WRITERS * _RECORDS} records are whole afterwards", _ADVICE)
+        return failed(
+            f"{report.records} of {_WRITERS * _RECORDS} records are whole afterwards", _ADVICE
+        )
     took_s = time.perf_counter() - began
-    return ok(f"{_WRITERS} writers and a reader: {report.records} records, {size} bytes, every one as it was written, {took_s:.1f} s")
+    return ok(
+        f"{_WRITERS} writers and a reader: {report.records} records, {size} bytes, every one as "
+        f"it was written, {took_s:.1f} s"
+    )
 
 
 def _write(path: str, writer: int) -> None:
@@ -65,11 +78,17 @@ def _read(path: str) -> int:
             record = tailer.read(timeout=1.0)
             if record is None:
                 if time.monotonic() > deadline:
-                    raise OSError(f"only {sum(due)} of {_WRITERS * _RECORDS} records came within {_LIMIT_S:g} s")
+                    raise OSError(
+                        f"only {sum(due)} of {_WRITERS * _RECORDS} records came within "
+                        f"{_LIMIT_S:g} s"
+                    )
                 continue
             writer = int.from_bytes(record.value[:4], "little")
             if writer >= _WRITERS or record.value != content(writer, due[writer]):
-                raise OSError(f"the record at position {record.position} is not the one that a writer appended there")
+                raise OSError(
+                    f"the record at position {record.position} is not the one that a writer "
+                    "appended there"
+                )
             due[writer] += 1
             size += len(record.value)
     return size

@@ -1,4 +1,6 @@
-"""The file system: its kind, its room, how files come into being on it, and how long it takes to make them durable."""
+"""The file system: its kind, its room, how files come into being on it, and how long it takes to
+make them durable.
+"""
 
 from __future__ import annotations
 
@@ -39,9 +41,16 @@ def check_kind(ground: Ground) -> Outcome:
         return failed(f"{found}: {error}", "put the log on a local disk; here it can only be read")
     kind = file_system_type(str(ground.directory))
     if kind in _TMPFS:
-        return warning(f"{found} is memory", "fine for a bus between processes; a power cut or reboot takes everything, flushed or not")
+        return warning(
+            f"{found} is memory",
+            "fine for a bus between processes; a power cut or reboot takes everything, flushed or "
+            "not",
+        )
     if kind in _COPY_ON_WRITE:
-        return warning(f"{found} copies on write", "allocated room may still run out: leave some free, and turn copying off (chattr +C)")
+        return warning(
+            f"{found} copies on write",
+            "allocated room may still run out: leave some free, and turn copying off (chattr +C)",
+        )
     return ok(found)
 
 
@@ -52,9 +61,15 @@ def check_room(ground: Ground) -> Outcome:
     if space.f_blocks == 0:
         return ok("no limit of its own")
     if free < ROOM_LEAST:
-        return failed(found, f"free at least {ROOM_LEAST >> 20} MiB: the smallest log and these checks need them")
+        return failed(
+            found,
+            f"free at least {ROOM_LEAST >> 20} MiB: the smallest log and these checks need them",
+        )
     if free < _ROOM_ENOUGH:
-        return warning(found, "segments of 64 MiB are made ahead of need: choose smaller ones, or free some space")
+        return warning(
+            found,
+            "segments of 64 MiB are made ahead of need: choose smaller ones, or free some space",
+        )
     return ok(found)
 
 
@@ -65,14 +80,17 @@ def check_allocation(ground: Ground) -> Outcome:
             os.posix_fallocate(fd, 0, _ALLOCATED)
         except OSError as error:
             return failed(
-                f"fallocate is refused: {error.strerror}", "use a file system that allocates ahead, with room in it: ext4, XFS, tmpfs"
+                f"fallocate is refused: {error.strerror}",
+                "use a file system that allocates ahead, with room in it: ext4, XFS, tmpfs",
             )
         took_ms = (time.perf_counter() - began) * 1e3
         status = os.fstat(fd)
         if status.st_size != _ALLOCATED or status.st_blocks * _BLOCK < _ALLOCATED:
             return failed(
-                f"{_ALLOCATED >> 10} KiB were asked for, {status.st_blocks * _BLOCK >> 10} KiB have blocks",
-                "use a file system that allocates: on a full disk, a store into a hole kills the program (SIGBUS)",
+                f"{_ALLOCATED >> 10} KiB were asked for, {status.st_blocks * _BLOCK >> 10} KiB "
+                "have blocks",
+                "use a file system that allocates: on a full disk, a store into a hole kills the "
+                "program (SIGBUS)",
             )
     return ok(f"{_ALLOCATED >> 10} KiB with all their blocks in {took_ms:.1f} ms")
 
@@ -86,10 +104,15 @@ def check_rename(ground: Ground) -> Outcome:
             except OSError as error:
                 return failed(f"renameat2(RENAME_NOREPLACE) is refused: {error.strerror}", _LOCAL)
             if replaced:
-                os.close(os.open(ground.place / "new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+                os.close(
+                    os.open(ground.place / "new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                )
                 return failed("a file that was there was replaced", _LOCAL)
             inode = os.fstat(new).st_ino
-            if not rename_noreplace(fd, "new", "placed") or os.stat(ground.place / "placed").st_ino != inode:
+            if (
+                not rename_noreplace(fd, "new", "placed")
+                or os.stat(ground.place / "placed").st_ino != inode
+            ):
                 return failed("a name that was free was not given", _LOCAL)
             rename_noreplace(fd, "placed", "new")
     finally:
@@ -105,14 +128,20 @@ def check_directory_sync(ground: Ground) -> Outcome:
             os.fsync(fd)
             took_us = (time.perf_counter() - began) * 1e6
     except OSError as error:
-        return failed(f"fsync of a directory is refused: {error.strerror}", "use a file system on which directories can be flushed")
+        return failed(
+            f"fsync of a directory is refused: {error.strerror}",
+            "use a file system on which directories can be flushed",
+        )
     finally:
         os.close(fd)
     return ok(f"{took_us:,.0f} µs")
 
 
 def check_msync(ground: Ground) -> Outcome:
-    with ground.file("mapped", 64 * _PAGE) as fd, mmap.mmap(fd, 64 * _PAGE, mmap.MAP_SHARED) as mapping:
+    with (
+        ground.file("mapped", 64 * _PAGE) as fd,
+        mmap.mmap(fd, 64 * _PAGE, mmap.MAP_SHARED) as mapping,
+    ):
 
         def flush(number: int) -> None:
             mapping[number % 64 * _PAGE] = number + 1
@@ -138,14 +167,22 @@ def _timed(what: str, flush: Callable[[int], None]) -> Outcome:
         try:
             flush(number)
         except OSError as error:
-            return failed(f"{what} is refused: {error.strerror}", "look at the system's log: the disk or its file system does not work")
+            return failed(
+                f"{what} is refused: {error.strerror}",
+                "look at the system's log: the disk or its file system does not work",
+            )
         took_s.append(time.perf_counter() - began)
     median_s = statistics.median(took_s)
     found = f"{what}: median {median_s * 1e6:,.0f} µs, longest {max(took_s) * 1e6:,.0f} µs"
     if median_s < _SUSPICIOUS_S:
         return warning(
-            f"{found}: too fast to have reached a device", "do not count on flushed records after a power cut: this is memory or lies"
+            f"{found}: too fast to have reached a device",
+            "do not count on flushed records after a power cut: this is memory or lies",
         )
     if median_s > _SLOW_S:
-        return warning(found, "sync appends wait this long: use append_many or several threads, which share a flush, or flush='async'")
+        return warning(
+            found,
+            "sync appends wait this long: use append_many or several threads, which share a "
+            "flush, or flush='async'",
+        )
     return ok(found)

@@ -36,12 +36,24 @@ def check_platform(ground: Ground) -> Outcome:
     version = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
     python = f"{platform.python_implementation()} {platform.python_version()}"
     found = f"Linux {release}, {platform.machine()}, {python}, CRC {crc32c_implementation()}"
-    if sys.platform != "linux" or platform.machine() not in _ARCHITECTURES or version < _KERNEL_LEAST:
+    if (
+        sys.platform != "linux"
+        or platform.machine() not in _ARCHITECTURES
+        or version < _KERNEL_LEAST
+    ):
         return failed(found, "use Linux 3.15 or newer on x86-64 or aarch64")
     if crc32c_implementation() == "portable":
-        return warning(found, "the processor has no CRC instruction that could be used: expect a tenth of the speed with long records")
+        return warning(
+            found,
+            "the processor has no CRC instruction that could be used: expect a tenth of the speed "
+            "with long records",
+        )
     if version < _KERNEL_POPULATES:
-        return warning(found, "before Linux 5.14 pages are brought in one by one: run a newer kernel for steadier appends")
+        return warning(
+            found,
+            "before Linux 5.14 pages are brought in one by one: run a newer kernel for steadier "
+            "appends",
+        )
     return ok(found)
 
 
@@ -49,7 +61,9 @@ def check_boot_id(ground: Ground) -> Outcome:
     try:
         return ok(boot_id().hex())
     except (OSError, ValueError) as error:
-        return failed(f"/proc/sys/kernel/random/boot_id: {error}", "mount /proc where the program runs")
+        return failed(
+            f"/proc/sys/kernel/random/boot_id: {error}", "mount /proc where the program runs"
+        )
 
 
 def check_clock(ground: Ground) -> Outcome:
@@ -59,14 +73,23 @@ def check_clock(ground: Ground) -> Outcome:
     each_ns = (time.perf_counter_ns() - began) / _CLOCK_CALLS
     coarse_ms = time.clock_getres(_COARSE) * 1e3
     source = _setting("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-    found = f"{source or 'unknown source'}, coarse timestamps every {coarse_ms:.3g} ms, a precise one within {each_ns:.0f} ns"
+    found = (
+        f"{source or 'unknown source'}, coarse timestamps every {coarse_ms:.3g} ms, a precise "
+        f"one within {each_ns:.0f} ns"
+    )
     if source is not None and source not in _FAST_CLOCKS:
-        return warning(found, "the clock is asked through the kernel: keep coarse timestamps, or choose a faster clock source")
+        return warning(
+            found,
+            "the clock is asked through the kernel: keep coarse timestamps, or choose a faster "
+            "clock source",
+        )
     return ok(found)
 
 
 def _setting(path: str) -> str | None:
-    """What the kernel says in a file of /proc or /sys; of several choices, the one in force. None where it does not say."""
+    """What the kernel says in a file of /proc or /sys; of several choices, the one in force. None
+    where it does not say.
+    """
     try:
         text = Path(path).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -83,7 +106,9 @@ def check_open_files(ground: Ground) -> Outcome:
     if limit - used < _OPEN_FILES_LEAST:
         return failed(found, "raise the limit: ulimit -n 1024")
     if limit < _OPEN_FILES_ENOUGH:
-        return warning(found, "raise the limit for programs with many logs or tailers: ulimit -n 1024")
+        return warning(
+            found, "raise the limit for programs with many logs or tailers: ulimit -n 1024"
+        )
     return ok(found)
 
 
@@ -95,17 +120,26 @@ def check_memory_lock(ground: Ground) -> Outcome:
         memory.lock()
         memory.unlock()
     except OSError as error:
-        return warning(f"{told}, but a page is refused: {error.strerror}", "allow mlock: without it a pool's buffers may be swapped out")
+        return warning(
+            f"{told}, but a page is refused: {error.strerror}",
+            "allow mlock: without it a pool's buffers may be swapped out",
+        )
     finally:
         memory.close()
     if limit != resource.RLIM_INFINITY and limit < _POOL and os.geteuid() != 0:
-        return warning(f"{told}, less than a pool's {_POOL >> 20} MiB", "raise it (ulimit -l) for pools; logs without a pool need none")
+        return warning(
+            f"{told}, less than a pool's {_POOL >> 20} MiB",
+            "raise it (ulimit -l) for pools; logs without a pool need none",
+        )
     return ok(told)
 
 
 def check_shared_memory(ground: Ground) -> Outcome:
     name = f"/commitlog-doctor-{os.getpid()}-{os.urandom(4).hex()}"
-    advice = "mount a tmpfs at /dev/shm (in a container: --shm-size) for pools with backing='shm'; other logs need none"
+    advice = (
+        "mount a tmpfs at /dev/shm (in a container: --shm-size) for pools with backing='shm'; "
+        "other logs need none"
+    )
     try:
         memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, size=_PAGE, mode=0o600)
         try:

@@ -1,4 +1,6 @@
-"""AcknowledgeService: tells coroutines that their records are durable, however many wait, with one thread."""
+"""AcknowledgeService: tells coroutines that their records are durable, however many wait, with one
+thread.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from commitlog.base.loops import resolve
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, SyncTimeoutError
 
-_SLICE_S = 0.05  # how long one flush may keep the thread from looking at deadlines and at its own end
+_SLICE_S = (
+    0.05  # how long one flush may keep the thread from looking at deadlines and at its own end
+)
 
 
 class _Waiting(NamedTuple):
@@ -29,9 +33,10 @@ class _Waiting(NamedTuple):
 class AcknowledgeService(Service):
     """One thread that waits for the disk on behalf of coroutines, of any number of event loops.
 
-    It takes part in the group commit as one appender that waits would. A flush serves every record that was published before it began, so
-    thousands of coroutines cost one flush, and one call into each of their loops. Watermarks stand between frames: a record is durable as
-    soon as `flushed` is past its first byte.
+    It takes part in the group commit as one appender that waits would. A flush serves every record
+    that was published before it began, so thousands of coroutines cost one flush, and one call into
+    each of their loops. Watermarks stand between frames: a record is durable as soon as `flushed`
+    is past its first byte.
     """
 
     def __init__(self, core: Committer, sync_timeout_s: float) -> None:
@@ -63,11 +68,13 @@ class AcknowledgeService(Service):
         with self._changed:
             if self._ended:
                 raise self._closed(position)
-            heapq.heappush(self._waiting, _Waiting(position, time.monotonic() + self._sync_timeout_s, future))
+            heapq.heappush(
+                self._waiting, _Waiting(position, time.monotonic() + self._sync_timeout_s, future)
+            )
             self._changed.notify()
         await future
 
-    # --- the thread ------------------------------------------------------------------------------------------------
+    # --- the thread -------------------------------------------------------------------------------
 
     def run(self) -> None:
         try:
@@ -80,7 +87,9 @@ class AcknowledgeService(Service):
             self._tell_all(self._closed)
 
     def stop(self) -> None:
-        """Have the thread end. Whoever still waits then, though `close` has flushed, is told that the log is closed."""
+        """Have the thread end. Whoever still waits then, though `close` has flushed, is told that
+        the log is closed.
+        """
         with self._changed:
             self._ended = True
             self._changed.notify()
@@ -97,7 +106,9 @@ class AcknowledgeService(Service):
             lowest = self._waiting[0]
         failure: CommitLogError | None = None
         try:
-            self._core.flush_to(lowest.position + 1, max(0.0, min(_SLICE_S, lowest.deadline_s - time.monotonic())))
+            self._core.flush_to(
+                lowest.position + 1, max(0.0, min(_SLICE_S, lowest.deadline_s - time.monotonic()))
+            )
         except SyncTimeoutError:
             now_s = time.monotonic()
             if now_s >= lowest.deadline_s:
@@ -112,14 +123,17 @@ class AcknowledgeService(Service):
 
     def _late(self, position: int) -> SyncTimeoutError:
         return SyncTimeoutError(
-            f"the record was not durable within {self._sync_timeout_s:g} s: it stays in the log and may become so, do not append it again",
+            f"the record was not durable within {self._sync_timeout_s:g} s: it stays in the log "
+            "and may become so, do not append it again",
             path=self._core.path,
             position=position,
         )
 
     def _closed(self, position: int) -> ClosedError:
         return ClosedError(
-            "the log was closed before the record was known to be durable: it stays in the log", path=self._core.path, position=position
+            "the log was closed before the record was known to be durable: it stays in the log",
+            path=self._core.path,
+            position=position,
         )
 
     def _tell_durable(self) -> None:
@@ -130,7 +144,11 @@ class AcknowledgeService(Service):
                 served.append(heapq.heappop(self._waiting))
         resolve((waiting.future, None) for waiting in served)
 
-    def _tell_all(self, error_of: Callable[[int], CommitLogError], concerned: Callable[[_Waiting], bool] = lambda waiting: True) -> None:
+    def _tell_all(
+        self,
+        error_of: Callable[[int], CommitLogError],
+        concerned: Callable[[_Waiting], bool] = lambda waiting: True,
+    ) -> None:
         with self._changed:
             taken = [waiting for waiting in self._waiting if concerned(waiting)]
             self._waiting = [waiting for waiting in self._waiting if not concerned(waiting)]

@@ -1,4 +1,6 @@
-"""CommitService: moves published bytes from pool buffers to segments, in a thread that never takes the interpreter's lock."""
+"""CommitService: moves published bytes from pool buffers to segments, in a thread that never takes
+the interpreter's lock.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,19 @@ def pace(interval_s: float, thorough_s: float, least_pages: int) -> tuple[int, i
 class CommitService(Service):
     """The committer of a pooled log; RocketMQ's CommitRealTimeService.
 
-    Every `commit_interval`, and whenever the appender has filled another MiB, it commits what is published, if it is at least
-    `commit_least_pages`; what is less waits for `commit_thorough_interval` at most.
+    Every `commit_interval`, and whenever the appender has filled another MiB, it commits what is
+    published, if it is at least `commit_least_pages`; what is less waits for
+    `commit_thorough_interval` at most.
     """
 
     def __init__(self, core: Committer, options: Options) -> None:
         super().__init__(f"commitlog commit {core.path}")
         self._core = core
-        self._pace = pace(options.commit_interval, options.tuning.commit_thorough_interval, options.tuning.commit_least_pages)
+        self._pace = pace(
+            options.commit_interval,
+            options.tuning.commit_thorough_interval,
+            options.tuning.commit_least_pages,
+        )
 
     def run(self) -> None:
         self._core.run_commit_loop(*self._pace)

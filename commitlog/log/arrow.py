@@ -1,4 +1,6 @@
-"""Arrow data as columns of records, without an object for each: what `append_arrow` takes, and how it is read."""
+"""Arrow data as columns of records, without an object for each: what `append_arrow` takes, and how
+it is read.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,16 @@ from commitlog._kernel.engine import RowColumns
 from commitlog.base.extras import pyarrow_for
 from commitlog.errors import RecordTypeError
 
-# Columns that only the log can give: a batch that was read has them, and appended again its records get new ones.
+# Columns that only the log can give: a batch that was read has them, and appended again its records
+# get new ones.
 _GIVEN_BY_THE_LOG = ("position", "sequence")
 _TIMESTAMPS = ("timestamp_ns", "timestamp")
 _TAKEN = ("value", "key", "type", *_TIMESTAMPS)
 
 
 def row_columns(data: object) -> list[RowColumns]:
-    """The records in Arrow data, one a row, in parts as the data has them. Values and keys stay where they are.
+    """The records in Arrow data, one a row, in parts as the data has them. Values and keys stay
+    where they are.
 
     Parameters
     ----------
@@ -29,7 +33,8 @@ def row_columns(data: object) -> list[RowColumns]:
     Raises
     ------
     RecordTypeError
-        It is something else, has a column or a type that a record has no place for, or a null where none can be.
+        It is something else, has a column or a type that a record has no place for, or a null where
+        none can be.
     """
     pa = pyarrow_for("append_arrow")
     parts = []
@@ -57,7 +62,9 @@ def _batches(pa: Any, data: Any) -> Iterator[Any]:
 
 
 def _imported(pa: Any, data: Any) -> Any:
-    """What other libraries offer through Arrow's C interface: a table where it is one, else an array."""
+    """What other libraries offer through Arrow's C interface: a table where it is one, else an
+    array.
+    """
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         for take in (pa.table, pa.chunked_array, pa.array):
             try:
@@ -65,7 +72,8 @@ def _imported(pa: Any, data: Any) -> Any:
             except (TypeError, ValueError):
                 continue
     raise RecordTypeError(
-        f"append_arrow takes a pyarrow Table, RecordBatch, Array or ChunkedArray, or what offers Arrow's C interface, not "
+        "append_arrow takes a pyarrow Table, RecordBatch, Array or ChunkedArray, or what offers "
+        "Arrow's C interface, not "
         f"{type(data).__name__}: use append_many for lists and append_array for NumPy arrays"
     )
 
@@ -74,11 +82,15 @@ def _check_names(names: list[str]) -> None:
     for name in names:
         if name not in _TAKEN and name not in _GIVEN_BY_THE_LOG:
             raise RecordTypeError(
-                f"a record has no place for a column {name!r}: the columns are value, and if wanted key, type, timestamp_ns"
+                f"a record has no place for a column {name!r}: the columns are value, and if "
+                "wanted key, type, timestamp_ns"
             )
     taken = ["timestamp_ns" if name in _TIMESTAMPS else name for name in names]
     if "value" not in taken or len(set(taken)) != len(taken):
-        raise RecordTypeError(f"there must be one column value, and at most one each of key, type and timestamp_ns; there are {names}")
+        raise RecordTypeError(
+            "there must be one column value, and at most one each of key, type and timestamp_ns; "
+            f"there are {names}"
+        )
 
 
 def _part(pa: Any, batch: Any, row: int) -> RowColumns:
@@ -90,19 +102,24 @@ def _part(pa: Any, batch: Any, row: int) -> RowColumns:
         offsets,
         keys=None if keys is None else (*_bytes_of(pa, keys, "key"), _valid(keys)),
         types=_numbers(pa, columns.get("type"), "type", row, kind=pa.uint32(), for_null=0),
-        timestamps_ns=_numbers(pa, _as_nanoseconds(pa, columns), "timestamp_ns", row, kind=pa.int64(), for_null=-1),
+        timestamps_ns=_numbers(
+            pa, _as_nanoseconds(pa, columns), "timestamp_ns", row, kind=pa.int64(), for_null=-1
+        ),
     )
 
 
 def _with_tombstones(pa: Any, values: Any, keys: Any, row: int) -> Any:
-    """A null beside a key says that there is nothing under it any more: a tombstone. Without a key it says nothing."""
+    """A null beside a key says that there is nothing under it any more: a tombstone. Without a key
+    it says nothing.
+    """
     if values.null_count == 0:
         return values
     missing = ~_valid(values).astype(bool)
     orphans = missing if keys is None else missing & ~_valid(keys).astype(bool)
     if orphans.any():
         raise RecordTypeError(
-            f"row {row + int(orphans.argmax())} has a null for a value and no key: only under a key is that a tombstone; "
+            f"row {row + int(orphans.argmax())} has a null for a value and no key: only under a "
+            "key is that a tombstone; "
             "drop such rows, or fill them with empty values"
         )
     return pa.compute.fill_null(_plain(pa, values, "value", always=True), b"")
@@ -116,7 +133,9 @@ def _valid(array: Any) -> npt.NDArray[np.uint8]:
 
 
 def _plain(pa: Any, array: Any, name: str, *, always: bool = False) -> Any:
-    """The array with offsets and bytes behind it, or a fixed width; copied where it has neither, or `always`."""
+    """The array with offsets and bytes behind it, or a fixed width; copied where it has neither, or
+    `always`.
+    """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     kind = array.type
@@ -126,11 +145,15 @@ def _plain(pa: Any, array: Any, name: str, *, always: bool = False) -> Any:
     offset_kinds = (pa.binary(), pa.string(), pa.large_binary(), pa.large_string())
     viewed = str(kind) in ("binary_view", "string_view", "null")
     if not viewed and kind not in offset_kinds and not pa.types.is_fixed_size_binary(kind):
-        raise RecordTypeError(f"the column {name} must hold bytes or text, not {kind}: cast it to binary first")
+        raise RecordTypeError(
+            f"the column {name} must hold bytes or text, not {kind}: cast it to binary first"
+        )
     return array.cast(pa.large_binary()) if viewed or always else array
 
 
-def _bytes_of(pa: Any, array: Any, name: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def _bytes_of(
+    pa: Any, array: Any, name: str
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     array = _plain(pa, array, name)
     buffers = array.buffers()
     data = np.frombuffer(buffers[-1] or b"", dtype=np.uint8)
@@ -150,16 +173,22 @@ def _as_nanoseconds(pa: Any, columns: dict[str, Any]) -> Any:
 
 
 def _numbers(pa: Any, array: Any, name: str, row: int, *, kind: Any, for_null: int) -> Any:
-    """A column of whole numbers from 0, with something else in place of nulls; None where there is none."""
+    """A column of whole numbers from 0, with something else in place of nulls; None where there is
+    none.
+    """
     if array is None or pa.types.is_null(array.type):
         return None
     if not pa.types.is_integer(array.type):
         also = " or timestamps" if for_null < 0 else ""
         raise RecordTypeError(f"the column {name} must hold whole numbers{also}, not {array.type}")
     array = array.cast(kind)
-    numbers = (pa.compute.fill_null(array, for_null) if array.null_count else array).to_numpy(zero_copy_only=False)
+    numbers = (pa.compute.fill_null(array, for_null) if array.null_count else array).to_numpy(
+        zero_copy_only=False
+    )
     wrong = numbers < 0 if array.null_count == 0 else (numbers < 0) & _valid(array).astype(bool)
     if wrong.any():
         first = int(wrong.argmax())
-        raise RecordTypeError(f"row {row + first} of the column {name} is {numbers[first]}: it must be from 0 on")
+        raise RecordTypeError(
+            f"row {row + first} of the column {name} is {numbers[first]}: it must be from 0 on"
+        )
     return np.ascontiguousarray(numbers)

@@ -89,7 +89,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     ) -> None:
         self.close()
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     @property
     def first_position(self) -> int:
@@ -109,24 +109,34 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         with self._tailer_at(position) as tailer:
             record = tailer.read()
         if record is None or record.position != position:
-            raise PositionError("no record starts here: use a position that an append or a record gave", path=self.path, position=position)
+            raise PositionError(
+                "no record starts here: use a position that an append or a record gave",
+                path=self.path,
+                position=position,
+            )
         return record
 
     @property
     def last_position(self) -> int | None:
-        """Where the last record stands that was appended, committed or not; None where there is none."""
+        """Where the last record stands that was appended, committed or not; None where there is
+        none.
+        """
         last = self._last()
         return None if last is None else last.position
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of the oldest record that is still there, or of the first one that will be."""
+        """The sequence of the oldest record that is still there, or of the first one that will
+        be.
+        """
         self._parts.check_open()
         return self._parts.index.first_sequence(self._parts.queue.first_number)
 
     @property
     def last_sequence(self) -> int | None:
-        """The sequence of the last record that was appended, committed or not; None where there is none."""
+        """The sequence of the last record that was appended, committed or not; None where there is
+        none.
+        """
         last = self._last()
         return None if last is None else last.sequence
 
@@ -148,7 +158,8 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         return Tailer(seeker)
 
     def count(self, first_position: int | None = None, last_position: int | None = None) -> int:
-        """How many records stand between two positions: the one at the lower is counted, the one at the higher is not.
+        """How many records stand between two positions: the one at the lower is counted, the one at
+        the higher is not.
 
         Parameters
         ----------
@@ -168,31 +179,46 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         """
         self._parts.check_open()
         first = self._parts.queue.first_number * self.segment_size
-        low = self.first_sequence if first_position is None else self._sequence_at(first_position, "first_position", first)
-        high = self._parts.index.end()[1] if last_position is None else self._sequence_at(last_position, "last_position", first)
+        low = (
+            self.first_sequence
+            if first_position is None
+            else self._sequence_at(first_position, "first_position", first)
+        )
+        high = (
+            self._parts.index.end()[1]
+            if last_position is None
+            else self._sequence_at(last_position, "last_position", first)
+        )
         return abs(high - low)
 
     def _sequence_at(self, position: int, name: str, first: int) -> int:
         where = self._position_of(position, name)
         if not first <= where <= self.tail_position:
             raise PositionError(
-                f"{name} must be that of a record, from {first} on, or the end", path=self.path, position=where, first_position=first
+                f"{name} must be that of a record, from {first} on, or the end",
+                path=self.path,
+                position=where,
+                first_position=first,
             )
         return self._parts.index.sequence_of(where)
 
-    # --- appending from Arrow ----------------------------------------------------------------------------------------
+    # --- appending from Arrow ---------------------------------------------------------------------
 
-    def append_arrow(self, data: object, *, timestamp_ns: int | None = None, sync: bool | None = None) -> npt.NDArray[np.int64]:
+    def append_arrow(
+        self, data: object, *, timestamp_ns: int | None = None, sync: bool | None = None
+    ) -> npt.NDArray[np.int64]:
         """Append each row of Arrow data as one record, without a Python object per record.
 
         Parameters
         ----------
         data : pyarrow.Array, ChunkedArray, RecordBatch or Table, or what offers Arrow's C interface
-            An array holds the values: binary, string, their large and view kinds, fixed-size binary, or a dictionary of these. A table has
-            them in its column ``value``, and may have ``key`` (the same kinds; null: no key), ``type`` (whole numbers; null: 0) and
-            ``timestamp_ns`` (or ``timestamp``: whole nanoseconds since 1970, or Arrow timestamps; null: the clock's). The columns
-            ``position`` and ``sequence``, as a batch that was read has them, are passed over. A null value beside a key becomes a
-            tombstone, an empty value.
+            An array holds the values: binary, string, their large and view kinds, fixed-size
+            binary, or a dictionary of these. A table has them in its column ``value``, and may have
+            ``key`` (the same kinds; null: no key), ``type`` (whole numbers; null: 0) and
+            ``timestamp_ns`` (or ``timestamp``: whole nanoseconds since 1970, or Arrow timestamps;
+            null: the clock's). The columns ``position`` and ``sequence``, as a batch that was read
+            has them, are passed over. A null value beside a key becomes a tombstone, an empty
+            value.
         timestamp_ns : int, optional
             One for all; the clock's at each batch of up to 64 KiB by default.
         sync : bool, optional
@@ -206,18 +232,22 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         Raises
         ------
         RecordTypeError, RecordTooLargeError
-            Nothing was appended: another column or type, a null value without a key, a number below 0.
+            Nothing was appended: another column or type, a null value without a key, a number below
+            0.
         ModuleNotFoundError
             pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
         """
         from commitlog.log.arrow import row_columns
 
-        return self._parts.engine.append_columns(row_columns(data), timestamp_ns=timestamp_ns, sync=sync)
+        return self._parts.engine.append_columns(
+            row_columns(data), timestamp_ns=timestamp_ns, sync=sync
+        )
 
-    # --- commit, flush, roll, delete ---------------------------------------------------------------------------------
+    # --- commit, flush, roll, delete --------------------------------------------------------------
 
     def commit(self, upto: int | None = None) -> bool:
-        """Move what is published from the pool to the segments: other processes see it, and a kill no longer takes it back.
+        """Move what is published from the pool to the segments: other processes see it, and a kill
+        no longer takes it back.
 
         It is NOT durable by that; `flush` makes it so. A mapped log has nothing to commit.
 
@@ -227,7 +257,9 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
             False where an open claim holds a part of it up.
         """
         self._parts.writing()
-        return self._parts.engine.commit(self.tail_position if upto is None else self._position_of(upto, "upto"))
+        return self._parts.engine.commit(
+            self.tail_position if upto is None else self._position_of(upto, "upto")
+        )
 
     def flush(self, timeout: Duration | None = None) -> int:
         """Make everything appended so far durable; commits first.
@@ -251,7 +283,9 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         """
         self._parts.writing()
         engine = self._parts.engine
-        seconds = self.options.sync_timeout if timeout is None else parse_duration(timeout, "timeout")
+        seconds = (
+            self.options.sync_timeout if timeout is None else parse_duration(timeout, "timeout")
+        )
         end = engine.tail_position
         engine.check_claims(end)
         engine.flush_to(end, seconds)
@@ -259,8 +293,9 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         return self.flushed_position
 
     def pretouch(self) -> int:
-        """Have the next segments in place, and their pages in memory, when this returns. The log does so by itself, in a thread of its own;
-        this is for whoever has switched that off, or knows of a burst that is about to come.
+        """Have the next segments in place, and their pages in memory, when this returns. The log
+        does so by itself, in a thread of its own; this is for whoever has switched that off, or
+        knows of a burst that is about to come.
 
         Returns
         -------
@@ -276,7 +311,10 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         """
         writer = self._parts.writing()
         if writer.lender is not None:
-            raise InvalidOptionError("a pooled log's appends land in its buffers, which are in memory already", path=self.path)
+            raise InvalidOptionError(
+                "a pooled log's appends land in its buffers, which are in memory already",
+                path=self.path,
+            )
         return writer.allocation.pretouch()
 
     def roll(self) -> None:
@@ -288,8 +326,8 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     def delete_before(self, position: int, force_after: Duration = _FORCE_AFTER_S) -> list[str]:
         """Delete the whole segments below a position, oldest first, without leaving holes.
 
-        The segment of the tail, those that are not flushed or not sealed yet, the last one that is, and those from which a required named
-        tailer has yet to read, stay.
+        The segment of the tail, those that are not flushed or not sealed yet, the last one that is,
+        and those from which a required named tailer has yet to read, stay.
 
         Parameters
         ----------
@@ -324,7 +362,8 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         return [parts.directory.segment_path(number) for number in removed]
 
     def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Pruned:
-        """Delete the segments that a retention no longer keeps, oldest first, now and not at its next interval.
+        """Delete the segments that a retention no longer keeps, oldest first, now and not at its
+        next interval.
 
         Parameters
         ----------
@@ -347,7 +386,9 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         chosen = self.options.retention if retention is None else retention
         if not isinstance(chosen, Retention):
             raise InvalidOptionError(
-                f"retention must be a commitlog.Retention, given here or to open(), not {type(chosen).__name__}", path=self.path
+                "retention must be a commitlog.Retention, given here or to open(), not "
+                f"{type(chosen).__name__}",
+                path=self.path,
             )
         writer.allocation.give_back_drained()
         writer.allocation.sealed_below()
@@ -356,10 +397,12 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     def _position_of(self, value: object, name: str) -> int:
         position = whole_of(value)
         if position is None or not 0 <= position < 1 << 63:
-            raise InvalidOptionError(f"{name} must be a position, an int from 0, not {value!r}", path=self.path)
+            raise InvalidOptionError(
+                f"{name} must be a position, an int from 0, not {value!r}", path=self.path
+            )
         return position
 
-    # --- figures -----------------------------------------------------------------------------------------------------
+    # --- figures ----------------------------------------------------------------------------------
 
     def stats(self) -> LogStats:
         """The log's figures at this moment."""
@@ -371,7 +414,10 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
 
 
 def open_log(
-    path: str | os.PathLike[str], mode: Mode = "a", options: Options | None = None, **overrides: Unpack[OptionOverrides]
+    path: str | os.PathLike[str],
+    mode: Mode = "a",
+    options: Options | None = None,
+    **overrides: Unpack[OptionOverrides],
 ) -> CommitLog:
     """Open a log, creating it where there is none.
 
@@ -380,7 +426,8 @@ def open_log(
     path : str or path-like
         The log's directory.
     mode : {"a", "x", "r"}
-        "a": append, create if missing. "x": create, must not exist. "r": read only, never creates and changes no record.
+        "a": append, create if missing. "x": create, must not exist. "r": read only, never creates
+        and changes no record.
     options : Options, optional
         The knobs, reusable for several logs.
     **overrides
@@ -393,7 +440,8 @@ def open_log(
 
     Raises
     ------
-    InvalidOptionError, LogNotFoundError, LogExistsError, NotALogError, LogLockedError, OpenTimeoutError
+    InvalidOptionError, LogNotFoundError, LogExistsError, NotALogError, LogLockedError,
+    OpenTimeoutError
         Why it could not be opened; nothing was changed.
     UnsupportedVersionError, UnsupportedError, CorruptSegmentError, ReadOnlyError, DiskFullError
         The same, for what was found there.

@@ -32,20 +32,23 @@ class AsyncMethods:
         timestamp_ns: int | None = None,
         sync: bool | None = None,
     ) -> int:
-        """Append one record, and wait for the disk and for required tailers without holding the event loop up.
+        """Append one record, and wait for the disk and for required tailers without holding the
+        event loop up.
 
-        The record is appended at once, before anything else runs in this loop, unless a required tailer is too far behind and
-        ``on_lag="wait"`` says to wait for it. Either way the records of one loop's coroutines come in the order of their calls. What is
-        waited for after that is the disk, under ``flush="sync"``; all coroutines that wait for it share flushes, and one thread. Where
-        `append` waits for something else, for a segment to be made or for a free pool buffer, so does this, and its loop with it.
+        The record is appended at once, before anything else runs in this loop, unless a required
+        tailer is too far behind and ``on_lag="wait"`` says to wait for it. Either way the records
+        of one loop's coroutines come in the order of their calls. What is waited for after that is
+        the disk, under ``flush="sync"``; all coroutines that wait for it share flushes, and one
+        thread. Where `append` waits for something else, for a segment to be made or for a free pool
+        buffer, so does this, and its loop with it.
 
         Parameters
         ----------
         value, key, type, timestamp_ns
             As for `append`.
         sync : bool, optional
-            As for `append`: by default the log's ``flush=`` decides. Without it, the call returns when the record is appended, and a power
-            cut can take the record back.
+            As for `append`: by default the log's ``flush=`` decides. Without it, the call returns
+            when the record is appended, and a power cut can take the record back.
 
         Returns
         -------
@@ -55,13 +58,15 @@ class AsyncMethods:
         Raises
         ------
         asyncio.CancelledError
-            Cancelling ends the wait and not the append: the record stays in the log, and becomes durable as if it had been waited for.
-            Only one that is still held by a required tailer was not appended, and never will be.
+            Cancelling ends the wait and not the append: the record stays in the log, and becomes
+            durable as if it had been waited for. Only one that is still held by a required tailer
+            was not appended, and never will be.
         TailerLagError
             A required tailer is too far behind, also after ``lag_timeout``. Nothing was appended.
         SyncTimeoutError, ClosedError, LogFailedError
             With a ``position``: the record stays in the log and may be durable.
-        RecordTypeError, RecordTooLargeError, DiskFullError, PoolExhaustedError, ReadOnlyError, ForkedError, ClaimError
+        RecordTypeError, RecordTooLargeError, DiskFullError, PoolExhaustedError, ReadOnlyError,
+        ForkedError, ClaimError
             Nothing was appended.
         """
         parts = self._parts
@@ -86,9 +91,11 @@ class AsyncMethods:
         timestamp_ns: int | None = None,
         sync: bool | None = None,
     ) -> npt.NDArray[np.int64]:
-        """Append a list of records as `append_many` does, and wait as `append_async` does, for the disk once for all.
+        """Append a list of records as `append_many` does, and wait as `append_async` does, for the
+        disk once for all.
 
-        A list that is cancelled, or fails, while a required tailer holds the rest of it, is appended as far as it had come.
+        A list that is cancelled, or fails, while a required tailer holds the rest of it, is
+        appended as far as it had come.
 
         Returns
         -------

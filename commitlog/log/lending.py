@@ -18,7 +18,8 @@ _logger = logging.getLogger("commitlog")
 
 
 class PoolLender:
-    """Lends a pool's buffers to one log, and keeps the log's `lock` file true about those that outlive a kill.
+    """Lends a pool's buffers to one log, and keeps the log's `lock` file true about those that
+    outlive a kill.
 
     Parameters
     ----------
@@ -34,19 +35,30 @@ class PoolLender:
         What the file says of this process so far.
     """
 
-    def __init__(self, pool: TransientStorePool, owner: str, log_uuid: bytes, lock_file: LockFile, holder: Holder) -> None:
+    def __init__(
+        self,
+        pool: TransientStorePool,
+        owner: str,
+        log_uuid: bytes,
+        lock_file: LockFile,
+        holder: Holder,
+    ) -> None:
         self._pool = pool
         self._owner = owner
         self._log_uuid = log_uuid
         self._lock_file = lock_file
-        self._lock = threading.RLock()  # the garbage collector may give a leaked buffer back in the middle of it
+        self._lock = (
+            threading.RLock()
+        )  # the garbage collector may give a leaked buffer back in the middle of it
         self._ended = False
         self._holder = dataclasses.replace(holder, pool_names=tuple(pool.shm_names))
         self._lock_file.write(self._holder)
         self._unsubscribe = pool.on_grow(self._grown)
 
     def _note(self, pool_names: tuple[str, ...], lent_names: tuple[str, ...]) -> None:
-        self._holder = dataclasses.replace(self._holder, pool_names=pool_names, lent_names=lent_names)
+        self._holder = dataclasses.replace(
+            self._holder, pool_names=pool_names, lent_names=lent_names
+        )
         self._lock_file.write(self._holder)
 
     def _grown(self, name: str | None) -> None:
@@ -63,7 +75,9 @@ class PoolLender:
         return self._pool.borrow(self._owner)
 
     def bind(self, buffer: LentBuffer, file: MappedFile) -> None:
-        """Write the buffer's name down, then into its header which segment it holds, before the first claim in it."""
+        """Write the buffer's name down, then into its header which segment it holds, before the
+        first claim in it.
+        """
         lent = cast(PoolBuffer, buffer)
         if lent.name is not None:
             with self._lock:
@@ -71,7 +85,9 @@ class PoolLender:
         lent.bind(self._log_uuid, file.base, file.segment.id)
 
     def give_back(self, buffer: LentBuffer) -> None:
-        """Return a buffer; what it held is in the segment. After `end` the file is another's to write."""
+        """Return a buffer; what it held is in the segment. After `end` the file is another's to
+        write.
+        """
         lent = cast(PoolBuffer, buffer)
         lent.unbind()
         if lent.name is not None:
@@ -81,16 +97,22 @@ class PoolLender:
         self._pool.return_buffer(lent)
 
     def _forget(self, name: str) -> None:
-        """A name too many in the file does no harm: whoever recovers finds the buffer free. The buffer has to go back all the same."""
+        """A name too many in the file does no harm: whoever recovers finds the buffer free. The
+        buffer has to go back all the same.
+        """
         try:
-            self._note(self._holder.pool_names, tuple(lent for lent in self._holder.lent_names if lent != name))
+            self._note(
+                self._holder.pool_names,
+                tuple(lent for lent in self._holder.lent_names if lent != name),
+            )
         except (DiskFullError, IOFailureError) as error:
             _logger.warning("a buffer was given back, and that could not be noted: %s", error)
 
     def end(self) -> None:
         """The log is closed, every buffer is back: nothing is left to recover.
 
-        Where that cannot be noted, the next open looks for the buffers, finds them free or gone, and warns; closing goes on.
+        Where that cannot be noted, the next open looks for the buffers, finds them free or gone,
+        and warns; closing goes on.
         """
         self._unsubscribe()
         with self._lock:

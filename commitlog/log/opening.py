@@ -1,4 +1,6 @@
-"""How a log is opened: path, lock, identity, recovery. What comes out is everything `CommitLog` wires together."""
+"""How a log is opened: path, lock, identity, recovery. What comes out is everything `CommitLog`
+wires together.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,14 @@ from commitlog.segment.cursors_file import CursorsFile, boot_id
 from commitlog.segment.directory import STAGED, LogDirectory, check_file_system, names_in
 from commitlog.segment.identity import Identity
 from commitlog.segment.lock_file import NAME as LOCK_NAME
-from commitlog.segment.lock_file import Holder, LockFile, describe_process, is_foreign, new_holder, process_name
+from commitlog.segment.lock_file import (
+    Holder,
+    LockFile,
+    describe_process,
+    is_foreign,
+    new_holder,
+    process_name,
+)
 
 _logger = logging.getLogger("commitlog")
 NEVER_DOUBTFUL = 2**64 - 1
@@ -68,10 +77,12 @@ class Opened:
 def check_mode(mode: str) -> None:
     """Refuse a mode that is none."""
     if mode not in ("a", "x", "r"):
-        raise InvalidOptionError(f"mode must be 'a' (append), 'x' (create) or 'r' (read), not {mode!r}")
+        raise InvalidOptionError(
+            f"mode must be 'a' (append), 'x' (create) or 'r' (read), not {mode!r}"
+        )
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def open_for_reading(path: str, options: Options) -> Opened:
@@ -112,11 +123,16 @@ def _await_identity(path: str, wait_s: float) -> Identity:
 
 
 def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
-    """The identity, or the error for there being none yet. What never becomes a log is refused at once."""
+    """The identity, or the error for there being none yet. What never becomes a log is refused at
+    once.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
-        why = "there is no log here, and a reader does not create one: check the path, or wait until its writer has"
+        why = (
+            "there is no log here, and a reader does not create one: check the path, or wait "
+            "until its writer has"
+        )
         return LogNotFoundError(why, path=path)
     except NotADirectoryError:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
@@ -128,11 +144,16 @@ def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
             _refuse_foreign(fd, path)
     finally:
         os.close(fd)
-    return NotALogError(f"this directory has no {identities.NAME}: it is not a log, or has lost its identity", path=path)
+    return NotALogError(
+        f"this directory has no {identities.NAME}: it is not a log, or has lost its identity",
+        path=path,
+    )
 
 
 def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) -> Opened:
-    """No live state: what the files say on their own. Above the checkpoint a bad frame is then the end, and not damage."""
+    """No live state: what the files say on their own. Above the checkpoint a bad frame is then the
+    end, and not damage.
+    """
     checkpoint = checkpoints.read(directory.fd, identity.uuid)
     durable = checkpoint.position if checkpoint is not None else 0
     end = durable if checkpoint is not None and checkpoint.clean else directory.scan_end(durable)
@@ -142,7 +163,7 @@ def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) ->
     return Opened(directory, identity, file.cells, doubtful=NEVER_DOUBTFUL if clean else durable)
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def open_for_writing(path: str, mode: str, options: Options) -> Opened:
@@ -176,7 +197,9 @@ def _open_directory(path: str, mode: str) -> int:
         _refuse_dangling_link(path)
         if isinstance(error, FileNotFoundError):
             raise
-        raise NotALogError("a part of this path is a file: a log is a directory", path=path) from None
+        raise NotALogError(
+            "a part of this path is a file: a log is a directory", path=path
+        ) from None
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
@@ -185,20 +208,25 @@ def _refuse_dangling_link(path: str) -> None:
     while part:
         if os.path.islink(part) and not os.path.exists(part):
             raise NotALogError(
-                f"{part} is a symbolic link to {os.readlink(part)}, which is not there: make that directory, or remove the link", path=path
+                f"{part} is a symbolic link to {os.readlink(part)}, which is not there: make that "
+                "directory, or remove the link",
+                path=path,
             )
         part = os.path.dirname(part) if part != os.path.dirname(part) else ""
 
 
 def _refuse_foreign(fd: int, path: str) -> None:
-    """A directory without `log.json` must be empty but for what creating a log leaves when it is killed."""
+    """A directory without `log.json` must be empty but for what creating a log leaves when it is
+    killed.
+    """
     names = set(names_in(fd))
     if identities.NAME in names:
         return
     other = foreign_name(names)
     if other is not None:
         raise NotALogError(
-            f"this directory has no {identities.NAME} and holds something else ({other}): choose an empty or a new one; "
+            f"this directory has no {identities.NAME} and holds something else ({other}): choose "
+            "an empty or a new one; "
             "where it was a log, `commitlog repair` rebuilds its identity",
             path=path,
         )
@@ -207,7 +235,14 @@ def _refuse_foreign(fd: int, path: str) -> None:
 def foreign_name(names: Iterable[str]) -> str | None:
     """The first of these names in a directory that nobody leaves there who makes a log of it."""
     known = (LOCK_NAME, STAGED)
-    return min((name for name in names if name not in known and not name.startswith(f".{identities.NAME}.")), default=None)
+    return min(
+        (
+            name
+            for name in names
+            if name not in known and not name.startswith(f".{identities.NAME}.")
+        ),
+        default=None,
+    )
 
 
 def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:
@@ -220,13 +255,18 @@ def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: Loc
     raise OpenTimeoutError(_why_not_ready(fd, path, lock_file, options.open_timeout), path=path)
 
 
-def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened | None:
-    """Others have the log open: join them, if both sides are mapped. None: they are not ready yet."""
+def _try_to_join(
+    fd: int, path: str, mode: str, options: Options, lock_file: LockFile
+) -> Opened | None:
+    """Others have the log open: join them, if both sides are mapped. None: they are not ready
+    yet.
+    """
     if lock_file.is_exclusive():
         holder = lock_file.read()
         if _is_there(fd, path, holder):
             raise LogLockedError(
-                f"a pooled log has one writer, and this one is held by {holder.describe()}: close it there, or only read",
+                f"a pooled log has one writer, and this one is held by {holder.describe()}: close "
+                "it there, or only read",
                 path=path,
                 holder=holder.describe(),
             )
@@ -237,7 +277,8 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
     if mode == "x":
         raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
     _check_options(identity, options, path)
-    # A look before the lock: many who come at once, and all held it for a moment, would keep each other from the exclusive one.
+    # A look before the lock: many who come at once, and all held it for a moment, would keep each
+    # other from the exclusive one.
     if not _is_joinable(cursors_file.find(fd, identity)) or not lock_file.acquire("shared"):
         return None
     file = cursors_file.find(fd, identity)
@@ -246,9 +287,15 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
         try:
             if options.pool is not None:
                 writers = cursors_file.live_writers(directory.fd, identity)
-                names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
+                names = (
+                    ", ".join(
+                        describe_process(writer.pid, writer.pid_namespace) for writer in writers
+                    )
+                    or "another process"
+                )
                 raise LogLockedError(
-                    f"with a pool this process would be the only writer, but the log is open in {names}: close it there, or open without "
+                    "with a pool this process would be the only writer, but the log is open in "
+                    f"{names}: close it there, or open without "
                     "a pool",
                     path=path,
                     holder=names,
@@ -262,7 +309,12 @@ def _try_to_join(fd: int, path: str, mode: str, options: Options, lock_file: Loc
 
 
 def _is_joinable(file: CursorsFile | None) -> bool:
-    return file is not None and file.ready and file.cells.writable and file.cells.mode == kernel.MODE_MAPPED
+    return (
+        file is not None
+        and file.ready
+        and file.cells.writable
+        and file.cells.mode == kernel.MODE_MAPPED
+    )
 
 
 def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) -> str:
@@ -271,13 +323,19 @@ def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) ->
     file = cursors_file.find(fd, identity) if identity is not None else None
     if identity is not None and (file is None or not file.usable) and not lock_file.is_exclusive():
         return (
-            f"for {timeout_s:g} s others have had this log open, and its `cursors` file is not the one that they use: it was removed, "
+            f"for {timeout_s:g} s others have had this log open, and its `cursors` file is not "
+            "the one that they use: it was removed, "
             "replaced or cut short; close the log everywhere, then open it again, which recovers it"
         )
-    return f"another process has been opening or recovering this log for {timeout_s:g} s: try again, or look for a stopped process"
+    return (
+        f"another process has been opening or recovering this log for {timeout_s:g} s: try "
+        "again, or look for a stopped process"
+    )
 
 
-def _joined(directory: LogDirectory, identity: Identity, cells: Cursors, lock_file: LockFile) -> Opened:
+def _joined(
+    directory: LogDirectory, identity: Identity, cells: Cursors, lock_file: LockFile
+) -> Opened:
     checkpoint = checkpoints.read(directory.fd, identity.uuid)
     return Opened(
         directory,
@@ -286,21 +344,25 @@ def _joined(directory: LogDirectory, identity: Identity, cells: Cursors, lock_fi
         pooled=False,
         lock_file=lock_file,
         tail=_shared_tail(cells),
-        # Counted on from where the others are: of two records the one with the higher count is in force.
+        # Counted on from where the others are: of two records the one with the higher count is in
+        # force.
         checkpoint_count=checkpoint.count if checkpoint is not None else 0,
     )
 
 
 def _is_there(fd: int, path: str, holder: Holder) -> bool:
-    """Whether it is the pooled writer that holds the lock, and not somebody who recovers what it left. A pid of another namespace says
-    nothing here: there the lock on the writer's slot does."""
+    """Whether it is the pooled writer that holds the lock, and not somebody who recovers what it
+    left. A pid of another namespace says nothing here: there the lock on the writer's slot does."""
     if not holder.pid or holder.boot_id != boot_id().hex():
         return False
     if not is_foreign(holder.pid_namespace):
         return process_name(holder.pid) != "unknown"
     identity = identities.read(fd, path)
     writers = cursors_file.live_writers(fd, identity) if identity is not None else []
-    return any((writer.pid, writer.pid_namespace) == (holder.pid, holder.pid_namespace) for writer in writers)
+    return any(
+        (writer.pid, writer.pid_namespace) == (holder.pid, holder.pid_namespace)
+        for writer in writers
+    )
 
 
 def _shared_tail(cells: Cursors) -> tuple[int, int]:
@@ -308,13 +370,18 @@ def _shared_tail(cells: Cursors) -> tuple[int, int]:
     return place >> 32, place & 0xFFFFFFFF
 
 
-def _open_exclusively(fd: int, path: str, mode: str, options: Options, lock_file: LockFile) -> Opened:
+def _open_exclusively(
+    fd: int, path: str, mode: str, options: Options, lock_file: LockFile
+) -> Opened:
     identity = identities.read(fd, path)
     if identity is not None and mode == "x":
         raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
     if identity is None:
-        identity = Identity.new(options.new_segment_size, options.new_timestamps, options.new_roll_cycle)
-        # First: where it fails, the next try finds no log yet, and does it again. A parent that is not readable is its owner's affair.
+        identity = Identity.new(
+            options.new_segment_size, options.new_timestamps, options.new_roll_cycle
+        )
+        # First: where it fails, the next try finds no log yet, and does it again. A parent that is
+        # not readable is its owner's affair.
         with contextlib.suppress(PermissionError):
             sync_directory(os.path.dirname(os.path.realpath(path)))
         identities.write(fd, identity)
@@ -330,20 +397,37 @@ def _open_exclusively(fd: int, path: str, mode: str, options: Options, lock_file
 
 def _check_options(identity: Identity, options: Options, path: str) -> None:
     """What `log.json` fixed cannot be changed by opening."""
-    wanted = options.segment_size if options.segment_size is not None else (options.pool.buffer_size if options.pool is not None else None)
+    wanted = (
+        options.segment_size
+        if options.segment_size is not None
+        else (options.pool.buffer_size if options.pool is not None else None)
+    )
     if wanted is not None and wanted != identity.segment_size:
         name = "segment_size" if options.segment_size is not None else "pool.buffer_size"
-        raise InvalidOptionError(f"{name} is {wanted}, but the log was created with segments of {identity.segment_size} bytes", path=path)
+        raise InvalidOptionError(
+            f"{name} is {wanted}, but the log was created with segments of "
+            f"{identity.segment_size} bytes",
+            path=path,
+        )
     if options.timestamps not in (None, identity.timestamps):
-        raise InvalidOptionError(f"timestamps is {options.timestamps!r}, but the log was created with {identity.timestamps!r}", path=path)
+        raise InvalidOptionError(
+            f"timestamps is {options.timestamps!r}, but the log was created with "
+            f"{identity.timestamps!r}",
+            path=path,
+        )
     wanted_cycle = options.new_roll_cycle
     if wanted_cycle is not None and wanted_cycle != identity.roll_cycle:
         _logger.warning(
-            "%s: roll_cycle is %s, but the log was created with %s, which stands", path, wanted_cycle, identity.roll_cycle or "none"
+            "%s: roll_cycle is %s, but the log was created with %s, which stands",
+            path,
+            wanted_cycle,
+            identity.roll_cycle or "none",
         )
 
 
-def _recover(directory: LogDirectory, identity: Identity, options: Options, lock_file: LockFile) -> Opened:
+def _recover(
+    directory: LogDirectory, identity: Identity, options: Options, lock_file: LockFile
+) -> Opened:
     inode = os.fstat(directory.fd).st_ino
     boot = boot_id()
     before = lock_file.read()

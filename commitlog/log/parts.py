@@ -28,7 +28,8 @@ from commitlog.tail.tailer_file import TailerFile
 
 _logger = logging.getLogger("commitlog")
 Mode = Literal["a", "x", "r"]
-# Commits up to this many bytes go through the mapping, larger ones by pwrite: see docs/decisions.md.
+# Commits up to this many bytes go through the mapping, larger ones by pwrite: see
+# docs/decisions.md.
 COPY_LIMIT = 16 << 10
 # A pooled log's committer is woken each time this much was appended.
 WAKE_BYTES = 1 << 20
@@ -105,7 +106,9 @@ class LogParts:
             self.queue = MappedFileQueue(self.engine, self.directory)
             undo.callback(self.unmap)
             spacing, writable = options.tuning.index_spacing, mode != "r"
-            self.index = LogIndex(self.engine, self.directory, self.queue, spacing=spacing, writable=writable)
+            self.index = LogIndex(
+                self.engine, self.directory, self.queue, spacing=spacing, writable=writable
+            )
             if writable:
                 self._begin_writing(opened, undo)
             elif opened.cursors.shared:
@@ -148,7 +151,9 @@ class LogParts:
         if offset < self.engine.segment_size:
             self.writer.allocation.bring(number)
         self.writer.start()
-        kind = "pooled" if opened.pooled else "mapped" if opened.exclusive else "mapped, beside others"
+        kind = (
+            "pooled" if opened.pooled else "mapped" if opened.exclusive else "mapped, beside others"
+        )
         _logger.info(
             "%s: opened for writing (%s, flush=%r), ends at position %d",
             self.path,
@@ -236,7 +241,9 @@ class LogParts:
             self.slot_lock = None
 
     def keep_checkpoint(self, count: int) -> None:
-        """Have flushes write the checkpoint from now on; `count` is that of the last one written."""
+        """Have flushes write the checkpoint from now on; `count` is that of the last one
+        written.
+        """
         interval_ns = int(self.options.tuning.checkpoint_interval * 1e9)
         self.engine.keep_checkpoint(self.checkpoint_fd, count, interval_ns)
 

@@ -36,16 +36,27 @@ class Registry:
         self._lock = threading.RLock()
         self._logs: set[RegisteredLog] = set()
         self._at_exit = False
-        os.register_at_fork(before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._forked)
+        os.register_at_fork(
+            before=self._lock.acquire,
+            after_in_parent=self._lock.release,
+            after_in_child=self._forked,
+        )
 
     def add(self, log: RegisteredLog) -> None:
-        """A log was opened. To have it open twice for writing works, and is seldom meant: it is said."""
+        """A log was opened. To have it open twice for writing works, and is seldom meant: it is
+        said.
+        """
         with self._lock:
             if log.place is not None and any(other.place == log.place for other in self._logs):
-                _logger.warning("%s is open for writing in this very process already: one handle serves all threads", log.path)
+                _logger.warning(
+                    "%s is open for writing in this very process already: one handle serves all "
+                    "threads",
+                    log.path,
+                )
             self._logs.add(log)
             if not self._at_exit:
-                # Registered late, so that it runs before whatever a pool registered when it was made.
+                # Registered late, so that it runs before whatever a pool registered when it was
+                # made.
                 self._at_exit = True
                 atexit.register(self.drain)
 
@@ -59,7 +70,11 @@ class Registry:
         with self._lock:
             logs = list(self._logs)
         for log in logs:
-            warnings.warn(f"the log {log.path} was never closed; it is drained at exit", ResourceWarning, stacklevel=1)
+            warnings.warn(
+                f"the log {log.path} was never closed; it is drained at exit",
+                ResourceWarning,
+                stacklevel=1,
+            )
             with contextlib.suppress(CommitLogError):
                 log.close()
 

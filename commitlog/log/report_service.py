@@ -1,4 +1,6 @@
-"""ReportService: says to the `commitlog` logger what the kernel's loops cannot, which run without the interpreter."""
+"""ReportService: says to the `commitlog` logger what the kernel's loops cannot, which run without
+the interpreter.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _QUIET_S = 60.0  # between two warnings of one kind
 
 
 class _Warning:
-    """One kind of warning about a count that only rises: said at once, then at most once a minute, with how many there were since."""
+    """One kind of warning about a count that only rises: said at once, then at most once a minute,
+    with how many there were since.
+    """
 
     def __init__(self, message: str, count: int) -> None:
         self._message = message
@@ -33,7 +37,8 @@ class _Warning:
 
 
 class ReportService(Service):
-    """Looks once a second at what the kernel has counted: slow flushes, claims rolled back, a failure.
+    """Looks once a second at what the kernel has counted: slow flushes, claims rolled back, a
+    failure.
 
     Parameters
     ----------
@@ -49,12 +54,19 @@ class ReportService(Service):
         # Counts of before are not this service's: it begins anew in the child of a fork.
         counters = core.log_counters()
         self._slow_flushes = _Warning(
-            "%s: %d flushes took longer than %g s, the longest so far %.3f s: the disk is slow, or much is written at once", self._slow()
+            "%s: %d flushes took longer than %g s, the longest so far %.3f s: the disk is slow, "
+            "or much is written at once",
+            self._slow(),
         )
         self._rolled_back = _Warning(
-            "%s: %d claims were rolled back: their owner died, or had them open for longer than the claim timeout", counters["rolled_back"]
+            "%s: %d claims were rolled back: their owner died, or had them open for longer than "
+            "the claim timeout",
+            counters["rolled_back"],
         )
-        self._refused = _Warning("%s: %d claims of this process were rolled back by others: it was stopped, or too slow", self._refusals())
+        self._refused = _Warning(
+            "%s: %d claims of this process were rolled back by others: it was stopped, or too slow",
+            self._refusals(),
+        )
 
     def _slow(self) -> int:
         return self._core.count_above("flush", int(SLOW_FLUSH_S * 1e9))
@@ -85,7 +97,8 @@ class ReportService(Service):
         if self._core.failed and not self._failed:
             self._failed = True
             _logger.error(
-                "%s: the log has failed (%s): nothing is acknowledged any more; mend the disk, close the log and open it again",
+                "%s: the log has failed (%s): nothing is acknowledged any more; mend the disk, "
+                "close the log and open it again",
                 path,
                 os.strerror(self._core.failed),
             )

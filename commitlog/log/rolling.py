@@ -12,9 +12,11 @@ from commitlog.segment.mapped_file_queue import MappedFileQueue
 class Rolling:
     """Ends the cycles of one writable log.
 
-    The kernel compares the clock with the end of the cycle, as far as this handle knows it, and asks here when that is reached. The header
-    of the segment in use decides: it says when the log rolled into it, and that is what its cycle is reckoned from, in every process. A
-    segment is closed by one swap on the tail that names it, so that however many find its cycle over, it is closed once.
+    The kernel compares the clock with the end of the cycle, as far as this handle knows it, and
+    asks here when that is reached. The header of the segment in use decides: it says when the log
+    rolled into it, and that is what its cycle is reckoned from, in every process. A segment is
+    closed by one swap on the tail that names it, so that however many find its cycle over, it is
+    closed once.
 
     Parameters
     ----------
@@ -32,7 +34,8 @@ class Rolling:
         self._queue = queue
 
     def close_if_over(self) -> None:
-        """Close the segment in use where its cycle is over. The next append rolls, and its time says in which cycle the next one is.
+        """Close the segment in use where its cycle is over. The next append rolls, and its time
+        says in which cycle the next one is.
 
         A clock that was set back closes nothing, and never leads back into a cycle that was left.
         """
@@ -49,7 +52,9 @@ class Rolling:
             self._writer.close_segment(tail[0])
 
     def time_after(self, number: int) -> int:
-        """With what time the log rolls on from a segment: the clock's, but none before that with which it rolled into this one."""
+        """With what time the log rolls on from a segment: the clock's, but none before that with
+        which it rolled into this one.
+        """
         return max(time.time_ns(), self._opened_ns(number))
 
     def _opened_ns(self, number: int) -> int:

@@ -41,27 +41,34 @@ class TailerMethods:
         Parameters
         ----------
         name : str, optional
-            Keep the tailer's place in the log under this name: the next tailer of that name goes on there. One at a time reads under a
-            name. 1 to 128 bytes of letters, digits and ``_ @ : + . -``, not beginning with ``.`` or ``-``.
+            Keep the tailer's place in the log under this name: the next tailer of that name goes on
+            there. One at a time reads under a name. 1 to 128 bytes of letters, digits and ``_ @ : +
+            . -``, not beginning with ``.`` or ``-``.
         start : {"first", "end"}, int or None
-            The oldest record, the present end, or a record's position. None: "first", and "end" for a backward tailer. A name that was
-            there before goes on where it stood, whatever this says: use `Tailer.seek`.
+            The oldest record, the present end, or a record's position. None: "first", and "end" for
+            a backward tailer. A name that was there before goes on where it stood, whatever this
+            says: use `Tailer.seek`.
         direction : {"forward", "backward"}
-            Which way it reads. It can be turned around at any time: `Tailer.direction`. It is not kept under the name.
+            Which way it reads. It can be turned around at any time: `Tailer.direction`. It is not
+            kept under the name.
         visibility : {"committed", "appended", "flushed"}
-            "committed": what every process sees. "appended": also what only this process's pool buffers hold; a kill takes that
-            back. "flushed": only what no crash can take back.
+            "committed": what every process sees. "appended": also what only this process's pool
+            buffers hold; a kill takes that back. "flushed": only what no crash can take back.
         on_damage : {"raise", "skip"}
             Raise `CorruptRecordError`, or go on at the next whole frame.
         durable : bool, float or str
-            False: a saved place survives a kill of the process, and a power cut takes back some seconds of them: those records come
-            again. True: it is on the disk before `read`, or the next step of a loop, goes on, tens of microseconds a record. A duration,
-            such as ``"1s"``: at most once in that time, and when the tailer is closed; a power cut takes back what came after.
+            False: a saved place survives a kill of the process, and a power cut takes back some
+            seconds of them: those records come again. True: it is on the disk before `read`, or the
+            next step of a loop, goes on, tens of microseconds a record. A duration, such as
+            ``"1s"``: at most once in that time, and when the tailer is closed; a power cut takes
+            back what came after.
         required : bool, optional
-            True: retention deletes nothing that this tailer has not read, until it is evicted, deleted, or opened with False; that is on
-            the disk when this returns. None: as it was declared last.
+            True: retention deletes nothing that this tailer has not read, until it is evicted,
+            deleted, or opened with False; that is on the disk when this returns. None: as it was
+            declared last.
         max_lag : int or str, optional
-            With ``required=True``: appends may be so many bytes ahead of this tailer, and are then held as the log's ``on_lag=`` says.
+            With ``required=True``: appends may be so many bytes ahead of this tailer, and are then
+            held as the log's ``on_lag=`` says.
 
         Returns
         -------
@@ -104,7 +111,8 @@ class TailerMethods:
         return tailer
 
     def cycles(self) -> list[Cycle]:
-        """The cycles that the log has segments of, oldest first; of a log that rolls by size alone, its segments.
+        """The cycles that the log has segments of, oldest first; of a log that rolls by size alone,
+        its segments.
 
         Returns
         -------
@@ -119,7 +127,8 @@ class TailerMethods:
         Parameters
         ----------
         cycle : int, datetime.datetime or datetime.date
-            Its number; an instant in it, with a time zone; or a day of the log's time zone, for the cycle that its first moment is in.
+            Its number; an instant in it, with a time zone; or a day of the log's time zone, for the
+            cycle that its first moment is in.
 
         Returns
         -------
@@ -137,7 +146,8 @@ class TailerMethods:
         return self._parts.index.cycles.records_in(cycle)
 
     def tailers(self) -> list[TailerState]:
-        """All named tailers, by name: where they stand, how far behind, who reads with them, and what is wrong with their files.
+        """All named tailers, by name: where they stand, how far behind, who reads with them, and
+        what is wrong with their files.
 
         Returns
         -------
@@ -147,7 +157,8 @@ class TailerMethods:
         return tailer_state.states(self._parts.directory, self._parts.engine.tail_position)
 
     def reset_tailer(self, name: str, position: Start) -> None:
-        """Have a named tailer go on somewhere else. Nobody may be reading with it. A damaged file is made anew, and required no more.
+        """Have a named tailer go on somewhere else. Nobody may be reading with it. A damaged file
+        is made anew, and required no more.
 
         Parameters
         ----------
@@ -184,7 +195,8 @@ class TailerMethods:
         _look_who_is_required(parts)
 
     def evict_tailer(self, name: str) -> bool:
-        """Require a named tailer no more: neither retention nor appends wait for it. It may go on reading, and be declared anew.
+        """Require a named tailer no more: neither retention nor appends wait for it. It may go on
+        reading, and be declared anew.
 
         Returns
         -------
@@ -199,7 +211,9 @@ class TailerMethods:
         parts = self._parts
         parts.check_open()
         _check_told(parts)
-        evicted = tailer_file.evict(parts.directory, check_name(name), partial(_tell_writers, parts))
+        evicted = tailer_file.evict(
+            parts.directory, check_name(name), partial(_tell_writers, parts)
+        )
         _look_who_is_required(parts)
         return evicted
 
@@ -207,7 +221,10 @@ class TailerMethods:
 def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFile:
     """The file of a named tailer, with its terms declared. A new tailer stands at `position`."""
     if parts.directory.detached:
-        why = "an archive, or a segment alone, keeps no tailer's place: read it with a tailer without a name"
+        why = (
+            "an archive, or a segment alone, keeps no tailer's place: read it with a tailer "
+            "without a name"
+        )
         raise ReadOnlyError(why, path=parts.path)
     # Elsewhere locks and shared mappings do not keep a name to one reader.
     check_file_system(parts.path, parts.directory.fd)

@@ -17,13 +17,15 @@ class _Queue:
         self.turns = 0
 
 
-# The queues of all loops, by the loop's identity; empty where nobody is held. A queue belongs to the coroutines in it alone, and they
-# belong to their loop: one that is closed meanwhile takes all of it along.
+# The queues of all loops, by the loop's identity; empty where nobody is held. A queue belongs to
+# the coroutines in it alone, and they belong to their loop: one that is closed meanwhile takes all
+# of it along.
 Turns: TypeAlias = dict[int, weakref.ref[_Queue]]
 
 
 class Turn:
-    """One coroutine's place among those of its loop. A context manager; at its end the next one's turn comes.
+    """One coroutine's place among those of its loop. A context manager; at its end the next one's
+    turn comes.
 
     Parameters
     ----------
@@ -57,7 +59,12 @@ class Turn:
         self._queue.turns += 1
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         if self._came:
             with contextlib.suppress(RuntimeError):  # in a loop that was closed nobody can be told
                 self._queue.lock.release()

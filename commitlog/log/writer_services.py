@@ -78,7 +78,9 @@ class WriterServices:
                 self.listener.start()
                 undo.callback(self.listener.finish)
                 queue.watch(self.listener)
-            self.allocation = AllocationService(engine, directory, queue, options, lender, events=self.listener or NO_EVENTS)
+            self.allocation = AllocationService(
+                engine, directory, queue, options, lender, events=self.listener or NO_EVENTS
+            )
             self.services: list[Service] = [self.allocation, flush_service(engine, options)]
             if lender is not None:
                 self.services.append(CommitService(engine, options))

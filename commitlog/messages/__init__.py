@@ -1,1 +1,3 @@
-"""Messages with a type number and a fixed layout, and the bus that carries them: a thin layer over log and tailer."""
+"""Messages with a type number and a fixed layout, and the bus that carries them: a thin layer over
+log and tailer.
+"""

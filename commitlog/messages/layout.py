@@ -34,17 +34,26 @@ class Layout(Shape):
 
     def __init__(self, name: str, type: int, size: int, fields: Sequence[Field]) -> None:
         if not fields:
-            raise MessageError(f"{name} has no fields: annotate at least one, such as price: bus.int64")
+            raise MessageError(
+                f"{name} has no fields: annotate at least one, such as price: bus.int64"
+            )
         for field in fields:
             word = field.name
-            if not word.isidentifier() or keyword.iskeyword(word) or word.startswith("__") or word in RESERVED:
+            if (
+                not word.isidentifier()
+                or keyword.iskeyword(word)
+                or word.startswith("__")
+                or word in RESERVED
+            ):
                 raise MessageError(f"{name}: {word!r} cannot be the name of a field; rename it")
         super().__init__(name, _checked_type(name, type), size)
         self.fields = tuple(fields)
 
     @classmethod
     def of_annotations(cls, name: str, type: int, annotations: Mapping[str, Any]) -> Layout:
-        """The fields in their order, each at the next multiple of its own size, and the whole a multiple of the largest, as in C."""
+        """The fields in their order, each at the next multiple of its own size, and the whole a
+        multiple of the largest, as in C.
+        """
         fields = []
         end = 0
         alignment = 1
@@ -62,9 +71,13 @@ class Layout(Shape):
         try:
             given = np.dtype(dtype)
         except TypeError as error:
-            raise MessageError(f"{name}: dtype= must be a NumPy structured dtype: {error}") from None
+            raise MessageError(
+                f"{name}: dtype= must be a NumPy structured dtype: {error}"
+            ) from None
         if given.names is None or given.fields is None:
-            raise MessageError(f"{name}: dtype= must be a structured dtype, with named fields, not {given}")
+            raise MessageError(
+                f"{name}: dtype= must be a structured dtype, with named fields, not {given}"
+            )
         fields = []
         for field in given.names:
             part, offset = given.fields[field][:2]
@@ -72,22 +85,40 @@ class Layout(Shape):
             fields.append(Field(field, kind, offset, length))
         for before, after in itertools.pairwise(sorted(fields, key=lambda field: field.offset)):
             if before.offset + before.length > after.offset:
-                raise MessageError(f"{name}: the fields {before.name} and {after.name} overlap; give each its own bytes")
+                raise MessageError(
+                    f"{name}: the fields {before.name} and {after.name} overlap; give each its "
+                    "own bytes"
+                )
         return cls(name, type, given.itemsize, fields)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The same as a NumPy structured dtype, for arrays of many messages."""
-        formats = [f"S{field.length}" if field.kind == "bytes" else np.dtype(field.kind).newbyteorder("<") for field in self.fields]
+        formats = [
+            f"S{field.length}" if field.kind == "bytes" else np.dtype(field.kind).newbyteorder("<")
+            for field in self.fields
+        ]
         names = [field.name for field in self.fields]
-        return np.dtype({"names": names, "formats": formats, "offsets": [field.offset for field in self.fields], "itemsize": self.size})
+        return np.dtype(
+            {
+                "names": names,
+                "formats": formats,
+                "offsets": [field.offset for field in self.fields],
+                "itemsize": self.size,
+            }
+        )
 
     def __str__(self) -> str:
         rows = [("offset", "bytes", "kind", "field")]
-        rows += [(str(field.offset), str(field.length), field.kind, field.name) for field in self.fields]
+        rows += [
+            (str(field.offset), str(field.length), field.kind, field.name) for field in self.fields
+        ]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         title = f"{self.name}: type {self.type}, {self.size} bytes, little-endian"
-        lines = [f"  {row[0]:>{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}" for row in rows]
+        lines = [
+            f"  {row[0]:>{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:<{widths[2]}}  {row[3]}"
+            for row in rows
+        ]
         return "\n".join([title, *lines])
 
 

@@ -14,7 +14,9 @@ from commitlog.messages.layout import Layout
 
 @dataclass_transform()
 class MessageClass(builtins.type):
-    """The class of message classes: lays the fields out, and makes each a descriptor over the message's bytes."""
+    """The class of message classes: lays the fields out, and makes each a descriptor over the
+    message's bytes.
+    """
 
     def __new__(
         mcs,
@@ -25,13 +27,17 @@ class MessageClass(builtins.type):
         type: int | None = None,
         dtype: Any = None,
     ) -> MessageClass:
-        # No `__dict__` in a message: a misspelt field is an error, and not an attribute that nobody writes to the log.
+        # No `__dict__` in a message: a misspelt field is an error, and not an attribute that nobody
+        # writes to the log.
         cls = super().__new__(mcs, name, bases, {"__slots__": (), **namespace})
         parents = [base for base in bases if isinstance(base, MessageClass)]
         if not parents:
             return cls  # Message itself
         if any(hasattr(parent, "layout") for parent in parents):
-            raise MessageError(f"{name} derives from a message class: derive it from Message, with a type and all its fields")
+            raise MessageError(
+                f"{name} derives from a message class: derive it from Message, with a type and "
+                "all its fields"
+            )
         if type is None:
             raise MessageError(f"{name} needs a type number: class {name}(bus.Message, type=0)")
         if dtype is not None:
@@ -49,8 +55,15 @@ def _field_annotations(cls: builtins.type) -> dict[str, Any]:
     try:
         hints = get_type_hints(cls, include_extras=True)
     except (NameError, AttributeError, TypeError, SyntaxError) as error:
-        raise MessageError(f"{cls.__name__}: an annotation cannot be evaluated: {error}; define its names in the module") from None
-    return {name: hints[name] for name in own if get_origin(hints[name]) is not ClassVar and hints[name] is not ClassVar}
+        raise MessageError(
+            f"{cls.__name__}: an annotation cannot be evaluated: {error}; define its names in the "
+            "module"
+        ) from None
+    return {
+        name: hints[name]
+        for name in own
+        if get_origin(hints[name]) is not ClassVar and hints[name] is not ClassVar
+    }
 
 
 def _become_dataclass(cls: Any, layout: Layout) -> None:
@@ -66,14 +79,19 @@ def _become_dataclass(cls: Any, layout: Layout) -> None:
             try:
                 setattr(blank, field.name, field.default)
             except CommitLogError as error:
-                raise MessageError(f"{cls.__name__}.{field.name}: the default does not fit the field: {error.message}") from None
+                raise MessageError(
+                    f"{cls.__name__}.{field.name}: the default does not fit the field: "
+                    f"{error.message}"
+                ) from None
 
 
 class Message(MessageBytes, metaclass=MessageClass):
-    """The base of message classes: a numeric type and a fixed layout, in bytes of its own or, in a claim, in the log.
+    """The base of message classes: a numeric type and a fixed layout, in bytes of its own or, in a
+    claim, in the log.
 
-    A subclass names its type number and annotates its fields, or takes them from a NumPy structured dtype. It is a dataclass whose
-    fields are read and written where the bytes lie; ``bytes(message)`` gives them, and so does the buffer protocol.
+    A subclass names its type number and annotates its fields, or takes them from a NumPy structured
+    dtype. It is a dataclass whose fields are read and written where the bytes lie;
+    ``bytes(message)`` gives them, and so does the buffer protocol.
 
     Attributes
     ----------
@@ -85,14 +103,16 @@ class Message(MessageBytes, metaclass=MessageClass):
     Raises
     ------
     MessageError
-        From the class statement: no type number or one out of range, no fields, a field of no known kind or without a fixed size.
+        From the class statement: no type number or one out of range, no fields, a field of no known
+        kind or without a fixed size.
     MessageValueError, RecordTypeError
-        From setting a field: the value does not fit, or is of the wrong Python type; the message is unchanged.
+        From setting a field: the value does not fit, or is of the wrong Python type; the message is
+        unchanged.
 
     Examples
     --------
-    ``class Quote(bus.Message, type=1):`` with ``price: bus.float64`` and ``symbol: Annotated[bytes, 8]`` in its body, or
-    ``class Quote(bus.Message, type=1, dtype=QUOTES): pass``.
+    ``class Quote(bus.Message, type=1):`` with ``price: bus.float64`` and ``symbol: Annotated[bytes,
+    8]`` in its body, or ``class Quote(bus.Message, type=1, dtype=QUOTES): pass``.
     """
 
     layout: ClassVar[Layout]

@@ -17,7 +17,8 @@ from commitlog.tail.tailer import Idle
 
 
 class BusReader(ProcessBound, MessageReader):
-    """Reads messages, one thread at a time; got from `commitlog.bus.reader`. `next` and `read` are one compiled call each.
+    """Reads messages, one thread at a time; got from `commitlog.bus.reader`. `next` and `read` are
+    one compiled call each.
 
     Attributes
     ----------
@@ -25,10 +26,16 @@ class BusReader(ProcessBound, MessageReader):
         The log beneath, open for reading.
     """
 
-    def __init__(self, log: CommitLog, start: Start, visibility: Visibility, on_damage: OnDamage, idle: Idle) -> None:
+    def __init__(
+        self, log: CommitLog, start: Start, visibility: Visibility, on_damage: OnDamage, idle: Idle
+    ) -> None:
         self.log = log
         self._tailer = log.tailer(start=start, visibility=visibility, on_damage=on_damage)
-        super().__init__(self._tailer, log.flushed_position if visibility == "flushed" else log.tail_position, idle)
+        super().__init__(
+            self._tailer,
+            log.flushed_position if visibility == "flushed" else log.tail_position,
+            idle,
+        )
 
     def close(self) -> None:
         """Let go of the log. Idempotent; any other call then raises `ClosedError`."""
@@ -39,11 +46,19 @@ class BusReader(ProcessBound, MessageReader):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<BusReader {self.log.path!r}, {'closed' if self.log.closed else f'at {self._tailer.position}'}>"
+        return (
+            f"<BusReader {self.log.path!r}, "
+            f"{'closed' if self.log.closed else f'at {self._tailer.position}'}>"
+        )
 
 
 def open_reader(
@@ -64,7 +79,8 @@ def open_reader(
     start : {"first", "end"} or int
         The oldest message, the present end, or a message's position.
     wait : float, str or None
-        Seconds, or text like ``"500ms"``, to wait for a log that does not exist yet; None waits until there is one.
+        Seconds, or text like ``"500ms"``, to wait for a log that does not exist yet; None waits
+        until there is one.
     idle : {"spin", "yield", "backoff", "block"}
         How `BusReader.next` waits when it is given a timeout: see `Tailer.follow`.
     visibility : {"committed", "flushed"}
@@ -85,7 +101,9 @@ def open_reader(
         No message starts at the position that `start` names.
     """
     check_idle(idle)
-    log = open_log(path, "r", wait_for_log=DURATION_LARGEST_S if wait is None else parse_duration(wait, "wait"))
+    log = open_log(
+        path, "r", wait_for_log=DURATION_LARGEST_S if wait is None else parse_duration(wait, "wait")
+    )
     try:
         return BusReader(log, start, visibility, on_damage, idle)
     except BaseException:

@@ -14,7 +14,8 @@ from commitlog.options import OptionOverrides, Options
 
 
 class BusWriter(ProcessBound, MessageWriter):
-    """Writes messages, from any thread; got from `commitlog.bus.writer`. `write` and `claim` are one compiled call each.
+    """Writes messages, from any thread; got from `commitlog.bus.writer`. `write` and `claim` are
+    one compiled call each.
 
     Attributes
     ----------
@@ -27,31 +28,46 @@ class BusWriter(ProcessBound, MessageWriter):
         self.log = log
 
     def close(self) -> None:
-        """Close the log, which makes everything that was written durable, whatever ``flush=`` is. Idempotent."""
+        """Close the log, which makes everything that was written durable, whatever ``flush=`` is.
+        Idempotent.
+        """
         self.log.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
         return f"<BusWriter {self.log.path!r}, {'closed' if self.log.closed else 'open'}>"
 
 
-def open_writer(path: str | os.PathLike[str], options: Options | None = None, **overrides: Unpack[OptionOverrides]) -> BusWriter:
-    """Open a bus for writing, creating it where there is none. Any number of processes and threads may.
+def open_writer(
+    path: str | os.PathLike[str],
+    options: Options | None = None,
+    **overrides: Unpack[OptionOverrides],
+) -> BusWriter:
+    """Open a bus for writing, creating it where there is none. Any number of processes and threads
+    may.
 
     Parameters
     ----------
     path : str or path-like
-        The log's directory; under ``/dev/shm`` nothing ever goes to a disk, and a reboot takes it away.
+        The log's directory; under ``/dev/shm`` nothing ever goes to a disk, and a reboot takes it
+        away.
     options : Options, optional
-        As for `commitlog.open`, with the same defaults: under ``flush="async"`` a kill of any process loses nothing that was written,
-        and an OS crash what the flush service had not reached.
+        As for `commitlog.open`, with the same defaults: under ``flush="async"`` a kill of any
+        process loses nothing that was written, and an OS crash what the flush service had not
+        reached.
     **overrides
-        Single options by name: see `Options`. There is no `pool`: a pooled log has one writing process.
+        Single options by name: see `Options`. There is no `pool`: a pooled log has one writing
+        process.
 
     Returns
     -------
@@ -65,5 +81,8 @@ def open_writer(path: str | os.PathLike[str], options: Options | None = None, **
     """
     chosen = Options.of(options, **overrides)
     if chosen.pool is not None:
-        raise InvalidOptionError("pool= makes one process the only writer, and a bus has many: leave it out, or use commitlog.open")
+        raise InvalidOptionError(
+            "pool= makes one process the only writer, and a bus has many: leave it out, or use "
+            "commitlog.open"
+        )
     return BusWriter(open_log(path, "a", chosen))

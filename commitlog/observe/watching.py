@@ -1,4 +1,6 @@
-"""Live figures of a log, from its shared files: what `commitlog top`, `commitlog export-metrics` and `commitlog.metrics` show."""
+"""Live figures of a log, from its shared files: what `commitlog top`, `commitlog export-metrics`
+and `commitlog.metrics` show.
+"""
 
 from __future__ import annotations
 
@@ -45,15 +47,18 @@ class WriterFigures:
     since_ns : int
         When it took the slot, in nanoseconds since 1970.
     state : str
-        "dead": it was killed, and nobody has taken its slot since. "stopped": by SIGSTOP or a debugger. "held up": it began a claim before
-        the look before, and has not come to put its name there. "appending" and "idle": since the look before it has, and has not, claimed
-        anything. "live": there was no look before. A claim that is open in a `with` block is nothing unusual, and shows in none of them.
+        "dead": it was killed, and nobody has taken its slot since. "stopped": by SIGSTOP or a
+        debugger. "held up": it began a claim before the look before, and has not come to put its
+        name there. "appending" and "idle": since the look before it has, and has not, claimed
+        anything. "live": there was no look before. A claim that is open in a `with` block is
+        nothing unusual, and shows in none of them.
     flushing : bool
         It leads a flush at this moment.
     claiming : bool
         It is between the two first steps of a claim, where the living stay for nanoseconds.
     claims : int
-        Made through its slot, by earlier owners too; only differences say something. A pooled log's appends are not counted.
+        Made through its slot, by earlier owners too; only differences say something. A pooled log's
+        appends are not counted.
     rolled_back_claims : int
         Of its claims, those that others rolled back.
     """
@@ -76,8 +81,8 @@ class LogFigures:
     Attributes
     ----------
     kind : {"log", "archive", "segment"}
-        What is looked at. Of an archive, or of a segment's file apart from its log, the watermarks are where it ends; nobody writes it,
-        and no named tailer stands in it.
+        What is looked at. Of an archive, or of a segment's file apart from its log, the watermarks
+        are where it ends; nobody writes it, and no named tailer stands in it.
     path : str
         The log's directory, the archive, or the file.
     uuid : str
@@ -85,7 +90,8 @@ class LogFigures:
     taken_ns : int
         When, on the monotonic clock.
     mode : {"mapped", "pooled"} or None
-        How its writers have it open, or had it last; None where nobody has since the machine started.
+        How its writers have it open, or had it last; None where nobody has since the machine
+        started.
     recovering : bool
         Somebody is at it, or was killed at it.
     failed : str or None
@@ -93,14 +99,17 @@ class LogFigures:
     segment_size : int
         Bytes.
     first_position, tail_position, appended_position, committed_position, flushed_position : int
-        Where the oldest record starts, and the watermarks. Of a pooled log other processes see no more than what is committed.
+        Where the oldest record starts, and the watermarks. Of a pooled log other processes see no
+        more than what is committed.
     first_sequence, next_sequence : int or None
-        Of the oldest record, and of the one that is to come; None where damage keeps them from being counted.
+        Of the oldest record, and of the one that is to come; None where damage keeps them from
+        being counted.
     segments, disk_bytes : int
-        Segment files, those ahead of need included, and what all files of the directory take on the disk; of an archive what its segments
-        take, compressed.
+        Segment files, those ahead of need included, and what all files of the directory take on the
+        disk; of an archive what its segments take, compressed.
     free_bytes, device_bytes : int or None
-        Room for this user on the log's file system, and its size. None where nothing is written: of an archive, of a segment's file.
+        Room for this user on the log's file system, and its size. None where nothing is written: of
+        an archive, of a segment's file.
     rolled_back_claims : int
         Claims of dead or too slow writers that were turned into SKIP, since `cursors` was made.
     writers : tuple of WriterFigures
@@ -170,7 +179,12 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
     parts = parts_of(log)
     cells, directory = parts.engine.cursors, parts.directory
     # The lower watermarks first: one that moves meanwhile never seems to have passed a higher one.
-    flushed, committed, appended, tail = log.flushed_position, log.committed_position, log.appended_position, log.tail_position
+    flushed, committed, appended, tail = (
+        log.flushed_position,
+        log.committed_position,
+        log.appended_position,
+        log.tail_position,
+    )
     first_sequence, next_sequence = _sequences(log)
     free, device = (None, None) if directory.detached else _room(directory)
     shared = cells.shared
@@ -203,11 +217,15 @@ def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
 
 
 def _sequences(log: CommitLog) -> tuple[int | None, int | None]:
-    """Seals say of most segments how many records they have; what is looked at is the end of the log."""
+    """Seals say of most segments how many records they have; what is looked at is the end of the
+    log.
+    """
     try:
         directory = parts_of(log).directory
         if isinstance(directory, ArchivedDirectory):
-            return directory.sequences()  # without the others' headers, each of which is fetched from afar
+            return (
+                directory.sequences()
+            )  # without the others' headers, each of which is fetched from afar
         first = log.first_sequence
         return first, first + log.count()
     except CommitLogError:
@@ -219,7 +237,9 @@ def _room(directory: LogDirectory) -> tuple[int, int]:
     return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize
 
 
-def _figures_of(writer: Writer, flush_leader: int | None, before: LogFigures | None, moved: bool) -> WriterFigures:
+def _figures_of(
+    writer: Writer, flush_leader: int | None, before: LogFigures | None, moved: bool
+) -> WriterFigures:
     foreign = is_foreign(writer.pid_namespace)
     return WriterFigures(
         slot=writer.slot,
@@ -239,7 +259,11 @@ def _state_of(writer: Writer, foreign: bool, before: LogFigures | None, moved: b
         return "dead"
     if not foreign and _is_stopped(writer.pid):
         return "stopped"
-    earlier = next((other for other in before.writers if other.slot == writer.slot), None) if before is not None else None
+    earlier = (
+        next((other for other in before.writers if other.slot == writer.slot), None)
+        if before is not None
+        else None
+    )
     if before is None or earlier is None or earlier.since_ns != writer.since_ns:
         return "live"
     claimed = writer.counter // 2 > earlier.claims
@@ -251,18 +275,22 @@ def _state_of(writer: Writer, foreign: bool, before: LogFigures | None, moved: b
 
 def _is_stopped(pid: int) -> bool:
     try:
-        return bool(psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP))
+        return bool(
+            psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+        )
     except psutil.Error:
         return False
 
 
 class LogWatch:
-    """Looks at a log again and again, from outside: it opens for reading only, and follows the log that is at the path at the time.
+    """Looks at a log again and again, from outside: it opens for reading only, and follows the log
+    that is at the path at the time.
 
     Parameters
     ----------
     path : str or path-like
-        The log's directory. It need not be there yet; `look` says so. Or an archive, or a segment's file, which each look opens anew.
+        The log's directory. It need not be there yet; `look` says so. Or an archive, or a segment's
+        file, which each look opens anew.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -294,7 +322,9 @@ class LogWatch:
         return self._before
 
     def _is_there(self, log: CommitLog) -> bool:
-        """Whether the path still leads to the log that is open, and not to one that was made in its place, or to none."""
+        """Whether the path still leads to the log that is open, and not to one that was made in its
+        place, or to none.
+        """
         if parts_of(log).directory.detached:
             return False  # it has what was there when it was opened
         try:
@@ -305,7 +335,11 @@ class LogWatch:
             identity = identities.read(fd, self.path)
             status = os.fstat(fd)
             place = status.st_dev, status.st_ino
-            return identity is not None and identity.uuid == log.identity.uuid and place == parts_of(log).directory.place
+            return (
+                identity is not None
+                and identity.uuid == log.identity.uuid
+                and place == parts_of(log).directory.place
+            )
         finally:
             os.close(fd)
 
@@ -318,5 +352,10 @@ class LogWatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()

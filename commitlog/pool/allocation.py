@@ -1,4 +1,6 @@
-"""Making the buffers of a pool: checked against the free memory, allocated, pre-faulted and locked."""
+"""Making the buffers of a pool: checked against the free memory, allocated, pre-faulted and
+locked.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,19 @@ def allocate_buffers(options: PoolOptions, count: int) -> list[PoolBuffer]:
     if shared:
         sweep_orphans()
     each = options.buffer_size + (HEADER_SIZE if shared else 0)
-    require_free_memory(count * each, f"a pool of {count} buffers of {describe_size(options.buffer_size)} each", shared=shared)
+    require_free_memory(
+        count * each,
+        f"a pool of {count} buffers of {describe_size(options.buffer_size)} each",
+        shared=shared,
+    )
     made: list[PoolBuffer] = []
     try:
         for _ in range(count):
-            made.append(ShmBuffer.allocate(options.buffer_size) if shared else AnonymousBuffer.allocate(options.buffer_size))
+            made.append(
+                ShmBuffer.allocate(options.buffer_size)
+                if shared
+                else AnonymousBuffer.allocate(options.buffer_size)
+            )
             _populate(made[-1])
         _lock(made, options)
     except BaseException:
@@ -57,11 +67,17 @@ def destroy_buffers(buffers: list[PoolBuffer]) -> None:
 
 
 def release_unclosed(buffers: list[PoolBuffer], closed: threading.Event, process: int) -> None:
-    """Close a pool that was dropped, or that the interpreter's end finds open; lent buffers are released when they are returned."""
+    """Close a pool that was dropped, or that the interpreter's end finds open; lent buffers are
+    released when they are returned.
+    """
     if process != os.getpid():
         return
     closed.set()
-    warnings.warn("a TransientStorePool was not closed; use it in a with statement, or call close()", ResourceWarning, stacklevel=2)
+    warnings.warn(
+        "a TransientStorePool was not closed; use it in a with statement, or call close()",
+        ResourceWarning,
+        stacklevel=2,
+    )
     destroy_buffers([buffer for buffer in buffers if buffer.state is BufferState.FREE])
 
 
@@ -72,7 +88,8 @@ def _populate(buffer: PoolBuffer) -> None:
         if error.errno not in (errno.ENOMEM, errno.EFAULT):
             raise
         raise PoolMemoryError(
-            f"memory ran out while a pool buffer of {buffer.size} bytes was pre-faulted ({error}); ask for fewer or smaller buffers",
+            f"memory ran out while a pool buffer of {buffer.size} bytes was pre-faulted "
+            f"({error}); ask for fewer or smaller buffers",
             wanted=buffer.size,
         ) from error
 
@@ -86,11 +103,15 @@ def _lock(buffers: list[PoolBuffer], options: PoolOptions) -> None:
             buffer.locked = True
         except OSError as error:
             refused = (
-                f"only {number} of {len(buffers)} pool buffers could be locked into RAM ({os.strerror(error.errno or 0)}): "
-                f"they need {describe_size(len(buffers) * options.buffer_size)}, RLIMIT_MEMLOCK is {_memlock_limit()}"
+                f"only {number} of {len(buffers)} pool buffers could be locked into RAM "
+                f"({os.strerror(error.errno or 0)}): "
+                f"they need {describe_size(len(buffers) * options.buffer_size)}, RLIMIT_MEMLOCK "
+                f"is {_memlock_limit()}"
             )
             if options.lock_memory == "require":
-                raise MemoryLockError(f"{refused}; raise that limit or use lock_memory='try'", errno=error.errno) from error
+                raise MemoryLockError(
+                    f"{refused}; raise that limit or use lock_memory='try'", errno=error.errno
+                ) from error
             _logger.warning("%s; the others may be swapped out, which stalls appends", refused)
             return
 

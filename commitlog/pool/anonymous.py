@@ -32,5 +32,7 @@ class AnonymousBuffer(PoolBuffer):
             if error.errno not in (errno.ENOMEM, errno.EAGAIN):
                 raise
             raise PoolMemoryError(
-                f"the kernel refuses {size} bytes for a pool buffer ({error}); ask for fewer or smaller buffers", wanted=size
+                f"the kernel refuses {size} bytes for a pool buffer ({error}); ask for fewer or "
+                "smaller buffers",
+                wanted=size,
             ) from error

@@ -33,7 +33,8 @@ class PoolBuffer:
     backing : str
         ``"anonymous"`` or ``"shm"``.
     name : str or None
-        The shared-memory name by which the next open finds it after a kill; None for anonymous memory.
+        The shared-memory name by which the next open finds it after a kill; None for anonymous
+        memory.
     state : BufferState
         Changed by the pool alone.
     owner : str or None
@@ -62,7 +63,8 @@ class PoolBuffer:
         return False
 
     def bind(self, log_uuid: bytes, base: int, segment_id: int) -> None:
-        """Record in the buffer's header which segment of which log it holds from now on; call before the first claim.
+        """Record in the buffer's header which segment of which log it holds from now on; call
+        before the first claim.
 
         For anonymous memory, which dies with the process, this does nothing.
 
@@ -111,4 +113,10 @@ class PoolBuffer:
 def describe_lent(buffers: Iterable[PoolBuffer]) -> str:
     """Say who has which buffer and since when, for a message."""
     now = time.monotonic()
-    return ", ".join(f"buffer {buffer.index} by {buffer.owner!r} for {now - buffer.borrowed_at:.1f} s" for buffer in buffers) or "none"
+    return (
+        ", ".join(
+            f"buffer {buffer.index} by {buffer.owner!r} for {now - buffer.borrowed_at:.1f} s"
+            for buffer in buffers
+        )
+        or "none"
+    )

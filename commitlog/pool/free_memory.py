@@ -1,4 +1,6 @@
-"""How much memory the process may still take: the machine's, its control group's, the shared-memory file system's."""
+"""How much memory the process may still take: the machine's, its control group's, the shared-memory
+file system's.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from commitlog.errors import PoolMemoryError
 
 SHM_DIRECTORY = Path("/dev/shm")
 
-# File system type -> the files that hold limit, usage, and the key of memory.stat for page cache that goes first.
+# File system type -> the files that hold limit, usage, and the key of memory.stat for page cache
+# that goes first.
 _CGROUP_FILES = {
     "cgroup2": ("memory.max", "memory.current", "inactive_file"),
     "cgroup": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -52,7 +55,8 @@ def require_free_memory(size: int, what: str, *, shared: bool) -> None:
     free = min(limits, key=lambda limit: limit.size)
     if size > free.size:
         raise PoolMemoryError(
-            f"{what} needs {describe_size(size)}, but only {describe_size(free.size)} are free ({free.source}); "
+            f"{what} needs {describe_size(size)}, but only {describe_size(free.size)} are free "
+            f"({free.source}); "
             f"ask for fewer or smaller buffers, or give the process more memory",
             wanted=size,
             available=free.size,
@@ -72,7 +76,8 @@ def machine_memory() -> FreeMemory:
 def shm_space(directory: Path = SHM_DIRECTORY) -> list[FreeMemory]:
     """Free space of the shared-memory file system; nothing when it has no limit of its own.
 
-    Storing into a page that a full tmpfs cannot provide is a SIGBUS, so this is asked before and not found out after.
+    Storing into a page that a full tmpfs cannot provide is a SIGBUS, so this is asked before and
+    not found out after.
     """
     space = os.statvfs(directory)
     if space.f_blocks == 0:  # Mounted with size=0, which is without a limit.
@@ -81,10 +86,11 @@ def shm_space(directory: Path = SHM_DIRECTORY) -> list[FreeMemory]:
 
 
 def cgroup_memory(process: Path = Path("/proc/self")) -> list[FreeMemory]:
-    """Room below the memory limit of the process's control group and of each group above it, version 1 and 2.
+    """Room below the memory limit of the process's control group and of each group above it,
+    version 1 and 2.
 
-    Page cache that the kernel would drop first (inactive file pages) counts as free: a process that has written
-    files would otherwise seem to have used up its limit.
+    Page cache that the kernel would drop first (inactive file pages) counts as free: a process that
+    has written files would otherwise seem to have used up its limit.
     """
     try:
         groups = (process / "cgroup").read_text()
@@ -101,11 +107,15 @@ def cgroup_memory(process: Path = Path("/proc/self")) -> list[FreeMemory]:
 
 
 def _memory_mounts(mounts: str) -> Iterator[tuple[str, Path, str]]:
-    """Type, mount point and root of each mounted hierarchy that may limit memory (see proc(5), mountinfo)."""
+    """Type, mount point and root of each mounted hierarchy that may limit memory (see proc(5),
+    mountinfo).
+    """
     for line in mounts.splitlines():
         fields, _, rest = line.partition(" - ")
         kind, _, options = rest.partition(" ")
-        if kind not in _CGROUP_FILES or (kind == "cgroup" and "memory" not in re.split(r"[ ,]", options)):
+        if kind not in _CGROUP_FILES or (
+            kind == "cgroup" and "memory" not in re.split(r"[ ,]", options)
+        ):
             continue
         root, mount_point = (_unescaped(field) for field in fields.split(" ")[3:5])
         yield kind, Path(mount_point), root
@@ -116,16 +126,22 @@ def _unescaped(field: str) -> str:
 
 
 def _group_path(groups: str, kind: str) -> str | None:
-    """The process's group in the hierarchy: the line of id 0 in version 2, that of the memory controller in version 1."""
+    """The process's group in the hierarchy: the line of id 0 in version 2, that of the memory
+    controller in version 1.
+    """
     for line in groups.splitlines():
         number, controllers, path = line.split(":", 2)
-        if (kind == "cgroup2" and number == "0" and not controllers) or (kind == "cgroup" and "memory" in controllers.split(",")):
+        if (kind == "cgroup2" and number == "0" and not controllers) or (
+            kind == "cgroup" and "memory" in controllers.split(",")
+        ):
             return path
     return None
 
 
 def _group_directories(mount_point: Path, root: str, path: str) -> Iterator[Path]:
-    """The group's directory and those above it up to the mount point; a container may see only the latter."""
+    """The group's directory and those above it up to the mount point; a container may see only the
+    latter.
+    """
     inside = path.removeprefix(root.rstrip("/")) if path.startswith(root) else "/"
     directory = mount_point / inside.lstrip("/")
     if ".." in directory.parts or not directory.is_dir():
@@ -143,11 +159,19 @@ def _room(directory: Path, kind: str) -> list[FreeMemory]:
         limit_text = (directory / limit_file).read_text().strip()
         usage = int((directory / usage_file).read_text())
         statistics = (directory / "memory.stat").read_text()
-    except (OSError, ValueError):  # The root group and groups without the controller have no such files: no limit.
+    except (
+        OSError,
+        ValueError,
+    ):  # The root group and groups without the controller have no such files: no limit.
         return []
     if limit_text == "max":
         return []
     match = re.search(rf"^{reclaimable_key} (\d+)$", statistics, re.MULTILINE)
     reclaimable = int(match[1]) if match else 0
     room = int(limit_text) - max(0, usage - reclaimable)
-    return [FreeMemory(max(0, room), f"the limit of {limit_text} bytes of control group {directory}, less its use")]
+    return [
+        FreeMemory(
+            max(0, room),
+            f"the limit of {limit_text} bytes of control group {directory}, less its use",
+        )
+    ]

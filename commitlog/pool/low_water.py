@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class LowWaterMark:
-    """Says so once each time the share of free buffers falls below the mark. Used with the pool's lock held."""
+    """Says so once each time the share of free buffers falls below the mark. Used with the pool's
+    lock held.
+    """
 
     __slots__ = ("_armed", "_share")
 
@@ -15,7 +17,8 @@ class LowWaterMark:
     def lent(self, available: int, total: int) -> bool:
         """Note that a buffer was lent; True when that calls for a warning.
 
-        Where the first buffer lent leaves less than the mark already, as in a pool of one, the warning would say nothing.
+        Where the first buffer lent leaves less than the mark already, as in a pool of one, the
+        warning would say nothing.
         """
         meaningful = (total - 1) / total >= self._share
         falls = self._armed and meaningful and available / total < self._share

@@ -1,4 +1,6 @@
-"""Shared-memory buffers that nobody knows of: their process was killed before any log had written their names down."""
+"""Shared-memory buffers that nobody knows of: their process was killed before any log had written
+their names down.
+"""
 
 from __future__ import annotations
 

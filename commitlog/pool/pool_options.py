@@ -69,7 +69,9 @@ def check_pool_options(
 
 def _check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise InvalidOptionError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+        raise InvalidOptionError(
+            f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}"
+        )
 
 
 def _check_count(name: str, value: SupportsIndex) -> int:
@@ -80,21 +82,28 @@ def _check_count(name: str, value: SupportsIndex) -> int:
         except TypeError:
             count = -1
     if not 1 <= count <= MOST_BUFFERS:
-        raise InvalidOptionError(f"{name} must be a whole number from 1 to {MOST_BUFFERS}, not {value!r}")
+        raise InvalidOptionError(
+            f"{name} must be a whole number from 1 to {MOST_BUFFERS}, not {value!r}"
+        )
     return count
 
 
 def _check_buffer_size(value: int | str) -> int:
     size = parse_size(value, "buffer_size")
     if not SMALLEST_BUFFER <= size <= LARGEST_BUFFER or size % BUFFER_STEP:
-        raise InvalidOptionError(f"buffer_size must be a multiple of 4 KiB from 64 KiB to 1 GiB, not {value!r}")
+        raise InvalidOptionError(
+            f"buffer_size must be a multiple of 4 KiB from 64 KiB to 1 GiB, not {value!r}"
+        )
     return size
 
 
 def _check_max_buffers(value: int | None, buffers: int, on_exhausted: OnExhausted) -> int:
     if on_exhausted != "grow":
         if value is not None:
-            raise InvalidOptionError(f"max_buffers means something with on_exhausted='grow' only, not with {on_exhausted!r}; leave it out")
+            raise InvalidOptionError(
+                "max_buffers means something with on_exhausted='grow' only, not with "
+                f"{on_exhausted!r}; leave it out"
+            )
         return buffers
     if value is None:
         return 2 * buffers
@@ -106,5 +115,8 @@ def _check_max_buffers(value: int | None, buffers: int, on_exhausted: OnExhauste
 
 def _check_low_water(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise InvalidOptionError(f"low_water must be a share of the buffers from 0 (never warn) up to but not including 1, not {value!r}")
+        raise InvalidOptionError(
+            "low_water must be a share of the buffers from 0 (never warn) up to but not "
+            f"including 1, not {value!r}"
+        )
     return float(value)

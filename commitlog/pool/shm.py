@@ -1,7 +1,9 @@
-"""Buffers in POSIX shared memory: what was appended survives a kill of the process and is recovered by the next open.
+"""Buffers in POSIX shared memory: what was appended survives a kill of the process and is recovered
+by the next open.
 
-Each buffer is one shared-memory object of a random name and mode 0600: a header page, then the buffer's bytes. While its
-pool lives, the pool holds a life lock on it. `find_buffers` and `discard` are for the process that comes after a dead one.
+Each buffer is one shared-memory object of a random name and mode 0600: a header page, then the
+buffer's bytes. While its pool lives, the pool holds a life lock on it. `find_buffers` and `discard`
+are for the process that comes after a dead one.
 """
 
 from __future__ import annotations
@@ -62,7 +64,8 @@ class ShmBuffer(PoolBuffer):
             _unlink(name)
             if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.ENOMEM):
                 raise PoolMemoryError(
-                    f"shared memory has no room for a pool buffer of {size} bytes ({error}); ask for fewer or smaller buffers",
+                    f"shared memory has no room for a pool buffer of {size} bytes ({error}); ask "
+                    "for fewer or smaller buffers",
                     wanted=size,
                 ) from error
             raise
@@ -77,12 +80,18 @@ class ShmBuffer(PoolBuffer):
     def bind(self, log_uuid: bytes, base: int, segment_id: int) -> None:
         """Record which segment of which log it holds; see `PoolBuffer.bind`."""
         if self.state is not BufferState.BORROWED or self._process != os.getpid():
-            raise PoolBufferError(f"buffer {self.index} is not borrowed by this process; borrow it before binding it")
+            raise PoolBufferError(
+                f"buffer {self.index} is not borrowed by this process; borrow it before binding it"
+            )
         if self.header.in_use:
-            raise PoolBufferError(f"buffer {self.index} is bound to a segment already; unbind it when that one is committed")
+            raise PoolBufferError(
+                f"buffer {self.index} is bound to a segment already; unbind it when that one is "
+                "committed"
+            )
         if len(log_uuid) != UUID_SIZE or not 0 <= base < 2**63 or not 0 <= segment_id < 2**64:
             raise PoolBufferError(
-                f"a binding is a log's 16 uuid bytes, a base position and a 64-bit segment id, not {log_uuid!r}, {base}, {segment_id}"
+                "a binding is a log's 16 uuid bytes, a base position and a 64-bit segment id, "
+                f"not {log_uuid!r}, {base}, {segment_id}"
             )
         self.header.bind(Binding(log_uuid, base, segment_id))
 
@@ -187,13 +196,18 @@ def discard(name: str) -> None:
         Not a buffer's name, or its pool lives.
     """
     if not _NAME.fullmatch(name):
-        raise PoolBufferError(f"{name!r} is not the name of a shared-memory buffer; give one of those that find_buffers listed")
+        raise PoolBufferError(
+            f"{name!r} is not the name of a shared-memory buffer; give one of those that "
+            "find_buffers listed"
+        )
     descriptor = _open_existing(name)
     if descriptor is None:
         return
     try:
         if is_held(descriptor):
-            raise PoolBufferError(f"shared-memory buffer {name} belongs to a pool that lives; close that pool instead")
+            raise PoolBufferError(
+                f"shared-memory buffer {name} belongs to a pool that lives; close that pool instead"
+            )
         if os.fstat(descriptor).st_size >= HEADER_SIZE:
             header = ShmHeader(Memory(HEADER_SIZE, descriptor))
             header.unbind()
@@ -210,7 +224,9 @@ class _Survey:
         self._log_uuid = log_uuid
         self._recoverable: list[RecoverableBuffer] = []
         self._unusable: list[tuple[str, str]] = []
-        self._names: dict[str, list[str]] = {kind: [] for kind in ("missing", "live", "live_in_use", "free", "foreign")}
+        self._names: dict[str, list[str]] = {
+            kind: [] for kind in ("missing", "live", "live_in_use", "free", "foreign")
+        }
 
     def add(self, name: str) -> None:
         if not _NAME.fullmatch(name):
@@ -252,7 +268,9 @@ class _Survey:
         ours = binding is not None and binding.log_uuid == self._log_uuid
         if ours and not live and binding is not None:
             memory = Memory(size, descriptor, HEADER_SIZE)
-            self._recoverable.append(RecoverableBuffer(name, binding.base, binding.segment_id, size, memory, header))
+            self._recoverable.append(
+                RecoverableBuffer(name, binding.base, binding.segment_id, size, memory, header)
+            )
             return
         header.close()
         if fault is not None:
@@ -282,7 +300,8 @@ def _open_existing(name: str) -> int | None:
         return None
     except posix_ipc.PermissionsError as error:
         raise PoolBufferError(
-            f"shared-memory buffer {name} may hold records that are not in the log yet, but this user may not open it; "
+            f"shared-memory buffer {name} may hold records that are not in the log yet, but this "
+            "user may not open it; "
             f"open the log as the user who wrote it"
         ) from error
 

@@ -1,11 +1,12 @@
-"""The header page in front of a shared-memory buffer: whose records stand behind it, for the process that recovers them.
+"""The header page in front of a shared-memory buffer: whose records stand behind it, for the
+process that recovers them.
 
 ::
-
       0  magic "CMLBUF01"     8  version    12  header size
      16  boot id             32  size of the buffer behind the header
      64  state: 0 free, 1 in use; the one cell that is written last at bind and first at unbind
      80  log uuid            96  base position    104  segment id
+
 
 Little-endian. Bytes 128 to 4095 are zero when a buffer is bound and are the writer's to use.
 """
@@ -56,12 +57,17 @@ class ShmHeader:
         _IDENTITY.pack_into(self._view, 0, _MAGIC, _VERSION, HEADER_SIZE, boot_id(), size)
 
     def identity_fault(self, size: int) -> str | None:
-        """Say what is wrong with the identity of a buffer whose file has room for `size` bytes; None when it is sound."""
+        """Say what is wrong with the identity of a buffer whose file has room for `size` bytes;
+        None when it is sound.
+        """
         magic, version, header_size, boot, recorded_size = _IDENTITY.unpack_from(self._view, 0)
         if magic != _MAGIC:
             return "it has no buffer header"
         if version != _VERSION or header_size != HEADER_SIZE:
-            return f"its header is of version {version}, {header_size} bytes; this release reads version {_VERSION}"
+            return (
+                f"its header is of version {version}, {header_size} bytes; this release reads "
+                f"version {_VERSION}"
+            )
         if boot != boot_id():
             return "it was written in another boot"
         if recorded_size != size:
@@ -78,7 +84,9 @@ class ShmHeader:
     def bind(self, binding: Binding) -> None:
         """Write the binding, then the state: a kill in between leaves a free buffer."""
         self._view[WRITER_AREA:] = bytes(HEADER_SIZE - WRITER_AREA)
-        _BINDING.pack_into(self._view, _BINDING_AT, binding.log_uuid, binding.base, binding.segment_id)
+        _BINDING.pack_into(
+            self._view, _BINDING_AT, binding.log_uuid, binding.base, binding.segment_id
+        )
         self._words[_STATE_AT // 8] = _IN_USE
 
     def unbind(self) -> None:
@@ -101,4 +109,6 @@ class ShmHeader:
 
 def boot_id() -> bytes:
     """The 16 bytes that tell this boot of the machine from every other."""
-    return bytes.fromhex(Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", ""))
+    return bytes.fromhex(
+        Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    )

@@ -13,7 +13,13 @@ from typing import Self
 
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import parse_duration
-from commitlog.errors import ClosedError, ForkedError, PoolBufferError, PoolExhaustedError, PoolMemoryError
+from commitlog.errors import (
+    ClosedError,
+    ForkedError,
+    PoolBufferError,
+    PoolExhaustedError,
+    PoolMemoryError,
+)
 from commitlog.pool.allocation import allocate_buffers, destroy_buffers, release_unclosed
 from commitlog.pool.buffer import BufferState, PoolBuffer, describe_lent
 from commitlog.pool.low_water import LowWaterMark
@@ -25,32 +31,37 @@ _logger = logging.getLogger("commitlog.pool")
 
 
 class TransientStorePool(ProcessBound):
-    """Off-heap buffers, each as large as a segment, that appends land in before they are committed to the segment's file.
+    """Off-heap buffers, each as large as a segment, that appends land in before they are committed
+    to the segment's file.
 
-    All buffers are allocated and pre-faulted here, so that no append waits for a page. One pool may serve several logs; no log closes it.
+    All buffers are allocated and pre-faulted here, so that no append waits for a page. One pool may
+    serve several logs; no log closes it.
 
     Parameters
     ----------
     buffers : int
         How many, from 1.
     buffer_size : int or str
-        Bytes, or text like ``"64MiB"``: a multiple of 4 KiB from 64 KiB to 1 GiB. Becomes the segment size of logs created with the pool.
+        Bytes, or text like ``"64MiB"``: a multiple of 4 KiB from 64 KiB to 1 GiB. Becomes the
+        segment size of logs created with the pool.
     backing : {"anonymous", "shm"}
-        Anonymous memory dies with the process, and with it whatever was appended but not committed. Shared memory survives a kill of
-        the process (not of the machine) and is recovered by the next open of the log.
+        Anonymous memory dies with the process, and with it whatever was appended but not committed.
+        Shared memory survives a kill of the process (not of the machine) and is recovered by the
+        next open of the log.
     lock_memory : {"try", "require", "off"}
-        Lock the buffers into RAM. ``"try"`` warns when the limit does not allow it: appends may then stall while pages are swapped in.
-        ``"require"`` raises instead; ``"off"`` does not ask.
+        Lock the buffers into RAM. ``"try"`` warns when the limit does not allow it: appends may
+        then stall while pages are swapped in. ``"require"`` raises instead; ``"off"`` does not ask.
     on_exhausted : {"wait", "raise", "grow", "mapped"}
-        What a borrow does when no buffer is free: wait up to `wait_timeout`; raise at once; add a buffer while there are fewer than
-        `max_buffers`, then wait; or go without, so that the segment is written through its mapping, with a mapped log's page faults.
+        What a borrow does when no buffer is free: wait up to `wait_timeout`; raise at once; add a
+        buffer while there are fewer than `max_buffers`, then wait; or go without, so that the
+        segment is written through its mapping, with a mapped log's page faults.
     max_buffers : int, optional
         The bound of ``"grow"``; twice `buffers` by default.
     wait_timeout : float or str
         Seconds, or text like ``"500ms"``.
     low_water : float
-        Warn when a borrow leaves less than this share of the buffers free; 0 never warns. Where the first buffer lent already
-        leaves less (a pool of one), there is nothing to warn of.
+        Warn when a borrow leaves less than this share of the buffers free; 0 never warns. Where the
+        first buffer lent already leaves less (a pool of one), there is nothing to warn of.
 
     Raises
     ------
@@ -97,7 +108,9 @@ class TransientStorePool(ProcessBound):
         for index, buffer in enumerate(self._all):
             buffer.index = index
         self._free = self._all[::-1]
-        self._finalizer = weakref.finalize(self, release_unclosed, self._all, self._closed, self._process)
+        self._finalizer = weakref.finalize(
+            self, release_unclosed, self._all, self._closed, self._process
+        )
 
     # Lending.
 
@@ -125,7 +138,9 @@ class TransientStorePool(ProcessBound):
         ForkedError
             The pool belongs to the parent process.
         """
-        seconds = self._options.wait_timeout if timeout is None else parse_duration(timeout, "timeout")
+        seconds = (
+            self._options.wait_timeout if timeout is None else parse_duration(timeout, "timeout")
+        )
         buffer = self._borrow_free(owner, exhaustible=True)
         if buffer is not None or self._options.on_exhausted == "mapped":
             return buffer
@@ -146,14 +161,16 @@ class TransientStorePool(ProcessBound):
         return self._borrow_free(owner, exhaustible=False)
 
     def return_buffer(self, buffer: PoolBuffer) -> None:
-        """Take a buffer back. Its binding is cleared and it is zeroed, in this thread, before it can be borrowed again.
+        """Take a buffer back. Its binding is cleared and it is zeroed, in this thread, before it
+        can be borrowed again.
 
         After ``close(force=True)``, returning a buffer that was out releases its memory.
 
         Raises
         ------
         PoolBufferError
-            It is another pool's, is not borrowed (returned twice), or a view of it is still open. Nothing has changed.
+            It is another pool's, is not borrowed (returned twice), or a view of it is still open.
+            Nothing has changed.
         ClosedError, ForkedError
             As for `borrow`.
         """
@@ -215,10 +232,15 @@ class TransientStorePool(ProcessBound):
     @property
     def shm_names(self) -> tuple[str, ...]:
         """The shared-memory names of all buffers, for a log to record; empty for anonymous ones."""
-        return tuple(buffer.name for buffer in list(self._all) if buffer.name is not None and buffer.state is not BufferState.GONE)
+        return tuple(
+            buffer.name
+            for buffer in list(self._all)
+            if buffer.name is not None and buffer.state is not BufferState.GONE
+        )
 
     def on_grow(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Have `listener` called with the name of each shared-memory buffer that is added, before anybody can borrow it.
+        """Have `listener` called with the name of each shared-memory buffer that is added, before
+        anybody can borrow it.
 
         Where the listener raises, the buffer is dropped and the borrower gets the exception.
 
@@ -242,23 +264,28 @@ class TransientStorePool(ProcessBound):
         """Count what there is and what has happened so far."""
         self._check_process()
         with self._lock:
-            return self._counters.snapshot(buffers=self.buffers, available=self.available, locked=self.locked)
+            return self._counters.snapshot(
+                buffers=self.buffers, available=self.available, locked=self.locked
+            )
 
     # The end.
 
     def close(self, force: bool = False) -> None:
-        """Release all buffers and unlink their names. May be called again; in a forked child it does nothing.
+        """Release all buffers and unlink their names. May be called again; in a forked child it
+        does nothing.
 
         Parameters
         ----------
         force : bool
-            Close although buffers are out: borrowers keep them until they return them. What is appended but not committed is lost
-            with the process, except in shared memory, which the next open of the log recovers.
+            Close although buffers are out: borrowers keep them until they return them. What is
+            appended but not committed is lost with the process, except in shared memory, which the
+            next open of the log recovers.
 
         Raises
         ------
         PoolBufferError
-            Buffers are out and `force` is not given; the message names the borrowers. The pool is still open.
+            Buffers are out and `force` is not given; the message names the borrowers. The pool is
+            still open.
         """
         if self._process != os.getpid():
             return
@@ -267,7 +294,10 @@ class TransientStorePool(ProcessBound):
                 return
             out = self._out()
             if out and not force:
-                raise PoolBufferError(f"the pool still has buffers out: {describe_lent(out)}; close the logs that use it first")
+                raise PoolBufferError(
+                    f"the pool still has buffers out: {describe_lent(out)}; close the logs that "
+                    "use it first"
+                )
             self._closed.set()
             self._finalizer.detach()
             free = list(self._free)
@@ -278,7 +308,12 @@ class TransientStorePool(ProcessBound):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -289,7 +324,10 @@ class TransientStorePool(ProcessBound):
 
     def _check_process(self) -> None:
         if self._process != os.getpid():
-            raise ForkedError("this pool belongs to the parent process; only the parent may use it: create a pool after the fork")
+            raise ForkedError(
+                "this pool belongs to the parent process; only the parent may use it: create a "
+                "pool after the fork"
+            )
 
     def _check_open(self) -> None:
         if self._closed.is_set():
@@ -297,17 +335,29 @@ class TransientStorePool(ProcessBound):
 
     def _check_returnable(self, buffer: PoolBuffer) -> None:
         if not isinstance(buffer, PoolBuffer):
-            raise PoolBufferError(f"only a buffer that this pool lent can be returned, not {type(buffer).__name__}")
+            raise PoolBufferError(
+                f"only a buffer that this pool lent can be returned, not {type(buffer).__name__}"
+            )
         if not 0 <= buffer.index < len(self._all) or self._all[buffer.index] is not buffer:
             raise PoolBufferError(f"{buffer!r} belongs to another pool; return it there")
         if buffer.state is not BufferState.BORROWED:
             self._check_open()
-            raise PoolBufferError(f"buffer {buffer.index} is not borrowed ({buffer.state.value}); return each buffer once")
+            raise PoolBufferError(
+                f"buffer {buffer.index} is not borrowed ({buffer.state.value}); return each "
+                "buffer once"
+            )
         if buffer.memory.holds:
-            raise PoolBufferError(f"buffer {buffer.index} still has {buffer.memory.holds} views or users; release them, then return it")
+            raise PoolBufferError(
+                f"buffer {buffer.index} still has {buffer.memory.holds} views or users; release "
+                "them, then return it"
+            )
 
     def _out(self) -> list[PoolBuffer]:
-        return [buffer for buffer in list(self._all) if buffer.state in (BufferState.BORROWED, BufferState.RETURNING)]
+        return [
+            buffer
+            for buffer in list(self._all)
+            if buffer.state in (BufferState.BORROWED, BufferState.RETURNING)
+        ]
 
     def _borrow_free(self, owner: str, *, exhaustible: bool) -> PoolBuffer | None:
         self._check_process()
@@ -324,11 +374,17 @@ class TransientStorePool(ProcessBound):
             low = self._low_water.lent(available, total)
             self._counters.low_water_warnings += low
         if low:
-            _logger.warning("the pool runs low: %d of %d buffers are free; return them sooner, or give it more", available, total)
+            _logger.warning(
+                "the pool runs low: %d of %d buffers are free; return them sooner, or give it more",
+                available,
+                total,
+            )
         return buffer
 
     def _make_free(self, buffer: PoolBuffer) -> None:
-        """Hand a zeroed buffer to the first in line, else put it on top of the free ones. Under the lock."""
+        """Hand a zeroed buffer to the first in line, else put it on top of the free ones. Under the
+        lock.
+        """
         if self._line.serve(buffer):
             self._counters.borrows += 1
             return
@@ -358,12 +414,15 @@ class TransientStorePool(ProcessBound):
             if buffer is None:
                 self._check_open()
         if buffer is None:
-            raise PoolExhaustedError(self._exhausted_message(f"no buffer came free within {seconds:g} s"))
+            raise PoolExhaustedError(
+                self._exhausted_message(f"no buffer came free within {seconds:g} s")
+            )
         return buffer
 
     def _exhausted_message(self, what: str) -> str:
         return (
-            f"{what}; borrowed are {describe_lent(self._out())}. Commit faster, give the pool more buffers or a longer wait_timeout, "
+            f"{what}; borrowed are {describe_lent(self._out())}. Commit faster, give the pool "
+            "more buffers or a longer wait_timeout, "
             f"or choose on_exhausted='grow' or 'mapped'"
         )
 
@@ -385,7 +444,11 @@ class TransientStorePool(ProcessBound):
                 self._check_open()
                 return self._adopt(made.pop(), owner)
         except PoolMemoryError as error:
-            _logger.warning("the pool cannot grow beyond %d buffers, so the borrower waits: %s", self.buffers, error)
+            _logger.warning(
+                "the pool cannot grow beyond %d buffers, so the borrower waits: %s",
+                self.buffers,
+                error,
+            )
             return None
         finally:
             with self._lock:

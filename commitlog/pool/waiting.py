@@ -30,10 +30,14 @@ class WaitingLine:
         self._lock = lock
         self._waiters: deque[Waiter] = deque()
 
-    def wait(self, owner: str, seconds: float, take_back: Callable[[PoolBuffer], None]) -> PoolBuffer | None:
-        """Stand in line until a buffer is handed over, the line is dissolved, or the time has passed.
+    def wait(
+        self, owner: str, seconds: float, take_back: Callable[[PoolBuffer], None]
+    ) -> PoolBuffer | None:
+        """Stand in line until a buffer is handed over, the line is dissolved, or the time has
+        passed.
 
-        `take_back` gets the buffer that was handed over to a waiter whom an exception (Ctrl-C) then took out of the line.
+        `take_back` gets the buffer that was handed over to a waiter whom an exception (Ctrl-C) then
+        took out of the line.
         """
         waiter = Waiter(owner, self._lock)
         self._waiters.append(waiter)

@@ -1,4 +1,6 @@
-"""Small JSON files in a log's directory: replaced whole, durably, and with a CRC, so that nothing is ever done by a damaged one."""
+"""Small JSON files in a log's directory: replaced whole, durably, and with a CRC, so that nothing
+is ever done by a damaged one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,8 @@ def write(directory: LogDirectory, name: str, content: dict[str, Any]) -> None:
     whole = _text({**content, "crc32c": crc32c(_text(content))}) + b"\n"
     if len(whole) > _SIZE_LIMIT:
         raise IOFailureError(
-            f"`{name}` would have {len(whole)} bytes, and may have {_SIZE_LIMIT}: join fewer segments at a time",
+            f"`{name}` would have {len(whole)} bytes, and may have {_SIZE_LIMIT}: join fewer "
+            "segments at a time",
             path=os.path.join(directory.path, name),
             errno=errno.EFBIG,
         )
@@ -54,15 +57,25 @@ def read(directory: LogDirectory, name: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except IOFailureError as error:
-        raise CorruptSegmentError(f"`{name}` cannot be read: {error.message}, or run `commitlog repair` on the log", path=path) from None
+        raise CorruptSegmentError(
+            f"`{name}` cannot be read: {error.message}, or run `commitlog repair` on the log",
+            path=path,
+        ) from None
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or content.pop("crc32c", None) != crc32c(_text(content)):
-        raise CorruptSegmentError(f"`{name}` is damaged, and nothing is done by it: run `commitlog repair` on the log", path=path)
+        raise CorruptSegmentError(
+            f"`{name}` is damaged, and nothing is done by it: run `commitlog repair` on the log",
+            path=path,
+        )
     if content.get("format") != FORMAT:
-        raise UnsupportedVersionError(f"`{name}` was written by a newer release: use that, or a later one", path=path)
+        raise UnsupportedVersionError(
+            f"`{name}` was written by a newer release: use that, or a later one", path=path
+        )
     if content.get("uuid") != directory.log_uuid.hex():
-        raise CorruptSegmentError(f"`{name}` is another log's: take it out of this directory", path=path)
+        raise CorruptSegmentError(
+            f"`{name}` is another log's: take it out of this directory", path=path
+        )
     return content

@@ -1,10 +1,11 @@
 """What is taken out of a log: saved to `<segment>.cut`, zeroed, removed.
 
-The order makes it safe to be killed anywhere: what is certain is saved durably before anything goes, segments go from the last one down,
-so that no hole ever stands in the numbering, and zeros come last. Run again, a cut finds less to do and ends at the same place.
+The order makes it safe to be killed anywhere: what is certain is saved durably before anything
+goes, segments go from the last one down, so that no hole ever stands in the numbering, and zeros
+come last. Run again, a cut finds less to do and ends at the same place.
 
-A `.cut` file has the layout of its segment: the header, a hole in place of what was kept, and the bytes at the offsets where they stood,
-so that their CRCs still fit.
+A `.cut` file has the layout of its segment: the header, a hole in place of what was kept, and the
+bytes at the offsets where they stood, so that their CRCs still fit.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Place) -> Cut
     if later and end.offset >= directory.segment_size:
         missing = directory.segment_path(end.number + 1)
         raise CorruptSegmentError(
-            "this segment is missing, and later ones hold records: restore it from a copy, or run `commitlog repair` on the log",
+            "this segment is missing, and later ones hold records: restore it from a copy, or run "
+            "`commitlog repair` on the log",
             path=missing,
             position=(end.number + 1) * directory.segment_size,
         )
@@ -87,7 +89,9 @@ def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Place) -> Cut
 
 
 def is_untouched(directory: LogDirectory, number: int) -> bool:
-    """Whether a segment is as it was created: no frame, not opened, no seal. A damaged one is not."""
+    """Whether a segment is as it was created: no frame, not opened, no seal. A damaged one is
+    not.
+    """
     try:
         segment = directory.open_segment(number, writable=False)
     except CorruptSegmentError:
@@ -114,7 +118,10 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
     cut_range = None
     for number in cut.later:
         _save(directory, Place(number, HEADER_SIZE), saved)
-        cut_range = (cut.place.position(directory.segment_size), (number + 1) * directory.segment_size)
+        cut_range = (
+            cut.place.position(directory.segment_size),
+            (number + 1) * directory.segment_size,
+        )
     failpoint("frames saved")
     for number in sorted(cut.later + cut.blank, reverse=True):
         directory.remove_segment(number)
@@ -123,17 +130,28 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
         stop = max(stop, _zero(directory, cut.place))
         directory.remove_index(cut.place.number)
         if cut_range is None and stop > cut.place.offset:
-            cut_range = (cut.place.position(directory.segment_size), cut.place.number * directory.segment_size + stop)
+            cut_range = (
+                cut.place.position(directory.segment_size),
+                cut.place.number * directory.segment_size + stop,
+            )
     directory.sync()
     failpoint("rest zeroed")
     if cut_range is not None:
-        kept = f"; frames among them were saved to {', '.join(saved)}" if saved else "; no whole frame was among them"
-        _logger.warning("%s: positions %d to %d were cut off as a torn tail%s", directory.path, *cut_range, kept)
+        kept = (
+            f"; frames among them were saved to {', '.join(saved)}"
+            if saved
+            else "; no whole frame was among them"
+        )
+        _logger.warning(
+            "%s: positions %d to %d were cut off as a torn tail%s", directory.path, *cut_range, kept
+        )
     return Taken(cut_range, saved[0] if saved else None)
 
 
 def _save(directory: LogDirectory, start: Place, saved: list[str]) -> int:
-    """Save what stands from `start` to the end of the last certain frame of its segment; that end, or the start when there is none."""
+    """Save what stands from `start` to the end of the last certain frame of its segment; that end,
+    or the start when there is none.
+    """
     try:
         segment = directory.open_segment(start.number, writable=False)
     except CorruptSegmentError as error:
@@ -144,9 +162,15 @@ def _save(directory: LogDirectory, start: Place, saved: list[str]) -> int:
     try:
         end = segment.certain_end(start.offset)
         if end > start.offset:
-            path = _existing_copy(directory, segment, start.offset, end) or _write_copy(directory, segment, start.offset, end)
+            path = _existing_copy(directory, segment, start.offset, end) or _write_copy(
+                directory, segment, start.offset, end
+            )
             _logger.warning(
-                "%s: frames from position %d to %d were saved to %s", segment.path, segment.base + start.offset, segment.base + end, path
+                "%s: frames from position %d to %d were saved to %s",
+                segment.path,
+                segment.base + start.offset,
+                segment.base + end,
+                path,
             )
             saved.append(path)
         return end
@@ -167,7 +191,8 @@ def _put_aside(directory: LogDirectory, source: str, name: str) -> str:
             directory.sync()
             return os.path.join(directory.path, copy)
     raise IOFailureError(
-        f"there are {_COPIES_LIMIT} saved copies of this segment: move some of them away", path=os.path.join(directory.path, name)
+        f"there are {_COPIES_LIMIT} saved copies of this segment: move some of them away",
+        path=os.path.join(directory.path, name),
     )
 
 
@@ -181,8 +206,13 @@ def _existing_copy(directory: LogDirectory, segment: Segment, start: int, end: i
         except IOFailureError:
             continue  # a link, a directory or the like has this name: the copy gets the next one
         try:
-            spans = [(0, SEAL_AT), *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK))]
-            if all(os.pread(fd, stop - at, at) == segment.read(at, stop - at) for at, stop in spans):
+            spans = [
+                (0, SEAL_AT),
+                *((at, min(at + _CHUNK, end)) for at in range(start, end, _CHUNK)),
+            ]
+            if all(
+                os.pread(fd, stop - at, at) == segment.read(at, stop - at) for at, stop in spans
+            ):
                 return os.path.join(directory.path, name)
         finally:
             os.close(fd)
@@ -200,7 +230,8 @@ def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int)
             os.fsync(fd)
     except OSError as error:
         raise IOFailureError(
-            f"cannot save the frames that have to be cut off: {error.strerror}; make room and open the log again",
+            f"cannot save the frames that have to be cut off: {error.strerror}; make room and "
+            "open the log again",
             path=segment.path,
             errno=error.errno,
         ) from error
@@ -208,10 +239,11 @@ def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int)
 
 
 def _zero(directory: LogDirectory, start: Place) -> int:
-    """Zero a segment from `start` on, and its seal, durably; the offset behind the last byte that was not zero.
+    """Zero a segment from `start` on, and its seal, durably; the offset behind the last byte that
+    was not zero.
 
-    Zeros are written, and no hole is made: the range keeps its blocks. They go from the end downwards, so that a run after a kill finds a
-    part of what the first one has saved.
+    Zeros are written, and no hole is made: the range keeps its blocks. They go from the end
+    downwards, so that a run after a kill finds a part of what the first one has saved.
     """
     last = 0
     name = segment_name(start.number * directory.segment_size)
@@ -228,7 +260,9 @@ def _zero(directory: LogDirectory, start: Place) -> int:
             failpoint("chunk zeroed")
         os.fsync(fd)
     except OSError as error:
-        raise IOFailureError(f"cannot zero the torn tail: {error.strerror}", path=segment.path, errno=error.errno) from error
+        raise IOFailureError(
+            f"cannot zero the torn tail: {error.strerror}", path=segment.path, errno=error.errno
+        ) from error
     finally:
         os.close(fd)
         segment.release()

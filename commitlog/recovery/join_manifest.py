@@ -1,6 +1,8 @@
-"""Manifest: which batches of which streaming queries are in a log already, so that none is joined twice.
+"""Manifest: which batches of which streaming queries are in a log already, so that none is joined
+twice.
 
-The batches of a query come one after the other, each with the next number, so that one number a query says it for all of them.
+The batches of a query come one after the other, each with the next number, so that one number a
+query says it for all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from commitlog.recovery import checked_json
 from commitlog.segment.directory import LogDirectory
 
 NAME = "joined"
-_QUERIES_KEPT = 1000  # those that joined last; a query that has not for so long has another checkpoint by now, or none
+# those that joined last; a query that has not for so long has another checkpoint by now, or none
+_QUERIES_KEPT = 1000
 
 
 @dataclass
@@ -36,10 +39,16 @@ class Manifest:
         if content is None:
             return cls()
         try:
-            return cls({str(query): (int(batch), int(joined_ns)) for query, (batch, joined_ns) in content["batches"].items()})
+            return cls(
+                {
+                    str(query): (int(batch), int(joined_ns))
+                    for query, (batch, joined_ns) in content["batches"].items()
+                }
+            )
         except (KeyError, TypeError, ValueError, AttributeError):
             raise CorruptSegmentError(
-                f"`{NAME}` does not say which batches are in this log: run `commitlog repair` on it",
+                f"`{NAME}` does not say which batches are in this log: run `commitlog repair` on "
+                "it",
                 path=os.path.join(directory.path, NAME),
             ) from None
 

@@ -1,4 +1,5 @@
-"""JoinNote: what a join is going to do, written down durably before it is begun. From then on the join is finished, by whoever comes next.
+"""JoinNote: what a join is going to do, written down durably before it is begun. From then on the
+join is finished, by whoever comes next.
 
 See docs/format.md for the file.
 """
@@ -32,8 +33,8 @@ class JoinNote:
     start, end : int
         Where the log ended before, and ends behind the last segment that joins.
     gate : tuple of int or None
-        Segment number and offset at which readers wait for more, until a SKIP leads them on; None where they wait for the first of the
-        new segments itself.
+        Segment number and offset at which readers wait for more, until a SKIP leads them on; None
+        where they wait for the first of the new segments itself.
     moves : tuple of Move
         By number, without a gap. Sources are relative to the log's directory.
     query, batch : str and int, or None
@@ -80,7 +81,8 @@ class JoinNote:
         except (KeyError, TypeError, ValueError):
             pass
         raise CorruptSegmentError(
-            f"`{JOIN_NOTE}` does not describe a join to this log: run `commitlog repair` on the log",
+            f"`{JOIN_NOTE}` does not describe a join to this log: run `commitlog repair` on the "
+            "log",
             path=os.path.join(directory.path, JOIN_NOTE),
         )
 
@@ -91,7 +93,10 @@ class JoinNote:
             start=int(content["start"]),
             end=int(content["end"]),
             gate=None if gate is None else (int(gate[0]), int(gate[1])),
-            moves=tuple(Move(str(move["source"]), int(move["number"]), int(move["segment_id"])) for move in content["moves"]),
+            moves=tuple(
+                Move(str(move["source"]), int(move["number"]), int(move["segment_id"]))
+                for move in content["moves"]
+            ),
             query=content["query"],
             batch=None if batch is None else int(batch),
         )
@@ -99,5 +104,14 @@ class JoinNote:
     def _fits(self, segment_size: int) -> bool:
         numbers = [move.number for move in self.moves]
         contiguous = bool(numbers) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-        gated = self.gate is None or (self.gate[0] == numbers[0] - 1 and self.gate[1] % 8 == 0 and 0 < self.gate[1] < segment_size)
-        return contiguous and gated and self.end == (numbers[-1] + 1) * segment_size and 0 <= self.start <= numbers[0] * segment_size
+        gated = self.gate is None or (
+            self.gate[0] == numbers[0] - 1
+            and self.gate[1] % 8 == 0
+            and 0 < self.gate[1] < segment_size
+        )
+        return (
+            contiguous
+            and gated
+            and self.end == (numbers[-1] + 1) * segment_size
+            and 0 <= self.start <= numbers[0] * segment_size
+        )

@@ -1,8 +1,10 @@
-"""Carries a join note out. Each step can be done twice, so that a join that died anywhere is finished by doing all of it again.
+"""Carries a join note out. Each step can be done twice, so that a join that died anywhere is
+finished by doing all of it again.
 
-Readers follow frames, and come to the new segments in one way only: through the gate. It opens last, by one store or one rename, so that
-they find all of the new segments or none. Until then the new segments stand where nobody looks: whoever opens the log for reading
-meanwhile takes its end from the checkpoint, which is the old one until the gate is open.
+Readers follow frames, and come to the new segments in one way only: through the gate. It opens
+last, by one store or one rename, so that they find all of the new segments or none. Until then the
+new segments stand where nobody looks: whoever opens the log for reading meanwhile takes its end
+from the checkpoint, which is the old one until the gate is open.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _logger = logging.getLogger("commitlog.stage")
 
 
 def finish_pending(directory: LogDirectory) -> JoinNote | None:
-    """Finish the join that somebody has begun, if there is one. Only under the log's exclusive lock.
+    """Finish the join that somebody has begun, if there is one. Only under the log's exclusive
+    lock.
 
     Raises
     ------
@@ -35,7 +38,9 @@ def finish_pending(directory: LogDirectory) -> JoinNote | None:
     """
     note = JoinNote.read(directory)
     if note is not None:
-        _logger.info("%s: finishing the join of %d segments that was begun", directory.path, len(note.moves))
+        _logger.info(
+            "%s: finishing the join of %d segments that was begun", directory.path, len(note.moves)
+        )
         finish(directory, note)
     return note
 
@@ -66,7 +71,8 @@ def finish(directory: LogDirectory, note: JoinNote) -> None:
 
 
 def check(directory: LogDirectory, note: JoinNote) -> None:
-    """Before anything is moved: the log is where the note begins, and all that is to be moved is there.
+    """Before anything is moved: the log is where the note begins, and all that is to be moved is
+    there.
 
     Raises
     ------
@@ -74,34 +80,52 @@ def check(directory: LogDirectory, note: JoinNote) -> None:
         It is not.
     """
     checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
-    if checkpoint is None or not checkpoint.clean or checkpoint.position not in (note.start, note.end):
+    if (
+        checkpoint is None
+        or not checkpoint.clean
+        or checkpoint.position not in (note.start, note.end)
+    ):
         raise _unfit(directory, f"the log is not where its join began, at position {note.start}")
     for move in note.moves:
-        found = [name for name in (move.source, segment_name(move.number * directory.segment_size)) if _is(directory, name, move)]
+        found = [
+            name
+            for name in (move.source, segment_name(move.number * directory.segment_size))
+            if _is(directory, name, move)
+        ]
         if not found:
-            raise _unfit(directory, f"the segment {move.source} that it names is gone, or another one")
+            raise _unfit(
+                directory, f"the segment {move.source} that it names is gone, or another one"
+            )
 
 
 def unreached(directory: LogDirectory) -> list[int]:
-    """Numbers of the segments that stand in their places and yet behind the end of the log, as long as a join is not finished.
+    """Numbers of the segments that stand in their places and yet behind the end of the log, as long
+    as a join is not finished.
 
     Before a join is begun the log is closed, and what was made ahead of its need is empty.
     """
     checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
     if not directory.joining or checkpoint is None or not checkpoint.clean:
         return []
-    return [number for number in directory.segment_numbers() if number * directory.segment_size >= checkpoint.position]
+    return [
+        number
+        for number in directory.segment_numbers()
+        if number * directory.segment_size >= checkpoint.position
+    ]
 
 
 def _unfit(directory: LogDirectory, why: str) -> CorruptSegmentError:
     return CorruptSegmentError(
-        f"the join that `{JOIN_NOTE}` tells of cannot be finished: {why}; run `commitlog repair` on the log",
+        f"the join that `{JOIN_NOTE}` tells of cannot be finished: {why}; run `commitlog repair` "
+        "on the log",
         path=os.path.join(directory.path, JOIN_NOTE),
     )
 
 
 def _is(directory: LogDirectory, name: str, move: Move) -> bool:
-    """Whether a file is the segment that is to join: of its id, whole, and with the header of its new place."""
+    """Whether a file is the segment that is to join: of its id, whole, and with the header of its
+    new place.
+    """
     try:
         fd = open_regular(name, dir_fd=directory.fd)
     except FileNotFoundError:
@@ -112,12 +136,16 @@ def _is(directory: LogDirectory, name: str, move: Move) -> bool:
     finally:
         os.close(fd)
     base = move.number * directory.segment_size
-    seal = kernel.read_seal(page, directory.log_uuid, base, directory.segment_size) if whole else None
+    seal = (
+        kernel.read_seal(page, directory.log_uuid, base, directory.segment_size) if whole else None
+    )
     return seal is not None and seal[0] == move.segment_id
 
 
 def _clear(directory: LogDirectory, note: JoinNote) -> None:
-    """Remove the segments that were made ahead of need. Nobody stands in them: readers come through the gate."""
+    """Remove the segments that were made ahead of need. Nobody stands in them: readers come through
+    the gate.
+    """
     ids = {move.number: move for move in note.moves}
     for number in directory.segment_numbers():
         name = segment_name(number * directory.segment_size)
@@ -143,14 +171,17 @@ def _place(directory: LogDirectory, move: Move) -> None:
         return
     except OSError as error:
         raise IOFailureError(
-            f"cannot join {move.source} ({error.strerror}): staged segments belong on the file system of their log",
+            f"cannot join {move.source} ({error.strerror}): staged segments belong on the file "
+            "system of their log",
             path=directory.segment_path(move.number),
             errno=error.errno,
         ) from error
 
 
 def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
-    """Close the segment in which readers wait, with one store, durably, and give the rest of its blocks back."""
+    """Close the segment in which readers wait, with one store, durably, and give the rest of its
+    blocks back.
+    """
     name = segment_name(number * directory.segment_size)
     segment = directory.open_segment(number, writable=True)
     fd = open_regular(name, os.O_RDWR, dir_fd=directory.fd)
@@ -217,7 +248,8 @@ def seal_below(directory: LogDirectory, number: int) -> int:
         try:
             if not segment.seal(sequence):
                 raise CorruptSegmentError(
-                    "this segment is not whole, and the log goes on behind it: run `commitlog verify` on the log",
+                    "this segment is not whole, and the log goes on behind it: run `commitlog "
+                    "verify` on the log",
                     path=segment.path,
                     position=segment.base,
                 )
@@ -241,18 +273,24 @@ def _sealed(directory: LogDirectory, number: int) -> int | None:
 
 
 def _move_end(directory: LogDirectory, end: int) -> None:
-    """The log was closed, and ends there: in both turns of the checkpoint, so that one lost sector does not bring the old end back."""
+    """The log was closed, and ends there: in both turns of the checkpoint, so that one lost sector
+    does not bring the old end back.
+    """
     for _ in range(2):
         mark_clean(directory, end)
         failpoint("checkpoint written")
 
 
 def mark_clean(directory: LogDirectory, end: int) -> None:
-    """Write the next turn of the checkpoint, for a log that nobody has open and that is durable up to `end`."""
+    """Write the next turn of the checkpoint, for a log that nobody has open and that is durable up
+    to `end`.
+    """
     checkpoints.write(directory.fd, directory.log_uuid, end, clean=True)
 
 
-def give_place(path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int) -> Move:
+def give_place(
+    path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int
+) -> Move:
     """Write the header of its new place into a staged segment, durably; the move that is to come.
 
     Parameters
@@ -269,7 +307,8 @@ def give_place(path: str, directory: LogDirectory, number: int, first_sequence: 
         fd = open_regular(path, os.O_RDWR)
     except FileNotFoundError:
         raise CorruptSegmentError(
-            "a staged segment is not there: executors and driver have to see the same file system", path=path
+            "a staged segment is not there: executors and driver have to see the same file system",
+            path=path,
         ) from None
     try:
         page = os.pread(fd, HEADER_SIZE, 0)
@@ -279,7 +318,8 @@ def give_place(path: str, directory: LogDirectory, number: int, first_sequence: 
             found = kernel.read_seal(page, uuid, base, directory.segment_size)
         if found is None:
             raise CorruptSegmentError(
-                f"this is not a complete staged segment of {directory.segment_size} bytes: stage it anew, for the log's segment size",
+                f"this is not a complete staged segment of {directory.segment_size} bytes: stage "
+                "it anew, for the log's segment size",
                 path=path,
             )
         segment_id, _, end, _, *counts = found

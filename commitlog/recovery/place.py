@@ -1,4 +1,6 @@
-"""Places in a log, as recovery needs them: which of them exist, where the tail comes to rest, whether there are blocks behind them."""
+"""Places in a log, as recovery needs them: which of them exist, where the tail comes to rest,
+whether there are blocks behind them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from commitlog.base.path import telling
 from commitlog.base.regular_file import open_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 
-# Segments ahead of the end that are taken for the log's own: the allocation service makes one or two, and at most as many as this.
+# Segments ahead of the end that are taken for the log's own: the allocation service makes one or
+# two, and at most as many as this.
 AHEAD_LIMIT = 8
 
 
@@ -37,14 +40,20 @@ def locate(directory: LogDirectory, numbers: set[int], position: int) -> Place |
 
 
 def land(directory: LogDirectory, place: Place) -> Place:
-    """Where a reader that comes from the segment's start goes on at or behind a place: behind the frame that it lies in."""
+    """Where a reader that comes from the segment's start goes on at or behind a place: behind the
+    frame that it lies in.
+    """
     if place.offset >= directory.segment_size:
         return place
-    return Place(*divmod(directory.landing(place.position(directory.segment_size)), directory.segment_size))
+    return Place(
+        *divmod(directory.landing(place.position(directory.segment_size)), directory.segment_size)
+    )
 
 
 def resting_place(directory: LogDirectory, numbers: set[int], end: Place) -> Place:
-    """Of the two places at a border of segments, the one at which the tail stands: a roll that was begun is not begun again."""
+    """Of the two places at a border of segments, the one at which the tail stands: a roll that was
+    begun is not begun again.
+    """
     number, offset = end
     if offset <= HEADER_SIZE and number - 1 in numbers:
         full = Place(number - 1, directory.segment_size)
@@ -54,14 +63,18 @@ def resting_place(directory: LogDirectory, numbers: set[int], end: Place) -> Pla
         return end
     segment = directory.open_segment(number, writable=False)
     try:
-        blank = segment.opened_ns == 0 and segment.nonzero(HEADER_SIZE, HEADER_SIZE + 8) == HEADER_SIZE + 8
+        blank = (
+            segment.opened_ns == 0
+            and segment.nonzero(HEADER_SIZE, HEADER_SIZE + 8) == HEADER_SIZE + 8
+        )
     finally:
         segment.release()
     return full if blank else Place(number, HEADER_SIZE)
 
 
 def make_solid(directory: LogDirectory, number: int) -> None:
-    """Give a segment all of its blocks: a copied file may have holes, and a full disk would turn an append into one into SIGBUS.
+    """Give a segment all of its blocks: a copied file may have holes, and a full disk would turn an
+    append into one into SIGBUS.
 
     Raises
     ------

@@ -13,10 +13,12 @@ class Recovered:
     Attributes
     ----------
     case : str
-        ``"empty"``: there was no segment. ``"clean"``: the last handle had closed the log. ``"kept"``, ``"cut"``: by which rule it was
-        recovered; a log of the first kind whose memory turned out damaged counts as the second.
+        ``"empty"``: there was no segment. ``"clean"``: the last handle had closed the log.
+        ``"kept"``, ``"cut"``: by which rule it was recovered; a log of the first kind whose memory
+        turned out damaged counts as the second.
     tail : tuple of int
-        Segment number and offset where the next claim goes. The offset is the segment's size when it is full.
+        Segment number and offset where the next claim goes. The offset is the segment's size when
+        it is full.
     end : int
         Position, exclusive end of what is kept.
     rolled_back : int
@@ -26,7 +28,8 @@ class Recovered:
     saved_as : str or None
         The first file in which valid frames of that range were saved.
     from_shm, lost : tuple of str
-        Shared-memory buffers that were recovered; those that had been recorded and are missing or unusable.
+        Shared-memory buffers that were recovered; those that had been recorded and are missing or
+        unusable.
     """
 
     case: Literal["empty", "clean", "kept", "cut"]

@@ -1,9 +1,11 @@
-"""What an open does before anything is exposed: it finds the end of the log and makes everything below it durable.
+"""What an open does before anything is exposed: it finds the end of the log and makes everything
+below it durable.
 
-Two rules. *Kept:* the memory of this boot is whole, so every claim is known; those that nobody will publish become SKIP, and everything
-else stays, because readers may have seen it. *Cut:* something was lost; the log ends at the first frame above what is known durable that
-is neither valid nor marked. Frames below the checkpoint are never touched. Run again after a kill at any step, recovery ends at the same
-place.
+Two rules. *Kept:* the memory of this boot is whole, so every claim is known; those that nobody will
+publish become SKIP, and everything else stays, because readers may have seen it. *Cut:* something
+was lost; the log ends at the first frame above what is known durable that is neither valid nor
+marked. Frames below the checkpoint are never touched. Run again after a kill at any step, recovery
+ends at the same place.
 """
 
 from __future__ import annotations
@@ -32,9 +34,15 @@ _SKIPS_MOST = 8  # a SKIP takes up to 256 MiB, and a segment has up to 1 GiB
 
 
 def recover(
-    directory: LogDirectory, cursors: Cursors, *, cursors_usable: bool, checkpoint: Checkpoint | None, shm_names: Sequence[str]
+    directory: LogDirectory,
+    cursors: Cursors,
+    *,
+    cursors_usable: bool,
+    checkpoint: Checkpoint | None,
+    shm_names: Sequence[str],
 ) -> Recovered:
-    """Recover a log. Only under its exclusive lock; leaves the state RECOVERING, for the caller to end once the clean mark is gone.
+    """Recover a log. Only under its exclusive lock; leaves the state RECOVERING, for the caller to
+    end once the clean mark is gone.
 
     Parameters
     ----------
@@ -43,8 +51,8 @@ def recover(
     cursors : Cursors
         Its mapped file.
     cursors_usable : bool
-        Whether the file is of this log, boot and place. Its state does not matter: one that was rebuilt has no tail, and one whose
-        recovery was killed still has it, and needs it.
+        Whether the file is of this log, boot and place. Its state does not matter: one that was
+        rebuilt has no tail, and one whose recovery was killed still has it, and needs it.
     checkpoint : Checkpoint or None
         The record in force.
     shm_names : sequence of str
@@ -70,7 +78,9 @@ def recover(
     survey = find_buffers(shm_names, directory.log_uuid)
     if survey.live_in_use:
         raise LogLockedError(
-            "a pool that lives still holds records of this log in shared memory; close it, or the process that has it", path=directory.path
+            "a pool that lives still holds records of this log in shared memory; close it, or the "
+            "process that has it",
+            path=directory.path,
         )
     lost = _report_lost(directory, survey)
     numbers = set(directory.segment_numbers())
@@ -81,7 +91,14 @@ def recover(
         found = _find_clean_end(directory, numbers, checkpoint.position)
     if found is None:
         position = 0 if checkpoint is None else checkpoint.position
-        log = UncleanLog(directory, numbers, cursors=cursors if usable else None, position=position, survey=survey, interrupted=interrupted)
+        log = UncleanLog(
+            directory,
+            numbers,
+            cursors=cursors if usable else None,
+            position=position,
+            survey=survey,
+            interrupted=interrupted,
+        )
         found = log.recover(lost)
     _finish(directory, cursors, found)
     for name in (*found.from_shm, *survey.free):
@@ -92,19 +109,30 @@ def recover(
 
 def _report_lost(directory: LogDirectory, survey: ShmSurvey) -> tuple[str, ...]:
     for name in survey.missing:
-        _logger.warning("%s: the shared-memory buffer %s is missing: what was not committed from it is lost", directory.path, name)
+        _logger.warning(
+            "%s: the shared-memory buffer %s is missing: what was not committed from it is lost",
+            directory.path,
+            name,
+        )
     for name, fault in survey.unusable:
-        _logger.warning("%s: the shared-memory buffer %s cannot be used: %s", directory.path, name, fault)
+        _logger.warning(
+            "%s: the shared-memory buffer %s cannot be used: %s", directory.path, name, fault
+        )
     return (*survey.missing, *(name for name, _ in survey.unusable))
 
 
 def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None:
-    """Give the cursors what every later handle starts from, and named tailers an end that is there."""
+    """Give the cursors what every later handle starts from, and named tailers an end that is
+    there.
+    """
     tailer_file.cut_back(directory, found.end)
     failpoint("tailers cut back")
     for watermark in ("appended", "committed", "flushed"):
         cursors[watermark] = found.end
-    for cell in ("failed", "flusher"):  # `waiters` stays: who sleeps through the opening is woken by the first append
+    for cell in (
+        "failed",
+        "flusher",
+    ):  # `waiters` stays: who sleeps through the opening is woken by the first append
         cursors[cell] = 0
     cursors["tail"] = found.tail[0] << 32 | found.tail[1]
     failpoint("cursors set")
@@ -112,11 +140,17 @@ def _finish(directory: LogDirectory, cursors: Cursors, found: Recovered) -> None
 
 
 def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
-    """Create the first segment. Positions never come again: a log that lost all of its segments goes on behind them."""
+    """Create the first segment. Positions never come again: a log that lost all of its segments
+    goes on behind them.
+    """
     number = 0
     if checkpoint is not None and checkpoint.position > HEADER_SIZE:
         number = -(-checkpoint.position // directory.segment_size)
-        _logger.error("%s: all segments below position %d are missing; the log goes on behind them", directory.path, checkpoint.position)
+        _logger.error(
+            "%s: all segments below position %d are missing; the log goes on behind them",
+            directory.path,
+            checkpoint.position,
+        )
     directory.create_segment(number, opened_ns=time.time_ns())
     failpoint("first segment created")
     place = Place(number, HEADER_SIZE)
@@ -124,14 +158,28 @@ def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
 
 
 def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -> Recovered | None:
-    """The end of a log that was closed, or None when what is there contradicts the mark. Looks at the last segments only."""
+    """The end of a log that was closed, or None when what is there contradicts the mark. Looks at
+    the last segments only.
+    """
     end = locate(directory, numbers, position)
     above = sorted(number for number in numbers if end is not None and number > end.number)
-    if end is None or len(above) > AHEAD_LIMIT or above != list(range(end.number + 1, end.number + 1 + len(above))):
-        _logger.error("%s: the log was closed at position %d, and its segments do not fit that", directory.path, position)
+    if (
+        end is None
+        or len(above) > AHEAD_LIMIT
+        or above != list(range(end.number + 1, end.number + 1 + len(above)))
+    ):
+        _logger.error(
+            "%s: the log was closed at position %d, and its segments do not fit that",
+            directory.path,
+            position,
+        )
         return None
     if _is_skipped(directory, end):
-        _logger.error("%s: the log was closed at position %d, and a SKIP reaches beyond it", directory.path, position)
+        _logger.error(
+            "%s: the log was closed at position %d, and a SKIP reaches beyond it",
+            directory.path,
+            position,
+        )
         return None
     places = [Place(number, HEADER_SIZE) for number in above]
     if end.offset < directory.segment_size:
@@ -144,7 +192,11 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
             segment.release()
         if not blank:
             dirty = place.position(directory.segment_size)
-            _logger.error("%s: the log was closed, and yet something stands behind its end, at position %d", directory.path, dirty)
+            _logger.error(
+                "%s: the log was closed, and yet something stands behind its end, at position %d",
+                directory.path,
+                dirty,
+            )
             return None
         make_solid(directory, place.number)
     tail = resting_place(directory, numbers, end)
@@ -154,8 +206,9 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
 def _is_skipped(directory: LogDirectory, end: Place) -> bool:
     """Whether a SKIP with which the segment begins reaches beyond the end of a log that was closed.
 
-    `repair` once left the clean mark on a log whose last segment it had replaced by SKIPs from end to end. It takes the mark away
-    now, so no other SKIP can lie across the end, and the segment's frames need not be read.
+    `repair` once left the clean mark on a log whose last segment it had replaced by SKIPs from end
+    to end. It takes the mark away now, so no other SKIP can lie across the end, and the segment's
+    frames need not be read.
     """
     if end.offset >= directory.segment_size:
         return False

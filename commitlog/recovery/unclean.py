@@ -1,4 +1,6 @@
-"""The recovery of a log that was not closed: which rule fits, from where, and what is made durable."""
+"""The recovery of a log that was not closed: which rule fits, from where, and what is made
+durable.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ class UncleanLog:
     survey : ShmSurvey
         The buffers of its last pool.
     interrupted : bool
-        An earlier recovery in this boot did not end. It may have zeroed what the disk has not taken.
+        An earlier recovery in this boot did not end. It may have zeroed what the disk has not
+        taken.
     """
 
     def __init__(
@@ -74,7 +77,11 @@ class UncleanLog:
         walk, case = self._walk(floor)
         if walk.damaged:
             damaged = walk.end.position(self.directory.segment_size)
-            _logger.error("%s: the frame at position %d cannot be; the log is cut there", self.directory.path, damaged)
+            _logger.error(
+                "%s: the frame at position %d cannot be; the log is cut there",
+                self.directory.path,
+                damaged,
+            )
         taken = self._cut(walk.end)
         tail = resting_place(self.directory, self.numbers, walk.end)
         self._make_durable(checkpoint, walk.end)
@@ -90,20 +97,33 @@ class UncleanLog:
         )
 
     def _durable(self, what: str, position: int) -> Place | None:
-        """The place of a position that is said to be durable; None when the files do not reach it."""
+        """The place of a position that is said to be durable; None when the files do not reach
+        it.
+        """
         if position <= self.first.position(self.directory.segment_size):
             return self.first
         place = locate(self.directory, self.numbers, position)
         if place is None:
-            _logger.error("%s: the %s is at position %d, and the segments do not reach it", self.directory.path, what, position)
+            _logger.error(
+                "%s: the %s is at position %d, and the segments do not reach it",
+                self.directory.path,
+                what,
+                position,
+            )
         return place
 
     def _walk(self, floor: Place) -> tuple[Walk, Literal["kept", "cut"]]:
         """Walk by the rule that fits what is known."""
         mode = None if self.cursors is None else self.cursors.mode
         if self.survey.recoverable or (mode == MODE_POOLED and self.survey.free):
-            return walk_buffers(self.directory, self.numbers, floor, self.survey.recoverable), "kept"
-        tail = self._tail(self.cursors, floor) if self.cursors is not None and mode == MODE_MAPPED else None
+            return walk_buffers(
+                self.directory, self.numbers, floor, self.survey.recoverable
+            ), "kept"
+        tail = (
+            self._tail(self.cursors, floor)
+            if self.cursors is not None and mode == MODE_MAPPED
+            else None
+        )
         if tail is not None:
             self._check_contiguous(floor, tail)
             return walk_claimed(self.directory, floor, tail), "kept"
@@ -111,7 +131,9 @@ class UncleanLog:
         return walk_valid(self.directory, self.numbers, floor), "cut"
 
     def _forget_tail(self) -> None:
-        """From now on there is no tail, so that a run after a kill does not take this one's zeros for claims."""
+        """From now on there is no tail, so that a run after a kill does not take this one's zeros
+        for claims.
+        """
         if self.cursors is not None:
             self.cursors["tail"] = 0
 
@@ -119,27 +141,41 @@ class UncleanLog:
         """The tail that the cursors hold, if it can be one."""
         place = cursors["tail"]
         tail = Place(place >> 32, min(place & 0xFFFFFFFF, self.directory.segment_size))
-        if tail.number in self.numbers and tail.offset % 8 == 0 and tail.offset >= HEADER_SIZE and tail >= floor:
+        if (
+            tail.number in self.numbers
+            and tail.offset % 8 == 0
+            and tail.offset >= HEADER_SIZE
+            and tail >= floor
+        ):
             return tail
         if place:
-            _logger.warning("%s: the tail in `cursors`, %d in segment %d, is of no use", self.directory.path, tail.offset, tail.number)
+            _logger.warning(
+                "%s: the tail in `cursors`, %d in segment %d, is of no use",
+                self.directory.path,
+                tail.offset,
+                tail.number,
+            )
         return None
 
     def _check_contiguous(self, floor: Place, tail: Place) -> None:
         for number in range(floor.number, tail.number + 1):
             if number not in self.numbers:
                 raise CorruptSegmentError(
-                    "this segment is missing, and the log goes on behind it: restore it from a copy, or run `commitlog repair` on the log",
+                    "this segment is missing, and the log goes on behind it: restore it from a "
+                    "copy, or run `commitlog repair` on the log",
                     path=self.directory.segment_path(number),
                     position=number * self.directory.segment_size,
                 )
 
     def _step_out(self, floor: Place) -> Place:
-        """The floor, or the end of the SKIP that it lies in: what is appended inside a SKIP, no reader comes to."""
+        """The floor, or the end of the SKIP that it lies in: what is appended inside a SKIP, no
+        reader comes to.
+        """
         landing = land(self.directory, floor)
         if landing != floor:
             _logger.error(
-                "%s: position %d is known durable, and lies inside a SKIP: the log goes on behind that, at %d",
+                "%s: position %d is known durable, and lies inside a SKIP: the log goes on behind "
+                "that, at %d",
                 self.directory.path,
                 floor.position(self.directory.segment_size),
                 landing.position(self.directory.segment_size),
@@ -157,7 +193,8 @@ class UncleanLog:
             segment.release()
         if code != 0:
             _logger.error(
-                "%s: damage at position %d, below what is known durable; it is left as it is. Run `commitlog verify` on the log",
+                "%s: damage at position %d, below what is known durable; it is left as it is. Run "
+                "`commitlog verify` on the log",
                 self.directory.path,
                 Place(floor.number, offset).position(self.directory.segment_size),
             )
@@ -172,7 +209,9 @@ class UncleanLog:
         return taken
 
     def _make_durable(self, start: Place, end: Place) -> None:
-        """Write what is kept above the checkpoint again, and flush it: the system may have taken pages for clean whose writing failed."""
+        """Write what is kept above the checkpoint again, and flush it: the system may have taken
+        pages for clean whose writing failed.
+        """
         for number in sorted(number for number in self.numbers if number >= start.number):
             make_solid(self.directory, number)
             if number > end.number and not self.interrupted:
@@ -194,7 +233,9 @@ class UncleanLog:
     def _keep_what_is_there(self, lost: tuple[str, ...]) -> Recovered:
         """The last segments are gone, and what is left was durable: none of it is touched."""
         reached = self.position // self.directory.segment_size + AHEAD_LIMIT
-        number = max(number for number in self.numbers if number <= reached)  # what lies farther ahead was put there by somebody else
+        number = max(
+            number for number in self.numbers if number <= reached
+        )  # what lies farther ahead was put there by somebody else
         self._forget_tail()
         segment = self.directory.open_segment(number, writable=False)
         try:
@@ -206,4 +247,6 @@ class UncleanLog:
         make_solid(self.directory, number)
         tail = Place(number, offset)
         stranded = (buffer.name for buffer in self.survey.recoverable)
-        return Recovered("cut", tail, tail.position(self.directory.segment_size), lost=(*lost, *stranded))
+        return Recovered(
+            "cut", tail, tail.position(self.directory.segment_size), lost=(*lost, *stranded)
+        )

@@ -1,8 +1,10 @@
-"""How far a log is whole: walks over the frames above a position, and what they do to claims that nobody will publish any more.
+"""How far a log is whole: walks over the frames above a position, and what they do to claims that
+nobody will publish any more.
 
-Three walks, for the three things that can be known. `walk_valid` knows nothing but the files, and stops at the first frame that is
-neither valid nor a mark. `walk_claimed` knows the tail, and so that every cell below it was claimed. `walk_buffers` has the buffers of a
-dead pool, in which the files go on.
+Three walks, for the three things that can be known. `walk_valid` knows nothing but the files, and
+stops at the first frame that is neither valid nor a mark. `walk_claimed` knows the tail, and so
+that every cell below it was claimed. `walk_buffers` has the buffers of a dead pool, in which the
+files go on.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class Walk:
     rolled_back : int
         Claims turned into SKIP.
     damaged : bool
-        What stopped the walk is a frame that cannot be, below the tail of a log whose memory was never lost.
+        What stopped the walk is a frame that cannot be, below the tail of a log whose memory was
+        never lost.
     recovered, stranded : list of str
         Buffers whose frames are in the log now; buffers that could not be joined to it.
     """
@@ -59,7 +62,9 @@ def walk_valid(directory: LogDirectory, numbers: set[int], start: Place) -> Walk
 
 
 def walk_claimed(directory: LogDirectory, start: Place, tail: Place) -> Walk:
-    """Walk to the tail of a mapped log. Whatever is claimed below it and not published becomes SKIP: its owner is dead."""
+    """Walk to the tail of a mapped log. Whatever is claimed below it and not published becomes
+    SKIP: its owner is dead.
+    """
     walk = Walk(start)
     for number in range(start.number, tail.number + 1):
         if number > start.number:
@@ -82,7 +87,10 @@ def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
         if code == END:
             stop = segment.mark_gap(offset, limit)
             _logger.info(
-                "%s: %d bytes claimed by nobody known at position %d were rolled back", segment.path, stop - offset, segment.base + offset
+                "%s: %d bytes claimed by nobody known at position %d were rolled back",
+                segment.path,
+                stop - offset,
+                segment.base + offset,
             )
         elif code == BUSY and offset + segment.step(offset)[1] <= limit:
             _roll_back(segment, offset)
@@ -98,11 +106,19 @@ def _roll_back(segment: Segment, offset: int) -> None:
     """Turn the claim at `offset` into a SKIP of its length."""
     length = segment.step(offset)[1]
     segment.skip(offset, length)
-    _logger.warning("%s: the claim at position %d, %d bytes, was rolled back", segment.path, segment.base + offset, length)
+    _logger.warning(
+        "%s: the claim at position %d, %d bytes, was rolled back",
+        segment.path,
+        segment.base + offset,
+        length,
+    )
 
 
-def walk_buffers(directory: LogDirectory, numbers: set[int], start: Place, buffers: Sequence[RecoverableBuffer]) -> Walk:
-    """Walk to the end of a pooled log, out of the files into the buffers of its dead pool: what they hold goes into the files.
+def walk_buffers(
+    directory: LogDirectory, numbers: set[int], start: Place, buffers: Sequence[RecoverableBuffer]
+) -> Walk:
+    """Walk to the end of a pooled log, out of the files into the buffers of its dead pool: what
+    they hold goes into the files.
 
     Parameters
     ----------
@@ -116,16 +132,24 @@ def walk_buffers(directory: LogDirectory, numbers: set[int], start: Place, buffe
     for buffer in buffers:
         number, rest = divmod(buffer.base, directory.segment_size)
         if number < start.number:
-            walk.recovered.append(buffer.name)  # it was committed and flushed whole, and only not given back yet
+            walk.recovered.append(
+                buffer.name
+            )  # it was committed and flushed whole, and only not given back yet
         elif rest or number in waiting:
-            _logger.error("%s: the buffer %s in shared memory fits nowhere; it was left there", directory.path, buffer.name)
+            _logger.error(
+                "%s: the buffer %s in shared memory fits nowhere; it was left there",
+                directory.path,
+                buffer.name,
+            )
             walk.stranded.append(buffer.name)
         else:
             waiting[number] = buffer
     while True:
         number = walk.end.number
         _walk_one(walk, directory, numbers, waiting.pop(number, None))
-        if walk.end.offset < directory.segment_size or (number + 1 not in numbers and number + 1 not in waiting):
+        if walk.end.offset < directory.segment_size or (
+            number + 1 not in numbers and number + 1 not in waiting
+        ):
             break
         walk.end = Place(number + 1, HEADER_SIZE)
     for number, buffer in sorted(waiting.items()):
@@ -133,8 +157,12 @@ def walk_buffers(directory: LogDirectory, numbers: set[int], start: Place, buffe
     return walk
 
 
-def _walk_one(walk: Walk, directory: LogDirectory, numbers: set[int], buffer: RecoverableBuffer | None) -> None:
-    """Walk over one segment, and on in its buffer if it has one. Without one, claims that stand in the file were this segment's own."""
+def _walk_one(
+    walk: Walk, directory: LogDirectory, numbers: set[int], buffer: RecoverableBuffer | None
+) -> None:
+    """Walk over one segment, and on in its buffer if it has one. Without one, claims that stand in
+    the file were this segment's own.
+    """
     number, offset = walk.end
     segment = _segment_of(directory, numbers, number, buffer)
     try:
@@ -150,7 +178,12 @@ def _walk_one(walk: Walk, directory: LogDirectory, numbers: set[int], buffer: Re
             offset, claims = segment.take_over(buffer.memory, offset)
             walk.rolled_back += claims
             walk.recovered.append(buffer.name)
-            _logger.info("%s: %d bytes recovered from shared memory %s", segment.path, offset - before, buffer.name)
+            _logger.info(
+                "%s: %d bytes recovered from shared memory %s",
+                segment.path,
+                offset - before,
+                buffer.name,
+            )
             _keep_the_rest(segment, buffer, offset)
             failpoint("buffer taken over")
         walk.end = Place(number, offset)
@@ -158,7 +191,9 @@ def _walk_one(walk: Walk, directory: LogDirectory, numbers: set[int], buffer: Re
         segment.release()
 
 
-def _segment_of(directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer | None) -> Segment:
+def _segment_of(
+    directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer | None
+) -> Segment:
     """The segment, created if it is a buffer's and missing."""
     if number not in numbers and buffer is not None:
         directory.create_segment(number, segment_id=buffer.segment_id)
@@ -171,29 +206,48 @@ def _fits(walk: Walk, segment: Segment, buffer: RecoverableBuffer) -> bool:
     """Whether a buffer is this very segment's: of its id, and as large."""
     if buffer.segment_id == segment.id and buffer.size >= segment.size:
         return True
-    _logger.error("%s: the buffer %s in shared memory is of another segment with this name; it was left there", segment.path, buffer.name)
+    _logger.error(
+        "%s: the buffer %s in shared memory is of another segment with this name; it was left "
+        "there",
+        segment.path,
+        buffer.name,
+    )
     walk.stranded.append(buffer.name)
     return False
 
 
 def _keep_the_rest(segment: Segment, buffer: RecoverableBuffer, end: int) -> None:
-    """Frames behind a broken one in a buffer cannot be joined. They go into the file for the cut to find and save.
+    """Frames behind a broken one in a buffer cannot be joined. They go into the file for the cut to
+    find and save.
 
     The cell at `end` stays as it is: for whoever reads the file, the log ends there.
     """
     last = segment.certain_end(end, buffer.memory) if end < segment.size else end
     if last > end:
-        _logger.error("%s: the buffer %s is damaged at position %d", segment.path, buffer.name, segment.base + end)
+        _logger.error(
+            "%s: the buffer %s is damaged at position %d",
+            segment.path,
+            buffer.name,
+            segment.base + end,
+        )
         with memoryview(buffer.memory) as view:
             segment.write(end + 8, view[end + 8 : last])
 
 
-def _take_aside(walk: Walk, directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer) -> None:
-    """A buffer above the end of what can be joined: its frames go into its segment's file, for the cut to find and save."""
+def _take_aside(
+    walk: Walk, directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer
+) -> None:
+    """A buffer above the end of what can be joined: its frames go into its segment's file, for the
+    cut to find and save.
+    """
     segment = _segment_of(directory, numbers, number, buffer)
     try:
         if _fits(walk, segment, buffer):
-            _logger.error("%s: the log ends before the records that the buffer %s holds", segment.path, buffer.name)
+            _logger.error(
+                "%s: the log ends before the records that the buffer %s holds",
+                segment.path,
+                buffer.name,
+            )
             segment.take_over(buffer.memory, HEADER_SIZE)
             walk.recovered.append(buffer.name)
     finally:

@@ -36,9 +36,10 @@ def read_page(dir_fd: int, name: str) -> bytes:
 def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
     """The identity that most sound segment headers agree on, or None where there is no such header.
 
-    The clock that the appenders read stands in `log.json` alone: the log goes on with coarse timestamps. The roll cycle is the one that is
-    given, or the named one, counted in UTC, with which the opened parts of all headers agree; one with another zone or epoch, or a period,
-    is not guessed at.
+    The clock that the appenders read stands in `log.json` alone: the log goes on with coarse
+    timestamps. The roll cycle is the one that is given, or the named one, counted in UTC, with
+    which the opened parts of all headers agree; one with another zone or epoch, or a period, is not
+    guessed at.
 
     Raises
     ------
@@ -54,7 +55,11 @@ def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
         except IOFailureError:
             continue  # a directory, a FIFO or the like
         uuid, _, _, size, created = kernel.header_fields(page)
-        if not kernel.SMALLEST <= size <= kernel.LARGEST or not is_base(base, size) or kernel.check_header(page, uuid, base, size) != 0:
+        if (
+            not kernel.SMALLEST <= size <= kernel.LARGEST
+            or not is_base(base, size)
+            or kernel.check_header(page, uuid, base, size) != 0
+        ):
             continue
         votes[uuid, size] += 1
         if (found := kernel.read_opened(page)) is not None:
@@ -68,11 +73,19 @@ def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
         cycle = _deduce_cycle(times)
     else:
         _check_cycle(cycle, times)
-    return Identity(uuid=uuid, segment_size=size, timestamps="coarse", created_ns=max(created_ns[uuid, size], 0), roll_cycle=cycle)
+    return Identity(
+        uuid=uuid,
+        segment_size=size,
+        timestamps="coarse",
+        created_ns=max(created_ns[uuid, size], 0),
+        roll_cycle=cycle,
+    )
 
 
 def _deduce_cycle(opened: list[tuple[int, int]]) -> RollCycle | None:
-    """The cycle in which all the times lie that segments were opened at. Where they are numbered 0 the log rolls by size alone."""
+    """The cycle in which all the times lie that segments were opened at. Where they are numbered 0
+    the log rolls by size alone.
+    """
     if not opened or all(number == 0 for _, number in opened):
         return None
     for name in NAMES:
@@ -80,7 +93,8 @@ def _deduce_cycle(opened: list[tuple[int, int]]) -> RollCycle | None:
         if all(cycle.number_at(opened_ns) == number for opened_ns, number in opened):
             return cycle
     _logger.warning(
-        "the log rolled by cycles of a zone, an epoch or a period that its segments do not say: it goes on by size alone, unless "
+        "the log rolled by cycles of a zone, an epoch or a period that its segments do not say: "
+        "it goes on by size alone, unless "
         "`commitlog repair --roll-cycle` is told which"
     )
     return None
@@ -90,6 +104,7 @@ def _check_cycle(cycle: RollCycle, opened: list[tuple[int, int]]) -> None:
     for opened_ns, number in opened:
         if cycle.number_at(opened_ns) != number:
             raise InvalidOptionError(
-                f"the log did not roll by {cycle}: a segment that was opened {opened_ns} ns after 1970 is of cycle {number}, and not of "
+                f"the log did not roll by {cycle}: a segment that was opened {opened_ns} ns after "
+                f"1970 is of cycle {number}, and not of "
                 f"{cycle.number_at(opened_ns)}; nothing was written"
             )

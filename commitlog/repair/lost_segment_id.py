@@ -1,8 +1,9 @@
 """A segment's id, found again from its CRCs when its header is damaged.
 
-Every CRC of a segment begins with the eight bytes of its id, and a CRC is linear in them: the four bytes of a known CRC determine any four
-bytes of the id, where the other four are right. Where all eight are lost, the id that comes out has the same CRC as the lost one, and
-so all frames fit it as well.
+Every CRC of a segment begins with the eight bytes of its id, and a CRC is linear in them: the four
+bytes of a known CRC determine any four bytes of the id, where the other four are right. Where all
+eight are lost, the id that comes out has the same CRC as the lost one, and so all frames fit it as
+well.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class _Evidence:
         return self.compute(segment_id) == self.crc
 
 
-def find_segment_id(page: bytes, content: memoryview, log_uuid: bytes, base: int, size: int) -> int | None:
+def find_segment_id(
+    page: bytes, content: memoryview, log_uuid: bytes, base: int, size: int
+) -> int | None:
     """The id of a segment whose header is damaged, or None where too little of it is left.
 
     Parameters
@@ -55,13 +58,18 @@ def find_segment_id(page: bytes, content: memoryview, log_uuid: bytes, base: int
     identity = _Evidence(identity_crc, kernel.header_crc(page))
     evidence = [identity, *_parts(page), *_frames(content, size)]
     candidates = [found, *(_solve(found, part) for part in evidence)]
-    # An id can be made for any one CRC: it takes two to prove one, and where CRCs are damaged, too, most of them agree on the right id.
+    # An id can be made for any one CRC: it takes two to prove one, and where CRCs are damaged, too,
+    # most of them agree on the right id.
     fits = {candidate: sum(part.fits(candidate) for part in evidence) for candidate in candidates}
     best = max(candidates, key=lambda candidate: fits[candidate])
     if fits[best] > 1:
         return best
-    # The first frames are damaged, too: any frame of the file may prove an id, which takes a look at each of its cells.
-    return next((segment_id for segment_id in candidates[:2] if kernel.frames_fit(content, segment_id)), None)
+    # The first frames are damaged, too: any frame of the file may prove an id, which takes a look
+    # at each of its cells.
+    return next(
+        (segment_id for segment_id in candidates[:2] if kernel.frames_fit(content, segment_id)),
+        None,
+    )
 
 
 def _parts(page: bytes) -> Iterator[_Evidence]:
@@ -83,8 +91,14 @@ def _frames(content: memoryview, size: int) -> Iterator[_Evidence]:
         stop = offset + length
         if skip:
             yield _evidence(struct.pack("<QI", offset, word), crc)
-        elif word & ~_LENGTH in (0, _EXTENDED) and 2 * _CELL.size <= length <= size // 8 and stop <= len(content):
-            yield _evidence(struct.pack("<QI", offset, word) + bytes(content[offset + _CELL.size : stop]), crc)
+        elif (
+            word & ~_LENGTH in (0, _EXTENDED)
+            and 2 * _CELL.size <= length <= size // 8
+            and stop <= len(content)
+        ):
+            yield _evidence(
+                struct.pack("<QI", offset, word) + bytes(content[offset + _CELL.size : stop]), crc
+            )
         else:
             return
         if not length:
@@ -93,22 +107,34 @@ def _frames(content: memoryview, size: int) -> Iterator[_Evidence]:
 
 
 def _evidence(behind_id: bytes, crc: int) -> _Evidence:
-    return _Evidence(lambda segment_id: crc32c(segment_id.to_bytes(_ID_BYTES, "little") + behind_id), crc)
+    return _Evidence(
+        lambda segment_id: crc32c(segment_id.to_bytes(_ID_BYTES, "little") + behind_id), crc
+    )
 
 
 def _solve(segment_id: int, evidence: _Evidence) -> int:
-    """The id that fits the CRC and differs from a damaged one within four neighbouring bytes; of the five such ids, the one that differs
-    in the fewest bytes. A single damaged byte, or a single bit, is always found: no other change of four bytes has the same effect."""
+    """The id that fits the CRC and differs from a damaged one within four neighbouring bytes; of
+    the five such ids, the one that differs in the fewest bytes. A single damaged byte, or a single
+    bit, is always found: no other change of four bytes has the same effect."""
     present = evidence.compute(segment_id)
     effects = [evidence.compute(segment_id ^ 1 << bit) ^ present for bit in range(8 * _ID_BYTES)]
-    changes = [_combine(present ^ evidence.crc, effects, first) for first in range(0, 8 * _ID_BYTES - _WINDOW_BITS + 1, 8)]
-    best = min(changes, key=lambda change: sum(1 for byte in change.to_bytes(_ID_BYTES, "little") if byte))
+    changes = [
+        _combine(present ^ evidence.crc, effects, first)
+        for first in range(0, 8 * _ID_BYTES - _WINDOW_BITS + 1, 8)
+    ]
+    best = min(
+        changes, key=lambda change: sum(1 for byte in change.to_bytes(_ID_BYTES, "little") if byte)
+    )
     return segment_id ^ best
 
 
 def _combine(wanted: int, effects: list[int], first: int) -> int:
-    """Which of the bits from `first` on have that effect together: Gauss's elimination, over bits."""
-    rows: dict[int, tuple[int, int]] = {}  # by the highest bit of an effect: the effect, and the bits that have it
+    """Which of the bits from `first` on have that effect together: Gauss's elimination, over
+    bits.
+    """
+    rows: dict[
+        int, tuple[int, int]
+    ] = {}  # by the highest bit of an effect: the effect, and the bits that have it
 
     def reduce(effect: int, bits: int) -> tuple[int, int]:
         while effect and (row := rows.get(effect.bit_length())):

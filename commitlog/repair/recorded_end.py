@@ -1,4 +1,6 @@
-"""What the files beside a log's segments record of its end: `checkpoint`, and the `cursors` of this boot."""
+"""What the files beside a log's segments record of its end: `checkpoint`, and the `cursors` of this
+boot.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,16 @@ class RecordedEnd:
 
     @property
     def last_number(self) -> int | None:
-        """The last segment that the log can have, those ahead of need included. None: nothing says, since the log was not closed and what
-        lived in memory is gone."""
+        """The last segment that the log can have, those ahead of need included. None: nothing says,
+        since the log was not closed and what lived in memory is gone."""
         size = self._directory.segment_size
         if self.clean:
             return self.known // size + AHEAD_LIMIT
-        if self._cursors is not None and self._cursors["state"] == STATE_READY and self._cursors.mode == MODE_MAPPED:
+        if (
+            self._cursors is not None
+            and self._cursors["state"] == STATE_READY
+            and self._cursors.mode == MODE_MAPPED
+        ):
             return max(self.known, self._tail(self._cursors)) // size + AHEAD_LIMIT
         return None
 
@@ -62,11 +68,18 @@ class RecordedEnd:
         return (place >> 32) * size + min(place & 0xFFFFFFFF, size)
 
     def hidden(self) -> list[tuple[str, int, int]]:
-        """The ends that lie inside a SKIP, where no reader comes to: by which file, the end, and the position behind the SKIP."""
+        """The ends that lie inside a SKIP, where no reader comes to: by which file, the end, and
+        the position behind the SKIP.
+        """
         ends = [(checkpoints.NAME, self.known)]
         if self._cursors is not None and not self.clean:
             mapped = self._cursors.mode == MODE_MAPPED
-            ends.append((cursors_file.NAME, self._tail(self._cursors) if mapped else self._cursors["committed"]))
+            ends.append(
+                (
+                    cursors_file.NAME,
+                    self._tail(self._cursors) if mapped else self._cursors["committed"],
+                )
+            )
         found = []
         for name, position in ends:
             try:
@@ -78,8 +91,8 @@ class RecordedEnd:
         return found
 
     def distrust(self) -> None:
-        """Take the clean mark away, durably, and the cursors that a closed log has left: the next open looks for the end itself. Only under
-        the log's exclusive lock."""
+        """Take the clean mark away, durably, and the cursors that a closed log has left: the next
+        open looks for the end itself. Only under the log's exclusive lock."""
         if self.checkpoint is None or not self.checkpoint.clean:
             return
         if self._cursors is not None:

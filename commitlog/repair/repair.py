@@ -1,10 +1,12 @@
 """Mends what `verify` finds: `commitlog repair`.
 
-Nothing is thrown away: before a file is changed, it is copied to `<name>.broken`. Damage is marked SKIP, so that readers pass over it, and
-what follows is kept. A torn tail is left to the next writable open.
+Nothing is thrown away: before a file is changed, it is copied to `<name>.broken`. Damage is marked
+SKIP, so that readers pass over it, and what follows is kept. A torn tail is left to the next
+writable open.
 
-Before the first change of a segment the clean mark is taken away, and with it the cursors of a closed log: what was recorded of the end
-is then checked by the next open against the frames, wherever repair was stopped.
+Before the first change of a segment the clean mark is taken away, and with it the cursors of a
+closed log: what was recorded of the end is then checked by the next open against the frames,
+wherever repair was stopped.
 """
 
 from __future__ import annotations
@@ -38,10 +40,22 @@ from commitlog.recovery.pending_join import check as check_join
 from commitlog.recovery.pending_join import finish_pending, unreached
 from commitlog.repair.lost_identity import read_page, segment_files
 from commitlog.repair.lost_segment_id import find_segment_id
-from commitlog.repair.missing_segments import check_room, create_blank, find_missing, last_possible, within_reach
+from commitlog.repair.missing_segments import (
+    check_room,
+    create_blank,
+    find_missing,
+    last_possible,
+    within_reach,
+)
 from commitlog.repair.recorded_end import RecordedEnd
 from commitlog.repair.repair_report import Action, RepairReport
-from commitlog.repair.verification import SEAL_BROKEN, SEAL_WRONG, open_directory, read_identity, surveying_log
+from commitlog.repair.verification import (
+    SEAL_BROKEN,
+    SEAL_WRONG,
+    open_directory,
+    read_identity,
+    surveying_log,
+)
 from commitlog.repair.verify_report import Damage, VerifyReport
 from commitlog.segment import identity as identities
 from commitlog.segment.cursors_file import is_live
@@ -58,7 +72,9 @@ _COPIES_LIMIT = 10_000
 _SKIP_LIMIT = (1 << 28) - 8
 
 
-def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None) -> RepairReport:
+def repair(
+    path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None
+) -> RepairReport:
     """Mend a log that nobody has open. Durable when it returns; a second run finds nothing to do.
 
     Parameters
@@ -66,10 +82,11 @@ def repair(path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: R
     path : path
         The log's directory.
     dry_run : bool
-        Say what would be done, and write nothing. What stands in a segment whose header has to be mended first is not looked at.
+        Say what would be done, and write nothing. What stands in a segment whose header has to be
+        mended first is not looked at.
     roll_cycle : RollCycle, optional
-        How the log rolled, where `log.json` is lost and the segments do not say: those of a named cycle in UTC do. It is held against
-        the times at which the segments were opened.
+        How the log rolled, where `log.json` is lost and the segments do not say: those of a named
+        cycle in UTC do. It is held against the times at which the segments were opened.
 
     Raises
     ------
@@ -110,11 +127,15 @@ def _repair_opened(fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | No
 
 
 def _locked(holder: str, path: str) -> LogLockedError:
-    return LogLockedError(f"{holder} has the log open: close it there, then repair it", path=path, holder=holder)
+    return LogLockedError(
+        f"{holder} has the log open: close it there, then repair it", path=path, holder=holder
+    )
 
 
 class _Repair:
-    """One run. The steps build on each other: an identity opens headers, headers open segments, whole segments show damage."""
+    """One run. The steps build on each other: an identity opens headers, headers open segments,
+    whole segments show damage.
+    """
 
     def __init__(self, dir_fd: int, path: str, dry_run: bool, roll_cycle: RollCycle | None) -> None:
         self.dir_fd = dir_fd
@@ -125,10 +146,13 @@ class _Repair:
         self.identity, self.fault = read_identity(dir_fd, path, roll_cycle)
         if roll_cycle is not None and self.fault is None:
             raise InvalidOptionError(
-                f"{identities.NAME} is whole and says how the log rolls: give no roll cycle, or move that file away before",
+                f"{identities.NAME} is whole and says how the log rolls: give no roll cycle, or "
+                "move that file away before",
                 path=path,
             )
-        self.directory = LogDirectory(path, self.identity.segment_size, self.identity.uuid, self.identity.roll_cycle)
+        self.directory = LogDirectory(
+            path, self.identity.segment_size, self.identity.uuid, self.identity.roll_cycle
+        )
         self.size = self.identity.segment_size
 
     def run(self) -> RepairReport:
@@ -144,8 +168,16 @@ class _Repair:
                 self._mend_header(number)
             found = self._survey()
             for segment in found.segments:
-                if segment.damage or SEAL_BROKEN in segment.problems or SEAL_WRONG in segment.problems:
-                    self._mend_frames(segment.base // self.size, segment.damage, last=segment is found.segments[-1])
+                if (
+                    segment.damage
+                    or SEAL_BROKEN in segment.problems
+                    or SEAL_WRONG in segment.problems
+                ):
+                    self._mend_frames(
+                        segment.base // self.size,
+                        segment.damage,
+                        last=segment is found.segments[-1],
+                    )
             self._move_hidden_ends()
             self._say_what_remains(found)
         finally:
@@ -158,7 +190,9 @@ class _Repair:
 
     # --- what every step does ---
 
-    def _act(self, what: str, file: str, position: int | None = None, resume_position: int | None = None) -> bool:
+    def _act(
+        self, what: str, file: str, position: int | None = None, resume_position: int | None = None
+    ) -> bool:
         """Note an action; whether to carry it out."""
         self.report.actions.append(Action(what, file, position, resume_position))
         if not self.dry_run:
@@ -170,7 +204,10 @@ class _Repair:
             copy = f"{name}.broken" + (f".{count}" if count else "")
             if not os.path.lexists(os.path.join(self.path, copy)):
                 return copy
-        raise IOFailureError(f"there are {_COPIES_LIMIT} copies of this file: move some of them away", path=os.path.join(self.path, name))
+        raise IOFailureError(
+            f"there are {_COPIES_LIMIT} copies of this file: move some of them away",
+            path=os.path.join(self.path, name),
+        )
 
     def _copy(self, name: str) -> None:
         """Copy a segment beside itself, durably, the first time that it is about to be changed."""
@@ -184,7 +221,9 @@ class _Repair:
                 while left and (copied := os.sendfile(target, source, None, min(_CHUNK, left))):
                     left -= copied
                 os.fsync(target)
-                while not kernel.rename_noreplace(self.dir_fd, temporary, copy := self._free_name(name)):
+                while not kernel.rename_noreplace(
+                    self.dir_fd, temporary, copy := self._free_name(name)
+                ):
                     continue
         finally:
             os.close(source)
@@ -220,7 +259,9 @@ class _Repair:
     # --- the steps ---
 
     def _mend_identity(self) -> None:
-        if self.fault is None or not self._act(f"rebuilt from the segment headers, since {self.fault}", identities.NAME):
+        if self.fault is None or not self._act(
+            f"rebuilt from the segment headers, since {self.fault}", identities.NAME
+        ):
             return
         if os.path.lexists(os.path.join(self.path, identities.NAME)):
             self._move_away(identities.NAME)
@@ -228,7 +269,9 @@ class _Repair:
         failpoint("identity written")
 
     def _settle_joins(self) -> None:
-        """Finish a join that was begun. One that cannot be finished is taken back: no reader has come to its segments."""
+        """Finish a join that was begun. One that cannot be finished is taken back: no reader has
+        come to its segments.
+        """
         try:
             note = JoinNote.read(self.directory)
             if note is not None:
@@ -240,49 +283,77 @@ class _Repair:
         try:
             Manifest.read(self.directory)
         except (CorruptSegmentError, UnsupportedVersionError) as error:
-            if self._act(f"moved away, so that a streaming query may write its last batch once more: {error.message}", MANIFEST):
+            if self._act(
+                "moved away, so that a streaming query may write its last batch once more: "
+                f"{error.message}",
+                MANIFEST,
+            ):
                 self._move_away(MANIFEST)
 
     def _take_join_back(self, why: str) -> None:
         for number in reversed(unreached(self.directory)):
             name = segment_name(number * self.size)
             if self._act(
-                "moved away, since the join that placed it cannot be finished", name, number * self.size, (number + 1) * self.size
+                "moved away, since the join that placed it cannot be finished",
+                name,
+                number * self.size,
+                (number + 1) * self.size,
             ):
                 self._move_away(name)
         if self._act(f"moved away: {why}", JOIN_NOTE):
             self._move_away(JOIN_NOTE)
 
     def _is_regular(self, number: int) -> bool:
-        return stat.S_ISREG(os.stat(segment_name(number * self.size), dir_fd=self.dir_fd, follow_symlinks=False).st_mode)
+        return stat.S_ISREG(
+            os.stat(
+                segment_name(number * self.size), dir_fd=self.dir_fd, follow_symlinks=False
+            ).st_mode
+        )
 
     def _move_irregular_away(self) -> None:
-        """Move each link, directory, FIFO or device away that has a segment's name. Its place is a gap from then on."""
+        """Move each link, directory, FIFO or device away that has a segment's name. Its place is a
+        gap from then on.
+        """
         for number in self.directory.segment_numbers():
             name, base = segment_name(number * self.size), number * self.size
-            if not self._is_regular(number) and self._act("moved away: it is not a regular file", name, base, base + self.size):
+            if not self._is_regular(number) and self._act(
+                "moved away: it is not a regular file", name, base, base + self.size
+            ):
                 self._distrust()
                 self._move_away(name)
 
     def _move_strays(self) -> list[int]:
         """Move files away that the log cannot have reached; the numbers of the others."""
         for name, base in segment_files(self.dir_fd).items():
-            if base % self.size == 0 and not is_base(base, self.size) and self._act("moved away: no log is as long as its name says", name):
+            if (
+                base % self.size == 0
+                and not is_base(base, self.size)
+                and self._act("moved away: no log is as long as its name says", name)
+            ):
                 self._move_away(name)
         hidden = set(unreached(self.directory))
-        numbers = [number for number in self.directory.segment_numbers() if number not in hidden and self._is_regular(number)]
+        numbers = [
+            number
+            for number in self.directory.segment_numbers()
+            if number not in hidden and self._is_regular(number)
+        ]
         last = last_possible(self.directory, self.recorded, numbers)
         kept = within_reach(numbers, last)
         for number in numbers[len(kept) :]:
             name = segment_name(number * self.size)
-            what = f"moved away: the log ends before position {(last + 1) * self.size}, and nothing leads to this segment"
+            what = (
+                f"moved away: the log ends before position {(last + 1) * self.size}, and "
+                "nothing leads to this segment"
+            )
             if self._act(what, name, number * self.size):
                 self._distrust()
                 self._move_away(name)
         return kept
 
     def _fill_holes(self, numbers: list[int]) -> None:
-        """Put a segment that holds nothing into each place where one is missing, so that readers come past it."""
+        """Put a segment that holds nothing into each place where one is missing, so that readers
+        come past it.
+        """
         missing = find_missing(numbers, self.size, self.recorded.known)
         if missing and not self.dry_run:
             check_room(self.directory, sum(count for _, count in missing))
@@ -290,7 +361,10 @@ class _Repair:
             name, start = segment_name(first * self.size), first * self.size
             what = "missing: a segment that holds nothing was put in its place"
             if count > 1:
-                what = f"missing, as are the {count - 1} behind it: segments that hold nothing were put in their places"
+                what = (
+                    f"missing, as are the {count - 1} behind it: segments that hold nothing "
+                    "were put in their places"
+                )
             if not self._act(what, name, start, start + count * self.size):
                 continue
             self._distrust()
@@ -302,7 +376,9 @@ class _Repair:
         """Bring a file that was cut short back to its size; what it lost is damage to be marked."""
         name = segment_name(number * self.size)
         length = os.stat(name, dir_fd=self.dir_fd, follow_symlinks=False).st_size
-        if length >= self.size or not self._act(f"extended from {length} bytes to {self.size}", name, number * self.size + length):
+        if length >= self.size or not self._act(
+            f"extended from {length} bytes to {self.size}", name, number * self.size + length
+        ):
             return
         self._copy(name)
         fd = open_regular(name, os.O_RDWR, dir_fd=self.dir_fd)
@@ -314,12 +390,16 @@ class _Repair:
         failpoint("extended")
 
     def _mend_header(self, number: int) -> None:
-        """Rebuild the identity part of a header around the segment's id, which nothing but the file itself and its CRCs know."""
+        """Rebuild the identity part of a header around the segment's id, which nothing but the file
+        itself and its CRCs know.
+        """
         name, base = segment_name(number * self.size), number * self.size
         page = read_page(self.dir_fd, name)
         code = kernel.check_header(page, self.identity.uuid, base, self.size)
         segment_id = kernel.header_fields(page)[1]
-        sealed_by_crc = kernel.header_crc(self._sound_page(page, segment_id, base)) == kernel.header_crc(page)
+        sealed_by_crc = kernel.header_crc(
+            self._sound_page(page, segment_id, base)
+        ) == kernel.header_crc(page)
         if code not in (HEADER, VERSION) or (code == VERSION and not sealed_by_crc):
             return  # sound; or another log's or a newer release's, and not a damaged one of ours
         proven = segment_id if sealed_by_crc else self._find_id(name, page, base)
@@ -328,26 +408,44 @@ class _Repair:
                 self._copy(name)
                 self._write(name, 0, self._sound_page(page, proven, base)[:OPENED_AT])
         elif self._act(
-            "header and segment id are lost: the file was moved away, and an empty segment put in its place", name, base, base + self.size
+            "header and segment id are lost: the file was moved away, and an empty segment put in "
+            "its place",
+            name,
+            base,
+            base + self.size,
         ):
             self._distrust()
             self._move_away(name)
-            create_blank(self.directory, number, closed=number < max(self.directory.segment_numbers(), default=number))
+            create_blank(
+                self.directory,
+                number,
+                closed=number < max(self.directory.segment_numbers(), default=number),
+            )
             failpoint("segment created")
 
     def _sound_page(self, page: bytes, segment_id: int, base: int) -> bytes:
-        return kernel.header_page(self.identity.uuid, segment_id, base, self.size, kernel.header_fields(page)[4])
+        return kernel.header_page(
+            self.identity.uuid, segment_id, base, self.size, kernel.header_fields(page)[4]
+        )
 
     def _find_id(self, name: str, page: bytes, base: int) -> int | None:
-        """The id that the CRCs of the segment prove, or that of the header where nothing has one: then any will do."""
+        """The id that the CRCs of the segment prove, or that of the header where nothing has one:
+        then any will do.
+        """
         found = kernel.header_fields(page)[1]
         fd = open_regular(name, dir_fd=self.dir_fd)
         try:
             size = min(os.fstat(fd).st_size, self.size)
             if size <= HEADER_SIZE:
                 return None  # of a dry run, which has not extended it
-            with mmap.mmap(fd, size, prot=mmap.PROT_READ) as mapping, memoryview(mapping) as content:
-                blank = not any(content[at : at + _CHUNK].tobytes().strip(b"\0") for at in range(OPENED_AT, len(content), _CHUNK))
+            with (
+                mmap.mmap(fd, size, prot=mmap.PROT_READ) as mapping,
+                memoryview(mapping) as content,
+            ):
+                blank = not any(
+                    content[at : at + _CHUNK].tobytes().strip(b"\0")
+                    for at in range(OPENED_AT, len(content), _CHUNK)
+                )
                 if blank:
                     return found or None
                 return find_segment_id(page, content, self.identity.uuid, base, self.size)
@@ -367,7 +465,12 @@ class _Repair:
         segment = self.directory.open_segment(number, writable=True)
         try:
             for part in damage:
-                mark_skipped(segment, part.position - segment.base, part.resume_position - segment.base, last=last)
+                mark_skipped(
+                    segment,
+                    part.position - segment.base,
+                    part.resume_position - segment.base,
+                    last=last,
+                )
                 segment.flush(0, segment.size)
                 failpoint("marked")
             self._seal_again(segment)
@@ -377,7 +480,9 @@ class _Repair:
         os.fsync(self.dir_fd)
 
     def _seal_again(self, segment: Segment) -> None:
-        """A segment that was sealed gets the seal of what it holds now. Its first sequence stays: lost records keep their numbers."""
+        """A segment that was sealed gets the seal of what it holds now. Its first sequence stays:
+        lost records keep their numbers.
+        """
         seal = segment.sealed()
         if segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) == SEAL_AT + SEAL_SIZE:
             return
@@ -387,38 +492,57 @@ class _Repair:
             segment.flush(0, HEADER_SIZE)
 
     def _move_hidden_ends(self) -> None:
-        """Where an end, or the place of a named tailer, lies inside a SKIP, have it lie behind: no reader comes to what stands inside."""
+        """Where an end, or the place of a named tailer, lies inside a SKIP, have it lie behind: no
+        reader comes to what stands inside.
+        """
         for name, position, landing in self.recorded.hidden():
-            if self._act("the log's end lay inside a SKIP, and was moved behind it", name, position, landing):
+            if self._act(
+                "the log's end lay inside a SKIP, and was moved behind it", name, position, landing
+            ):
                 self.recorded.distrust()
                 self.recorded.move(name, landing)
                 failpoint("end moved")
         for state, landing in list(tailer_file.inside_skips(self.directory)):
-            if self._act("the tailer stood inside a SKIP, and goes on behind it", f"tailers/{state.name}", state.position, landing):
+            if self._act(
+                "the tailer stood inside a SKIP, and goes on behind it",
+                f"tailers/{state.name}",
+                state.position,
+                landing,
+            ):
                 tailer_file.go_on_at(self.directory, state, landing)
 
     def _say_what_remains(self, found: VerifyReport) -> None:
         if not self.dry_run:
             found = self._survey()
             self.report.remaining += [
-                f"{segment.name}: damage at position {part.position}" for segment in found.segments for part in segment.damage
+                f"{segment.name}: damage at position {part.position}"
+                for segment in found.segments
+                for part in segment.damage
             ]
-            self.report.remaining += [f"positions {start} to {stop} are missing" for start, stop in found.holes]
+            self.report.remaining += [
+                f"positions {start} to {stop} are missing" for start, stop in found.holes
+            ]
         mended = {action.file for action in self.report.actions}
         for segment in found.segments:
             if not self.dry_run or segment.name not in mended:
-                self.report.remaining += [f"{segment.name}: {problem}" for problem in segment.problems]
+                self.report.remaining += [
+                    f"{segment.name}: {problem}" for problem in segment.problems
+                ]
         if not self.dry_run or self.fault is None:
             self.report.remaining += found.problems
 
 
 def mark_skipped(segment: Segment, start: int, stop: int, *, last: bool) -> None:
-    """Cover [start, stop) with SKIP frames. The first one is written last: until then the damage stands as it was.
+    """Cover [start, stop) with SKIP frames. The first one is written last: until then the damage
+    stands as it was.
 
-    "To the end of the segment" is said where that is meant, but not in the last segment, where the tail may come to stand.
+    "To the end of the segment" is said where that is meant, but not in the last segment, where the
+    tail may come to stand.
     """
     if stop == segment.size and not last:
         segment.skip(start, 0)
         return
-    for at in range(start + (stop - start - 1) // _SKIP_LIMIT * _SKIP_LIMIT, start - 1, -_SKIP_LIMIT):
+    for at in range(
+        start + (stop - start - 1) // _SKIP_LIMIT * _SKIP_LIMIT, start - 1, -_SKIP_LIMIT
+    ):
         segment.skip(at, min(_SKIP_LIMIT, stop - at))

@@ -1,7 +1,9 @@
-"""Looks at every frame of a log, an archive or a lone segment, and says what is wrong, changing nothing: `commitlog verify`.
+"""Looks at every frame of a log, an archive or a lone segment, and says what is wrong, changing
+nothing: `commitlog verify`.
 
-What stands above the position known to be durable, on a log that was not closed, is a torn tail: the next writable open cuts it, and
-nobody was promised it. Damage is what is not a frame below that position, and anywhere on a log that somebody has open.
+What stands above the position known to be durable, on a log that was not closed, is a torn tail:
+the next writable open cuts it, and nobody was promised it. Damage is what is not a frame below that
+position, and anywhere on a log that somebody has open.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segments import HEADER_SIZE, SEAL_AT, SEAL_SIZE, Segment
 from commitlog.base.path import path_of, telling_of_refusals
 from commitlog.base.roll_cycle import RollCycle
-from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, PositionError, UnsupportedVersionError
+from commitlog.errors import (
+    CorruptSegmentError,
+    LogNotFoundError,
+    NotALogError,
+    PositionError,
+    UnsupportedVersionError,
+)
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.recovery.join_manifest import Manifest
@@ -41,20 +49,23 @@ INDEX_REMEDY = "it is made anew when somebody seeks there"
 
 
 def verify(path: str | os.PathLike[str]) -> VerifyReport:
-    """Check every segment of a log, open or closed, of an archive, or one segment's file apart from its log; reads only.
+    """Check every segment of a log, open or closed, of an archive, or one segment's file apart from
+    its log; reads only.
 
     Parameters
     ----------
     path : path
-        A log's directory; an archive's, or its address; or a segment's file. Segments of an archive are unpacked one after the other, and
-        at most three of them lie in a folder for temporary files.
+        A log's directory; an archive's, or its address; or a segment's file. Segments of an archive
+        are unpacked one after the other, and at most three of them lie in a folder for temporary
+        files.
 
     Raises
     ------
     LogNotFoundError, NotALogError
         There is nothing, or something else.
     CorruptSegmentError
-        The segment's file was cut short, or its header is damaged, so that nothing can be said of its frames.
+        The segment's file was cut short, or its header is damaged, so that nothing can be said of
+        its frames.
     UnsupportedVersionError
         A newer release wrote it.
     IOFailureError
@@ -64,7 +75,9 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
     with telling_of_refusals(path):
         with surveying(path) as survey:
             report = survey.run()
-            opened_meanwhile = not report.live and not survey.directory.detached and is_live(survey.directory.fd)
+            opened_meanwhile = (
+                not report.live and not survey.directory.detached and is_live(survey.directory.fd)
+            )
         if opened_meanwhile:  # what was taken for the end may have been a claim
             with surveying(path, live=True) as survey:
                 report = survey.run()
@@ -82,8 +95,11 @@ def open_directory(path: str) -> int:
         raise NotALogError("this is a file: a log is a directory", path=path) from None
 
 
-def read_identity(dir_fd: int, path: str, cycle: RollCycle | None = None) -> tuple[Identity, str | None]:
-    """What the log is, and what is wrong with its `log.json`. `cycle` is how it rolls, where that is lost and somebody knows.
+def read_identity(
+    dir_fd: int, path: str, cycle: RollCycle | None = None
+) -> tuple[Identity, str | None]:
+    """What the log is, and what is wrong with its `log.json`. `cycle` is how it rolls, where that
+    is lost and somebody knows.
 
     Raises
     ------
@@ -101,13 +117,19 @@ def read_identity(dir_fd: int, path: str, cycle: RollCycle | None = None) -> tup
         return identity, None
     identity = deduce(dir_fd, cycle)
     if identity is None:
-        raise NotALogError(f"{fault}, and no segment with a sound header says what log this was: it is none, or beyond repair", path=path)
+        raise NotALogError(
+            f"{fault}, and no segment with a sound header says what log this was: it is none, or "
+            "beyond repair",
+            path=path,
+        )
     return identity, fault
 
 
 @contextlib.contextmanager
 def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
-    """A survey of the log, the archive or the segment at a path. Whether somebody writes to it is found out where it is not given."""
+    """A survey of the log, the archive or the segment at a path. Whether somebody writes to it is
+    found out where it is not given.
+    """
     detached = open_detached(path)
     if detached is not None:
         with contextlib.closing(detached):
@@ -125,13 +147,17 @@ def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
 def surveying_log(dir_fd: int, path: str, *, live: bool) -> Iterator[Survey]:
     """The same of a log whose directory is open."""
     identity, fault = read_identity(dir_fd, path)
-    with contextlib.closing(LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)) as directory:
-        yield Survey(directory, identity, checkpoints.read(dir_fd, identity.uuid), live=live, fault=fault)
+    with contextlib.closing(
+        LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+    ) as directory:
+        yield Survey(
+            directory, identity, checkpoints.read(dir_fd, identity.uuid), live=live, fault=fault
+        )
 
 
 def _survey_of_detached(directory: Detached) -> Survey:
-    """All of an archive, and of a segment that was sealed, was durable: whatever is not whole is damage. One that was copied while it was
-    written ends where a reader of it does."""
+    """All of an archive, and of a segment that was sealed, was durable: whatever is not whole is
+    damage. One that was copied while it was written ends where a reader of it does."""
     end = directory.find_end()
     checkpoint = Checkpoint(end, clean=True, count=0) if end % directory.segment_size == 0 else None
     survey = Survey(directory, directory.identity, checkpoint, live=False, fault=None)
@@ -143,7 +169,13 @@ class Survey:
     """One walk over a log: `begin`, `look_at` each segment in ascending order, `end`."""
 
     def __init__(
-        self, directory: LogDirectory, identity: Identity, checkpoint: Checkpoint | None, *, live: bool, fault: str | None
+        self,
+        directory: LogDirectory,
+        identity: Identity,
+        checkpoint: Checkpoint | None,
+        *,
+        live: bool,
+        fault: str | None,
     ) -> None:
         self.directory = directory
         self.identity = identity
@@ -177,7 +209,9 @@ class Survey:
             return numbers
         for name, base in segment_files(self.directory.fd).items():
             if not is_base(base, self.size):
-                self.report.problems.append(f"{name} is named by a position at which no segment of {self.size} bytes begins")
+                self.report.problems.append(
+                    f"{name} is named by a position at which no segment of {self.size} bytes begins"
+                )
         numbers = self._look_at_joins(numbers)
         self._find_holes(numbers)
         if self.report.checkpoint is None:
@@ -187,9 +221,13 @@ class Survey:
         return numbers
 
     def add(self, report: SegmentReport, torn_at: int | None) -> None:
-        """Take what another survey has found of the next segment; behind a torn tail nothing counts."""
+        """Take what another survey has found of the next segment; behind a torn tail nothing
+        counts.
+        """
         if self.torn_at is not None:
-            report = SegmentReport(report.name, report.base, problems=report.problems, notes=report.notes)
+            report = SegmentReport(
+                report.name, report.base, problems=report.problems, notes=report.notes
+            )
         else:
             self.torn_at = torn_at
         self.report.segments.append(report)
@@ -207,7 +245,8 @@ class Survey:
             ]
         if not self.directory.detached and not self.live:
             self.report.notes += [
-                f"tailer {state.name!r} stands at position {state.position}, inside a SKIP that reaches to {landing}: "
+                f"tailer {state.name!r} stands at position {state.position}, inside a SKIP that "
+                f"reaches to {landing}: "
                 "`commitlog repair` has it go on there"
                 for state, landing in tailer_file.inside_skips(self.directory)
             ]
@@ -229,14 +268,17 @@ class Survey:
         reached = (numbers[-1] + 1) * self.size if numbers else 0
         if self.known > reached + HEADER_SIZE:
             self.report.problems.append(
-                f"the log was durable up to position {self.known}, and its segments end at {reached}: the last are missing"
+                f"the log was durable up to position {self.known}, and its segments end at "
+                f"{reached}: the last are missing"
             )
 
     def _look_at_ends(self) -> None:
         for name, position, landing in RecordedEnd(self.directory, self.identity).hidden():
             self.report.problems.append(
-                f"by `{name}` the log ends at position {position}, inside a SKIP that reaches to {landing}: "
-                "no reader comes to what was appended there; `commitlog repair` moves the end behind it"
+                f"by `{name}` the log ends at position {position}, inside a SKIP that reaches to "
+                f"{landing}: "
+                "no reader comes to what was appended there; `commitlog repair` moves the end "
+                "behind it"
             )
 
     def _segments(self, numbers: list[int]) -> Iterator[Segment]:
@@ -301,10 +343,16 @@ class Survey:
     def _check_index(self, segment: Segment, report: SegmentReport) -> None:
         """Hold the index, if there is one, against the seal and the frames."""
         seal = SealTable(self.directory).get(segment.number)
-        index, state = (None, "missing") if seal is None else index_file.read(self.directory, segment.number, seal)
+        index, state = (
+            (None, "missing")
+            if seal is None
+            else index_file.read(self.directory, segment.number, seal)
+        )
         if index is not None:
             offsets = [offset for offset, _ in struct.iter_unpack("<Qq", index.content())]
-            state = "sound" if all(segment.step(offset)[0] == 0 for offset in offsets) else "damaged"
+            state = (
+                "sound" if all(segment.step(offset)[0] == 0 for offset in offsets) else "damaged"
+            )
         if state in ("damaged", "stale"):
             said = "is damaged" if state == "damaged" else "was made of something else"
             report.notes.append(f"its index {index_name(segment.base)} {said}; {INDEX_REMEDY}")
@@ -316,12 +364,17 @@ class Survey:
         resume = min(segment.resume(offset), limit)
         if resume < segment.size or (segment.number + 1) * self.size <= self.known:
             return resume
-        # The last segment of a log that is being written: behind its last byte there is nothing yet to be damaged.
+        # The last segment of a log that is being written: behind its last byte there is nothing yet
+        # to be damaged.
         behind = content_end(segment, offset)
         return behind if behind > offset and self.live else resume
 
-    def _check_seal(self, segment: Segment, report: SegmentReport, found: tuple[int, ...] | None) -> None:
-        """Hold the seal against what a scan of the whole segment has found; None where it met damage."""
+    def _check_seal(
+        self, segment: Segment, report: SegmentReport, found: tuple[int, ...] | None
+    ) -> None:
+        """Hold the seal against what a scan of the whole segment has found; None where it met
+        damage.
+        """
         if self.live or segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) == SEAL_AT + SEAL_SIZE:
             return  # on a live log it may be in the writing
         seal = segment.sealed()
@@ -332,7 +385,9 @@ class Survey:
 
     def _measure_torn_tail(self, position: int, numbers: list[int]) -> None:
         end, records = position, 0
-        for segment in self._segments([number for number in numbers if (number + 1) * self.size > position]):
+        for segment in self._segments(
+            [number for number in numbers if (number + 1) * self.size > position]
+        ):
             start = max(position - segment.base, HEADER_SIZE)
             behind = content_end(segment, start)
             if behind == start:
@@ -361,7 +416,9 @@ def _count_certain(segment: Segment, offset: int) -> int:
 
 
 def content_end(segment: Segment, start: int) -> int:
-    """The offset of the frame boundary behind the last byte from `start` on that is not zero, or `start` when all are."""
+    """The offset of the frame boundary behind the last byte from `start` on that is not zero, or
+    `start` when all are.
+    """
     for stop in range(segment.size, start, -_CHUNK):
         at = max(stop - _CHUNK, start)
         if segment.nonzero(at, stop) < stop:

@@ -18,9 +18,11 @@ class Damage:
 
 @dataclass(frozen=True)
 class TornTail:
-    """What stands behind the last frame of a log that was not closed, up to its last byte, with so many whole records in it.
+    """What stands behind the last frame of a log that was not closed, up to its last byte, with so
+    many whole records in it.
 
-    The next writable open resolves the claims in it, if this is still the boot in which they were made; otherwise it cuts the log there.
+    The next writable open resolves the claims in it, if this is still the boot in which they were
+    made; otherwise it cuts the log there.
     """
 
     position: int
@@ -71,8 +73,8 @@ class VerifyReport:
     live : bool
         Somebody has it open for writing; the counts are those of one moment.
     clean : bool
-        It was closed, and nobody has opened it since. Of an archive always so; of a segment's file: it is finished, nothing more comes to
-        it.
+        It was closed, and nobody has opened it since. Of an archive always so; of a segment's file:
+        it is finished, nothing more comes to it.
     checkpoint : int or None
         The position that is known to be durable.
     segments : list of SegmentReport
@@ -86,8 +88,8 @@ class VerifyReport:
     notes : list of str
         What is not as it should be, and loses no record: files of named tailers.
     joining : bool
-        A join of staged segments was begun and not finished. The next writable open finishes it; what it has put in place already is not
-        counted here.
+        A join of staged segments was begun and not finished. The next writable open finishes it;
+        what it has put in place already is not counted here.
     kind : {"log", "archive", "segment"}
         What was looked at.
     """
@@ -129,4 +131,8 @@ class VerifyReport:
     @property
     def sound(self) -> bool:
         """Nothing is wrong. A torn tail is no damage."""
-        return not (self.problems or self.holes or any(segment.damage or segment.problems for segment in self.segments))
+        return not (
+            self.problems
+            or self.holes
+            or any(segment.damage or segment.problems for segment in self.segments)
+        )

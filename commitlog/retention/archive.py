@@ -12,7 +12,13 @@ from typing import Any, BinaryIO
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular, read_small_file
-from commitlog.errors import CorruptSegmentError, InvalidOptionError, IOFailureError, LogExistsError, PositionError
+from commitlog.errors import (
+    CorruptSegmentError,
+    InvalidOptionError,
+    IOFailureError,
+    LogExistsError,
+    PositionError,
+)
 from commitlog.retention.archived import archived_name, read_pieces, zstandard
 from commitlog.retention.target import LocalTarget, target_of
 from commitlog.segment import identity as identities
@@ -31,8 +37,8 @@ class Archive:
     Parameters
     ----------
     target : str or path
-        A directory, or an address such as ``"s3://bucket/orders"`` that pyarrow or fsspec can open. It holds one log's archive and
-        nothing else; it is made where there is none.
+        A directory, or an address such as ``"s3://bucket/orders"`` that pyarrow or fsspec can open.
+        It holds one log's archive and nothing else; it is made where there is none.
     level : int
         Of zstd, 1 to 22. Higher: smaller files, and more work for the processor.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
@@ -43,7 +49,8 @@ class Archive:
     InvalidOptionError
         A value is not one of these.
     ModuleNotFoundError
-        zstandard, or for an address pyarrow, is not there: ``pip install 'commitlog-engine[archive]'``.
+        zstandard, or for an address pyarrow, is not there: ``pip install
+        'commitlog-engine[archive]'``.
     """
 
     target: str | os.PathLike[str]
@@ -52,7 +59,10 @@ class Archive:
 
     def __post_init__(self) -> None:
         if type(self.level) is not int or not LEVEL_LEAST <= self.level <= LEVEL_MOST:
-            raise InvalidOptionError(f"level must be a whole number from {LEVEL_LEAST} to {LEVEL_MOST}, not {self.level!r}")
+            raise InvalidOptionError(
+                f"level must be a whole number from {LEVEL_LEAST} to {LEVEL_MOST}, not "
+                f"{self.level!r}"
+            )
         zstandard()
         target_of(self.target, self.filesystem)
 
@@ -76,9 +86,11 @@ class Archiver:
         self._named = False
 
     def put(self, number: int) -> bool:
-        """Have a sealed segment in the archive, whole and durable; False where it was there already, byte for byte.
+        """Have a sealed segment in the archive, whole and durable; False where it was there
+        already, byte for byte.
 
-        A copy that is there and is not the same, because whoever made it was killed or a disk forgot, is replaced.
+        A copy that is there and is not the same, because whoever made it was killed or a disk
+        forgot, is replaced.
 
         Raises
         ------
@@ -99,7 +111,10 @@ class Archiver:
                     self._target.settle()
                     return False
                 content.seek(0)
-                self._target.put(archived_name(number * self._directory.segment_size), lambda file: self._compress(content, file))
+                self._target.put(
+                    archived_name(number * self._directory.segment_size),
+                    lambda file: self._compress(content, file),
+                )
         return True
 
     def check(self, number: int) -> None:
@@ -115,18 +130,25 @@ class Archiver:
         try:
             yield
         except FileNotFoundError as error:
-            raise PositionError("the segment was deleted while it was to be archived", path=self._directory.segment_path(number)) from error
+            raise PositionError(
+                "the segment was deleted while it was to be archived",
+                path=self._directory.segment_path(number),
+            ) from error
         except OSError as error:
             if isinstance(error, IOFailureError | LogExistsError):
                 raise
             raise IOFailureError(
-                f"the archive cannot be written: {error.strerror or error}", path=self._target.name, errno=error.errno
+                f"the archive cannot be written: {error.strerror or error}",
+                path=self._target.name,
+                errno=error.errno,
             ) from error
 
     def _checked_target(self) -> Identity:
         """What log this is, once the target is known to hold its archive, or nothing."""
         if self._identity is None:
-            identity = identities.parse(self._identity_text(), os.path.join(self._directory.path, identities.NAME))
+            identity = identities.parse(
+                self._identity_text(), os.path.join(self._directory.path, identities.NAME)
+            )
             self._refuse_others(identity)
             self._identity = identity
         return self._identity
@@ -144,27 +166,41 @@ class Archiver:
     def _refuse_others(self, identity: Identity) -> None:
         names = self._target.names()
         if any(name.endswith(".seg") for name in names) or self._lies_in_log():
-            raise LogExistsError("the target is a log's own directory: an archive needs one of its own", path=self._target.name)
+            raise LogExistsError(
+                "the target is a log's own directory: an archive needs one of its own",
+                path=self._target.name,
+            )
         if identities.NAME not in names:
             if any(name.endswith(".zst") for name in names):
                 raise LogExistsError(
-                    f"the target has archived segments and no {identities.NAME}: choose another one", path=self._target.name
+                    f"the target has archived segments and no {identities.NAME}: choose another "
+                    "one",
+                    path=self._target.name,
                 )
             return
         with self._target.open(identities.NAME) as file:
-            there = identities.parse(file.read(identities.SIZE_LIMIT), self._target.path_of(identities.NAME))
+            there = identities.parse(
+                file.read(identities.SIZE_LIMIT), self._target.path_of(identities.NAME)
+            )
         if there.uuid != identity.uuid:
-            raise LogExistsError("the target holds the archive of another log: choose another one", path=self._target.name)
+            raise LogExistsError(
+                "the target holds the archive of another log: choose another one",
+                path=self._target.name,
+            )
 
     def _lies_in_log(self) -> bool:
-        """In a folder of the log, such as `tailers`, each file would be taken for something else."""
+        """In a folder of the log, such as `tailers`, each file would be taken for something
+        else.
+        """
         if not isinstance(self._target, LocalTarget):
             return False
         own = os.path.realpath(self._directory.path)
         return os.path.commonpath((own, os.path.realpath(self._target.name))) == own
 
     def _open(self, number: int) -> BinaryIO:
-        fd = open_regular(segment_name(number * self._directory.segment_size), dir_fd=self._directory.fd)
+        fd = open_regular(
+            segment_name(number * self._directory.segment_size), dir_fd=self._directory.fd
+        )
         if os.fstat(fd).st_size != self._directory.segment_size:
             os.close(fd)
             raise self._corrupt(number, "is not as long as a segment")
@@ -196,16 +232,24 @@ class Archiver:
         if archived_name(base) not in self._target.names():
             return False
         try:
-            same = all(content.read(len(piece)) == piece for piece in read_pieces(self._target, base, identity))
+            same = all(
+                content.read(len(piece)) == piece
+                for piece in read_pieces(self._target, base, identity)
+            )
         except CorruptSegmentError as error:
             _logger.warning("%s; it is written anew", error)
             return False
         if not same:
-            _logger.warning("%s is not what the segment is now; it is written anew", self._target.path_of(archived_name(base)))
+            _logger.warning(
+                "%s is not what the segment is now; it is written anew",
+                self._target.path_of(archived_name(base)),
+            )
         return same
 
     def _compress(self, content: BinaryIO, file: BinaryIO) -> None:
-        compressor = zstandard().ZstdCompressor(level=self._archive.level, write_checksum=True, write_content_size=True)
+        compressor = zstandard().ZstdCompressor(
+            level=self._archive.level, write_checksum=True, write_content_size=True
+        )
         stream = compressor.compressobj(size=self._directory.segment_size)
         file.writelines(stream.compress(piece) for piece in iter(lambda: content.read(_PIECE), b""))
         file.write(stream.flush())

@@ -1,7 +1,7 @@
 """The files of an archive, and how one is read: `log.json`, and `<base>.seg.zst` for each segment.
 
-A segment's file is one zstd frame of all the bytes of the segment, with their number and a checksum. Nothing that is read here is believed
-before it was checked.
+A segment's file is one zstd frame of all the bytes of the segment, with their number and a
+checksum. Nothing that is read here is believed before it was checked.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from commitlog.segment.identity import Identity
 
 SUFFIX = ".seg.zst"
 _NAME = re.compile(r"^([0-9]{20})\.seg\.zst$")
-# A damaged frame may claim to expand to anything: so little of it at a time bounds what it takes to find out.
+# A damaged frame may claim to expand to anything: so little of it at a time bounds what it takes to
+# find out.
 _PIECE = 4096
 _FRAME_HEADER_MOST = 18
-_WINDOW_LEAST = 1 << 20  # bytes; above, a compressor takes the next power of two that holds the segment
+_WINDOW_LEAST = (
+    1 << 20
+)  # bytes; above, a compressor takes the next power of two that holds the segment
 
 
 def archived_name(base: int) -> str:
@@ -41,12 +44,16 @@ def zstandard() -> Any:
     try:
         import zstandard as found
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("an archive needs zstandard: pip install 'commitlog-engine[archive]'") from error
+        raise ModuleNotFoundError(
+            "an archive needs zstandard: pip install 'commitlog-engine[archive]'"
+        ) from error
     return found
 
 
 def is_archive(path: str) -> bool:
-    """Whether a path names an archive: an address, or a directory with archived segments, which a log's does not have."""
+    """Whether a path names an archive: an address, or a directory with archived segments, which a
+    log's does not have.
+    """
     if is_address(path):
         return True
     try:
@@ -65,7 +72,11 @@ def refuse_archive(path: str) -> None:
         It is an archive.
     """
     if is_archive(path):
-        raise NotALogError("this is an archive, and not a log: it can be read, exported and verified, and nothing else", path=path)
+        raise NotALogError(
+            "this is an archive, and not a log: it can be read, exported and verified, and "
+            "nothing else",
+            path=path,
+        )
 
 
 def read_identity(target: Target) -> Identity:
@@ -92,13 +103,17 @@ def read_identity(target: Target) -> Identity:
         if empty:
             raise LogNotFoundError("there is no archive here", path=target.name) from None
         raise NotALogError(
-            f"this archive has no {identities.NAME}, or is none: copy that of the log here, or of another archive of it", path=target.name
+            f"this archive has no {identities.NAME}, or is none: copy that of the log here, or of "
+            "another archive of it",
+            path=target.name,
         ) from None
     return identities.parse(text, path)
 
 
 def archived_bases(target: Target, segment_size: int) -> list[int]:
-    """The bases of the segments that an archive holds, ascending. Files whose base is no multiple of the segment size are not counted."""
+    """The bases of the segments that an archive holds, ascending. Files whose base is no multiple
+    of the segment size are not counted.
+    """
     return list(archived_sizes(target, segment_size))
 
 
@@ -111,12 +126,14 @@ def archived_sizes(target: Target, segment_size: int) -> dict[int, int]:
 
 
 def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes]:
-    """The bytes of an archived segment in pieces. They were right when the iterator has come to its end, and not before.
+    """The bytes of an archived segment in pieces. They were right when the iterator has come to its
+    end, and not before.
 
     Raises
     ------
     CorruptSegmentError
-        The file is missing, cut short or damaged, or is not that segment of that log; the error names it.
+        The file is missing, cut short or damaged, or is not that segment of that log; the error
+        names it.
     IOFailureError
         It cannot be read.
     """
@@ -125,7 +142,9 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
     try:
         with reading(path), target.open(archived_name(base)) as file:
             try:
-                yield from _checked(_decompressed(library, file, path, identity.segment_size), path, base, identity)
+                yield from _checked(
+                    _decompressed(library, file, path, identity.segment_size), path, base, identity
+                )
             except library.ZstdError as error:
                 raise _damaged(path, base, f"is damaged: {error}") from None
     except FileNotFoundError:
@@ -134,17 +153,22 @@ def read_pieces(target: Target, base: int, identity: Identity) -> Iterator[bytes
 
 def _decompressed(library: Any, file: BinaryIO, path: str, size: int) -> Iterator[bytes]:
     """The content of exactly one frame of that size, with a checksum."""
-    # Spark's `CompressedBytes` is another reader for a reason: it reads a part of a frame, of which it cannot know that the rest is right.
+    # Spark's `CompressedBytes` is another reader for a reason: it reads a part of a frame, of which
+    # it cannot know that the rest is right.
     data = file.read(_PIECE)
     base = int(os.path.basename(path)[:20])
     try:
         frame = library.get_frame_parameters(data[:_FRAME_HEADER_MOST])
     except library.ZstdError:
-        raise _damaged(path, base, "is no zstd frame, or cut short" if data else "is empty") from None
+        raise _damaged(
+            path, base, "is no zstd frame, or cut short" if data else "is empty"
+        ) from None
     if frame.content_size != size or not frame.has_checksum:
         raise _damaged(path, base, f"is not the frame of a segment of {size} bytes with a checksum")
     if frame.window_size > max(_WINDOW_LEAST, 2 * size):
-        raise _damaged(path, base, f"asks for a window of {frame.window_size} bytes, for a segment of {size}")
+        raise _damaged(
+            path, base, f"asks for a window of {frame.window_size} bytes, for a segment of {size}"
+        )
     inflater = library.ZstdDecompressor().decompressobj()
     left = size
     while data:
@@ -179,7 +203,9 @@ def _checked(pieces: Iterator[bytes], path: str, base: int, identity: Identity) 
 
 
 def read_header(target: Target, base: int, identity: Identity) -> bytes:
-    """The header page of an archived segment, the seal included, which have checksums of their own; the rest is not looked at."""
+    """The header page of an archived segment, the seal included, which have checksums of their own;
+    the rest is not looked at.
+    """
     head = b""
     pieces = read_pieces(target, base, identity)
     while len(head) < HEADER_SIZE:
@@ -187,7 +213,9 @@ def read_header(target: Target, base: int, identity: Identity) -> bytes:
     return head[:HEADER_SIZE]
 
 
-def open_segment_bytes(place: str | os.PathLike[str], base: int, *, filesystem: object = None) -> bytes:
+def open_segment_bytes(
+    place: str | os.PathLike[str], base: int, *, filesystem: object = None
+) -> bytes:
     """All bytes of an archived segment, checked: what its file had before it was archived.
 
     Parameters
@@ -202,11 +230,16 @@ def open_segment_bytes(place: str | os.PathLike[str], base: int, *, filesystem: 
     Raises
     ------
     CorruptSegmentError
-        The file is missing, cut short or damaged, or is not that segment of that log; the error names it.
+        The file is missing, cut short or damaged, or is not that segment of that log; the error
+        names it.
     """
     target = target_of(place, filesystem)
     return b"".join(read_pieces(target, base, read_identity(target)))
 
 
 def _damaged(path: str, base: int, what: str) -> CorruptSegmentError:
-    return CorruptSegmentError(f"{os.path.basename(path)} {what}: restore it from another copy of the archive", path=path, position=base)
+    return CorruptSegmentError(
+        f"{os.path.basename(path)} {what}: restore it from another copy of the archive",
+        path=path,
+        position=base,
+    )

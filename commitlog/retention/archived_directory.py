@@ -11,7 +11,13 @@ from collections import OrderedDict
 
 from commitlog._kernel.segments import Segment
 from commitlog.errors import CorruptSegmentError, IOFailureError
-from commitlog.retention.archived import archived_name, archived_sizes, read_header, read_identity, read_pieces
+from commitlog.retention.archived import (
+    archived_name,
+    archived_sizes,
+    read_header,
+    read_identity,
+    read_pieces,
+)
 from commitlog.retention.target import Target, target_of
 from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.seal_table import Seal, SealTable
@@ -20,10 +26,11 @@ _LEAST_KEPT = 2  # a reader goes from one to the next
 
 
 class ArchivedDirectory(LogDirectory):
-    """The segments that an archive has when this is made, each brought here and unpacked when it is asked for.
+    """The segments that an archive has when this is made, each brought here and unpacked when it is
+    asked for.
 
-    Unpacked segments stay in a folder of their own under the system's directory for temporary files, the ones that were asked for last, and
-    are gone when it is closed.
+    Unpacked segments stay in a folder of their own under the system's directory for temporary
+    files, the ones that were asked for last, and are gone when it is closed.
 
     Parameters
     ----------
@@ -48,7 +55,12 @@ class ArchivedDirectory(LogDirectory):
         self._pid = os.getpid()
         self._folder = tempfile.mkdtemp(prefix="commitlog-")
         try:
-            super().__init__(self._folder, self.identity.segment_size, self.identity.uuid, self.identity.roll_cycle)
+            super().__init__(
+                self._folder,
+                self.identity.segment_size,
+                self.identity.uuid,
+                self.identity.roll_cycle,
+            )
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
             raise
@@ -67,7 +79,8 @@ class ArchivedDirectory(LogDirectory):
         return (max(self._sizes) + 1) * self.segment_size if self._sizes else 0
 
     def sequences(self) -> tuple[int, int]:
-        """The sequence of its first record, and the one behind its last, by the seals of its first and its last segment.
+        """The sequence of its first record, and the one behind its last, by the seals of its first
+        and its last segment.
 
         Raises
         ------
@@ -83,7 +96,8 @@ class ArchivedDirectory(LogDirectory):
         seal = SealTable(self).get(number)
         if seal is None:
             raise CorruptSegmentError(
-                "this segment is not sealed, which no archived one is: restore it from another copy of the archive",
+                "this segment is not sealed, which no archived one is: restore it from another "
+                "copy of the archive",
                 path=self.segment_path(number),
                 position=number * self.segment_size,
             )
@@ -110,7 +124,9 @@ class ArchivedDirectory(LogDirectory):
             return None
         header = self._headers.get(number)
         if header is None:
-            header = self._headers[number] = read_header(self.target, number * self.segment_size, self.identity)
+            header = self._headers[number] = read_header(
+                self.target, number * self.segment_size, self.identity
+            )
         return header
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
@@ -146,7 +162,12 @@ class ArchivedDirectory(LogDirectory):
         name = segment_name(base)
         temporary = f".{name}.tmp"
         try:
-            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600, dir_fd=self.fd)
+            fd = os.open(
+                temporary,
+                os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
+                0o600,
+                dir_fd=self.fd,
+            )
             with open(fd, "wb") as file:
                 for piece in read_pieces(self.target, base, self.identity):
                     if piece.count(0) == len(piece):

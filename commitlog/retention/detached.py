@@ -1,4 +1,6 @@
-"""What is read apart from its log: an archive, or one segment's file. All who read ask here which of them a path leads to."""
+"""What is read apart from its log: an archive, or one segment's file. All who read ask here which
+of them a path leads to.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ Detached = ArchivedDirectory | LoneSegment
 
 
 def open_detached(path: str, cache_bytes: int = 0) -> Detached | None:
-    """The archive or the lone segment at a path, as a log's directory; None where there is neither, but a log if anything.
+    """The archive or the lone segment at a path, as a log's directory; None where there is neither,
+    but a log if anything.
 
     Parameters
     ----------

@@ -47,20 +47,26 @@ class SegmentInfo:
 
 
 class SegmentListener:
-    """What a listener can be told. Derive from it, or give any object that has some of these methods.
+    """What a listener can be told. Derive from it, or give any object that has some of these
+    methods.
 
-    They are called one after the other in a thread of the log's own. What they raise is logged and counted, and nothing else. One that is
-    slow holds nothing up: up to 1024 events wait for it, and those that come then are dropped and counted, in `stats().dropped_events`.
+    They are called one after the other in a thread of the log's own. What they raise is logged and
+    counted, and nothing else. One that is slow holds nothing up: up to 1024 events wait for it, and
+    those that come then are dropped and counted, in `stats().dropped_events`.
     """
 
     def on_created(self, segment: SegmentInfo) -> None:
-        """A segment was made, ahead of need as a rule. Those that were there when the log was opened are not told."""
+        """A segment was made, ahead of need as a rule. Those that were there when the log was
+        opened are not told.
+        """
 
     def on_sealed(self, segment: SegmentInfo) -> None:
         """A segment is finished: its file does not change any more, and can be copied."""
 
     def on_released(self, segment: SegmentInfo) -> None:
-        """The handle has the segment mapped no more. It keeps up to 16 that nobody uses, and lets go of all when it is closed."""
+        """The handle has the segment mapped no more. It keeps up to 16 that nobody uses, and lets
+        go of all when it is closed.
+        """
 
     def on_deleted(self, segment: SegmentInfo) -> None:
         """The segment's file is gone, whoever has deleted it."""
@@ -89,7 +95,7 @@ class ListenerService(Service):
         self.dropped = 0
         self.failures = 0
 
-    # --- what is told here, by whoever does it -------------------------------------------------------------------------
+    # --- what is told here, by whoever does it ----------------------------------------------------
 
     def created(self, number: int) -> None:
         self._offer("on_created", number)
@@ -115,9 +121,12 @@ class ListenerService(Service):
             self.dropped += 1
             said, self._dropping = self._dropping, True
         if not said:
-            _logger.warning("%s: the segment listener is too slow, what comes now is not told to it", self._directory.path)
+            _logger.warning(
+                "%s: the segment listener is too slow, what comes now is not told to it",
+                self._directory.path,
+            )
 
-    # --- the thread -----------------------------------------------------------------------------------------------------
+    # --- the thread -------------------------------------------------------------------------------
 
     def run(self) -> None:
         while True:
@@ -133,7 +142,11 @@ class ListenerService(Service):
             getattr(self._listener, method)(self._describe(number))
         except Exception:
             self.failures += 1
-            _logger.exception("%s: %s of the segment listener failed; the log goes on", self._directory.path, method)
+            _logger.exception(
+                "%s: %s of the segment listener failed; the log goes on",
+                self._directory.path,
+                method,
+            )
 
     def _describe(self, number: int) -> SegmentInfo:
         path, size = self._directory.segment_path(number), self._directory.segment_size
@@ -143,8 +156,12 @@ class ListenerService(Service):
             seal = None
         if seal is None:
             return SegmentInfo(path, number * size, size)
-        times = (seal.first_timestamp_ns, seal.last_timestamp_ns) if seal.record_count else (None, None)
-        return SegmentInfo(path, number * size, size, seal.record_count, seal.first_sequence, *times)
+        times = (
+            (seal.first_timestamp_ns, seal.last_timestamp_ns) if seal.record_count else (None, None)
+        )
+        return SegmentInfo(
+            path, number * size, size, seal.record_count, seal.first_sequence, *times
+        )
 
     def finish(self) -> None:
         """Have what waits told, for ten seconds at most, and end."""
@@ -155,4 +172,8 @@ class ListenerService(Service):
             with self._state:
                 left = len(self._waiting)
                 self._waiting.clear()
-            _logger.warning("%s: the segment listener did not come to an end, %d events are not told to it", self._directory.path, left)
+            _logger.warning(
+                "%s: the segment listener did not come to an end, %d events are not told to it",
+                self._directory.path,
+                left,
+            )

@@ -28,11 +28,11 @@ _PATIENCE_S = 10.0
 
 
 def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool = False) -> Pruned:
-    """Delete the segments of a log that may go, whether somebody has it open or not. Nothing is opened for writing, so that nothing has to
-    be allocated: it works on a disk that is full.
+    """Delete the segments of a log that may go, whether somebody has it open or not. Nothing is
+    opened for writing, so that nothing has to be allocated: it works on a disk that is full.
 
-    What a process holds, a reader that stands in a segment for one, it keeps until it lets go: only this process's view of the directory
-    loses the file.
+    What a process holds, a reader that stands in a segment for one, it keeps until it lets go: only
+    this process's view of the directory loses the file.
 
     Parameters
     ----------
@@ -57,20 +57,34 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     return _prune(path, retention, dry_run=dry_run, keep=False)
 
 
-def _prune(given: str | os.PathLike[str], retention: Retention, *, dry_run: bool, keep: bool) -> Pruned:
+def _prune(
+    given: str | os.PathLike[str], retention: Retention, *, dry_run: bool, keep: bool
+) -> Pruned:
     path = path_of(given)
     if not isinstance(retention, Retention):
-        raise InvalidOptionError(f"retention must be a commitlog.Retention, not {type(retention).__name__}")
+        raise InvalidOptionError(
+            f"retention must be a commitlog.Retention, not {type(retention).__name__}"
+        )
     with telling_of_refusals(path):
         identity = _identity(path)
-        with contextlib.closing(LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)) as directory:
-            return Pruner(directory, _state(directory, identity)).prune(retention, dry_run=dry_run, keep=keep)
+        with contextlib.closing(
+            LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
+        ) as directory:
+            return Pruner(directory, _state(directory, identity)).prune(
+                retention, dry_run=dry_run, keep=keep
+            )
 
 
 def archive_segments(
-    path: str | os.PathLike[str], archive: Archive, *, older_than: Age = "0s", keep: bool = False, dry_run: bool = False
+    path: str | os.PathLike[str],
+    archive: Archive,
+    *,
+    older_than: Age = "0s",
+    keep: bool = False,
+    dry_run: bool = False,
 ) -> Pruned:
-    """Archive the segments of a log that may go, oldest first, and delete each when it is whole and durable there.
+    """Archive the segments of a log that may go, oldest first, and delete each when it is whole and
+    durable there.
 
     What is there already is not written again, so that a run that was ended is resumed by the next.
 
@@ -83,7 +97,8 @@ def archive_segments(
     older_than : str or datetime.timedelta
         Only those that the log rolled on from so long ago; text has a unit, such as ``"7d"``.
     keep : bool
-        Delete nothing: archive every sealed and durable segment, also those that would have to stay.
+        Delete nothing: archive every sealed and durable segment, also those that would have to
+        stay.
     dry_run : bool
         Only say what would go.
 
@@ -110,7 +125,10 @@ def _identity(path: str) -> Identity:
     finally:
         os.close(fd)
     if identity is None:
-        raise NotALogError(f"this directory has no {identities.NAME}: it is not a log, or has lost its identity", path=path)
+        raise NotALogError(
+            f"this directory has no {identities.NAME}: it is not a log, or has lost its identity",
+            path=path,
+        )
     return identity
 
 
@@ -124,7 +142,8 @@ def _state(directory: LogDirectory, identity: Identity) -> LogState:
 
     def remove(number: int) -> None:
         with _no_recovery(directory, identity):
-            # The seal of what stays says with which sequence it begins; once the segments before it are gone, nothing else does.
+            # The seal of what stays says with which sequence it begins; once the segments before it
+            # are gone, nothing else does.
             _sync_segment(directory, number + 1)
             directory.remove_segment(number)
 
@@ -155,7 +174,9 @@ def _sync_segment(directory: LogDirectory, number: int) -> None:
 
 @contextlib.contextmanager
 def _no_recovery(directory: LogDirectory, identity: Identity) -> Iterator[None]:
-    """Segments do not go while a recovery walks over them. It needs the lock for itself: here it is kept from it, or a live writer is."""
+    """Segments do not go while a recovery walks over them. It needs the lock for itself: here it is
+    kept from it, or a live writer is.
+    """
     lock_file = LockFile(directory.fd)
     try:
         for _ in attempts(_PATIENCE_S, f"the process that opens or recovers {directory.path}"):
@@ -166,7 +187,8 @@ def _no_recovery(directory: LogDirectory, identity: Identity) -> Iterator[None]:
                 break  # a pooled log, whose one writer is through with it
         else:
             raise LogLockedError(
-                f"another process has been opening or recovering this log for {_PATIENCE_S:g} s: try again, or look for a stopped one",
+                f"another process has been opening or recovering this log for {_PATIENCE_S:g} s: "
+                "try again, or look for a stopped one",
                 path=directory.path,
             )
         yield

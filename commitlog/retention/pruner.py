@@ -116,8 +116,9 @@ class Pruner:
         self._lock = threading.Lock()
 
     def prune(self, retention: Retention, *, dry_run: bool = False, keep: bool = False) -> Pruned:
-        """Look at the segments once; archive and delete what may go, unless it is a dry run. With `keep` they are archived alone, and then
-        neither the last sealed one is spared nor one that somebody needs.
+        """Look at the segments once; archive and delete what may go, unless it is a dry run. With
+        `keep` they are archived alone, and then neither the last sealed one is spared nor one that
+        somebody needs.
 
         Raises
         ------
@@ -126,7 +127,9 @@ class Pruner:
         """
         with self._lock:
             look = _Look(self._directory, self._state, retention, keep=keep)
-            archiver = None if retention.archive is None else Archiver(self._directory, retention.archive)
+            archiver = (
+                None if retention.archive is None else Archiver(self._directory, retention.archive)
+            )
             gone: list[Removal] = []
             try:
                 for removal in look.removals():
@@ -135,11 +138,19 @@ class Pruner:
                     gone.append(removal)
             except SegmentHeldError as error:
                 # Somebody came since it was looked at.
-                return Pruned(tuple(gone), look.first * self._size, error.message, complete=False, dry_run=False)
+                return Pruned(
+                    tuple(gone),
+                    look.first * self._size,
+                    error.message,
+                    complete=False,
+                    dry_run=False,
+                )
             finally:
                 if gone and not dry_run and not keep:
                     self._state.settle()
-            return Pruned(tuple(gone), look.first * self._size, look.stopped_by, look.complete, dry_run, keep)
+            return Pruned(
+                tuple(gone), look.first * self._size, look.stopped_by, look.complete, dry_run, keep
+            )
 
     def _check(self, removal: Removal, archiver: Archiver | None, *, keep: bool) -> None:
         """Raise what `_let_go` would, and change nothing."""
@@ -156,14 +167,23 @@ class Pruner:
             self._state.remove(number)
 
     def limit_of_tailers(self) -> int | None:
-        """The number of the segment that the slowest required tailer has yet to read from; None where there is none."""
+        """The number of the segment that the slowest required tailer has yet to read from; None
+        where there is none.
+        """
         return _Look(self._directory, self._state, None).required_number()
 
 
 class _Look:
     """One look at the segments: what may go, and why no more than that."""
 
-    def __init__(self, directory: LogDirectory, state: LogState, retention: Retention | None, *, keep: bool = False) -> None:
+    def __init__(
+        self,
+        directory: LogDirectory,
+        state: LogState,
+        retention: Retention | None,
+        *,
+        keep: bool = False,
+    ) -> None:
         self._directory = directory
         self._state = state
         self._retention = retention
@@ -176,12 +196,18 @@ class _Look:
         self.complete = True
 
     def removals(self) -> Iterator[Removal]:
-        """The segments that may go, oldest first. Each is asked for when the one before it is gone."""
+        """The segments that may go, oldest first. Each is asked for when the one before it is
+        gone.
+        """
         numbers = self._directory.segment_numbers()
         on_disk = {number: self._directory.disk_bytes(number) for number in numbers}
         assert self._retention is not None
         acts = self._retention.acts_at(self._now_ns)
-        excess = sum(on_disk.values()) - int(self._retention.max_bytes) if acts and self._retention.max_bytes is not None else 0
+        excess = (
+            sum(on_disk.values()) - int(self._retention.max_bytes)
+            if acts and self._retention.max_bytes is not None
+            else 0
+        )
         missing = self._room_missing()
         required = self.required_number()
         flushed = self._state.flushed_position() // self._size
@@ -211,12 +237,16 @@ class _Look:
             return "max_bytes"
         if acts and self._retention.max_age is not None and self._seals.get(number) is not None:
             rolled_ns = self._rolled_ns(number)
-            if rolled_ns is not None and self._now_ns - rolled_ns >= self._retention.max_age_s * 1e9:
+            if (
+                rolled_ns is not None
+                and self._now_ns - rolled_ns >= self._retention.max_age_s * 1e9
+            ):
                 return "max_age"
         self.stopped_by = (
             "no more has to go"
             if acts
-            else f"the time of day is not {self._retention.between} ({self._retention.time_zone}), and there is room on the disk"
+            else f"the time of day is not {self._retention.between} "
+            f"({self._retention.time_zone}), and there is room on the disk"
         )
         return None
 
@@ -225,10 +255,15 @@ class _Look:
         if self._retention.min_free_bytes is None and self._retention.min_free_percent is None:
             return 0
         status = os.fstatvfs(self._directory.fd)
-        return self._retention.room_wanted(status.f_blocks * status.f_frsize) - status.f_bavail * status.f_frsize
+        return (
+            self._retention.room_wanted(status.f_blocks * status.f_frsize)
+            - status.f_bavail * status.f_frsize
+        )
 
     def _rolled_ns(self, number: int) -> int | None:
-        """When the log rolled on from a segment: its successor says. None where that cannot be read (any more)."""
+        """When the log rolled on from a segment: its successor says. None where that cannot be read
+        (any more).
+        """
         try:
             segment = self._directory.open_segment(number + 1, writable=False)
         except CommitLogError:

@@ -43,11 +43,18 @@ class RetentionService(Service):
 
     def _tell(self, pruned: Pruned) -> None:
         if pruned.segments:
-            _logger.info("%s: retention let %d segments go, %d bytes", self._path, len(pruned.segments), pruned.bytes)
+            _logger.info(
+                "%s: retention let %d segments go, %d bytes",
+                self._path,
+                len(pruned.segments),
+                pruned.bytes,
+            )
         if pruned.complete:
             self._told = ""
         else:
-            self._tell_once(f"retention stops at position {pruned.first_position}: {pruned.stopped_by}")
+            self._tell_once(
+                f"retention stops at position {pruned.first_position}: {pruned.stopped_by}"
+            )
 
     def _tell_once(self, what: str) -> None:
         """Say it when it is new, and not at every look."""

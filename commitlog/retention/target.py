@@ -1,4 +1,6 @@
-"""Targets: where an archive is, a directory of this machine or a place that pyarrow or fsspec knows."""
+"""Targets: where an archive is, a directory of this machine or a place that pyarrow or fsspec
+knows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _COPY_BYTES = 1 << 20
-# File systems of pyarrow whose rename replaces a file in one step. To the others a file is written in one piece.
+# File systems of pyarrow whose rename replaces a file in one step. To the others a file is written
+# in one piece.
 _RENAMING = ("local", "hdfs")
 
 Write = Callable[[BinaryIO], None]
@@ -49,10 +52,14 @@ class Target(Protocol):
         """
 
     def put(self, name: str, write: Write) -> None:
-        """Have a file written whole, in place of one of that name, and durable when this returns."""
+        """Have a file written whole, in place of one of that name, and durable when this
+        returns.
+        """
 
     def settle(self) -> None:
-        """Have the names of all files durable: whoever put the last one may have been killed before."""
+        """Have the names of all files durable: whoever put the last one may have been killed
+        before.
+        """
 
     def path_of(self, name: str) -> str:
         """A file's path or address, for people."""
@@ -85,7 +92,9 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
     except TypeError:
         text = ""
     if not text or "\0" in text:
-        raise InvalidOptionError(f"target must be a directory or an address such as 's3://bucket/orders', not {place!r}")
+        raise InvalidOptionError(
+            f"target must be a directory or an address such as 's3://bucket/orders', not {place!r}"
+        )
     if filesystem is not None:
         return _of_filesystem(filesystem, text)
     if not is_address(text):
@@ -94,7 +103,9 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
         parts = urllib.parse.urlsplit(text)
         if parts.netloc in ("", "localhost") and parts.path.startswith("/"):
             return LocalTarget(urllib.parse.unquote(parts.path))
-        raise InvalidOptionError(f"target must be an absolute path of this machine behind file://, not {text!r}")
+        raise InvalidOptionError(
+            f"target must be an absolute path of this machine behind file://, not {text!r}"
+        )
     return _of_address(text)
 
 
@@ -121,32 +132,43 @@ def _of_fsspec(text: str) -> tuple[Any, str]:
 
         found, path = fsspec.core.url_to_fs(text)
     except (ImportError, ValueError) as error:
-        raise InvalidOptionError(f"target must be an address that pyarrow or fsspec can open, and {text!r} is none: {error}") from None
+        raise InvalidOptionError(
+            f"target must be an address that pyarrow or fsspec can open, and {text!r} is none: "
+            f"{error}"
+        ) from None
     pa_fs = _pyarrow_fs()
     return pa_fs.PyFileSystem(pa_fs.FSSpecHandler(found)), path
 
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Whatever keeps a target from being read is told as one of commitlog's own errors, but for a file that is not there.
+    """Whatever keeps a target from being read is told as one of commitlog's own errors, but for a
+    file that is not there.
 
-    File systems of others have exceptions of their own, not all of them an OSError, and some of many lines.
+    File systems of others have exceptions of their own, not all of them an OSError, and some of
+    many lines.
     """
     try:
         yield
     except (CommitLogError, FileNotFoundError):
         raise
     except Exception as error:
-        said = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
+        said = (
+            " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
+        )
         number = error.errno if isinstance(error, OSError) else None
-        raise IOFailureError(f"the archive cannot be read: {said}", path=path, errno=number) from error
+        raise IOFailureError(
+            f"the archive cannot be read: {said}", path=path, errno=number
+        ) from error
 
 
 def _of_filesystem(filesystem: object, path: str) -> Target:
     pa_fs = _pyarrow_fs()
     if not isinstance(filesystem, pa_fs.FileSystem):
         if not hasattr(filesystem, "open") or not hasattr(filesystem, "protocol"):
-            raise InvalidOptionError(f"filesystem must be one of pyarrow.fs or fsspec, not {type(filesystem).__name__}")
+            raise InvalidOptionError(
+                f"filesystem must be one of pyarrow.fs or fsspec, not {type(filesystem).__name__}"
+            )
         filesystem = pa_fs.PyFileSystem(pa_fs.FSSpecHandler(filesystem))
     return ArrowTarget(filesystem, path, path)
 
@@ -155,12 +177,16 @@ def _pyarrow_fs() -> Any:
     try:
         import pyarrow.fs
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("an archive at an address needs pyarrow: pip install 'commitlog-engine[archive]'") from error
+        raise ModuleNotFoundError(
+            "an archive at an address needs pyarrow: pip install 'commitlog-engine[archive]'"
+        ) from error
     return pyarrow.fs
 
 
 class LocalTarget:
-    """A directory of this machine. A file is written under a temporary name, synced, and renamed."""
+    """A directory of this machine. A file is written under a temporary name, synced, and
+    renamed.
+    """
 
     def __init__(self, path: str) -> None:
         self.name = path
@@ -198,14 +224,20 @@ class LocalTarget:
         with self._opened() as folder_fd:
             temporary = left = f".{name}.{os.urandom(8).hex()}.tmp"
             try:
-                fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder_fd)
+                fd = os.open(
+                    temporary,
+                    os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+                    0o666,
+                    dir_fd=folder_fd,
+                )
                 with open(fd, "wb") as file:
                     write(file)
                     file.flush()
                     failpoint("archive file written")
                     os.fsync(fd)
                 os.rename(temporary, name, src_dir_fd=folder_fd, dst_dir_fd=folder_fd)
-                left = name  # the next run would take it for durable, and the system reports a failed fsync once
+                # the next run would take it for durable, and the system reports a failed fsync once
+                left = name
                 failpoint("archive file renamed")
                 os.fsync(folder_fd)
             except BaseException:
@@ -220,13 +252,16 @@ class LocalTarget:
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[int]:
-        """The folder, shared with others that write to it. Who finds it unlocked is alone, and removes what killed ones have left.
+        """The folder, shared with others that write to it. Who finds it unlocked is alone, and
+        removes what killed ones have left.
 
         Anybody who can read the folder can lock it, so that nothing waits for a lock on it.
         """
         fd = os.open(self.name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with contextlib.suppress(OSError):  # others write, a reader has it locked, or the file system has no such locks
+            with contextlib.suppress(
+                OSError
+            ):  # others write, a reader has it locked, or the file system has no such locks
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._sweep(fd)
             with contextlib.suppress(OSError):
@@ -243,8 +278,9 @@ class LocalTarget:
 
 
 class ArrowTarget:
-    """A folder of a file system of pyarrow. Where a rename replaces a file in one step a file is written under another name first; to an
-    object store it goes in one piece, which is compressed before. Durable is then what the store says that it has."""
+    """A folder of a file system of pyarrow. Where a rename replaces a file in one step a file is
+    written under another name first; to an object store it goes in one piece, which is compressed
+    before. Durable is then what the store says that it has."""
 
     def __init__(self, filesystem: Any, path: str, name: str) -> None:
         self.name = name.rstrip("/")
@@ -257,11 +293,18 @@ class ArrowTarget:
     def sizes(self) -> dict[str, int]:
         selector = _pyarrow_fs().FileSelector(self._path, allow_not_found=True)
         found = self._filesystem.get_file_info(selector)
-        return {info.base_name: info.size or 0 for info in found if info.is_file and not info.base_name.startswith(".")}
+        return {
+            info.base_name: info.size or 0
+            for info in found
+            if info.is_file and not info.base_name.startswith(".")
+        }
 
     def open(self, name: str) -> BinaryIO:
-        # As it is: by itself pyarrow would unpack what is called .zst, and pack it once more when it is written.
-        return cast(BinaryIO, self._filesystem.open_input_stream(self._inside(name), compression=None))
+        # As it is: by itself pyarrow would unpack what is called .zst, and pack it once more when
+        # it is written.
+        return cast(
+            BinaryIO, self._filesystem.open_input_stream(self._inside(name), compression=None)
+        )
 
     def path_of(self, name: str) -> str:
         return f"{self.name}/{name}"
@@ -284,7 +327,9 @@ class ArrowTarget:
             failpoint("archive file written")
             renames = self._filesystem.type_name in _RENAMING
             written = f".{name}.{os.urandom(8).hex()}.tmp" if renames else name
-            with self._filesystem.open_output_stream(self._inside(written), compression=None) as stream:
+            with self._filesystem.open_output_stream(
+                self._inside(written), compression=None
+            ) as stream:
                 shutil.copyfileobj(whole, stream, _COPY_BYTES)
             if renames:
                 self._filesystem.move(self._inside(written), self._inside(name))

@@ -1,4 +1,6 @@
-"""AllocationService: has the next segments and their pages ready before an appender needs them, and takes drained buffers back."""
+"""AllocationService: has the next segments and their pages ready before an appender needs them, and
+takes drained buffers back.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,13 @@ from commitlog._kernel.engine import GATE_LAG, Writer
 from commitlog._kernel.memory import Memory
 from commitlog.base.polling import attempts
 from commitlog.base.service import Service
-from commitlog.errors import ClosedError, CommitLogError, DiskFullError, LogFailedError, PositionError
+from commitlog.errors import (
+    ClosedError,
+    CommitLogError,
+    DiskFullError,
+    LogFailedError,
+    PositionError,
+)
 from commitlog.options import Options
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.disk_monitor import DiskMonitor
@@ -26,7 +34,8 @@ from commitlog.segment.unused_blocks import UnusedBlocks
 _logger = logging.getLogger("commitlog.segment")
 
 _ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
-# After this long another one's creation of the segment is not waited for: whoever is at it may be stopped.
+# After this long another one's creation of the segment is not waited for: whoever is at it may be
+# stopped.
 _PATIENCE_S = 0.001
 _PATIENCE_STEP_S = 0.0001
 _LOOK_S = 1.0  # from one look at the room on the disk to the next
@@ -41,13 +50,17 @@ class LentBuffer(Protocol):
 
 
 class BufferLender(Protocol):
-    """Where buffers come from; the log's wiring stands behind it, so that segments need not know the pool."""
+    """Where buffers come from; the log's wiring stands behind it, so that segments need not know
+    the pool.
+    """
 
     def try_lend(self) -> LentBuffer | None:
         """A free buffer, if there is one now."""
 
     def lend(self) -> LentBuffer | None:
-        """A buffer by the pool's policy: waits, raises, or gives None where the segment goes without one."""
+        """A buffer by the pool's policy: waits, raises, or gives None where the segment goes
+        without one.
+        """
 
     def bind(self, buffer: LentBuffer, file: MappedFile) -> None:
         """Note durably which segment the buffer holds from now on, before the first claim in it."""
@@ -61,7 +74,9 @@ class _Lease:
 
 
 class _Attached(NamedTuple):
-    """A segment with its buffer. It is held, so that nobody deletes it before the buffer is taken back."""
+    """A segment with its buffer. It is held, so that nobody deletes it before the buffer is taken
+    back.
+    """
 
     file: MappedFile
     buffer: LentBuffer
@@ -70,9 +85,11 @@ class _Attached(NamedTuple):
 
 
 class AllocationService(Service):
-    """Brings segments. The appender that rolls finds the next one in place; where it was faster, it does the same work itself.
+    """Brings segments. The appender that rolls finds the next one in place; where it was faster, it
+    does the same work itself.
 
-    The model is RocketMQ's AllocateMappedFileService, which makes the needed file and its successor.
+    The model is RocketMQ's AllocateMappedFileService, which makes the needed file and its
+    successor.
     """
 
     def __init__(
@@ -93,7 +110,8 @@ class AllocationService(Service):
         self._lender = lender
         self._unused = UnusedBlocks(directory, queue)
         self._events = events
-        # Three locks, so that an appender that rolls never waits for what is done ahead of its need.
+        # Three locks, so that an appender that rolls never waits for what is done ahead of its
+        # need.
         self._place_lock = threading.Lock()
         self._attach_lock = threading.Lock()
         self._seal_lock = threading.Lock()
@@ -110,10 +128,11 @@ class AllocationService(Service):
         self._look_at = 0.0
         self.disk = DiskMonitor(directory, options)
 
-    # --- what the appender calls -----------------------------------------------------------------------------------
+    # --- what the appender calls ------------------------------------------------------------------
 
     def bring(self, number: int) -> None:
-        """Make segment `number` ready for claims: its file in place and durable, its buffer attached.
+        """Make segment `number` ready for claims: its file in place and durable, its buffer
+        attached.
 
         Raises
         ------
@@ -127,7 +146,9 @@ class AllocationService(Service):
                 self._attach(number)
 
     def _place(self, number: int, *, needed: bool) -> None:
-        """Have a segment file in place, durably. One that is not needed yet is left to whoever makes it at the time."""
+        """Have a segment file in place, durably. One that is not needed yet is left to whoever
+        makes it at the time.
+        """
         if number < self._synced_below:
             return
         with self._place_lock:
@@ -140,7 +161,8 @@ class AllocationService(Service):
                     break
             try:
                 if self._directory.has(number):
-                    # Somebody else's rename: whoever moves the tail has synced the directory itself.
+                    # Somebody else's rename: whoever moves the tail has synced the directory
+                    # itself.
                     self._directory.sync()
                 elif alone or needed:
                     self._create(number)
@@ -149,7 +171,8 @@ class AllocationService(Service):
             finally:
                 if alone:
                     self._core.end_creation()
-            # Those between are another process's; the first one asked for is the tail's, at the open.
+            # Those between are another process's; the first one asked for is the tail's, at the
+            # open.
             created = range(self._synced_below or number + 1, number + 1)
             self._synced_below = number + 1
         for new in created:
@@ -168,7 +191,9 @@ class AllocationService(Service):
     def _attach(self, number: int) -> None:
         held = self._queue.hold(number, "its pool buffer", briefly=True)
         if held is None:
-            raise PositionError("the segment is being deleted", path=self._directory.segment_path(number))
+            raise PositionError(
+                "the segment is being deleted", path=self._directory.segment_path(number)
+            )
         file, token = held
         attached = False
         try:
@@ -181,7 +206,8 @@ class AllocationService(Service):
         assert self._lender is not None
         if file.number in self._attached or file.segment.buffered:
             return False
-        # Drained buffers are zeroed when they go back, which is the thread's work as long as another buffer is free.
+        # Drained buffers are zeroed when they go back, which is the thread's work as long as
+        # another buffer is free.
         buffer = self._lender.try_lend()
         if buffer is None:
             # Every buffer is out. Perhaps all that keeps ours is that nobody has committed it yet.
@@ -217,7 +243,11 @@ class AllocationService(Service):
     def give_back_drained(self) -> None:
         """Return the buffers whose segments are committed whole."""
         with self._attach_lock:
-            drained = [number for number, attached in self._attached.items() if attached.file.segment.drained]
+            drained = [
+                number
+                for number, attached in self._attached.items()
+                if attached.file.segment.drained
+            ]
             taken = [self._attached.pop(number) for number in drained]
             self._detach(taken)
         for attached in taken:
@@ -229,7 +259,7 @@ class AllocationService(Service):
             self._core.detach(attached.file.segment)
             attached.file.release(attached.token)
 
-    # --- the thread ------------------------------------------------------------------------------------------------
+    # --- the thread -------------------------------------------------------------------------------
 
     def run(self) -> None:
         seen = 0
@@ -237,7 +267,9 @@ class AllocationService(Service):
             seen = self._core.wait_event(seen, self._round())
 
     def _round(self) -> float:
-        """What is due now; after how many seconds to look again, where no event asks for it sooner."""
+        """What is due now; after how many seconds to look again, where no event asks for it
+        sooner.
+        """
         try:
             with self._directory.telling("allocate ahead of need"):
                 return self._work()
@@ -247,7 +279,9 @@ class AllocationService(Service):
             self._retry_at = time.monotonic() + _RETRY_S  # the monitor has said it
         except CommitLogError as error:
             self._retry_at = time.monotonic() + _RETRY_S
-            _logger.warning("allocating ahead of need failed, the next append that needs it will say: %s", error)
+            _logger.warning(
+                "allocating ahead of need failed, the next append that needs it will say: %s", error
+            )
         return _ROUND_S
 
     def _work(self) -> float:
@@ -261,10 +295,14 @@ class AllocationService(Service):
         if time.monotonic() >= self._retry_at and not self._core.failed:
             self._allocate_ahead(number)
         if self._pretouches:
-            rest_s = 0.0 if self._pretoucher.step(self.allocated_position) else self._pretoucher.rest_s
+            rest_s = (
+                0.0 if self._pretoucher.step(self.allocated_position) else self._pretoucher.rest_s
+            )
         if self._core.tail_position // self._core.segment_size > self._sealer.reached:
             self.sealed_below()
-        self._unused.give_back_below(min(self._sealer.reached, self._core.flushed_position // self._core.segment_size))
+        self._unused.give_back_below(
+            min(self._sealer.reached, self._core.flushed_position // self._core.segment_size)
+        )
         if time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + _LOOK_S
             self._queue.drop_deleted()
@@ -274,7 +312,12 @@ class AllocationService(Service):
     def _end_cycle(self) -> None:
         """A log to which nobody appends ends its cycle, too, and is sealed that far."""
         end_ns = self._core.cycle_end_ns
-        if end_ns is not None and time.time_ns() >= end_ns and self._core.gate in (0, GATE_LAG) and not self._core.failed:
+        if (
+            end_ns is not None
+            and time.time_ns() >= end_ns
+            and self._core.gate in (0, GATE_LAG)
+            and not self._core.failed
+        ):
             self._core.meet_cycle()
 
     def _allocate_ahead(self, number: int, *, needed: bool = False) -> None:
@@ -284,10 +327,14 @@ class AllocationService(Service):
     @property
     def allocated_position(self) -> int:
         """Where the segments that are in place end."""
-        return max(self._synced_below, self._core.tail_position // self._core.segment_size + 1) * self._core.segment_size
+        return (
+            max(self._synced_below, self._core.tail_position // self._core.segment_size + 1)
+            * self._core.segment_size
+        )
 
     def pretouch(self) -> int:
-        """Have the next segments and pages in place when this returns; the position up to which they are.
+        """Have the next segments and pages in place when this returns; the position up to which
+        they are.
 
         Raises
         ------
@@ -309,15 +356,16 @@ class AllocationService(Service):
             self._sealer.seal_below(self._core.committed_position // self._core.segment_size)
             return max(0, self._sealer.reached)
 
-    # --- the end ---------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def give_back_all(self) -> None:
         """Return every buffer, committed whole or not: after the log is drained, or has failed.
 
-        A roll of another thread may still wait for a buffer. It raises `ClosedError`, and returns the buffer that it gets.
+        A roll of another thread may still wait for a buffer. It raises `ClosedError`, and returns
+        the buffer that it gets.
 
-        A claim that is open still, and was rolled back, may have a view of its buffer, and write to it. That buffer goes back when
-        the view does.
+        A claim that is open still, and was rolled back, may have a view of its buffer, and write to
+        it. That buffer goes back when the view does.
         """
         with self._attach_lock:
             self._closed = True

@@ -54,10 +54,13 @@ def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
 
 
 def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for writing, created or brought to its size where need be; it never shrinks. Only under the exclusive lock."""
+    """Map the file for writing, created or brought to its size where need be; it never shrinks.
+    Only under the exclusive lock.
+    """
     fd = open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
     try:
-        # A file of the right size may have holes, in which a full disk would turn a store into SIGBUS.
+        # A file of the right size may have holes, in which a full disk would turn a store into
+        # SIGBUS.
         os.posix_fallocate(fd, 0, kernel.CURSORS_SIZE)
         inode = os.fstat(fd).st_ino
         cells = Cursors(fd, True)
@@ -67,13 +70,21 @@ def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
 
 
 def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for a reader, who may write its own cell where it has the permission. An unusable file gives a stand-in."""
+    """Map the file for a reader, who may write its own cell where it has the permission. An
+    unusable file gives a stand-in.
+    """
     found = find(dir_fd, identity)
-    return found if found is not None and found.ready else CursorsFile(cells=Cursors(-1, True), usable=False, inode=0)
+    return (
+        found
+        if found is not None and found.ready
+        else CursorsFile(cells=Cursors(-1, True), usable=False, inode=0)
+    )
 
 
 def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
-    """The file, if it is there and long enough, mapped for writing where that is permitted. Nothing is changed."""
+    """The file, if it is there and long enough, mapped for writing where that is permitted. Nothing
+    is changed.
+    """
     for flags, writable in ((os.O_RDWR, True), (os.O_RDONLY, False)):
         try:
             fd = open_regular(NAME, flags, dir_fd=dir_fd)
@@ -107,10 +118,11 @@ class Writer:
     rolled_back : int
         Its claims that others turned into SKIP.
     counter : int
-        Goes up by two with each claim, whoever had the slot before included, and is odd while one is being made. A pooled log's
-        appends leave it as it is.
+        Goes up by two with each claim, whoever had the slot before included, and is odd while one
+        is being made. A pooled log's appends leave it as it is.
     alive : bool
-        It holds the lock on its slot. One that died stays in the table until somebody else takes the slot.
+        It holds the lock on its slot. One that died stays in the table until somebody else takes
+        the slot.
     """
 
     pid: int
@@ -126,7 +138,8 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
     """The owners of slots, the dead among them included; none where the cells are a stand-in."""
     if not cells.shared:
         return []
-    # A description of its own, through which no lock is held: it may ask about this process's slots, too.
+    # A description of its own, through which no lock is held: it may ask about this process's
+    # slots, too.
     try:
         fd = open_regular(NAME, dir_fd=dir_fd)
     except FileNotFoundError:
@@ -134,7 +147,15 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
     lock_fd = lock_file.open_to_ask(dir_fd)
     try:
         return [
-            Writer(pid, namespace, slot, attached_ns, rolled_back, counter, kernel.slot_alive(lock_fd, fd, slot))
+            Writer(
+                pid,
+                namespace,
+                slot,
+                attached_ns,
+                rolled_back,
+                counter,
+                kernel.slot_alive(lock_fd, fd, slot),
+            )
             for slot, pid, attached_ns, rolled_back, namespace, counter in cells.slots()
         ]
     finally:
@@ -144,13 +165,17 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
 
 
 def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
-    """The owners of slots who live, by their locks and not by their pids; none where the file is of no use."""
+    """The owners of slots who live, by their locks and not by their pids; none where the file is of
+    no use.
+    """
     found = open_for_reading(dir_fd, identity)
     return [writer for writer in writers(dir_fd, found.cells) if writer.alive]
 
 
 def is_live(dir_fd: int) -> bool:
-    """Whether somebody has the log in a directory open for writing. A user who cannot open `lock` learns of slots alone."""
+    """Whether somebody has the log in a directory open for writing. A user who cannot open `lock`
+    learns of slots alone.
+    """
     fd = lock_file.open_to_ask(dir_fd)
     span = WHOLE
     if fd < 0:
@@ -166,7 +191,8 @@ def is_live(dir_fd: int) -> bool:
 
 
 class SlotLock:
-    """Descriptions of `lock` and of `cursors` for slot locks alone. They are never mapped: forked children would keep the locks alive.
+    """Descriptions of `lock` and of `cursors` for slot locks alone. They are never mapped: forked
+    children would keep the locks alive.
 
     Parameters
     ----------

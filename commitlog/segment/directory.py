@@ -27,12 +27,15 @@ Kind = Literal["log", "archive", "segment"]
 _NAME = re.compile(r"^([0-9]{20})\.seg$")
 _NUMBER_MOST = 2**32 - 1  # what a place in the log has room for
 _BLOCK = 512  # what `st_blocks` counts in
-_TEMPORARY = re.compile(r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|joining|joined)\.[0-9a-f]{16}\.tmp$")
+_TEMPORARY = re.compile(
+    r"^\.(?:[0-9]{20}\.(?:seg|idx)|log\.json|joining|joined)\.[0-9a-f]{16}\.tmp$"
+)
 # Tells of staged segments that are about to become this log's: see commitlog/recovery/join_note.py.
 JOIN_NOTE = "joining"
 # The directory in which segments for this log are made, before they join it.
 STAGED = ".staged"
-# File systems whose mappings or locks do not hold between machines: NFS, CIFS, SMB2, FUSE, 9P, Ceph, AFS, Lustre, GFS2, OCFS2.
+# File systems whose mappings or locks do not hold between machines: NFS, CIFS, SMB2, FUSE, 9P,
+# Ceph, AFS, Lustre, GFS2, OCFS2.
 _REMOTE = {
     0x6969: "NFS",
     0xFF534D42: "CIFS",
@@ -61,8 +64,9 @@ def index_name(base: int) -> str:
 def names_in(dir_fd: int) -> list[str]:
     """The names of all that is in a directory; none once it is removed.
 
-    Read through a descriptor of its own: all who list by the same one, threads or children of a fork, share how far it was read, also by a
-    duplicate of it, and each would miss what another has just seen. Whoever lists by what he has opened himself needs it not.
+    Read through a descriptor of its own: all who list by the same one, threads or children of a
+    fork, share how far it was read, also by a duplicate of it, and each would miss what another has
+    just seen. Whoever lists by what he has opened himself needs it not.
     """
     try:
         own_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
@@ -81,7 +85,11 @@ def is_base(base: int, segment_size: int) -> bool:
 
 def holes(numbers: list[int], segment_size: int) -> list[tuple[int, int]]:
     """Positions at which segments are missing between those that are there, from and to."""
-    return [((before + 1) * segment_size, after * segment_size) for before, after in pairwise(numbers) if after != before + 1]
+    return [
+        ((before + 1) * segment_size, after * segment_size)
+        for before, after in pairwise(numbers)
+        if after != before + 1
+    ]
 
 
 class LogDirectory:
@@ -106,19 +114,24 @@ class LogDirectory:
     # Fails the log, where a writable handle has it open; takes the errno.
     fail_log: Callable[[int], None] | None = None
 
-    def __init__(self, path: str, segment_size: int, log_uuid: bytes, roll_cycle: RollCycle | None = None) -> None:
+    def __init__(
+        self, path: str, segment_size: int, log_uuid: bytes, roll_cycle: RollCycle | None = None
+    ) -> None:
         self.path = path
         self.segment_size = segment_size
         self.log_uuid = log_uuid
         self.roll_cycle = roll_cycle
-        self._fd: Descriptor | None = Descriptor(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        self._fd: Descriptor | None = Descriptor(
+            os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        )
         status = os.fstat(self._fd)
         # Which directory it is, by device and inode.
         self.place = (status.st_dev, status.st_ino)
 
     @property
     def fd(self) -> Descriptor:
-        """The directory's descriptor. Keep it no longer than a call takes: the last reference to it closes it, once `close` was called.
+        """The directory's descriptor. Keep it no longer than a call takes: the last reference to it
+        closes it, once `close` was called.
 
         Raises
         ------
@@ -136,14 +149,18 @@ class LogDirectory:
 
     @property
     def detached(self) -> bool:
-        """Whether the segments are apart from their log: nobody writes them, and nothing is kept beside them."""
+        """Whether the segments are apart from their log: nobody writes them, and nothing is kept
+        beside them.
+        """
         return self.kind != "log"
 
     def forked(self) -> None:
         """In the child of a fork: another thread of the parent may have held a lock."""
 
     def close(self) -> None:
-        """Let go of the descriptor; idempotent. A call that another thread is in keeps it open until it returns."""
+        """Let go of the descriptor; idempotent. A call that another thread is in keeps it open
+        until it returns.
+        """
         self._fd = None
 
     def segment_path(self, number: int) -> str:
@@ -159,19 +176,31 @@ class LogDirectory:
             return names_in(self.fd)
 
     def segment_numbers(self) -> list[int]:
-        """The numbers of all segment files, ascending. Files whose name is no position of a segment are not counted."""
+        """The numbers of all segment files, ascending. Files whose name is no position of a segment
+        are not counted.
+        """
         bases = (int(match[1]) for name in self.names() if (match := _NAME.match(name)))
-        return sorted(base // self.segment_size for base in bases if is_base(base, self.segment_size))
+        return sorted(
+            base // self.segment_size for base in bases if is_base(base, self.segment_size)
+        )
 
     def cycle_at(self, opened_ns: int) -> int:
-        """The cycle of a segment that the log rolled into at that time; 0 where it rolls by size alone."""
+        """The cycle of a segment that the log rolled into at that time; 0 where it rolls by size
+        alone.
+        """
         return 0 if self.roll_cycle is None else self.roll_cycle.number_at(opened_ns)
 
-    def header_page(self, number: int, segment_id: int, created_ns: int, opened_ns: int = 0) -> bytes:
-        """The first page of a segment without a seal; `opened_ns` above 0: the log rolled into it then."""
+    def header_page(
+        self, number: int, segment_id: int, created_ns: int, opened_ns: int = 0
+    ) -> bytes:
+        """The first page of a segment without a seal; `opened_ns` above 0: the log rolled into it
+        then.
+        """
         cycle = self.cycle_at(opened_ns) if opened_ns else 0
         base = number * self.segment_size
-        return kernel.header_page(self.log_uuid, segment_id, base, self.segment_size, created_ns, opened_ns, cycle)
+        return kernel.header_page(
+            self.log_uuid, segment_id, base, self.segment_size, created_ns, opened_ns, cycle
+        )
 
     def has(self, number: int) -> bool:
         return self._exists(segment_name(number * self.segment_size))
@@ -204,7 +233,12 @@ class LogDirectory:
     def disk_bytes(self, number: int) -> int:
         """What a segment file takes on the disk; nothing when it is gone."""
         with contextlib.suppress(FileNotFoundError):
-            return os.stat(segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False).st_blocks * _BLOCK
+            return (
+                os.stat(
+                    segment_name(number * self.segment_size), dir_fd=self.fd, follow_symlinks=False
+                ).st_blocks
+                * _BLOCK
+            )
         return 0
 
     def whole_disk_bytes(self) -> int:
@@ -217,23 +251,30 @@ class LogDirectory:
 
     @property
     def joining(self) -> bool:
-        """Whether segments are being joined to the log at this moment, or were when their joiner died."""
+        """Whether segments are being joined to the log at this moment, or were when their joiner
+        died.
+        """
         return self._exists(JOIN_NOTE)
 
     def open_segment(self, number: int, *, writable: bool) -> Segment:
         """Open and map a segment outside a kernel handle's table: for recovery and verification."""
         return Segment.open(self.fd, self.path, number, self.segment_size, self.log_uuid, writable)
 
-    def create_segment(self, number: int, *, opened_ns: int = 0, segment_id: int | None = None, frames: bytes = b"") -> bool:
-        """Create a segment complete under a temporary name, then put it in place; False when another one got there first.
+    def create_segment(
+        self, number: int, *, opened_ns: int = 0, segment_id: int | None = None, frames: bytes = b""
+    ) -> bool:
+        """Create a segment complete under a temporary name, then put it in place; False when
+        another one got there first.
 
-        `segment_id` is for recovery and repair, which have frames that carry it; a new segment gets a random one. One that is created with
-        `frames` is closed: nothing is written behind them, and the rest of the file is a hole.
+        `segment_id` is for recovery and repair, which have frames that carry it; a new segment gets
+        a random one. One that is created with `frames` is closed: nothing is written behind them,
+        and the rest of the file is a hole.
 
         Raises
         ------
         DiskFullError, IOFailureError
-            There is no room, or the system refused. Nothing was put in place, and the next try starts over.
+            There is no room, or the system refused. Nothing was put in place, and the next try
+            starts over.
         LogFailedError
             The segment is in place, and its name could not be made durable.
         """
@@ -252,11 +293,17 @@ class LogDirectory:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 if self.has(number):
                     self.sync()
-                    return False  # another one has made it meanwhile, perhaps in the room that was missing here
+                    # another one has made it meanwhile, perhaps in the room that was missing here
+                    return False
                 raise DiskFullError(
-                    f"no room for a segment of {self.segment_size} bytes: free space and append again", path=path, errno=error.errno
+                    f"no room for a segment of {self.segment_size} bytes: free space and append "
+                    "again",
+                    path=path,
+                    errno=error.errno,
                 ) from error
-            raise IOFailureError(f"cannot create a segment: {error.strerror}", path=path, errno=error.errno) from error
+            raise IOFailureError(
+                f"cannot create a segment: {error.strerror}", path=path, errno=error.errno
+            ) from error
         if not placed:
             self._discard(temporary)
         self.sync()
@@ -296,10 +343,14 @@ class LogDirectory:
 
     def remove_index(self, number: int) -> None:
         """Remove the index of a segment that is gone, or no longer what it was made from."""
-        self._unlink(index_name(number * self.segment_size), IsADirectoryError)  # a directory is never read as an index
+        self._unlink(
+            index_name(number * self.segment_size), IsADirectoryError
+        )  # a directory is never read as an index
 
     def landing(self, position: int) -> int:
-        """Where a reader that comes from its segment's start goes on at or behind a position: behind the SKIP that it lies in."""
+        """Where a reader that comes from its segment's start goes on at or behind a position:
+        behind the SKIP that it lies in.
+        """
         number, offset = divmod(position, self.segment_size)
         if offset % 8 or not self.has(number):
             return position
@@ -310,7 +361,9 @@ class LogDirectory:
             segment.release()
 
     def scan_end(self, position: int) -> int:
-        """Where whole frames end, looking from a position that is known to be good: the first frame that is not one."""
+        """Where whole frames end, looking from a position that is known to be good: the first frame
+        that is not one.
+        """
         number, offset = divmod(self.landing(position), self.segment_size)
         while self.has(number):
             segment = self.open_segment(number, writable=False)
@@ -325,13 +378,15 @@ class LogDirectory:
         """Remove what creations that died half-way have left. Only under the exclusive lock."""
         for name in self.names():
             if _TEMPORARY.match(name):
-                self._unlink(name, IsADirectoryError)  # commitlog creates no directory of such a name
+                self._unlink(
+                    name, IsADirectoryError
+                )  # commitlog creates no directory of such a name
 
     def sync(self) -> None:
         """Make the directory's entries durable.
 
-        The system reports a failed fsync once; the next one may succeed without having written anything. So a failure here fails a log
-        that is open for writing.
+        The system reports a failed fsync once; the next one may succeed without having written
+        anything. So a failure here fails a log that is open for writing.
 
         Raises
         ------
@@ -348,15 +403,17 @@ class LogDirectory:
                 self.fail_log(cause)
                 raise failure(FAILED, cause, path=self.path) from error
             raise IOFailureError(
-                f"the log's directory could not be made durable: {error.strerror}; mend that, then open the log again",
+                f"the log's directory could not be made durable: {error.strerror}; mend that, "
+                "then open the log again",
                 path=self.path,
                 errno=error.errno,
             ) from error
 
 
 def check_file_system(path: str, fd: int | None = None) -> None:
-    """Refuse file systems on which a mapped log cannot be written. A log that is open is asked for by its descriptor: its path may be
-    relative to a folder that the program has left, or lead elsewhere by now.
+    """Refuse file systems on which a mapped log cannot be written. A log that is open is asked for
+    by its descriptor: its path may be relative to a folder that the program has left, or lead
+    elsewhere by now.
 
     Raises
     ------
@@ -366,7 +423,8 @@ def check_file_system(path: str, fd: int | None = None) -> None:
     kind = _REMOTE.get(file_system_type(path if fd is None else fd))
     if kind is not None:
         raise UnsupportedError(
-            f"{kind} is a network or FUSE file system: its mappings and locks do not keep a log whole. Put the log on a local disk; "
+            f"{kind} is a network or FUSE file system: its mappings and locks do not keep a log "
+            "whole. Put the log on a local disk; "
             "reading with mode 'r' works here",
             path=path,
         )
@@ -376,9 +434,15 @@ def file_system_type(place: str | int) -> int:
     """The `f_type` of `statfs`, as in linux/magic.h, of a path or of what is open."""
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = (ctypes.c_long * 32)()
-    asked = libc.fstatfs(place, ctypes.byref(buffer)) if isinstance(place, int) else libc.statfs(os.fsencode(place), ctypes.byref(buffer))
+    asked = (
+        libc.fstatfs(place, ctypes.byref(buffer))
+        if isinstance(place, int)
+        else libc.statfs(os.fsencode(place), ctypes.byref(buffer))
+    )
     if asked != 0:
         cause = ctypes.get_errno()
         path = place if isinstance(place, str) else None
-        raise IOFailureError(f"cannot ask for the file system's type: {os.strerror(cause)}", path=path, errno=cause)
+        raise IOFailureError(
+            f"cannot ask for the file system's type: {os.strerror(cause)}", path=path, errno=cause
+        )
     return int(buffer[0]) & 0xFFFFFFFF

@@ -1,4 +1,6 @@
-"""DiskMonitor: how much room the log's file system has, a warning before it is gone, and a stop before anything breaks."""
+"""DiskMonitor: how much room the log's file system has, a warning before it is gone, and a stop
+before anything breaks.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _WARN_SEGMENTS = 4
 
 
 def free_bytes(directory: LogDirectory) -> int:
-    """Room on a log's file system for this user. A closed log is asked for by its path: 0 where that is gone."""
+    """Room on a log's file system for this user. A closed log is asked for by its path: 0 where
+    that is gone.
+    """
     try:
         try:
             status = os.fstatvfs(directory.fd)
@@ -30,9 +34,11 @@ def free_bytes(directory: LogDirectory) -> int:
 
 
 class DiskMonitor:
-    """Looks at the file system now and then, and before each new segment: an append costs nothing more by it.
+    """Looks at the file system now and then, and before each new segment: an append costs nothing
+    more by it.
 
-    A segment has all of its blocks from the start, so what was begun can be finished on a full disk; the next segment is what is refused.
+    A segment has all of its blocks from the start, so what was begun can be finished on a full
+    disk; the next segment is what is refused.
 
     Parameters
     ----------
@@ -47,14 +53,19 @@ class DiskMonitor:
         self._least: int = options.min_free_bytes
         warn = options.tuning.warn_free_bytes
         # Above where it stops in any case, so that the warning comes first.
-        self._warn: int = self._least + _WARN_SEGMENTS * directory.segment_size if warn is None else warn
+        self._warn: int = (
+            self._least + _WARN_SEGMENTS * directory.segment_size if warn is None else warn
+        )
         self._refused = False
-        # The service's thread looks, and so does an appender that rolls: what one of them has read must not be judged after the other's.
+        # The service's thread looks, and so does an appender that rolls: what one of them has read
+        # must not be judged after the other's.
         self._lock = threading.Lock()
         self.state: DiskState = "fine"
 
     def look(self) -> None:
-        """See whether room is getting scarce, or is there again. Said in the log when it changes."""
+        """See whether room is getting scarce, or is there again. Said in the log when it
+        changes.
+        """
         with self._lock:
             self._look()
 
@@ -83,13 +94,16 @@ class DiskMonitor:
                 return
             self._turn("full", free)
         raise DiskFullError(
-            f"{free} bytes are free, and another segment would leave less than min_free_bytes={self._least}: free space and append again",
+            f"{free} bytes are free, and another segment would leave less than "
+            f"min_free_bytes={self._least}: free space and append again",
             path=self._directory.path,
             errno=errno.ENOSPC,
         )
 
     def refused(self) -> None:
-        """The file system itself had no room for a segment. Only when it makes one is that over: it may count otherwise than it tells."""
+        """The file system itself had no room for a segment. Only when it makes one is that over: it
+        may count otherwise than it tells.
+        """
         with self._lock:
             self._refused = True
             self._turn("full", free_bytes(self._directory))
@@ -106,8 +120,19 @@ class DiskMonitor:
         self.state = state
         path, size = self._directory.path, self._directory.segment_size
         if state == "full":
-            _logger.error("%s: no room for another segment of %d bytes, %d are free: appends will be refused", path, size, free)
+            _logger.error(
+                "%s: no room for another segment of %d bytes, %d are free: appends will be refused",
+                path,
+                size,
+                free,
+            )
         elif state == "low":
-            _logger.warning("%s: %d bytes are free on its disk, less than %d: delete old segments, or free space", path, free, self._warn)
+            _logger.warning(
+                "%s: %d bytes are free on its disk, less than %d: delete old segments, or free "
+                "space",
+                path,
+                free,
+                self._warn,
+            )
         else:
             _logger.info("%s: %d bytes are free on its disk again", path, free)

@@ -6,7 +6,9 @@ from typing import Protocol
 
 
 class SegmentEvents(Protocol):
-    """Told of each step in a segment's life, by its number. None of them waits for anything or raises."""
+    """Told of each step in a segment's life, by its number. None of them waits for anything or
+    raises.
+    """
 
     def created(self, number: int) -> None:
         """It is there, ahead of need or not."""

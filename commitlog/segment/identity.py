@@ -29,7 +29,9 @@ class Identity:
     roll_cycle: RollCycle | None = None
 
     @classmethod
-    def new(cls, segment_size: int, timestamps: str, roll_cycle: RollCycle | None = None) -> Identity:
+    def new(
+        cls, segment_size: int, timestamps: str, roll_cycle: RollCycle | None = None
+    ) -> Identity:
         return cls(uuids.uuid4().bytes, segment_size, timestamps, time.time_ns(), roll_cycle)
 
     def to_json(self) -> str:
@@ -40,7 +42,11 @@ class Identity:
             "uuid": str(uuids.UUID(bytes=self.uuid)),
             "segment_size": self.segment_size,
             "roll_cycle": None if cycle is None else cycle.name,
-            **({} if cycle is None else {"roll_epoch_ns": cycle.epoch_ns, "time_zone": cycle.time_zone}),
+            **(
+                {}
+                if cycle is None
+                else {"roll_epoch_ns": cycle.epoch_ns, "time_zone": cycle.time_zone}
+            ),
             "timestamps": self.timestamps,
             "created_ns": self.created_ns,
         }
@@ -49,7 +55,9 @@ class Identity:
 
 def _refuse(path: str, why: str) -> NotALogError:
     return NotALogError(
-        f"{NAME} {why}: this is not a log, or its identity is damaged; `commitlog repair` rebuilds it from the segments", path=path
+        f"{NAME} {why}: this is not a log, or its identity is damaged; `commitlog repair` "
+        "rebuilds it from the segments",
+        path=path,
     )
 
 
@@ -92,7 +100,9 @@ def parse(text: bytes, path: str) -> Identity:
     major = _whole_number(content["format"], "major", path)
     if major > kernel.FORMAT[0]:
         raise UnsupportedVersionError(
-            f"the log has format {major}, this release reads up to {kernel.FORMAT[0]}: use a newer commitlog", path=path
+            f"the log has format {major}, this release reads up to {kernel.FORMAT[0]}: use a "
+            "newer commitlog",
+            path=path,
         )
     try:
         uuid = uuids.UUID(str(content.get("uuid"))).bytes
@@ -117,7 +127,9 @@ def read(dir_fd: int, path: str) -> Identity | None:
     except FileNotFoundError:
         return None
     except IOFailureError as error:
-        raise _refuse(os.path.join(path, NAME), f"cannot be read, for {error.message.partition(':')[0]}") from None
+        raise _refuse(
+            os.path.join(path, NAME), f"cannot be read, for {error.message.partition(':')[0]}"
+        ) from None
     return parse(text, os.path.join(path, NAME))
 
 

@@ -1,7 +1,8 @@
-"""Index files: the sparse index of a sealed segment, on disk beside it. It can always be built again, and is nowhere believed unchecked.
+"""Index files: the sparse index of a sealed segment, on disk beside it. It can always be built
+again, and is nowhere believed unchecked.
 
-See docs/format.md for the layout. A file is written whole under a temporary name and then renamed; it is not flushed, because after a
-power cut its CRC tells what is left of it.
+See docs/format.md for the layout. A file is written whole under a temporary name and then renamed;
+it is not flushed, because after a power cut its CRC tells what is left of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from commitlog.segment.seal_table import Seal
 
 MAGIC = b"CMLIDX01"
 MAJOR, MINOR = 1, 0
-# Magic, major, minor, header size, log uuid, segment id, the seal's CRC, spacing, records, CRC of the entries; the header's CRC follows.
+# Magic, major, minor, header size, log uuid, segment id, the seal's CRC, spacing, records, CRC of
+# the entries; the header's CRC follows.
 _HEADER = struct.Struct("<8sHHI16sQIIQI")
 _CRC = struct.Struct("<I")
 INDEX_HEADER_SIZE = _HEADER.size + _CRC.size
@@ -30,7 +32,9 @@ State = Literal["sound", "missing", "damaged", "stale"]
 
 
 def write(directory: LogDirectory, number: int, index: SparseIndex, seal: Seal) -> bool:
-    """Put the index of a sealed segment beside it; False where the system refuses: an index is worth no error."""
+    """Put the index of a sealed segment beside it; False where the system refuses: an index is
+    worth no error.
+    """
     content = index.content()
     header = _HEADER.pack(
         MAGIC,
@@ -55,8 +59,8 @@ def write(directory: LogDirectory, number: int, index: SparseIndex, seal: Seal) 
 
 
 def read(directory: LogDirectory, number: int, seal: Seal) -> tuple[SparseIndex | None, State]:
-    """The index of a segment that has this seal, and what is to be said of its file: "stale" is one of another segment, or of another
-    content."""
+    """The index of a segment that has this seal, and what is to be said of its file: "stale" is one
+    of another segment, or of another content."""
     try:
         fd = open_regular(index_name(number * directory.segment_size), dir_fd=directory.fd)
     except IOFailureError:
@@ -77,9 +81,17 @@ def _read(fd: int, directory: LogDirectory, seal: Seal) -> tuple[SparseIndex | N
         return None, "damaged"
     major, uuid, segment_id, seal_crc, spacing, records, entries_crc = fields
     # A newer release's index will not mind a new one.
-    if major > MAJOR or (uuid, segment_id, seal_crc, records) != (directory.log_uuid, seal.segment_id, seal.crc, seal.record_count):
+    if major > MAJOR or (uuid, segment_id, seal_crc, records) != (
+        directory.log_uuid,
+        seal.segment_id,
+        seal.crc,
+        seal.record_count,
+    ):
         return None, "stale"
-    if not 0 < spacing <= INDEX_SPACING_LARGEST or records > (directory.segment_size - HEADER_SIZE) // _RECORD_SMALLEST:
+    if (
+        not 0 < spacing <= INDEX_SPACING_LARGEST
+        or records > (directory.segment_size - HEADER_SIZE) // _RECORD_SMALLEST
+    ):
         return None, "damaged"
     size = INDEX_HEADER_SIZE + -(-records // spacing) * ENTRY_SIZE
     if os.fstat(fd).st_size != size:
@@ -87,17 +99,25 @@ def _read(fd: int, directory: LogDirectory, seal: Seal) -> tuple[SparseIndex | N
     entries = read_at_most(fd, size)[INDEX_HEADER_SIZE:]
     try:
         if crc32c(entries) == entries_crc:
-            return SparseIndex(segment_id, directory.segment_size, spacing, entries, records, seal.largest), "sound"
+            return SparseIndex(
+                segment_id, directory.segment_size, spacing, entries, records, seal.largest
+            ), "sound"
     except ValueError:
         pass
     return None, "damaged"
 
 
 def _checked_header(content: bytes) -> tuple[int, bytes, int, int, int, int, int] | None:
-    """Major version, uuid, segment id, seal's CRC, spacing, records, CRC of the entries; None where it is no header."""
-    if len(content) < INDEX_HEADER_SIZE or _CRC.unpack_from(content, _HEADER.size)[0] != crc32c(content[: _HEADER.size]):
+    """Major version, uuid, segment id, seal's CRC, spacing, records, CRC of the entries; None where
+    it is no header.
+    """
+    if len(content) < INDEX_HEADER_SIZE or _CRC.unpack_from(content, _HEADER.size)[0] != crc32c(
+        content[: _HEADER.size]
+    ):
         return None
-    magic, major, _, header_size, uuid, segment_id, seal_crc, spacing, records, entries_crc = _HEADER.unpack_from(content)
+    magic, major, _, header_size, uuid, segment_id, seal_crc, spacing, records, entries_crc = (
+        _HEADER.unpack_from(content)
+    )
     if magic != MAGIC or (major == MAJOR and header_size != INDEX_HEADER_SIZE):
         return None
     return major, uuid, segment_id, seal_crc, spacing, records, entries_crc

@@ -1,4 +1,6 @@
-"""The `lock` file: held from open to close by every writable handle, shared by mapped ones, exclusively by a pooled one."""
+"""The `lock` file: held from open to close by every writable handle, shared by mapped ones,
+exclusively by a pooled one.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,12 @@ from commitlog.base.regular_file import open_regular, read_at_most
 from commitlog.errors import DiskFullError, IOFailureError
 
 NAME = "lock"
-# Bytes. The names of all buffers that a pool can have take less, twice, once as the pool's and once as lent.
+# Bytes. The names of all buffers that a pool can have take less, twice, once as the pool's and once
+# as lent.
 SIZE_LIMIT = 8 << 20
 _ROOM_STEP = 4096
-# What else is locked in the file, besides its beginning and the slots. Only those who may write to the log can open it.
+# What else is locked in the file, besides its beginning and the slots. Only those who may write to
+# the log can open it.
 TERMS: Span = byte(1 << 33)
 _TAILERS_AT = 1 << 62
 
@@ -48,7 +52,9 @@ class Holder:
 
 
 def pid_namespace() -> int:
-    """The namespace in which this process's pid says who it is, by its inode; 0 where the system does not tell."""
+    """The namespace in which this process's pid says who it is, by its inode; 0 where the system
+    does not tell.
+    """
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -65,7 +71,9 @@ def describe_process(pid: int, namespace: int, name: str = "") -> str:
     if pid == 0:
         return "another process"
     if is_foreign(namespace):
-        return f"a process in another pid namespace, where it is process {pid}" + (f" ({name})" if name else "")
+        return f"a process in another pid namespace, where it is process {pid}" + (
+            f" ({name})" if name else ""
+        )
     if pid == os.getpid():
         return "this very process"
     return f"process {pid} ({name or process_name(pid)})"
@@ -80,7 +88,9 @@ def process_name(pid: int) -> str:
 
 
 def open_to_ask(dir_fd: int) -> int:
-    """A descriptor by which to ask about locks on the file; -1 where it is missing, or not this user's to read."""
+    """A descriptor by which to ask about locks on the file; -1 where it is missing, or not this
+    user's to read.
+    """
     try:
         return open_regular(NAME, dir_fd=dir_fd)
     except (FileNotFoundError, PermissionError):
@@ -114,7 +124,9 @@ class LockFile:
     def read(self) -> Holder:
         """What the file says; an empty `Holder` where it says nothing that can be understood."""
         try:
-            content = json.loads(read_at_most(self._lock.descriptor, SIZE_LIMIT).rstrip(b"\0").decode())
+            content = json.loads(
+                read_at_most(self._lock.descriptor, SIZE_LIMIT).rstrip(b"\0").decode()
+            )
             return Holder(
                 pid=int(content["pid"]),
                 name=str(content["name"]),
@@ -123,13 +135,16 @@ class LockFile:
                 inode=int(content["inode"]),
                 pool_names=tuple(str(name) for name in content["pool_names"]),
                 lent_names=tuple(str(name) for name in content["lent_names"]),
-                pid_namespace=int(content.get("pid_namespace", 0)),  # a release that did not note it may have been the last
+                pid_namespace=int(
+                    content.get("pid_namespace", 0)
+                ),  # a release that did not note it may have been the last
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             return Holder()
 
     def write(self, holder: Holder) -> None:
-        """Write who holds the log, in one call, so that a kill leaves the old text or the new. Only under the exclusive lock.
+        """Write who holds the log, in one call, so that a kill leaves the old text or the new. Only
+        under the exclusive lock.
 
         Raises
         ------
@@ -153,7 +168,9 @@ class LockFile:
             kind = DiskFullError if error.errno in (errno.ENOSPC, errno.EDQUOT) else IOFailureError
             path = os.readlink(f"/proc/self/fd/{descriptor}")
             raise kind(
-                f"cannot note who holds the log: {error.strerror}; mend that, then try again", path=path, errno=error.errno
+                f"cannot note who holds the log: {error.strerror}; mend that, then try again",
+                path=path,
+                errno=error.errno,
             ) from error
 
     def close(self) -> None:
@@ -165,5 +182,10 @@ def new_holder(boot_id: bytes, inode: int) -> Holder:
     """This process, as it will be written."""
     pid = os.getpid()
     return Holder(
-        pid=pid, name=process_name(pid), since_ns=time.time_ns(), boot_id=boot_id.hex(), inode=inode, pid_namespace=pid_namespace()
+        pid=pid,
+        name=process_name(pid),
+        since_ns=time.time_ns(),
+        boot_id=boot_id.hex(),
+        inode=inode,
+        pid_namespace=pid_namespace(),
     )

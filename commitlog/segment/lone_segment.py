@@ -32,7 +32,8 @@ def refuse_lone_segment(path: str) -> None:
     """
     if is_lone_segment(path):
         raise NotALogError(
-            "this is a file: a log is a directory, and a segment is mended in its log: repair that, and copy the segment anew from there",
+            "this is a file: a log is a directory, and a segment is mended in its log: repair "
+            "that, and copy the segment anew from there",
             path=path,
         )
 
@@ -40,13 +41,14 @@ def refuse_lone_segment(path: str) -> None:
 class LoneSegment(LogDirectory):
     """A directory with this one segment in it, whatever else lies beside it.
 
-    What it is stands in its header: the log's uuid, its size, its base. The roll cycle does not, nor does the clock that appenders read.
+    What it is stands in its header: the log's uuid, its size, its base. The roll cycle does not,
+    nor does the clock that appenders read.
 
     Parameters
     ----------
     path : str
-        The file. One that has another name than a segment of its base gets that name in a folder for temporary files, as a link, or as a
-        copy where links cannot be made.
+        The file. One that has another name than a segment of its base gets that name in a folder
+        for temporary files, as a link, or as a copy where links cannot be made.
 
     Raises
     ------
@@ -100,7 +102,7 @@ class LoneSegment(LogDirectory):
         super().close()
         self._remove_temporary()
 
-    # --- a directory of one segment ----------------------------------------------------------------------------------
+    # --- a directory of one segment ---------------------------------------------------------------
 
     def segment_path(self, number: int) -> str:
         return self.path if number == self.number else super().segment_path(number)
@@ -130,15 +132,24 @@ class LoneSegment(LogDirectory):
     def joining(self) -> bool:
         return False
 
-    # --- where it ends -----------------------------------------------------------------------------------------------
+    # --- where it ends ----------------------------------------------------------------------------
 
     def find_end(self) -> int:
-        """The position at which its records end: from there on a bad frame is the end, and not damage.
+        """The position at which its records end: from there on a bad frame is the end, and not
+        damage.
 
-        A sealed segment is whole. In one that was copied while it was written, or before its writer had died, the first frame that is not
-        one is the end; where whole frames follow it, it is damage.
+        A sealed segment is whole. In one that was copied while it was written, or before its writer
+        had died, the first frame that is not one is the end; where whole frames follow it, it is
+        damage.
         """
-        segment: Segment = Segment.open(self.fd, os.path.dirname(self.path), self.number, self.segment_size, self.log_uuid, False)
+        segment: Segment = Segment.open(
+            self.fd,
+            os.path.dirname(self.path),
+            self.number,
+            self.segment_size,
+            self.log_uuid,
+            False,
+        )
         base = self.number * self.segment_size
         try:
             if segment.sealed() is not None:
@@ -157,11 +168,16 @@ def _read_header(path: str) -> bytes:
     finally:
         os.close(fd)
     if page[: len(kernel.MAGIC)] != kernel.MAGIC:
-        raise NotALogError("this is a file, and no segment of a log: a log is a directory", path=path)
+        raise NotALogError(
+            "this is a file, and no segment of a log: a log is a directory", path=path
+        )
     page = page.ljust(kernel.HEADER_SIZE, b"\0")
     uuid, _, base, size, _ = kernel.header_fields(page)
     if (code := kernel.check_header(page, uuid, base, size)) != 0:
         raise failure(code, path=path)
     if not kernel.SMALLEST <= size <= kernel.LARGEST or base % size or status.st_size < size:
-        raise CorruptSegmentError(f"this segment has {status.st_size} bytes, and {size} by its header: copy it anew", path=path)
+        raise CorruptSegmentError(
+            f"this segment has {status.st_size} bytes, and {size} by its header: copy it anew",
+            path=path,
+        )
     return page

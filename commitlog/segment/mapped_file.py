@@ -23,9 +23,10 @@ class _Holder(NamedTuple):
 class MappedFile:
     """A mapped segment with a reference count that has names on it.
 
-    It is born available. `hold` counts somebody in, `release` out; after `shutdown` nobody new gets in, and when the last
-    holder has left the mapping goes. The model is RocketMQ's ReferenceResource, which after its interval unmaps under the
-    holder's feet; here a hung holder is named in an error instead, and keeps its bytes.
+    It is born available. `hold` counts somebody in, `release` out; after `shutdown` nobody new gets
+    in, and when the last holder has left the mapping goes. The model is RocketMQ's
+    ReferenceResource, which after its interval unmaps under the holder's feet; here a hung holder
+    is named in an error instead, and keeps its bytes.
 
     Parameters
     ----------
@@ -93,10 +94,12 @@ class MappedFile:
                 self._state.notify_all()
 
     def forked(self) -> None:
-        """In the child of a fork: another thread of the parent may have held the lock. Those who are here briefly are threads of the
-        parent; tailers and views are in the child, too."""
+        """In the child of a fork: another thread of the parent may have held the lock. Those who
+        are here briefly are threads of the parent; tailers and views are in the child, too."""
         self._state = threading.Condition()
-        self._holders = {token: holder for token, holder in self._holders.items() if not holder.briefly}
+        self._holders = {
+            token: holder for token, holder in self._holders.items() if not holder.briefly
+        }
 
     def shutdown(self, force_after: float) -> None:
         """Let nobody new in, wait for the holders to leave, and unmap. Raises what `drain` does."""
@@ -126,9 +129,12 @@ class MappedFile:
             self._available = False
             if not self._state.wait_for(lambda: not self._holders, timeout=force_after):
                 self._available = True
-                names = ", ".join(f"{who} for {time.time() - since:.1f} s" for who, since in self._named())
+                names = ", ".join(
+                    f"{who} for {time.time() - since:.1f} s" for who, since in self._named()
+                )
                 raise SegmentHeldError(
-                    f"the segment is still held after {force_after:g} s, by {names}: close those, then try again",
+                    f"the segment is still held after {force_after:g} s, by {names}: close those, "
+                    "then try again",
                     path=self.path,
                     position=self.base,
                     holders=self._named(),

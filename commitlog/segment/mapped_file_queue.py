@@ -16,7 +16,8 @@ from commitlog.segment.mapped_file import MappedFile
 class MappedFileQueue:
     """The segments of one open log.
 
-    Segments are numbered from 0 by their base; the number of a position is one division away, and no lookup walks a list.
+    Segments are numbered from 0 by their base; the number of a position is one division away, and
+    no lookup walks a list.
 
     Parameters
     ----------
@@ -72,7 +73,11 @@ class MappedFileQueue:
             raise ClosedError("the log is closed: open it again", path=self._core.path)
 
     def _drop_idle(self, newest: int) -> None:
-        idle = [file for number, file in self._files.items() if number != newest and not file.holders and not file.segment.buffered]
+        idle = [
+            file
+            for number, file in self._files.items()
+            if number != newest and not file.holders and not file.segment.buffered
+        ]
         excess = len(idle) - self._directory.idle_kept
         for place, file in enumerate(idle):
             # Of one that somebody else has deleted, the mapping alone keeps the room on the disk.
@@ -87,7 +92,9 @@ class MappedFileQueue:
         self._events.released(file.number)
 
     def _unmap_dropped(self) -> None:
-        """Unmap outside of the lock: it takes milliseconds, and an append that rolls takes the lock."""
+        """Unmap outside of the lock: it takes milliseconds, and an append that rolls takes the
+        lock.
+        """
         while self._dropped:
             with contextlib.suppress(IndexError):  # another thread took the last one
                 self._dropped.pop().segment.release()
@@ -96,8 +103,12 @@ class MappedFileQueue:
         """The segment that a position lies in."""
         return self.get(position // self._core.segment_size)
 
-    def hold(self, number: int, who: str, *, briefly: bool = False) -> tuple[MappedFile, int] | None:
-        """The segment with a hold on it and the token to release it with; None when there is no such segment (any more)."""
+    def hold(
+        self, number: int, who: str, *, briefly: bool = False
+    ) -> tuple[MappedFile, int] | None:
+        """The segment with a hold on it and the token to release it with; None when there is no
+        such segment (any more).
+        """
         # Under the lock, so that nobody drops the file as idle before it is held.
         with self._lock:
             try:
@@ -120,7 +131,9 @@ class MappedFileQueue:
 
     @property
     def first_number(self) -> int:
-        """The oldest segment's number. Nothing is ever added before it, so the directory is read anew only when it is gone."""
+        """The oldest segment's number. Nothing is ever added before it, so the directory is read
+        anew only when it is gone.
+        """
         self._check_open()
         first = self._first
         if first is None or not self._directory.has(first):
@@ -158,7 +171,9 @@ class MappedFileQueue:
                 self._events.deleted(number)
 
     def drop_deleted(self) -> None:
-        """Let go of segments that somebody else has deleted and nobody here holds: a mapping keeps their room on the disk."""
+        """Let go of segments that somebody else has deleted and nobody here holds: a mapping keeps
+        their room on the disk.
+        """
         first = self.first_number
         with self._lock:
             for file in list(self._files.values()):
@@ -175,7 +190,9 @@ class MappedFileQueue:
         return [] if file is None else file.staying
 
     def _flush_header(self, number: int) -> None:
-        """Make a segment's seal durable: once its predecessors are gone, nothing else says with which sequence it begins."""
+        """Make a segment's seal durable: once its predecessors are gone, nothing else says with
+        which sequence it begins.
+        """
         held = self.hold(number, "seal", briefly=True)
         if held is not None:
             file, token = held
@@ -188,12 +205,15 @@ class MappedFileQueue:
         try:
             file.segment.flush(0, HEADER_SIZE)
         except IOFailureError as error:
-            # The system reports a failed write of a page once, and may have reported one of the records that a flush waits for.
+            # The system reports a failed write of a page once, and may have reported one of the
+            # records that a flush waits for.
             self._core.fail(error.errno or 0)
             self._core.check_failed()
 
     def delete_before(self, number: int, force_after: float) -> list[int]:
-        """Remove the segments below `number`, oldest first, and stop at the first that is held: holes never arise."""
+        """Remove the segments below `number`, oldest first, and stop at the first that is held:
+        holes never arise.
+        """
         removed = []
         try:
             for candidate in self.numbers():

@@ -9,24 +9,27 @@ from commitlog._kernel.engine import Core
 from commitlog.options import Options
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
-# So far ahead, at the present rate, and within these bounds: the least is what a log at rest keeps ready for a burst.
+# So far ahead, at the present rate, and within these bounds: the least is what a log at rest keeps
+# ready for a burst.
 AHEAD_S = 0.5
 LEAST_BYTES, MOST_BYTES = 16 << 20, 256 << 20
 SYNC_BYTES = 1 << 20
 _NEXT_BYTES = 1 << 20  # of the next segment, for a roll that comes early
 _HALF_LIFE_S = 5.0  # of the memory of a burst
 _MEASURED_S = 0.01  # a shorter time says nothing of a rate
-# A step at rest, and the part of the distance that a step takes at least: whoever runs this looks at the tail again after each, but has to
-# wait for the interpreter then, for 5 ms beside a busy appender, who would be faster.
+# A step at rest, and the part of the distance that a step takes at least: whoever runs this looks
+# at the tail again after each, but has to wait for the interpreter then, for 5 ms beside a busy
+# appender, who would be faster.
 _STEP_BYTES, _STEP_PART = 4 << 20, 8
 _REST_LEAST_S, _REST_MOST_S = 0.01, 0.1
 
 
 class Pretoucher:
-    """What is known of the appends' rate, and which pages are there already. Any thread may ask for the next step.
+    """What is known of the appends' rate, and which pages are there already. Any thread may ask for
+    the next step.
 
-    The rate is the highest of late: measured from step to step, and forgotten by half every five seconds. Without a fixed distance, pages
-    are there for half a second of it.
+    The rate is the highest of late: measured from step to step, and forgotten by half every five
+    seconds. Without a fixed distance, pages are there for half a second of it.
     """
 
     def __init__(self, core: Core, queue: MappedFileQueue, options: Options) -> None:
@@ -43,8 +46,13 @@ class Pretoucher:
     def distance(self) -> int:
         """Bytes ahead of the tail, now."""
         fixed = self._options.tuning.prefault_distance
-        distance = fixed if fixed is not None else int(min(max(self._rate * AHEAD_S, LEAST_BYTES), MOST_BYTES))
-        # Appends that wait for the disk are slow, and dirty pages ahead of them would only be written beside their own.
+        distance = (
+            fixed
+            if fixed is not None
+            else int(min(max(self._rate * AHEAD_S, LEAST_BYTES), MOST_BYTES))
+        )
+        # Appends that wait for the disk are slow, and dirty pages ahead of them would only be
+        # written beside their own.
         return min(distance, SYNC_BYTES) if self._options.flush == "sync" else distance
 
     def measure(self) -> None:
@@ -54,10 +62,14 @@ class Pretoucher:
         passed_s = now_s - before_s
         if passed_s >= _MEASURED_S:
             self._seen = (now_s, position)
-            self._rate = max((position - before) / passed_s, self._rate * 0.5 ** (passed_s / _HALF_LIFE_S))
+            self._rate = max(
+                (position - before) / passed_s, self._rate * 0.5 ** (passed_s / _HALF_LIFE_S)
+            )
 
     def step(self, allocated: int) -> bool:
-        """Bring the next pages in, a few MiB at most, none from the position `allocated` on. False when all that are wanted are there."""
+        """Bring the next pages in, a few MiB at most, none from the position `allocated` on. False
+        when all that are wanted are there.
+        """
         with self._lock:
             self.measure()
             return self._step_ahead(allocated) or self._step_next(allocated)
@@ -74,7 +86,9 @@ class Pretoucher:
         return True
 
     def _step_next(self, allocated: int) -> bool:
-        """An early roll, such as at the end of a cycle, leaves the tail's segment before its end."""
+        """An early roll, such as at the end of a cycle, leaves the tail's segment before its
+        end.
+        """
         size = self._core.segment_size
         number = self._core.tail_position // size + 1
         start = number * size
@@ -98,7 +112,9 @@ class Pretoucher:
 
     @property
     def rest_s(self) -> float:
-        """How long until another step can be due: at the present rate, half of what is ahead is left by then."""
+        """How long until another step can be due: at the present rate, half of what is ahead is
+        left by then.
+        """
         ahead = self.touched_position - self._core.tail_position
         if self._rate <= 0 or ahead <= 0:
             return _REST_MOST_S

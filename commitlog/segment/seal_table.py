@@ -40,10 +40,13 @@ class SealTable:
     directory : LogDirectory
         Where the segments are.
     certain_end : callable, optional
-        Up to which position the log is certain at present. A segment that reaches beyond it counts as not sealed: recovery may cut it.
+        Up to which position the log is certain at present. A segment that reaches beyond it counts
+        as not sealed: recovery may cut it.
     """
 
-    def __init__(self, directory: LogDirectory, certain_end: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, directory: LogDirectory, certain_end: Callable[[], int] | None = None
+    ) -> None:
         self._directory = directory
         self._certain_end = certain_end
         self._seals: dict[int, Seal] = {}
@@ -64,13 +67,18 @@ class SealTable:
         if page is None:
             return None
         base = number * self._directory.segment_size
-        if self._certain_end is not None and base + self._directory.segment_size > self._certain_end():
+        if (
+            self._certain_end is not None
+            and base + self._directory.segment_size > self._certain_end()
+        ):
             return None
         found = read_seal(page, self._directory.log_uuid, base, self._directory.segment_size)
         return None if found is None else Seal(*found)
 
     def sealed_before(self, first: int, stop: int) -> int:
-        """The first number in [first, stop) that is not sealed, or `stop`: segments are sealed in ascending order."""
+        """The first number in [first, stop) that is not sealed, or `stop`: segments are sealed in
+        ascending order.
+        """
         low, high = first, stop
         while low < high:
             middle = (low + high) // 2
@@ -81,9 +89,11 @@ class SealTable:
         return low
 
     def first_since(self, timestamp_ns: int, first: int, stop: int) -> int:
-        """The first of the sealed segments [first, stop) that has a record with that timestamp or a larger one, or `stop`.
+        """The first of the sealed segments [first, stop) that has a record with that timestamp or a
+        larger one, or `stop`.
 
-        Timestamps may step back from one segment to the next, so what is searched is their running maximum.
+        Timestamps may step back from one segment to the next, so what is searched is their running
+        maximum.
         """
         if self._from != first:
             self._from, self._largest = first, []

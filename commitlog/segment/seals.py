@@ -19,8 +19,8 @@ _logger = logging.getLogger("commitlog.segment")
 class Sealer:
     """Seals segments in ascending order, each when what it holds is whole in its file.
 
-    A seal holds the sequence of its first record, so it needs its predecessor's; the very first segment of a log starts at 0. The scan
-    that counts the records also makes the segment's index.
+    A seal holds the sequence of its first record, so it needs its predecessor's; the very first
+    segment of a log starts at 0. The scan that counts the records also makes the segment's index.
 
     Parameters
     ----------
@@ -35,7 +35,11 @@ class Sealer:
     """
 
     def __init__(
-        self, directory: LogDirectory, queue: MappedFileQueue, spacing: int = INDEX_SPACING_DEFAULT, events: SegmentEvents = NO_EVENTS
+        self,
+        directory: LogDirectory,
+        queue: MappedFileQueue,
+        spacing: int = INDEX_SPACING_DEFAULT,
+        events: SegmentEvents = NO_EVENTS,
     ) -> None:
         self._directory = directory
         self._queue = queue
@@ -51,12 +55,14 @@ class Sealer:
         return -1 if self._next is None else self._next
 
     def begin(self, number: int) -> None:
-        """Find the first segment below `number` that is not sealed. What is sealed from now on, by whomever, is told."""
+        """Find the first segment below `number` that is not sealed. What is sealed from now on, by
+        whomever, is told.
+        """
         self._next, self._sequence = self._find_start(number)
 
     def seal_below(self, number: int) -> None:
-        """Seal every segment below `number` that is not sealed yet, up to the first that was passed and yet is not whole: it is
-        damaged, and stays so until a repair."""
+        """Seal every segment below `number` that is not sealed yet, up to the first that was passed
+        and yet is not whole: it is damaged, and stays so until a repair."""
         if self._stuck:
             return
         if self._next is None:
@@ -68,7 +74,10 @@ class Sealer:
                 self._next, self._sequence = self._find_start(number)
                 if self._next and self._seal_of(self._next - 1) is None:
                     self._stuck = True
-                    _logger.error("segments are missing before %s: no more are sealed", self._directory.segment_path(self._next))
+                    _logger.error(
+                        "segments are missing before %s: no more are sealed",
+                        self._directory.segment_path(self._next),
+                    )
                     return
                 continue
             try:
@@ -77,7 +86,8 @@ class Sealer:
                 self._stuck = True
             if self._stuck:
                 _logger.error(
-                    "%s is damaged and cannot be sealed: run `commitlog verify` on the log", self._directory.segment_path(self._next)
+                    "%s is damaged and cannot be sealed: run `commitlog verify` on the log",
+                    self._directory.segment_path(self._next),
                 )
                 return
             self._next += 1
@@ -124,5 +134,12 @@ class Sealer:
     def _write_index(self, number: int, index: SparseIndex) -> None:
         """Keep what the scan has found. Whoever needs an index that is not there makes it anew."""
         seal = SealTable(self._directory).get(number)
-        if seal is not None and seal.record_count == index.records and not index_file.write(self._directory, number, index, seal):
-            _logger.warning("the index of %s could not be written; it is made anew when it is needed", self._directory.segment_path(number))
+        if (
+            seal is not None
+            and seal.record_count == index.records
+            and not index_file.write(self._directory, number, index, seal)
+        ):
+            _logger.warning(
+                "the index of %s could not be written; it is made anew when it is needed",
+                self._directory.segment_path(number),
+            )

@@ -1,4 +1,6 @@
-"""UnusedBlocks: what a segment that was closed early has allocated and will never hold goes back to the disk."""
+"""UnusedBlocks: what a segment that was closed early has allocated and will never hold goes back to
+the disk.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,14 @@ from commitlog.segment.directory import LogDirectory, segment_name
 from commitlog.segment.mapped_file_queue import MappedFileQueue
 
 _CELL = 8
-_WORTH_BYTES = 64 << 10  # less is not given back: a system call and a fragment for a page or two are no gain
+_WORTH_BYTES = (
+    64 << 10
+)  # less is not given back: a system call and a fragment for a page or two are no gain
 
 
 class UnusedBlocks:
-    """Gives back the blocks behind the records of sealed segments. Their files stay as long as they were: what is gone reads as zeros.
+    """Gives back the blocks behind the records of sealed segments. Their files stay as long as they
+    were: what is gone reads as zeros.
 
     Parameters
     ----------
@@ -31,13 +36,15 @@ class UnusedBlocks:
         self._next: int | None = None
 
     def give_back_below(self, number: int) -> None:
-        """Go through the segments below a number that were not looked at before. They are sealed, and their ends are durable, so that no
-        recovery has the log go on inside one of them. Where the file system cannot make holes, they stay as they are.
+        """Go through the segments below a number that were not looked at before. They are sealed,
+        and their ends are durable, so that no recovery has the log go on inside one of them. Where
+        the file system cannot make holes, they stay as they are.
         """
         if number <= 0 or (self._next is not None and self._next >= number):
             return
         if self._next is None:
-            # Those that a process which was killed had left as they were: from the last one back to the first without unused blocks.
+            # Those that a process which was killed had left as they were: from the last one back to
+            # the first without unused blocks.
             self._next = number
             while self._queue.first_number < self._next and self._give_back(self._next - 1):
                 self._next -= 1
@@ -70,7 +77,9 @@ class UnusedBlocks:
 
 
 def _behind_last(segment: Segment) -> int:
-    """The first whole page behind the SKIP to a sealed segment's end; its size where there is none."""
+    """The first whole page behind the SKIP to a sealed segment's end; its size where there is
+    none.
+    """
     seal = segment.sealed()
     offset = segment.size if seal is None else seal[0]
     while offset < segment.size:

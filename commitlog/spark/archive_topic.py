@@ -1,4 +1,6 @@
-"""ArchiveTopic: segments that nobody writes any more, on this machine or wherever `pyarrow.fs` reaches, plain or compressed."""
+"""ArchiveTopic: segments that nobody writes any more, on this machine or wherever `pyarrow.fs`
+reaches, plain or compressed.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class _File:
 
 
 class ArchiveTopic(Topic):
-    """An archive: a folder with `log.json` and segments, each perhaps one zstd frame; or a single segment.
+    """An archive: a folder with `log.json` and segments, each perhaps one zstd frame; or a single
+    segment.
 
     Parameters
     ----------
@@ -55,18 +58,24 @@ class ArchiveTopic(Topic):
         strange = next((file for file in self._files if file.base % self.segment_size), None)
         if strange is not None:
             raise CorruptSegmentError(
-                f"no segment of {self.segment_size} bytes begins at {strange.base}: take the file out of the archive", path=strange.location
+                f"no segment of {self.segment_size} bytes begins at {strange.base}: take the file "
+                "out of the archive",
+                path=strange.location,
             )
 
     def _listed(self, content: dict[str, bool]) -> list[_File]:
-        """Of a segment that is there plain and compressed, the plain one: it can be read from anywhere in it."""
+        """Of a segment that is there plain and compressed, the plain one: it can be read from
+        anywhere in it.
+        """
         found: dict[int, tuple[bool, str]] = {}
         for name in content:
             segment = places.segment_of(name)
             if segment is not None:
                 base, compressed = segment
                 found[base] = min(found.get(base, (compressed, name)), (compressed, name))
-        return [_File(places.join(self.place, name), base) for base, (_, name) in sorted(found.items())]
+        return [
+            _File(places.join(self.place, name), base) for base, (_, name) in sorted(found.items())
+        ]
 
     def _identity(self, content: dict[str, bool]) -> tuple[bytes, int]:
         identity = identity_at(self.place) if identities.NAME in content else None
@@ -78,7 +87,9 @@ class ArchiveTopic(Topic):
         code = check_header(page, uuid, base, size)
         if code != 0 or base != first.base:
             raise NotALogError(
-                f"there is no {identities.NAME} beside it, and its header does not say either which log it is of", path=first.location
+                f"there is no {identities.NAME} beside it, and its header does not say either "
+                "which log it is of",
+                path=first.location,
             )
         return uuid, size
 
@@ -94,7 +105,9 @@ class ArchiveTopic(Topic):
                 raise LogNotFoundError("there is no such file", path=file.location) from None
             if got < HEADER_SIZE:
                 raise CorruptSegmentError(
-                    "the segment is shorter than its header: restore it from a copy", path=file.location, position=file.base
+                    "the segment is shorter than its header: restore it from a copy",
+                    path=file.location,
+                    position=file.base,
                 )
             page = self._pages[file.location] = bytes(buffer)
         return page
@@ -107,7 +120,7 @@ class ArchiveTopic(Topic):
         found = read_seal(page, self.uuid, file.base, self.segment_size)
         return None if found is None else Seal(*found)
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- what there is ----------------------------------------------------------------------------
 
     @property
     def first(self) -> int:
@@ -121,7 +134,9 @@ class ArchiveTopic(Topic):
     @cached_property
     def _largest_ns(self) -> list[int | None]:
         """The largest timestamp of each segment; None where it does not say."""
-        return [None if (seal := self._seal(file)) is None else seal.largest for file in self._files]
+        return [
+            None if (seal := self._seal(file)) is None else seal.largest for file in self._files
+        ]
 
     def position_since(self, timestamp_ns: int) -> int | None:
         """A segment whose seal says that it has such a record is gone through, here."""
@@ -137,7 +152,9 @@ class ArchiveTopic(Topic):
         import pyarrow.compute as pc
 
         schema = pa.schema([(name, FIELDS[name]) for name in ("offset", "timestamp")])
-        for batch in read_slices([self._slice(file, file.base, file.base + self.segment_size, sequence=None)], schema):
+        for batch in read_slices(
+            [self._slice(file, file.base, file.base + self.segment_size, sequence=None)], schema
+        ):
             times_us = batch.column(1).cast(pa.int64())
             found = pc.index(pc.greater_equal(times_us, timestamp_ns // 1000), True).as_py()
             if found >= 0:
@@ -147,7 +164,9 @@ class ArchiveTopic(Topic):
     def boundary(self, position: int) -> int:
         return position - position % self.segment_size
 
-    def slices(self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool) -> Iterator[Slice]:
+    def slices(
+        self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool
+    ) -> Iterator[Slice]:
         size = self.segment_size
         expected = start - start % size
         for file in self._files:
@@ -166,7 +185,11 @@ class ArchiveTopic(Topic):
         if seal is not None:
             return seal.first_sequence
         at = self._files.index(file)
-        before = self._seal(self._files[at - 1]) if at and self._files[at - 1].base + self.segment_size == file.base else None
+        before = (
+            self._seal(self._files[at - 1])
+            if at and self._files[at - 1].base + self.segment_size == file.base
+            else None
+        )
         if before is not None:
             return before.first_sequence + before.record_count
         return 0 if file.base == 0 else None

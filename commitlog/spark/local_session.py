@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ARCHIVES = ("spark.archives", "spark.yarn.dist.archives")
-# Arrow checks each access from Java to a column otherwise, although Spark has asked for the type and the length before.
-_ARROW_UNCHECKED = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+# Arrow checks each access from Java to a column otherwise, although Spark has asked for the type
+# and the length before.
+_ARROW_UNCHECKED = (
+    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+)
 SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "commitlog.spark.worker_daemon",
@@ -31,12 +34,14 @@ SETTINGS = {
 
 
 def prepare_environment(config: Mapping[str, str]) -> None:
-    """Put into the environment what has to be there before Spark's JVM starts: a Java, and the workers' interpreter.
+    """Put into the environment what has to be there before Spark's JVM starts: a Java, and the
+    workers' interpreter.
 
     Raises
     ------
     InvalidOptionError
-        The session ships an environment to the executors, and nothing says which interpreter they are to run.
+        The session ships an environment to the executors, and nothing says which interpreter they
+        are to run.
     """
     home = java.home()
     if home is not None:
@@ -46,24 +51,35 @@ def prepare_environment(config: Mapping[str, str]) -> None:
 
 
 def _interpreter(config: Mapping[str, str]) -> str:
-    """The workers' interpreter: the one that the settings name, or this one, so that workers find what it finds."""
+    """The workers' interpreter: the one that the settings name, or this one, so that workers find
+    what it finds.
+    """
     named = config.get("spark.pyspark.python")
     if named is not None:
         return named
-    archives = next((config[name] for name in _ARCHIVES if config.get(name)), None) or _submitted_archives()
+    archives = (
+        next((config[name] for name in _ARCHIVES if config.get(name)), None)
+        or _submitted_archives()
+    )
     if archives is None:
         return sys.executable
     raise InvalidOptionError(
-        f"the session ships {archives} to the executors, and nothing says which interpreter they run: set PYSPARK_PYTHON, or "
-        f"spark.pyspark.python, to ./NAME/bin/python, where NAME stands behind the # of the archive, or to {sys.executable} if it is there"
+        f"the session ships {archives} to the executors, and nothing says which interpreter they "
+        "run: set PYSPARK_PYTHON, or "
+        "spark.pyspark.python, to ./NAME/bin/python, where NAME stands behind the # of the "
+        f"archive, or to {sys.executable} if it is there"
     )
 
 
 def _submitted_archives() -> str | None:
-    """The archives that `spark-submit` was given, in client mode, or PYSPARK_SUBMIT_ARGS is to give it."""
+    """The archives that `spark-submit` was given, in client mode, or PYSPARK_SUBMIT_ARGS is to give
+    it.
+    """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         words = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
-        return next((value for name, value in itertools.pairwise(words) if name == "--archives"), None)
+        return next(
+            (value for name, value in itertools.pairwise(words) if name == "--archives"), None
+        )
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()  # the JVM is there already, and knows
@@ -76,7 +92,9 @@ def open_session(app_name: str, master: str | None, config: Mapping[str, str]) -
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("commitlog.spark needs pyspark: pip install 'commitlog-engine[spark]'") from error
+        raise ModuleNotFoundError(
+            "commitlog.spark needs pyspark: pip install 'commitlog-engine[spark]'"
+        ) from error
     active = SparkSession.getActiveSession()
     if active is None:
         prepare_environment(config)

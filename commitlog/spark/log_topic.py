@@ -28,7 +28,13 @@ class LogTopic(Topic):
         The base of the one segment that is wanted.
     """
 
-    def __init__(self, name: str, place: str, visibility: Literal["flushed", "committed"], only: int | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        place: str,
+        visibility: Literal["flushed", "committed"],
+        only: int | None = None,
+    ) -> None:
         self.name = name
         self.place = place
         self.log = commitlog.open(place, mode="r")
@@ -46,7 +52,11 @@ class LogTopic(Topic):
     @property
     def end(self) -> int:
         """One look at a watermark in memory."""
-        return self._bounded(self.log.flushed_position if self._visibility == "flushed" else self.log.committed_position)
+        return self._bounded(
+            self.log.flushed_position
+            if self._visibility == "flushed"
+            else self.log.committed_position
+        )
 
     def ask_for_flush(self) -> None:
         """Ask the log's writers to make durable what is waited for here, soon."""
@@ -63,7 +73,9 @@ class LogTopic(Topic):
         return None if found is None or found >= self.end else self._bounded(found)
 
     def sequence_of(self, position: int) -> int:
-        """How many records the log has had before a position where a frame begins or ends, or a segment."""
+        """How many records the log has had before a position where a frame begins or ends, or a
+        segment.
+        """
         return self._parts.index.sequence_of(position)
 
     def position_of(self, sequence: int) -> int:
@@ -75,10 +87,13 @@ class LogTopic(Topic):
         base = position - position % self.segment_size
         return base if found is None or found < base else found
 
-    def slices(self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool) -> Iterator[Slice]:
+    def slices(
+        self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool
+    ) -> Iterator[Slice]:
         there = set(self._parts.queue.numbers())
         size = self.segment_size
-        # An end right behind a header is that of the segment before: the next one need not be there yet.
+        # An end right behind a header is that of the segment before: the next one need not be there
+        # yet.
         stop -= stop % size if stop % size <= HEADER_SIZE else 0
         for number in range(start // size, -(-stop // size)):
             base = number * size
@@ -87,11 +102,19 @@ class LogTopic(Topic):
                 refuse_gap(self, base, base + size, fail_on_data_loss)
                 continue
             seal = self._seals.get(number)
-            # A segment that was closed early has nothing behind its seal's end, however large it is.
-            wanted_start, wanted_stop = max(start - base, HEADER_SIZE), min(stop - base, size if seal is None else seal.end)
+            # A segment that was closed early has nothing behind its seal's end, however large it
+            # is.
+            wanted_start, wanted_stop = (
+                max(start - base, HEADER_SIZE),
+                min(stop - base, size if seal is None else seal.end),
+            )
             if wanted_start >= wanted_stop:
                 continue
-            scan = HEADER_SIZE if wanted_start == HEADER_SIZE else max(self.boundary(base + wanted_start + 8) - base, HEADER_SIZE)
+            scan = (
+                HEADER_SIZE
+                if wanted_start == HEADER_SIZE
+                else max(self.boundary(base + wanted_start + 8) - base, HEADER_SIZE)
+            )
             yield Slice(
                 topic=self.name,
                 location=self._parts.directory.segment_path(number),

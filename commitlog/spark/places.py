@@ -1,4 +1,6 @@
-"""Where logs and archives are: paths of this machine, and URIs of what `pyarrow.fs` can reach. No place ever carries a secret."""
+"""Where logs and archives are: paths of this machine, and URIs of what `pyarrow.fs` can reach. No
+place ever carries a secret.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from commitlog.errors import CommitLogError, InvalidOptionError, IOFailureError
 _SEGMENT = re.compile(r"^([0-9]{20})\.seg(\.zst)?$")
 _HADOOP = ("hdfs://", "viewfs://")
 _URI = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
-_SECRET = re.compile(r"key|secret|token|password|passwd|credential|signature|^sig$|^sas", re.IGNORECASE)
+_SECRET = re.compile(
+    r"key|secret|token|password|passwd|credential|signature|^sig$|^sas", re.IGNORECASE
+)
 
 
 def is_uri(place: str) -> bool:
@@ -40,8 +44,10 @@ def normalized(place: str) -> str:
     asked = [name for name, _ in urllib.parse.parse_qsl(parts.query, keep_blank_values=True)]
     if parts.password is not None or any(_SECRET.search(name) for name in asked):
         raise InvalidOptionError(
-            f"the URI {shown(place)} has a credential in it, and Spark sends URIs about and logs them: leave it out, and give it to the "
-            "driver and the executors in their environment (AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, ...)"
+            f"the URI {shown(place)} has a credential in it, and Spark sends URIs about and logs "
+            "them: leave it out, and give it to the "
+            "driver and the executors in their environment (AWS_ACCESS_KEY_ID, "
+            "GOOGLE_APPLICATION_CREDENTIALS, ...)"
         )
     return urllib.parse.urlunsplit(parts._replace(path=parts.path.rstrip("/")))
 
@@ -77,18 +83,27 @@ def name_of(place: str) -> str:
 
 
 def segment_of(name: str) -> tuple[int, bool] | None:
-    """The base position that a segment file is named by, and whether it is compressed; None for another file."""
+    """The base position that a segment file is named by, and whether it is compressed; None for
+    another file.
+    """
     found = _SEGMENT.match(name)
     return None if found is None else (int(found[1]), found[2] is not None)
 
 
 def expanded(place: str) -> list[str]:
-    """Return the paths that match a pattern with ``*``, ``?`` or ``[``, or the place itself. In a URI, ``?`` begins the query."""
+    """Return the paths that match a pattern with ``*``, ``?`` or ``[``, or the place itself. In a
+    URI, ``?`` begins the query.
+    """
     if is_uri(place):
         if glob.has_magic(urllib.parse.urlsplit(place).path):
-            raise InvalidOptionError(f"patterns are for local paths, not for {shown(place)}: name the folders, or use subscribePattern")
+            raise InvalidOptionError(
+                f"patterns are for local paths, not for {shown(place)}: name the folders, or use "
+                "subscribePattern"
+            )
         return [place]
-    return sorted(glob.glob(place)) if glob.has_magic(place) and not os.path.exists(place) else [place]
+    return (
+        sorted(glob.glob(place)) if glob.has_magic(place) and not os.path.exists(place) else [place]
+    )
 
 
 def _file_system(uri: str) -> tuple[Any, str]:
@@ -107,8 +122,13 @@ def _file_system(uri: str) -> tuple[Any, str]:
 def _unreachable(uri: str, error: OSError) -> IOFailureError:
     why = str(error).splitlines()[0]
     if uri.startswith(_HADOOP):
-        why += "; pyarrow needs Hadoop's libhdfs for it: set JAVA_HOME, HADOOP_HOME and CLASSPATH on the driver and the executors"
-    return IOFailureError(f"the file system cannot be reached: {why}", path=shown(uri), errno=error.errno)
+        why += (
+            "; pyarrow needs Hadoop's libhdfs for it: set JAVA_HOME, HADOOP_HOME and "
+            "CLASSPATH on the driver and the executors"
+        )
+    return IOFailureError(
+        f"the file system cannot be reached: {why}", path=shown(uri), errno=error.errno
+    )
 
 
 def open_file(place: str, *, buffered: bool = True) -> Any:
@@ -129,7 +149,9 @@ def open_file(place: str, *, buffered: bool = True) -> Any:
     except (FileNotFoundError, CommitLogError):
         raise
     except OSError as error:
-        raise IOFailureError(f"the file cannot be opened: {error}", path=place, errno=error.errno) from error
+        raise IOFailureError(
+            f"the file cannot be opened: {error}", path=place, errno=error.errno
+        ) from error
 
 
 def names(place: str) -> dict[str, bool] | None:
@@ -141,7 +163,9 @@ def names(place: str) -> dict[str, bool] | None:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise IOFailureError(f"the folder cannot be read: {error.strerror}", path=place, errno=error.errno) from error
+            raise IOFailureError(
+                f"the folder cannot be read: {error.strerror}", path=place, errno=error.errno
+            ) from error
     import pyarrow.fs
 
     system, path = _file_system(place)
@@ -152,5 +176,7 @@ def names(place: str) -> dict[str, bool] | None:
     except NotADirectoryError:
         return None
     except OSError as error:
-        raise IOFailureError(f"the folder cannot be read: {error}", path=shown(place), errno=error.errno) from error
+        raise IOFailureError(
+            f"the folder cannot be read: {error}", path=shown(place), errno=error.errno
+        ) from error
     return {info.base_name: info.type == pyarrow.fs.FileType.Directory for info in found}

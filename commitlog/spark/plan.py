@@ -11,7 +11,8 @@ from pyspark.sql.datasource import InputPartition
 from commitlog.spark.slices import Slice
 from commitlog.spark.topic import Topic
 
-# As large as Spark's own splits of files. With fewer bytes than that there is a task for every core, if each then has enough to do.
+# As large as Spark's own splits of files. With fewer bytes than that there is a task for every
+# core, if each then has enough to do.
 LARGEST_BYTES = 128 << 20
 WORTHWHILE_BYTES = 4 << 20
 
@@ -36,12 +37,24 @@ def cores() -> int:
 
 
 def tasks_for(size_bytes: int, least: int, parallelism: int) -> int:
-    """How many tasks so many bytes are read with, where the session runs `parallelism` tasks at once."""
-    return max(least, -(-size_bytes // LARGEST_BYTES), min(parallelism, -(-size_bytes // WORTHWHILE_BYTES)), 1)
+    """How many tasks so many bytes are read with, where the session runs `parallelism` tasks at
+    once.
+    """
+    return max(
+        least,
+        -(-size_bytes // LARGEST_BYTES),
+        min(parallelism, -(-size_bytes // WORTHWHILE_BYTES)),
+        1,
+    )
 
 
 def partitions_of(
-    ranges: Iterable[tuple[Topic, int, int]], *, least: int, parallelism: int, with_sequence: bool, fail_on_data_loss: bool
+    ranges: Iterable[tuple[Topic, int, int]],
+    *,
+    least: int,
+    parallelism: int,
+    with_sequence: bool,
+    fail_on_data_loss: bool,
 ) -> list[LogPartition]:
     """Partitions of about the same number of bytes, for ranges of positions of some topics.
 
@@ -58,16 +71,27 @@ def partitions_of(
         (topic, piece)
         for topic, start, stop in ranges
         if start < stop
-        for piece in topic.slices(start, stop, with_sequence=with_sequence, fail_on_data_loss=fail_on_data_loss)
+        for piece in topic.slices(
+            start, stop, with_sequence=with_sequence, fail_on_data_loss=fail_on_data_loss
+        )
     ]
     total_bytes = sum(piece.read_bytes for _, piece in found)
-    return [LogPartition(slices) for slices in _dealt(found, total_bytes, tasks_for(total_bytes, least, parallelism), with_sequence)]
+    return [
+        LogPartition(slices)
+        for slices in _dealt(
+            found, total_bytes, tasks_for(total_bytes, least, parallelism), with_sequence
+        )
+    ]
 
 
-def _dealt(found: list[tuple[Topic, Slice]], total_bytes: int, count: int, with_sequence: bool) -> Iterator[tuple[Slice, ...]]:
-    """Deal slices out to `count` partitions, each cut as near to its share of all bytes as an index allows.
+def _dealt(
+    found: list[tuple[Topic, Slice]], total_bytes: int, count: int, with_sequence: bool
+) -> Iterator[tuple[Slice, ...]]:
+    """Deal slices out to `count` partitions, each cut as near to its share of all bytes as an index
+    allows.
 
-    A share is counted from the first byte of all. So a cut that falls short makes the next partition larger, and leaves no stub at the end.
+    A share is counted from the first byte of all. So a cut that falls short makes the next
+    partition larger, and leaves no stub at the end.
     """
     filling: list[Slice] = []
     dealt_bytes = made = 0
@@ -89,8 +113,12 @@ def _dealt(found: list[tuple[Topic, Slice]], total_bytes: int, count: int, with_
         yield tuple(filling)
 
 
-def _cut(topic: Topic, piece: Slice, room_bytes: int, with_sequence: bool) -> tuple[Slice, Slice | None]:
-    """A slice in two, the first of them of so many bytes or as few more as can be; the second is None where it cannot be cut."""
+def _cut(
+    topic: Topic, piece: Slice, room_bytes: int, with_sequence: bool
+) -> tuple[Slice, Slice | None]:
+    """A slice in two, the first of them of so many bytes or as few more as can be; the second is
+    None where it cannot be cut.
+    """
     room_bytes = max(room_bytes, 1)
     most_bytes = piece.read_bytes - 1
     while room_bytes <= most_bytes:

@@ -1,7 +1,8 @@
 """Tell a segment that was deleted from a machine that does not have the log.
 
-A task that misses a segment file cannot know which of the two it is by the file alone. Retention deletes the oldest segments and
-leaves `log.json` and the younger segments. So a missing segment counts as deleted only if both are there, on the machine that looks.
+A task that misses a segment file cannot know which of the two it is by the file alone. Retention
+deletes the oldest segments and leaves `log.json` and the younger segments. So a missing segment
+counts as deleted only if both are there, on the machine that looks.
 """
 
 from __future__ import annotations
@@ -44,18 +45,24 @@ def check_present(folder: str, uuid: bytes) -> None:
     """
     found = identity_at(folder)
     if found is None:
-        raise LogNotFoundError(f"this machine does not see the log for which the read was planned: {REMEDY}", path=folder)
+        raise LogNotFoundError(
+            f"this machine does not see the log for which the read was planned: {REMEDY}",
+            path=folder,
+        )
     if found.uuid != uuid:
         raise other_log(folder)
 
 
 def other_log(place: str) -> NotALogError:
     """Return the error for a place that has another log than the plan says."""
-    return NotALogError(f"this is another log than the one for which the read was planned: {REMEDY}", path=place)
+    return NotALogError(
+        f"this is another log than the one for which the read was planned: {REMEDY}", path=place
+    )
 
 
 def check_deleted(location: str, uuid: bytes, base: int) -> None:
-    """Check that a segment file which is missing was deleted: the log is there, and has younger segments.
+    """Check that a segment file which is missing was deleted: the log is there, and has younger
+    segments.
 
     Raises
     ------
@@ -67,5 +74,7 @@ def check_deleted(location: str, uuid: bytes, base: int) -> None:
     found = [places.segment_of(name) for name in places.names(folder) or {}]
     if not any(segment is not None and segment[0] > base for segment in found):
         raise LogNotFoundError(
-            f"this machine sees neither this segment of the log nor a younger one, but the driver does: {REMEDY}", path=location
+            "this machine sees neither this segment of the log nor a younger one, but the driver "
+            f"does: {REMEDY}",
+            path=location,
         )

@@ -1,7 +1,8 @@
 """Python workers that end in silence when Spark hangs up.
 
-Over a Unix domain socket, the last flush of a worker that Spark has let go of meets a broken pipe, and PySpark's daemon prints the stack
-trace: once a query in executors, and a minute after the last query in the workers that plan.
+Over a Unix domain socket, the last flush of a worker that Spark has let go of meets a broken pipe,
+and PySpark's daemon prints the stack trace: once a query in executors, and a minute after the last
+query in the workers that plan.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ def quietly(work: Work) -> Work:
 
 
 def quiet_planner() -> None:
-    """Wrap the worker loop of this process if PySpark's own daemon has forked it, as it forks all workers that plan."""
+    """Wrap the worker loop of this process if PySpark's own daemon has forked it, as it forks all
+    workers that plan.
+    """
     main = sys.modules["__main__"]
     spec = vars(main).get("__spec__")
     if spec is not None and spec.name == _DAEMON:

@@ -1,4 +1,6 @@
-"""ReadOptions: what can be asked of the source, by the names that Spark's Kafka source has for it."""
+"""ReadOptions: what can be asked of the source, by the names that Spark's Kafka source has for
+it.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ _REFUSED = {
     "fetchoffset.numretries": _NO_BROKER,
     "fetchoffset.retryintervalms": _NO_BROKER,
     "kafkaconsumer.polltimeoutms": _NO_BROKER,
-    "maxrecordsperpartition": "a segment is split by its bytes: ask for more partitions with minPartitions",
-    "recursivefilelookup": "name the folder of logs, and the logs in it with subscribe or subscribePattern",
+    "maxrecordsperpartition": "a segment is split by its bytes: ask for more partitions with "
+    "minPartitions",
+    "recursivefilelookup": "name the folder of logs, and the logs in it with subscribe or "
+    "subscribePattern",
 }
 _BOTH = (
     "path",
@@ -47,12 +51,19 @@ _BOTH = (
     "onDamage",
 )
 _BATCH_ONLY = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "filterPushdown")
-_STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger")
+_STREAM_ONLY = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Where reading starts or ends: at an edge, at a position for each topic, or at a time (nanoseconds since 1970) for each."""
+    """Where reading starts or ends: at an edge, at a position for each topic, or at a time
+    (nanoseconds since 1970) for each.
+    """
 
     edge: Edge | None = None
     positions: Mapping[str, int | Edge] | None = None
@@ -100,7 +111,10 @@ class ReadOptions:
             subscribe_pattern=ask.pattern("subscribePattern"),
             start=ask.bound("starting", "latest" if stream else "earliest"),
             end=ask.bound("ending", "latest"),
-            latest_where_no_time_matches=ask.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+            latest_where_no_time_matches=ask.choice(
+                "startingOffsetsByTimestampStrategy", ("error", "latest")
+            )
+            == "latest",
             min_partitions=ask.count("minPartitions") or 0,
             fail_on_data_loss=ask.flag("failOnDataLoss", True),
             visibility=ask.choice("visibility", ("flushed", "committed")),
@@ -121,11 +135,16 @@ def _refuse_others(given: Mapping[str, str], *, stream: bool) -> None:
         if name in names or (name == NO_HEADERS and value.lower() == "false"):
             continue
         if name in elsewhere:
-            raise InvalidOptionError(f"{elsewhere[name]} is an option of {'batch reads' if stream else 'streams'} only: leave it out here")
+            raise InvalidOptionError(
+                f"{elsewhere[name]} is an option of {'batch reads' if stream else 'streams'} "
+                "only: leave it out here"
+            )
         why = _REFUSED.get(name) or (_NO_BROKER if name.startswith("kafka.") else None)
         if why is not None:
             raise InvalidOptionError(f"the option {name} cannot be had: {why}")
-        raise InvalidOptionError(f"{name} is not an option of this source: it has {', '.join(known)}")
+        raise InvalidOptionError(
+            f"{name} is not an option of this source: it has {', '.join(known)}"
+        )
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -136,14 +155,18 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
         except ValueError:
             several = None
         if not isinstance(several, list) or not all(isinstance(path, str) for path in several):
-            raise InvalidOptionError(f"paths must be a JSON list of strings, not {given['paths']!r}")
+            raise InvalidOptionError(
+                f"paths must be a JSON list of strings, not {given['paths']!r}"
+            )
         found += several
     if "path" in given:
         found.append(given["path"])
     if not found:
         raise InvalidOptionError(
-            "there is no path: say which log in load(path), or with the option path. Spark does not pass on the path of a table of its "
-            "catalog: SELECT ... FROM table WITH (path = '/logs/orders'), or CREATE TEMPORARY VIEW orders USING commitlog OPTIONS "
+            "there is no path: say which log in load(path), or with the option path. Spark does "
+            "not pass on the path of a table of its "
+            "catalog: SELECT ... FROM table WITH (path = '/logs/orders'), or CREATE TEMPORARY "
+            "VIEW orders USING commitlog OPTIONS "
             "(path '/logs/orders')"
         )
     return tuple(places.normalized(path) for path in found)
@@ -228,10 +251,12 @@ class _Asked:
             raise self._refuse(name, 'a size of at least one byte, like "64MiB" or 1000000')
         return size
 
-    # --- bounds ------------------------------------------------------------------------------------------------------
+    # --- bounds -----------------------------------------------------------------------------------
 
     def bound(self, which: Literal["starting", "ending"], default: Edge) -> Bound:
-        """As Kafka's source has it: the one time for all wins over times for each, and these over offsets."""
+        """As Kafka's source has it: the one time for all wins over times for each, and these over
+        offsets.
+        """
         time_ms = self.whole(f"{which}Timestamp", "milliseconds since 1970", 0)
         if time_ms is not None:
             return Bound(time_ns=time_ms * 1_000_000)
@@ -239,7 +264,9 @@ class _Asked:
         if self._get(name) is not None:
             times = self._by_topic(name, "milliseconds since 1970")
             if any(value < 0 for value in times.values()):
-                raise self._refuse(name, 'JSON like {"orders": {"0": 1700000000000}}, milliseconds since 1970')
+                raise self._refuse(
+                    name, 'JSON like {"orders": {"0": 1700000000000}}, milliseconds since 1970'
+                )
             return Bound(times_ns={topic: value * 1_000_000 for topic, value in times.items()})
         name = f"{which}Offsets"
         text = self._get(name)
@@ -249,8 +276,12 @@ class _Asked:
             if any(value < -2 for value in positions.values()):
                 raise self._refuse(name, "positions, -2 for earliest or -1 for latest")
             if which == "ending" and -2 in positions.values():
-                raise self._refuse(name, "positions or -1 for latest: nothing ends at the earliest record")
-            return Bound(positions={topic: _EDGES.get(value, value) for topic, value in positions.items()})
+                raise self._refuse(
+                    name, "positions or -1 for latest: nothing ends at the earliest record"
+                )
+            return Bound(
+                positions={topic: _EDGES.get(value, value) for topic, value in positions.items()}
+            )
         if (which, edge) == ("ending", "earliest"):
             raise self._refuse(name, "latest, or JSON: nothing ends at the earliest record")
         return Bound(edge=edge)

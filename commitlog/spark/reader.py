@@ -21,7 +21,9 @@ from commitlog.spark.topics import check_names, end_of, locate, open_topic, star
 
 def schema_of(schema: StructType) -> pa.Schema:
     """The Arrow schema for the columns that Spark wants."""
-    return arrow_schema([(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields])
+    return arrow_schema(
+        [(field.name, field.dataType.simpleString(), field.nullable) for field in schema.fields]
+    )
 
 
 def wants_sequence(schema: pa.Schema) -> bool:
@@ -41,7 +43,9 @@ class LogReader(DataSourceReader):
         How many tasks the session runs at once: by default, the cores of this machine.
     """
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None
+    ) -> None:
         self._parallelism = parallelism or cores()
         self._schema = schema_of(schema)
         self._options = ReadOptions.parse(options, stream=False)
@@ -50,11 +54,19 @@ class LogReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """What each task reads; asked once, on the driver."""
         places = locate(self._options)
-        for bound, name in ((self._options.start, "startingOffsets"), (self._options.end, "endingOffsets")):
+        for bound, name in (
+            (self._options.start, "startingOffsets"),
+            (self._options.end, "endingOffsets"),
+        ):
             check_names(bound, name, list(places))
         with contextlib.ExitStack() as stack:
-            wanted = {name: place for name, place in places.items() if self._filter.wants_topic(name)}
-            topics = [stack.enter_context(open_topic(name, place, self._options)) for name, place in wanted.items()]
+            wanted = {
+                name: place for name, place in places.items() if self._filter.wants_topic(name)
+            }
+            topics = [
+                stack.enter_context(open_topic(name, place, self._options))
+                for name, place in wanted.items()
+            ]
             return [
                 *partitions_of(
                     self._ranges(topics),
@@ -66,18 +78,35 @@ class LogReader(DataSourceReader):
             ]
 
     def _ranges(self, topics: list[Topic]) -> list[tuple[Topic, int, int]]:
-        return [(topic, *self._filter.narrowed(topic, start_of(topic, self._options), end_of(topic, self._options))) for topic in topics]
+        return [
+            (
+                topic,
+                *self._filter.narrowed(
+                    topic, start_of(topic, self._options), end_of(topic, self._options)
+                ),
+            )
+            for topic in topics
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of a partition, on an executor. Spark makes up a partition where there is none, which has nothing."""
+        """The rows of a partition, on an executor. Spark makes up a partition where there is none,
+        which has nothing.
+        """
         slices = partition.slices if isinstance(partition, LogPartition) else ()
         yield from self._filter.passing(
-            read_slices(slices, self._schema, on_damage=self._options.on_damage, fail_on_data_loss=self._options.fail_on_data_loss)
+            read_slices(
+                slices,
+                self._schema,
+                on_damage=self._options.on_damage,
+                fail_on_data_loss=self._options.fail_on_data_loss,
+            )
         )
 
 
 class FilteringReader(LogReader):
-    """A batch read that takes filters over. Spark refuses a reader that can, unless its session allows that, so it is asked for."""
+    """A batch read that takes filters over. Spark refuses a reader that can, unless its session
+    allows that, so it is asked for.
+    """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
         """Take what can be taken; the others come back."""
@@ -85,7 +114,9 @@ class FilteringReader(LogReader):
         return [one for one in filters if not is_taken(one)]
 
 
-def batch_reader(options: Mapping[str, str], schema: StructType, parallelism: int | None = None) -> LogReader:
+def batch_reader(
+    options: Mapping[str, str], schema: StructType, parallelism: int | None = None
+) -> LogReader:
     """The reader for a query, with push-down of filters where it was asked for."""
     pushes = ReadOptions.parse(options, stream=False).filter_pushdown
     return (FilteringReader if pushes else LogReader)(options, schema, parallelism)

@@ -20,22 +20,34 @@ def register_source(spark: SparkSession) -> None:
         spark.dataSource.register(CommitLogSource)
         return
     session: Any = spark
-    sized = type("CommitLogSource", (CommitLogSource,), {"parallelism": int(session.sparkContext.defaultParallelism)})
-    known = session._jsparkSession.sessionState().dataSourceManager().dataSourceExists(CommitLogSource.name())
+    sized = type(
+        "CommitLogSource",
+        (CommitLogSource,),
+        {"parallelism": int(session.sparkContext.defaultParallelism)},
+    )
+    known = (
+        session._jsparkSession.sessionState()
+        .dataSourceManager()
+        .dataSourceExists(CommitLogSource.name())
+    )
     with _quiet(session._jvm) if known else contextlib.nullcontext():
         spark.dataSource.register(sized)
 
 
 @contextlib.contextmanager
 def _quiet(jvm: Any) -> Iterator[None]:
-    """Keep Spark from warning that a source replaces the one of the same name that it has found by itself, or that was here before."""
+    """Keep Spark from warning that a source replaces the one of the same name that it has found by
+    itself, or that was here before.
+    """
     log4j = jvm.org.apache.logging.log4j
     context = log4j.LogManager.getContext(False)
     configuration = context.getConfiguration()
     if configuration.getLoggers().containsKey(_LOGGER):
         yield  # somebody has said what is to be logged
         return
-    configuration.addLogger(_LOGGER, log4j.core.config.LoggerConfig(_LOGGER, log4j.Level.ERROR, True))
+    configuration.addLogger(
+        _LOGGER, log4j.core.config.LoggerConfig(_LOGGER, log4j.Level.ERROR, True)
+    )
     context.updateLoggers()
     try:
         yield

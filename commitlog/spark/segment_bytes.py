@@ -14,7 +14,8 @@ from commitlog.spark import places
 
 COMPRESSED = ".zst"
 _SKIPPED_BYTES = 1 << 20
-# A frame may ask for as much memory as its window says; more than this is not what an archive is made with.
+# A frame may ask for as much memory as its window says; more than this is not what an archive is
+# made with.
 _LARGEST_WINDOW_BYTES = 1 << 27
 
 
@@ -24,7 +25,8 @@ class SegmentBytes:
     Parameters
     ----------
     location : str
-        A path, or a URI that `pyarrow.fs` understands; a name that ends in ".zst" is one zstd frame.
+        A path, or a URI that `pyarrow.fs` understands; a name that ends in ".zst" is one zstd
+        frame.
     """
 
     def __init__(self, location: str) -> None:
@@ -51,7 +53,9 @@ class SegmentBytes:
             self._file.seek(offset)
             return int(self._file.readinto(view))
         except OSError as error:
-            raise IOFailureError(f"the segment cannot be read: {error}", path=self.location, errno=error.errno) from error
+            raise IOFailureError(
+                f"the segment cannot be read: {error}", path=self.location, errno=error.errno
+            ) from error
 
     def close(self) -> None:
         self._file.close()
@@ -59,7 +63,12 @@ class SegmentBytes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self.close()
 
 
@@ -73,15 +82,20 @@ class LocalBytes(SegmentBytes):
         try:
             return os.preadv(self._file.fileno(), [view], offset)
         except OSError as error:
-            raise IOFailureError(f"the segment cannot be read: {error.strerror}", path=self.location, errno=error.errno) from error
+            raise IOFailureError(
+                f"the segment cannot be read: {error.strerror}",
+                path=self.location,
+                errno=error.errno,
+            ) from error
 
 
 class CompressedBytes(SegmentBytes):
     """One zstd frame: it can be read forward only."""
 
-    # `keep.archived.read_pieces` reads such a frame, too, but as a whole: what it gives was right when its end has come, size and checksum
-    # included. A slice ends before that, its records have a CRC each, and those in front of a damaged place are to be had. And it unpacks
-    # straight into the window's memory, where pieces would be copied once more.
+    # `keep.archived.read_pieces` reads such a frame, too, but as a whole: what it gives was right
+    # when its end has come, size and checksum included. A slice ends before that, its records have
+    # a CRC each, and those in front of a damaged place are to be had. And it unpacks straight into
+    # the window's memory, where pieces would be copied once more.
 
     def _open(self) -> Any:
         library = zstandard()
@@ -104,10 +118,14 @@ class CompressedBytes(SegmentBytes):
             got = int(self._file.readinto(view))
         except self._error as error:
             raise CorruptSegmentError(
-                f"the compressed segment is damaged at byte {self._at} of its content ({error}): restore it from a copy", path=self.location
+                f"the compressed segment is damaged at byte {self._at} of its content ({error}): "
+                "restore it from a copy",
+                path=self.location,
             ) from error
         except OSError as error:
-            raise IOFailureError(f"the segment cannot be read: {error}", path=self.location, errno=error.errno) from error
+            raise IOFailureError(
+                f"the segment cannot be read: {error}", path=self.location, errno=error.errno
+            ) from error
         self._at += got
         return got
 
@@ -126,8 +144,8 @@ def open_bytes(location: str) -> SegmentBytes:
 
 
 class Window:
-    """A stretch of a segment file in memory, which begins at a multiple of 8 and moves forward. Its memory is as large as the longest
-    stretch that was asked for, and not as the segment.
+    """A stretch of a segment file in memory, which begins at a multiple of 8 and moves forward. Its
+    memory is as large as the longest stretch that was asked for, and not as the segment.
 
     Parameters
     ----------
@@ -150,7 +168,9 @@ class Window:
         return self._memory.data.cast("B")[: self.stop - self.start]
 
     def reach(self, offset: int, length: int) -> bool:
-        """Move to an offset and have so many bytes from there, or all up to the segment's end; false where the file ends before."""
+        """Move to an offset and have so many bytes from there, or all up to the segment's end;
+        false where the file ends before.
+        """
         target = min(offset + length, self._size)
         if self.start <= offset and target <= self.stop:
             return True

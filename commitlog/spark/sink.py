@@ -1,10 +1,12 @@
 """The sink: tasks stage segments, the driver joins them to the log.
 
-A task makes complete segment files, which no reader sees. When all tasks are through, `commit` joins all of them at once; until then
-nothing has happened to the log, and a task that dies leaves a file to be swept. A streaming query's batch carries its query and number into
-the log's manifest together with its records, so that Spark may commit it as often as it likes.
+A task makes complete segment files, which no reader sees. When all tasks are through, `commit`
+joins all of them at once; until then nothing has happened to the log, and a task that dies leaves a
+file to be swept. A streaming query's batch carries its query and number into the log's manifest
+together with its records, so that Spark may commit it as often as it likes.
 
-Spark calls `abort` also for a batch whose `commit` took effect and failed to say so. It undoes nothing that has joined.
+Spark calls `abort` also for a batch whose `commit` took effect and failed to say so. It undoes
+nothing that has joined.
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 
 from commitlog.errors import InvalidOptionError, RecordTypeError
 from commitlog.options import Options
@@ -68,7 +74,8 @@ class _Sink:
                     if topic not in writers:
                         if len(writers) >= _TOPICS_LIMIT:
                             raise RecordTypeError(
-                                f"one task has records of more than {_TOPICS_LIMIT} topics: repartition the data frame by 'topic' first"
+                                f"one task has records of more than {_TOPICS_LIMIT} topics: "
+                                "repartition the data frame by 'topic' first"
                             )
                         writers[topic] = StagingWriter(folder, self.target.size_of(topic))
                     writers[topic].write(part)
@@ -86,7 +93,10 @@ class _Sink:
             return
         topics = batch.column("topic")
         if topics.null_count:
-            raise RecordTypeError("the column 'topic' has a null: every record needs the name of a log, or option('topic') one for all")
+            raise RecordTypeError(
+                "the column 'topic' has a null: every record needs the name of a log, or "
+                "option('topic') one for all"
+            )
         found = topics.dictionary_encode()
         if len(found.dictionary) == 1:
             yield found.dictionary[0].as_py(), batch
@@ -94,7 +104,12 @@ class _Sink:
         for index, topic in enumerate(found.dictionary.to_pylist()):
             yield topic, batch.filter(_equal(found.indices, index))
 
-    def join_all(self, messages: Sequence[WriterCommitMessage | None], query: str | None = None, batch: int | None = None) -> None:
+    def join_all(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        query: str | None = None,
+        batch: int | None = None,
+    ) -> None:
         """Join what all tasks have staged, log by log, in the order of the tasks."""
         staged: dict[str | None, list[StagedSegment]] = {} if self.target.by_column else {None: []}
         for message in messages:
@@ -103,7 +118,13 @@ class _Sink:
                     staged.setdefault(topic, []).extend(segments)
         for topic in sorted(staged, key=str):
             options = Options(segment_size=self.target.size_of(topic))
-            join(self.target.log_path(topic), staged[topic], query=query, batch=batch, options=options)
+            join(
+                self.target.log_path(topic),
+                staged[topic],
+                query=query,
+                batch=batch,
+                options=options,
+            )
 
     def give_up(self, messages: Sequence[WriterCommitMessage | None], job: str) -> None:
         """Remove what was staged and not joined."""
@@ -121,7 +142,8 @@ def _equal(indices: pa.Array, index: int) -> pa.Array:
 
 
 class LogWriter(DataSourceArrowWriter):
-    """``df.write.format("commitlog").mode("append")``: all records of the data frame join each log at once, or none.
+    """``df.write.format("commitlog").mode("append")``: all records of the data frame join each log
+    at once, or none.
 
     Raises
     ------
@@ -134,7 +156,8 @@ class LogWriter(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         if overwrite:
             raise InvalidOptionError(
-                "mode 'overwrite' cannot be had: a log only grows, and positions never come again. Use 'append', into a new path if the "
+                "mode 'overwrite' cannot be had: a log only grows, and positions never come "
+                "again. Use 'append', into a new path if the "
                 "old records are not wanted, or delete them with `commitlog remove`"
             )
         self.sink = _Sink(options, schema)
@@ -158,15 +181,20 @@ class LogWriter(DataSourceArrowWriter):
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """``df.writeStream.format("commitlog")``: each batch joins each log at once, and once however often Spark commits it.
+    """``df.writeStream.format("commitlog")``: each batch joins each log at once, and once however
+    often Spark commits it.
 
-    In output mode "complete", as to Kafka, each batch appends the whole result; a log only grows, and `overwrite` changes nothing.
+    In output mode "complete", as to Kafka, each batch appends the whole result; a log only grows,
+    and `overwrite` changes nothing.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         self.sink = _Sink(options, schema)
         if self.sink.transaction is not None:
-            raise InvalidOptionError("txnAppId and txnVersion are for df.write: a streaming query has its own id and batch numbers")
+            raise InvalidOptionError(
+                "txnAppId and txnVersion are for df.write: a streaming query has its own id and "
+                "batch numbers"
+            )
         self.sink.target.check()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
@@ -177,7 +205,9 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
         if query is None or batch is None:
-            raise InvalidOptionError("this task is not one of a streaming query: use df.write for a batch")
+            raise InvalidOptionError(
+                "this task is not one of a streaming query: use df.write for a batch"
+            )
         task = StagedTask(query, int(batch))
         return self.sink.stage(iterator, task, folder_of(query, int(batch)))
 

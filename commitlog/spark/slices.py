@@ -23,7 +23,8 @@ _logger = logging.getLogger("commitlog.spark")
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """A byte range of a segment file. Executors get it pickled: it holds no secret and no open file.
+    """A byte range of a segment file. Executors get it pickled: it holds no secret and no open
+    file.
 
     Attributes
     ----------
@@ -36,13 +37,15 @@ class Slice:
     base, size : int
         The segment's.
     scan : int
-        Offset of a frame from which on it is decoded; what stands between here and `start` is only counted.
+        Offset of a frame from which on it is decoded; what stands between here and `start` is only
+        counted.
     start, stop : int
         Records that begin in [start, stop) are wanted.
     sequence : int or None
         Of the first record at or behind `scan`; None where nobody asked, or nobody knows.
     ends_somewhere : bool
-        It is the last segment of an archive, copied before it was full: where whole frames end, it ends.
+        It is the last segment of an archive, copied before it was full: where whole frames end, it
+        ends.
     """
 
     topic: str
@@ -97,7 +100,11 @@ class SliceReader:
             source = open_bytes(self._slice.location)
         except FileNotFoundError:
             check_deleted(self._slice.location, self._slice.uuid, self._slice.base)
-            raise PositionError("the segment is gone", path=self._slice.location, position=self._slice.base + self._slice.start) from None
+            raise PositionError(
+                "the segment is gone",
+                path=self._slice.location,
+                position=self._slice.base + self._slice.start,
+            ) from None
         with source:
             try:
                 yield from self._decoded(source)
@@ -116,10 +123,15 @@ class SliceReader:
         offset, stop, builder = max(wanted.scan, HEADER_SIZE), wanted.stop, self._builder
         needed = 8
         while offset < stop:
-            if not window.reach(offset, max(needed, min(PIECE_BYTES, stop - offset))) and window.stop - offset < needed:
+            if (
+                not window.reach(offset, max(needed, min(PIECE_BYTES, stop - offset)))
+                and window.stop - offset < needed
+            ):
                 self._refuse_short(window.stop)
                 break
-            code, offset, needed = decoder.decode(window.data, window.start, offset, wanted.start, stop, builder.rows)
+            code, offset, needed = decoder.decode(
+                window.data, window.start, offset, wanted.start, stop, builder.rows
+            )
             needed = max(needed, 8)
             if code == ROLL:
                 break
@@ -155,11 +167,12 @@ class SliceReader:
             raise failure(code, path=wanted.location, position=wanted.base)
         return PieceDecoder(header_fields(page)[1], wanted.base, wanted.size)
 
-    # --- damage ------------------------------------------------------------------------------------------------------
+    # --- damage -----------------------------------------------------------------------------------
 
     def _short(self, end: int) -> CorruptSegmentError:
         return CorruptSegmentError(
-            f"the segment file ends after {end} of {self._slice.size} bytes: restore it from a copy, or read on with onDamage=skip",
+            f"the segment file ends after {end} of {self._slice.size} bytes: restore it from a "
+            "copy, or read on with onDamage=skip",
             path=self._slice.location,
             position=self._slice.base + end,
         )
@@ -169,7 +182,9 @@ class SliceReader:
             raise self._short(end)
 
     def _resume(self, decoder: PieceDecoder, window: Window, offset: int) -> int:
-        """Where a whole frame begins next behind an offset, or the slice's end. It goes forward in steps, so that memory stays bounded."""
+        """Where a whole frame begins next behind an offset, or the slice's end. It goes forward in
+        steps, so that memory stays bounded.
+        """
         largest, stop = self._slice.size // 8 + 8, self._slice.stop
         while offset < stop:
             step_end = min(offset + PIECE_BYTES, stop)
@@ -185,10 +200,16 @@ class SliceReader:
         wanted = self._slice
         position, resume_position = wanted.base + offset, wanted.base + resume
         if self._on_damage == "skip":
-            _logger.warning("%s: skipped the damage from position %d to %d", wanted.location, position, resume_position)
+            _logger.warning(
+                "%s: skipped the damage from position %d to %d",
+                wanted.location,
+                position,
+                resume_position,
+            )
             return
         raise CorruptRecordError(
-            f"the segment is damaged up to position {resume_position}: `commitlog repair` the log, or read on behind it with onDamage=skip",
+            f"the segment is damaged up to position {resume_position}: `commitlog repair` the "
+            "log, or read on behind it with onDamage=skip",
             path=wanted.location,
             position=position,
             resume_position=resume_position,
@@ -196,7 +217,11 @@ class SliceReader:
 
 
 def read_slices(
-    slices: Iterable[Slice], schema: pa.Schema, *, on_damage: OnDamage = "fail", fail_on_data_loss: bool = True
+    slices: Iterable[Slice],
+    schema: pa.Schema,
+    *,
+    on_damage: OnDamage = "fail",
+    fail_on_data_loss: bool = True,
 ) -> Iterator[pa.RecordBatch]:
     """Record batches of some slices, one after the other, in memory that does not grow with them.
 
@@ -209,7 +234,8 @@ def read_slices(
     on_damage : {"fail", "skip"}
         As for `SliceReader`; a segment whose very header is damaged is then passed over whole.
     fail_on_data_loss : bool
-        False passes over segments that were deleted. A machine that does not see the log fails in any case.
+        False passes over segments that were deleted. A machine that does not see the log fails in
+        any case.
     """
     builder = RowBuilder(schema)
     for piece in slices:
@@ -218,9 +244,12 @@ def read_slices(
         except PositionError as error:
             if fail_on_data_loss:
                 raise PositionError(
-                    "the segment was deleted before it was read: read from a later offset, or pass over what is lost with "
+                    "the segment was deleted before it was read: read from a later offset, or "
+                    "pass over what is lost with "
                     "failOnDataLoss=false",
                     path=error.path,
                     position=error.position,
                 ) from None
-            _logger.warning("%s: gone before it was read: its records are lost to this query", piece.location)
+            _logger.warning(
+                "%s: gone before it was read: its records are lost to this query", piece.location
+            )

@@ -9,16 +9,23 @@ from pyspark.sql.datasource import DataSource
 from commitlog.spark.quiet_worker import quiet_planner
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceReader, DataSourceStreamArrowWriter, DataSourceStreamReader
+    from pyspark.sql.datasource import (
+        DataSourceArrowWriter,
+        DataSourceReader,
+        DataSourceStreamArrowWriter,
+        DataSourceStreamReader,
+    )
     from pyspark.sql.types import StructType
 
 quiet_planner()  # Spark's planning workers import this module first
 
 
 class CommitLogSource(DataSource):
-    """``format("commitlog")`` of `spark.read`, `spark.readStream`, and of a data frame's `write` and `writeStream`.
+    """``format("commitlog")`` of `spark.read`, `spark.readStream`, and of a data frame's `write`
+    and `writeStream`.
 
-    Each part is imported when it is asked for: Spark makes one of these in short-lived processes that need one of them only.
+    Each part is imported when it is asked for: Spark makes one of these in short-lived processes
+    that need one of them only.
     """
 
     # How many tasks the session runs at once, where `register` could ask it; None: nobody said.
@@ -30,7 +37,9 @@ class CommitLogSource(DataSource):
         return "commitlog"
 
     def schema(self) -> str:
-        """All columns; `schema(...)` of Spark's reader asks for fewer, and then no others are built."""
+        """All columns; `schema(...)` of Spark's reader asks for fewer, and then no others are
+        built.
+        """
         from commitlog.spark.columns import DDL
 
         return DDL

@@ -38,7 +38,8 @@ def _places(offset: Mapping[str, Mapping[str, int]] | None) -> _Places:
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows some logs. An offset is a position for each, which stays what it is over rolls and retention.
+    """Follows some logs. An offset is a position for each, which stays what it is over rolls and
+    retention.
 
     Parameters
     ----------
@@ -50,7 +51,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         As for `LogReader`.
     """
 
-    def __init__(self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None) -> None:
+    def __init__(
+        self, options: Mapping[str, str], schema: StructType, parallelism: int | None = None
+    ) -> None:
         self._parallelism = parallelism or cores()
         self._schema = schema_of(schema)
         self._options = ReadOptions.parse(options, stream=True)
@@ -63,7 +66,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Executors only read, and what is open here is of no use to them.
         return {**self.__dict__, "_topics": None}
 
-    # --- offsets -----------------------------------------------------------------------------------------------------
+    # --- offsets ----------------------------------------------------------------------------------
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a new query starts. Spark asks twice, and must hear the same."""
@@ -72,7 +75,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
-        """Where the next batch ends. While there is nothing new, one look at a watermark for each log; Spark asks every 10 ms then."""
+        """Where the next batch ends. While there is nothing new, one look at a watermark for each
+        log; Spark asks every 10 ms then.
+        """
         places, ends = _places(start), self._ends()
         ends = {name: max(end, places.get(name, 0)) for name, end in ends.items()}
         if all(places.get(name) == end for name, end in ends.items()):
@@ -87,7 +92,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = self._topics.ends()
         if self._target is None:
             return ends
-        return {name: min(end, self._target[name]) for name, end in ends.items() if name in self._target}
+        return {
+            name: min(end, self._target[name]) for name, end in ends.items() if name in self._target
+        }
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there now is what the query reads."""
@@ -97,10 +104,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where the logs end, whatever a batch takes of them: for the query's progress."""
         return _offset(self._topics.ends())
 
-    # --- admission ---------------------------------------------------------------------------------------------------
+    # --- admission --------------------------------------------------------------------------------
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """One of the limits that were given, since Spark knows one only; `latestOffset` minds them all."""
+        """One of the limits that were given, since Spark knows one only; `latestOffset` minds them
+        all.
+        """
         options = self._options
         if options.max_offsets is not None:
             return ReadMaxRows(options.max_offsets)
@@ -112,7 +121,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _admitted(self, places: _Places, ends: _Places) -> _Places:
         """What a batch may have of [places, ends)."""
-        spans = [_Span(self._topics.topic(name), self._from(name, places), end) for name, end in ends.items()]
+        spans = [
+            _Span(self._topics.topic(name), self._from(name, places), end)
+            for name, end in ends.items()
+        ]
         if self._waits_for_more(spans):
             return {name: places[name] for name in ends if name in places}
         options = self._options
@@ -126,10 +138,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.min_offsets is None or self._target is not None:
             return False  # a query that reads what is there now would wait for ever
         waited_s = time.monotonic() - self._triggered_s
-        return waited_s < self._options.max_trigger_delay_s and sum(span.records for span in spans) < self._options.min_offsets
+        return (
+            waited_s < self._options.max_trigger_delay_s
+            and sum(span.records for span in spans) < self._options.min_offsets
+        )
 
     def _from(self, name: str, places: _Places) -> int:
-        """Where to go on in a log: from its oldest record where it is new, or retention was faster than the query.
+        """Where to go on in a log: from its oldest record where it is new, or retention was faster
+        than the query.
 
         Raises
         ------
@@ -144,13 +160,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return first
         return start
 
-    # --- reading -----------------------------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """What each task reads of a batch."""
         places, ends = _places(start), _places(end)
         self._topics.check_there(ends)
-        ranges = [(self._topics.topic(name), self._from(name, places), stop) for name, stop in ends.items()]
+        ranges = [
+            (self._topics.topic(name), self._from(name, places), stop)
+            for name, stop in ends.items()
+        ]
         for topic, _, stop in ranges:
             self._topics.check_reached(topic, stop)
         return [
@@ -166,7 +185,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of a partition, on an executor."""
         slices = partition.slices if isinstance(partition, LogPartition) else ()
-        yield from read_slices(slices, self._schema, on_damage=self._options.on_damage, fail_on_data_loss=self._options.fail_on_data_loss)
+        yield from read_slices(
+            slices,
+            self._schema,
+            on_damage=self._options.on_damage,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
 
     def stop(self) -> None:
         """The query has ended."""
@@ -188,7 +212,9 @@ class _Span:
     @property
     def records(self) -> int:
         """How many are in it."""
-        return self.topic.sequence_of(self.stop) - self.first_sequence if self.start < self.stop else 0
+        return (
+            self.topic.sequence_of(self.stop) - self.first_sequence if self.start < self.stop else 0
+        )
 
     @property
     def size_bytes(self) -> int:
@@ -228,8 +254,8 @@ def share_records(spans: list[_Span], most: int) -> None:
 
 
 def share_bytes(spans: list[_Span], most_bytes: int) -> None:
-    """Shrink ranges to so many bytes of the logs, headers and padding included, each log in proportion to what it has; but to one record at
-    least, or the query would stand still."""
+    """Shrink ranges to so many bytes of the logs, headers and padding included, each log in
+    proportion to what it has; but to one record at least, or the query would stand still."""
     total_bytes = sum(span.size_bytes for span in spans)
     if total_bytes <= most_bytes:
         return

@@ -30,17 +30,22 @@ def lost(topic: LogTopic, start: int, stop: int, options: ReadOptions) -> None:
     """
     if options.fail_on_data_loss:
         raise PositionError(
-            f"retention was faster than this query: of {topic.name}, the segments with positions from {start} to {stop} are deleted, and "
-            "what was not read of them is lost; keep more, or go on with what is left with failOnDataLoss=false",
+            f"retention was faster than this query: of {topic.name}, the segments with positions "
+            f"from {start} to {stop} are deleted, and "
+            "what was not read of them is lost; keep more, or go on with what is left with "
+            "failOnDataLoss=false",
             path=topic.place,
             position=start,
             first_position=stop,
         )
-    _logger.warning("%s: retention deleted positions %d to %d before they were read", topic.place, start, stop)
+    _logger.warning(
+        "%s: retention deleted positions %d to %d before they were read", topic.place, start, stop
+    )
 
 
 class StreamTopics:
-    """The logs of one query. New ones that match `subscribePattern` are found when something changes in the directory above them.
+    """The logs of one query. New ones that match `subscribePattern` are found when something
+    changes in the directory above them.
 
     Parameters
     ----------
@@ -61,10 +66,15 @@ class StreamTopics:
         """Where a new query starts in each."""
         self._look()
         check_names(self._options.start, "startingOffsets", list(self._topics))
-        return {name: _at_record(topic, start_of(topic, self._options)) for name, topic in self._topics.items()}
+        return {
+            name: _at_record(topic, start_of(topic, self._options))
+            for name, topic in self._topics.items()
+        }
 
     def ends(self) -> dict[str, int]:
-        """Where each ends at present. What is appended and not durable is going to be waited for: its writers are asked to flush it."""
+        """Where each ends at present. What is appended and not durable is going to be waited for:
+        its writers are asked to flush it.
+        """
         self._look()
         for topic in self._topics.values():
             topic.ask_for_flush()
@@ -85,17 +95,28 @@ class StreamTopics:
         self._seen_ns = None if self._has_more_to_come() else seen_ns
 
     def _changes(self) -> tuple[int, ...]:
-        return tuple(os.stat(path).st_mtime_ns for path in self._options.paths if os.path.exists(path))
+        return tuple(
+            os.stat(path).st_mtime_ns for path in self._options.paths if os.path.exists(path)
+        )
 
     def _has_more_to_come(self) -> bool:
         pattern = re.compile(self._options.subscribe_pattern or "(?!)")
-        folders = [name for path in self._options.paths for name, is_folder in (places.names(path) or {}).items() if is_folder]
+        folders = [
+            name
+            for path in self._options.paths
+            for name, is_folder in (places.names(path) or {}).items()
+            if is_folder
+        ]
         return any(pattern.fullmatch(name) and name not in self._topics for name in folders)
 
     def _open(self, name: str, place: str) -> LogTopic:
         topic = open_topic(name, place, self._options)
         if not isinstance(topic, LogTopic):
-            raise InvalidOptionError(f"the log {name} is an archive, which a stream does not follow: read it with spark.read", path=place)
+            raise InvalidOptionError(
+                f"the log {name} is an archive, which a stream does not follow: read it with "
+                "spark.read",
+                path=place,
+            )
         return topic
 
     def check_there(self, wanted: Mapping[str, int]) -> None:
@@ -104,12 +125,14 @@ class StreamTopics:
         missing = sorted(set(wanted) - set(self._topics))
         if missing:
             raise LogNotFoundError(
-                f"the query has read the log {missing[0]!r}, which is not there any more: restore it, or start with a new checkpoint",
+                f"the query has read the log {missing[0]!r}, which is not there any more: restore "
+                "it, or start with a new checkpoint",
                 path=", ".join(self._options.paths),
             )
 
     def check_reached(self, topic: LogTopic, stop: int) -> None:
-        """Refuse an offset that the log has not come to: it is another log than the checkpoint is about.
+        """Refuse an offset that the log has not come to: it is another log than the checkpoint is
+        about.
 
         Raises
         ------
@@ -119,7 +142,8 @@ class StreamTopics:
         tail = max(topic.log.tail_position, topic.log.appended_position)
         if stop > tail and self._options.fail_on_data_loss:
             raise PositionError(
-                f"the query has read {topic.name} up to {stop}, and the log ends at {tail}: it is another log, or has lost its end; start "
+                f"the query has read {topic.name} up to {stop}, and the log ends at {tail}: it is "
+                "another log, or has lost its end; start "
                 "with a new checkpoint, or go on with failOnDataLoss=false",
                 path=topic.place,
                 position=stop,
@@ -133,7 +157,9 @@ class StreamTopics:
 
 
 def _at_record(topic: LogTopic, position: int) -> int:
-    """A position where a record begins, from one that anybody may have given: that of the next one, or the end."""
+    """A position where a record begins, from one that anybody may have given: that of the next one,
+    or the end.
+    """
     end = topic.end
     if position >= end or position <= topic.first:
         return position

@@ -1,8 +1,9 @@
 """Target: the logs that a write goes to, and where its segments are staged until they join.
 
-Staged segments are in `.staged` beside what they will become: in the log's own directory, or, where a column chooses among logs, in the
-one that these are in. Each job has a folder there, which goes when the job ends. What dead jobs have left is swept: of a streaming query by
-its next batch, of others when nothing has changed in it for a day.
+Staged segments are in `.staged` beside what they will become: in the log's own directory, or, where
+a column chooses among logs, in the one that these are in. Each job has a folder there, which goes
+when the job ends. What dead jobs have left is swept: of a streaming query by its next batch, of
+others when nothing has changed in it for a day.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class Target:
 
     def __init__(self, options: WriteOptions, *, by_column: bool) -> None:
         self.by_column = by_column and options.topic is None
-        self.root = options.path if options.topic is None else os.path.join(options.path, options.topic)
+        self.root = (
+            options.path if options.topic is None else os.path.join(options.path, options.topic)
+        )
         self.segment_size = options.segment_size
 
     def log_path(self, topic: str | None) -> str:
@@ -61,7 +64,8 @@ class Target:
         if identity is not None:
             if self.segment_size not in (None, identity.segment_size):
                 raise InvalidOptionError(
-                    f"segmentSize is {self.segment_size}, but the log was created with segments of {identity.segment_size} bytes",
+                    f"segmentSize is {self.segment_size}, but the log was created with segments "
+                    f"of {identity.segment_size} bytes",
                     path=self.log_path(topic),
                 )
             return identity.segment_size
@@ -87,7 +91,8 @@ class Target:
         identity = _identity(self.root)
         if identity is not None and self.by_column:
             raise InvalidOptionError(
-                "this is a log itself, and the column 'topic' chooses among the logs below a directory: write to that directory, or drop "
+                "this is a log itself, and the column 'topic' chooses among the logs below a "
+                "directory: write to that directory, or drop "
                 "the column",
                 path=self.root,
             )
@@ -97,12 +102,14 @@ class Target:
             other = foreign_name(os.listdir(self.root))
             if other is not None:
                 raise NotALogError(
-                    f"this directory has no {identities.NAME} and holds something else ({other}): choose an empty or a new one",
+                    f"this directory has no {identities.NAME} and holds something else ({other}): "
+                    "choose an empty or a new one",
                     path=self.root,
                 )
 
     def check_held(self) -> None:
-        """Refuse a log that somebody has open for writing: its join would be refused when the work is done.
+        """Refuse a log that somebody has open for writing: its join would be refused when the work
+        is done.
 
         Raises
         ------
@@ -113,7 +120,7 @@ class Target:
         if identity is not None:
             _refuse_held(self.root, identity)
 
-    # --- staging -----------------------------------------------------------------------------------------------------
+    # --- staging ----------------------------------------------------------------------------------
 
     def folder(self, job: str) -> str:
         """Where a job's segments are staged."""
@@ -122,14 +129,20 @@ class Target:
     def clear(self, job: str, topics: list[str | None]) -> None:
         """Remove a job's folder, unless a join that was begun still needs what is in it."""
         if any(os.path.lexists(os.path.join(self.log_path(topic), JOIN_NOTE)) for topic in topics):
-            _logger.warning("%s: a join was begun and is not finished; what it needs is left in %s", self.root, self.folder(job))
+            _logger.warning(
+                "%s: a join was begun and is not finished; what it needs is left in %s",
+                self.root,
+                self.folder(job),
+            )
             return
         shutil.rmtree(self.folder(job), ignore_errors=True)
         with contextlib.suppress(OSError):
             os.rmdir(os.path.join(self.root, STAGED))
 
     def sweep(self, query: str | None = None, batch: int = -1) -> None:
-        """Remove what dead jobs have left: of this query up to this batch, and of others what has been there for long."""
+        """Remove what dead jobs have left: of this query up to this batch, and of others what has
+        been there for long.
+        """
         staged = os.path.join(self.root, STAGED)
         with contextlib.suppress(FileNotFoundError):
             for name in os.listdir(staged):
@@ -180,7 +193,8 @@ def _refuse_held(path: str, identity: identities.Identity) -> None:
         os.close(fd)
     if names:
         raise LogLockedError(
-            f"Spark joins what it wrote to a log that nobody else writes, and this one is open in {names}: close it there, and write again",
+            "Spark joins what it wrote to a log that nobody else writes, and this one is open in "
+            f"{names}: close it there, and write again",
             path=path,
             holder=names,
         )

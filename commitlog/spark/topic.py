@@ -44,15 +44,23 @@ class Topic(ABC):
 
     @abstractmethod
     def position_since(self, timestamp_ns: int) -> int | None:
-        """Where the first record stands that is not older; None where all are, or where there is none."""
+        """Where the first record stands that is not older; None where all are, or where there is
+        none.
+        """
 
     @abstractmethod
     def boundary(self, position: int) -> int:
-        """Where a slice may end, at a position or before it: a frame's beginning, or a segment's."""
+        """Where a slice may end, at a position or before it: a frame's beginning, or a
+        segment's.
+        """
 
     @abstractmethod
-    def slices(self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool) -> Iterator[Slice]:
-        """What there is of [start, stop), a segment at a time. Segments that are missing in between are refused, or passed over."""
+    def slices(
+        self, start: int, stop: int, *, with_sequence: bool, fail_on_data_loss: bool
+    ) -> Iterator[Slice]:
+        """What there is of [start, stop), a segment at a time. Segments that are missing in between
+        are refused, or passed over.
+        """
 
     def sequence_of(self, position: int) -> int:
         """The sequence of the record at a boundary that is inside a segment."""
@@ -79,10 +87,16 @@ def refuse_gap(topic: Topic, start: int, stop: int, fail_on_data_loss: bool) -> 
     """
     if fail_on_data_loss:
         raise PositionError(
-            f"the segments with positions from {start} to {stop} are missing: restore them, or pass over what is lost with "
+            f"the segments with positions from {start} to {stop} are missing: restore them, or "
+            "pass over what is lost with "
             "failOnDataLoss=false",
             path=topic.place,
             position=start,
             first_position=stop,
         )
-    _logger.warning("%s: the positions from %d to %d are missing, and lost to this query", topic.place, start, stop)
+    _logger.warning(
+        "%s: the positions from %d to %d are missing, and lost to this query",
+        topic.place,
+        start,
+        stop,
+    )

@@ -23,7 +23,8 @@ _OPTIONS = ("path", "topic", "segmentSize", "txnAppId", "txnVersion")
 _SPARKS = ("checkpointlocation", "queryname", "outputmode")
 _REFUSED = {
     NO_HEADERS: "records have no headers",
-    "kafka.bootstrap.servers": "there is no broker: save(path) or start(path) says where the log is",
+    "kafka.bootstrap.servers": "there is no broker: save(path) or start(path) says where the "
+    "log is",
     "partitionby": "a log has one partition; the column 'topic' chooses among logs",
 }
 _TAKEN = {
@@ -35,7 +36,10 @@ _TAKEN = {
 }
 # What reading a log gives besides. The log that is written gives its own.
 _PASSED_OVER = ("partition", "offset", "timestamptype", "sequence")
-_EXPECTED = "value (binary or string) and, if wanted, key (binary or string), topic (string), timestamp (timestamp), type (a whole number)"
+_EXPECTED = (
+    "value (binary or string) and, if wanted, key (binary or string), topic (string), "
+    "timestamp (timestamp), type (a whole number)"
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ class WriteOptions:
     segment_size : int or None
         Of logs that the write creates.
     transaction : tuple of str and int, or None
-        An application's name and the number of this write: one up to that number is not written again.
+        An application's name and the number of this write: one up to that number is not written
+        again.
     """
 
     path: str
@@ -74,17 +79,29 @@ class WriteOptions:
             if name == NO_HEADERS and value.lower() == "false":
                 continue
             if name in _REFUSED or name.startswith("kafka."):
-                raise InvalidOptionError(f"option {name!r} cannot be had: {_REFUSED.get(name, 'there is no broker to configure')}")
+                raise InvalidOptionError(
+                    f"option {name!r} cannot be had: "
+                    f"{_REFUSED.get(name, 'there is no broker to configure')}"
+                )
             if name not in known and name not in _SPARKS:
                 near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {known[near[0]]!r}?" if near else f": the sink has {', '.join(_OPTIONS)}"
+                hint = (
+                    f"; did you mean {known[near[0]]!r}?"
+                    if near
+                    else f": the sink has {', '.join(_OPTIONS)}"
+                )
                 raise InvalidOptionError(f"unknown option {name!r}{hint}")
         topic = given.get("topic")
         size = given.get("segmentsize")
         if size is not None:
             size_bytes = parse_size(size, "segmentSize")
             Options(segment_size=size_bytes)  # for its bounds
-        return cls(_path(given), None if topic is None else check_topic(topic), None if size is None else size_bytes, _transaction(given))
+        return cls(
+            _path(given),
+            None if topic is None else check_topic(topic),
+            None if size is None else size_bytes,
+            _transaction(given),
+        )
 
 
 def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
@@ -93,7 +110,8 @@ def _transaction(given: Mapping[str, str]) -> tuple[str, int] | None:
         return None
     if not application or version is None or not re.fullmatch("[0-9]{1,18}", version):
         raise InvalidOptionError(
-            f"txnAppId and txnVersion go together, a name and a whole number from 0, not {application!r} and {version!r}: they say which "
+            "txnAppId and txnVersion go together, a name and a whole number from 0, not "
+            f"{application!r} and {version!r}: they say which "
             "write this is, so that it happens once"
         )
     return application, int(version)
@@ -106,7 +124,8 @@ def _path(given: Mapping[str, str]) -> str:
     place = places.normalized(path)
     if places.is_uri(place):
         raise InvalidOptionError(
-            f"path must be on a local disk, not {places.shown(place)}: a log is written where it is mapped; ship finished segments with "
+            f"path must be on a local disk, not {places.shown(place)}: a log is written where it "
+            "is mapped; ship finished segments with "
             "`commitlog archive`"
         )
     return place
@@ -121,7 +140,9 @@ def check_topic(topic: str) -> str:
         It cannot be one.
     """
     if not TOPIC_NAME.match(topic):
-        raise InvalidOptionError(f"topic {topic[:250]!r} is not a name of up to 249 letters, digits, '.', '_' and '-'")
+        raise InvalidOptionError(
+            f"topic {topic[:250]!r} is not a name of up to 249 letters, digits, '.', '_' and '-'"
+        )
     return topic
 
 
@@ -143,7 +164,8 @@ def check_schema(schema: StructType) -> None:
             continue
         if name not in _TAKEN:
             raise RecordTypeError(
-                f"the data frame has a column {field.name!r}, which a record has no place for; expected {_EXPECTED}: "
+                f"the data frame has a column {field.name!r}, which a record has no place for; "
+                f"expected {_EXPECTED}: "
                 "put more into value, for instance with to_json(struct(...)), or drop it"
             )
         if kind.partition("(")[0] not in _TAKEN[name]:

@@ -1,1 +1,3 @@
-"""Segments that are made complete outside of a log, and joined to it later, all at once as readers see it."""
+"""Segments that are made complete outside of a log, and joined to it later, all at once as readers
+see it.
+"""

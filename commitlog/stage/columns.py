@@ -1,4 +1,6 @@
-"""Columns: what a batch of Arrow records has to hold to become frames, as arrays that the kernel lays out without a Python object each."""
+"""Columns: what a batch of Arrow records has to hold to become frames, as arrays that the kernel
+lays out without a Python object each.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Columns:
-    """Arrays of one batch, by record. A record without a value is its key's tombstone, and has an empty one."""
+    """Arrays of one batch, by record. A record without a value is its key's tombstone, and has an
+    empty one.
+    """
 
     count: int
     values: Array
@@ -33,7 +37,8 @@ class Columns:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> Columns:
-        """Read the columns `value` and, where they are, `key`, `timestamp` and `type`; others are passed over.
+        """Read the columns `value` and, where they are, `key`, `timestamp` and `type`; others are
+        passed over.
 
         Raises
         ------
@@ -43,7 +48,8 @@ class Columns:
         found = {name: batch.column(name) for name in NAMES if name in batch.schema.names}
         if "value" not in found:
             raise RecordTypeError(
-                f"a batch needs a column 'value' of bytes or text; this one has {', '.join(batch.schema.names) or 'none'}"
+                "a batch needs a column 'value' of bytes or text; this one has "
+                f"{', '.join(batch.schema.names) or 'none'}"
             )
         values, value_offsets = _bytes_of(found["value"], "value")
         keys = key_offsets = keyed = None
@@ -71,8 +77,15 @@ def _bytes_of(column: pa.Array, name: str) -> tuple[Array, Array]:
     if pa.types.is_null(column.type):
         column = column.cast(pa.binary())
     kind = column.type
-    if not (pa.types.is_large_binary(kind) or pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise RecordTypeError(f"column '{name}' must be of bytes or text, not {kind}: encode it, for instance as JSON")
+    if not (
+        pa.types.is_large_binary(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+    ):
+        raise RecordTypeError(
+            f"column '{name}' must be of bytes or text, not {kind}: encode it, for instance as JSON"
+        )
     if column.null_count:
         column = column.fill_null(b"" if "binary" in str(kind) else "")
     wide = column.cast(pa.large_binary())
@@ -95,7 +108,8 @@ def _check_tombstones(present: Array, keyed: Array | None) -> None:
     bare = present == 0 if keyed is None else (present == 0) & (keyed == 0)
     if bare.any():
         raise RecordTypeError(
-            f"row {int(bare.argmax())} of the batch has neither a value nor a key: a null value is a key's tombstone; filter such rows "
+            f"row {int(bare.argmax())} of the batch has neither a value nor a key: a null value "
+            "is a key's tombstone; filter such rows "
             "out, or give them an empty value"
         )
 
@@ -104,13 +118,17 @@ def _types_of(column: pa.Array) -> Array:
     import pyarrow as pa
 
     if not pa.types.is_integer(column.type):
-        raise RecordTypeError(f"column 'type' must be of whole numbers from 0 to {_TYPE_LARGEST}, not {column.type}")
+        raise RecordTypeError(
+            f"column 'type' must be of whole numbers from 0 to {_TYPE_LARGEST}, not {column.type}"
+        )
     if column.null_count:
         column = column.fill_null(0)
     numbers = column.to_numpy(zero_copy_only=False)
     if len(numbers) and (int(numbers.min()) < 0 or int(numbers.max()) > _TYPE_LARGEST):
         wrong = numbers.min() if int(numbers.min()) < 0 else numbers.max()
-        raise RecordTypeError(f"column 'type' must be of whole numbers from 0 to {_TYPE_LARGEST}, not {wrong}")
+        raise RecordTypeError(
+            f"column 'type' must be of whole numbers from 0 to {_TYPE_LARGEST}, not {wrong}"
+        )
     return np.ascontiguousarray(numbers, dtype=np.uint32)
 
 
@@ -120,11 +138,22 @@ def _timestamps_of(column: pa.Array) -> Array:
     if not pa.types.is_timestamp(column.type):
         raise RecordTypeError(f"column 'timestamp' must be of timestamps, not {column.type}")
     if column.null_count:
-        raise RecordTypeError("column 'timestamp' has nulls: give every record a time, or leave the column out, which takes the clock's")
+        raise RecordTypeError(
+            "column 'timestamp' has nulls: give every record a time, or leave the column out, "
+            "which takes the clock's"
+        )
     try:
-        numbers = column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        numbers = (
+            column.cast(pa.timestamp("ns", column.type.tz))
+            .cast(pa.int64())
+            .to_numpy(zero_copy_only=False)
+        )
     except pa.ArrowInvalid as error:
-        raise RecordTypeError(f"column 'timestamp' has a time that nanoseconds since 1970 cannot hold: {error}") from None
+        raise RecordTypeError(
+            f"column 'timestamp' has a time that nanoseconds since 1970 cannot hold: {error}"
+        ) from None
     if len(numbers) and int(numbers.min()) < 0:
-        raise RecordTypeError("column 'timestamp' has a time before 1970, which a record cannot have")
+        raise RecordTypeError(
+            "column 'timestamp' has a time before 1970, which a record cannot have"
+        )
     return np.ascontiguousarray(numbers, dtype=np.int64)

@@ -1,8 +1,9 @@
 """Joining: staged segments become a part of a log, all of them at once as readers see it, or none.
 
-One process does it, and no other may have the log open for writing. Its steps, each durable before the next: the staged files get the
-headers of their places; a note of the whole join is put into the log's directory; what it says is carried out; the note goes. A join that
-dies before the note is there never happened; one that dies later is finished by the next writable open.
+One process does it, and no other may have the log open for writing. Its steps, each durable before
+the next: the staged files get the headers of their places; a note of the whole join is put into the
+log's directory; what it says is carried out; the note goes. A join that dies before the note is
+there never happened; one that dies later is finished by the next writable open.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def join(
     batch: int | None = None,
     options: Options | None = None,
 ) -> Joined:
-    """Join staged segments to a log, in their order. Durable, and to be seen by readers, when it returns.
+    """Join staged segments to a log, in their order. Durable, and to be seen by readers, when it
+    returns.
 
     Parameters
     ----------
@@ -66,7 +68,8 @@ def join(
     staged : sequence of StagedSegment
         Of the log's segment size, on its file system. They are moved, and not copied.
     query, batch : str and int, optional
-        Together they name what is joined: a batch up to one that the log has of that query is not joined again.
+        Together they name what is joined: a batch up to one that the log has of that query is not
+        joined again.
     options : Options, optional
         For a new log.
 
@@ -79,7 +82,8 @@ def join(
     LogLockedError
         Somebody has the log open for writing.
     CorruptSegmentError
-        A staged file is not complete, or not for this log; or the log is damaged. Nothing was joined.
+        A staged file is not complete, or not for this log; or the log is damaged. Nothing was
+        joined.
     ReadOnlyError, DiskFullError, IOFailureError
         The system refused. Where that was in the middle, the next writable open finishes the join.
     """
@@ -93,7 +97,9 @@ def join(
 
 
 def _open_alone(path: str, options: Options) -> Opened:
-    """The log, recovered and with nobody else at it. Who only prunes it has the lock for a moment, and is waited for."""
+    """The log, recovered and with nobody else at it. Who only prunes it has the lock for a moment,
+    and is waited for.
+    """
     for _ in attempts(options.open_timeout, f"other processes to let go of {path}"):
         opened = open_for_writing(path, "a", options)
         if opened.exclusive:
@@ -102,19 +108,28 @@ def _open_alone(path: str, options: Options) -> Opened:
         opened.close()
         if writers:
             break
-    names = ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers) or "another process"
+    names = (
+        ", ".join(describe_process(writer.pid, writer.pid_namespace) for writer in writers)
+        or "another process"
+    )
     raise LogLockedError(
-        f"segments are joined to a log that nobody else writes, and this one is open in {names}: close it there, then try again",
+        f"segments are joined to a log that nobody else writes, and this one is open in {names}: "
+        "close it there, then try again",
         path=path,
         holder=names,
     )
 
 
-def _join(opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None) -> Joined:
+def _join(
+    opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None
+) -> Joined:
     directory = opened.directory
-    # What recovery left is durable, and nobody can append: the log may say so before anything is done to it.
+    # What recovery left is durable, and nobody can append: the log may say so before anything is
+    # done to it.
     mark_clean(directory, opened.end)
-    repeated = query is not None and batch is not None and Manifest.read(directory).has(query, batch)
+    repeated = (
+        query is not None and batch is not None and Manifest.read(directory).has(query, batch)
+    )
     size = directory.segment_size
     if repeated or not staged:
         _let_in(opened, opened.tail, opened.end)
@@ -129,15 +144,24 @@ def _join(opened: Opened, staged: Sequence[StagedSegment], query: str | None, ba
     failpoint("note written")
     finish(directory, note)
     _let_in(opened, (note.moves[-1].number, size), note.end)
-    return Joined(note.first_number * size + HEADER_SIZE, note.end + HEADER_SIZE, sum(segment.records for segment in staged))
+    return Joined(
+        note.first_number * size + HEADER_SIZE,
+        note.end + HEADER_SIZE,
+        sum(segment.records for segment in staged),
+    )
 
 
-def _prepare(opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None) -> JoinNote:
+def _prepare(
+    opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None
+) -> JoinNote:
     """Everything but the note itself: where the segments go, and their headers."""
     directory = opened.directory
     number, offset = opened.tail
     if offset >= directory.segment_size and directory.has(number + 1):
-        number, offset = number + 1, HEADER_SIZE  # made ahead of need, and perhaps some reader waits in it
+        number, offset = (
+            number + 1,
+            HEADER_SIZE,
+        )  # made ahead of need, and perhaps some reader waits in it
     gate = (number, offset) if offset < directory.segment_size else None
     sequence = seal_below(directory, number + 1 if gate is None else number)
     if gate is not None:
@@ -146,9 +170,18 @@ def _prepare(opened: Opened, staged: Sequence[StagedSegment], query: str | None,
     sequences = accumulate((segment.records for segment in staged), initial=sequence)
     moves = []
     for index, (segment, first_sequence) in enumerate(zip(staged, sequences, strict=False)):
-        moves.append(give_place(segment.path, directory, number + 1 + index, first_sequence, opened_ns))
+        moves.append(
+            give_place(segment.path, directory, number + 1 + index, first_sequence, opened_ns)
+        )
         failpoint("place given")
-    return JoinNote(opened.end, (moves[-1].number + 1) * directory.segment_size, gate, tuple(moves), query, batch)
+    return JoinNote(
+        opened.end,
+        (moves[-1].number + 1) * directory.segment_size,
+        gate,
+        tuple(moves),
+        query,
+        batch,
+    )
 
 
 def _count(opened: Opened, number: int, offset: int) -> int:
@@ -160,7 +193,8 @@ def _count(opened: Opened, number: int, offset: int) -> int:
         segment.release()
     if code != 0 or stopped < offset:
         raise CorruptSegmentError(
-            "this segment is damaged, so that its records cannot be counted: run `commitlog verify` on the log",
+            "this segment is damaged, so that its records cannot be counted: run `commitlog "
+            "verify` on the log",
             path=segment.path,
             position=number * opened.directory.segment_size + stopped,
         )

@@ -1,7 +1,8 @@
-"""StagingWriter: complete segment files made outside of a log, from Arrow columns, for a later join.
+"""StagingWriter: complete segment files made outside of a log, from Arrow columns, for a later
+join.
 
-A CRC is seeded with its segment's own id and counts offsets, so that frames do not care where in a log their segment will stand. Only the
-header says that, and the join writes it.
+A CRC is seeded with its segment's own id and counts offsets, so that frames do not care where in a
+log their segment will stand. Only the header says that, and the join writes it.
 """
 
 from __future__ import annotations
@@ -46,12 +47,14 @@ class StagedSegment:
 
 
 class StagingWriter:
-    """Makes segment files in a directory. Durable, and there under their names, when `finish` returns.
+    """Makes segment files in a directory. Durable, and there under their names, when `finish`
+    returns.
 
     Parameters
     ----------
     directory : str
-        Where the files go: on the file system of the log that they are for. It is made where there is none.
+        Where the files go: on the file system of the log that they are for. It is made where there
+        is none.
     segment_size : int
         That log's.
 
@@ -104,7 +107,9 @@ class StagingWriter:
                 self._spill(frames)
 
     def finish(self) -> list[StagedSegment]:
-        """Complete the last segment, and make all of them durable; the segments in the order of their records."""
+        """Complete the last segment, and make all of them durable; the segments in the order of
+        their records.
+        """
         self._close()
         if self.staged:
             with telling(self.directory, _DOING):
@@ -132,7 +137,11 @@ class StagingWriter:
             self._id = int.from_bytes(os.urandom(8), "little")
             self._name = f"{self._id:016x}.seg"
             with telling(self._temporary, _DOING):
-                self._fd = os.open(self._temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+                self._fd = os.open(
+                    self._temporary,
+                    os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW,
+                    0o666,
+                )
             self._frames = Frames(self._id, self.segment_size, min(_PIECE, self.segment_size))
         return self._frames
 
@@ -143,16 +152,20 @@ class StagingWriter:
         frames.advance()
 
     def _close(self) -> None:
-        """Complete the segment in the making: close it with a SKIP, write header and seal, sync, give it its name.
+        """Complete the segment in the making: close it with a SKIP, write header and seal, sync,
+        give it its name.
 
-        Behind the last frame the file has a hole. Nothing is ever written there, so no store can find the disk full.
+        Behind the last frame the file has a hole. Nothing is ever written there, so no store can
+        find the disk full.
         """
         frames = self._frames
         if frames is None:
             return
         self._spill(frames)
         end, records, first_ns, last_ns, largest_ns = frames.tally
-        page = bytearray(kernel.header_page(NOWHERE, self._id, 0, self.segment_size, time.time_ns()))
+        page = bytearray(
+            kernel.header_page(NOWHERE, self._id, 0, self.segment_size, time.time_ns())
+        )
         seal = kernel.seal_part(self._id, end, 0, records, first_ns, last_ns, largest_ns)
         page[SEAL_AT : SEAL_AT + len(seal)] = seal
         path = os.path.join(self.directory, self._name)

@@ -50,7 +50,8 @@ class Batch:
 
     @cached_property
     def sequences(self) -> npt.NDArray[np.int64]:
-        """The records' sequences, int64, shape (n,); they rise or fall by one. Counted when they are asked for.
+        """The records' sequences, int64, shape (n,); they rise or fall by one. Counted when they
+        are asked for.
 
         Raises
         ------
@@ -60,7 +61,9 @@ class Batch:
         if not len(self):
             return np.empty(0, dtype=np.int64)
         if self._segment is None:
-            raise SequenceError("the sequences of these records were not known when they were pickled")
+            raise SequenceError(
+                "the sequences of these records were not known when they were pickled"
+            )
         first = first_sequence(self._segment, self.positions)
         step = -1 if len(self) > 1 and self.positions[1] < self.positions[0] else 1
         return np.arange(first, first + step * len(self), step, dtype=np.int64)
@@ -82,7 +85,9 @@ class Batch:
         """One key, copied; None where the record has none."""
         return self._slice(self.keys, self.key_offsets, index) if self.keyed[index] else None
 
-    def _slice(self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], index: int) -> bytes:
+    def _slice(
+        self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], index: int
+    ) -> bytes:
         row = range(len(self))[index]
         return data[offsets[row] : offsets[row + 1]].tobytes()
 
@@ -93,7 +98,8 @@ class Batch:
         return [blob[start:stop] for start, stop in itertools.pairwise(edges)]
 
     def to_arrow(self) -> pa.RecordBatch:
-        """The batch as Arrow columns position, timestamp_ns, type, key, value, sharing the values' memory.
+        """The batch as Arrow columns position, timestamp_ns, type, key, value, sharing the values'
+        memory.
 
         Raises
         ------

@@ -28,8 +28,8 @@ class Cycle:
     number : int or None
         The cycle's; None where the log rolls by size alone.
     start, end : datetime.datetime or None
-        When it begins and ends, on the clock of the log's zone. Of a segment: when the log rolled into it and on from it; None where that
-        cannot be said (yet).
+        When it begins and ends, on the clock of the log's zone. Of a segment: when the log rolled
+        into it and on from it; None where that cannot be said (yet).
     over : bool
         Whether the log has left it: nothing more comes to it.
     files : tuple of str
@@ -69,7 +69,8 @@ class RecordCounter(Protocol):
 
 
 class LogCycles:
-    """The cycles of one open log. Cycles never step back from one segment to the next, so they are found by halves.
+    """The cycles of one open log. Cycles never step back from one segment to the next, so they are
+    found by halves.
 
     Parameters
     ----------
@@ -83,21 +84,32 @@ class LogCycles:
         Counts records.
     """
 
-    def __init__(self, core: Core, directory: LogDirectory, queue: MappedFileQueue, counter: RecordCounter) -> None:
+    def __init__(
+        self, core: Core, directory: LogDirectory, queue: MappedFileQueue, counter: RecordCounter
+    ) -> None:
         self._core = core
         self._directory = directory
         self._queue = queue
         self._counter = counter
         self._opened: dict[int, int] = {}
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- what there is ----------------------------------------------------------------------------
 
     def cycles(self) -> list[Cycle]:
-        """All cycles that there are segments of, oldest first. One that the log has left without a record is none."""
+        """All cycles that there are segments of, oldest first. One that the log has left without a
+        record is none.
+        """
         spans = list(self._spans())
         counted = self._counter.end()[0]
         found = [self._describe(*span, last=span is spans[-1]) for span in spans]
-        return [cycle for cycle in found if cycle.number is None or cycle.records or not cycle.over or cycle.end_position > counted]
+        return [
+            cycle
+            for cycle in found
+            if cycle.number is None
+            or cycle.records
+            or not cycle.over
+            or cycle.end_position > counted
+        ]
 
     def records_in(self, cycle: CycleLike) -> int:
         """How many records a cycle has; 0 where it was skipped, deleted, or has yet to come."""
@@ -106,7 +118,8 @@ class LogCycles:
         return self._sequence(stop) - self._sequence(first) if first < stop else 0
 
     def number_of(self, cycle: object) -> int:
-        """The number of a cycle as callers name it: by its number, by an instant in it, or by a day on whose first moment it is.
+        """The number of a cycle as callers name it: by its number, by an instant in it, or by a day
+        on whose first moment it is.
 
         Raises
         ------
@@ -117,19 +130,28 @@ class LogCycles:
         if isinstance(cycle, dt.datetime):
             if cycle.tzinfo is None:
                 raise InvalidOptionError(
-                    f"cycle must have a time zone, which {cycle!r} has not: use replace(tzinfo=...)", path=self._directory.path
+                    f"cycle must have a time zone, which {cycle!r} has not: use "
+                    "replace(tzinfo=...)",
+                    path=self._directory.path,
                 )
             return roll_cycle.number_at(nanoseconds_of(cycle))
         if isinstance(cycle, dt.date):
             return roll_cycle.number_at(roll_cycle.midnight_ns(cycle))
-        if isinstance(cycle, int) and not isinstance(cycle, bool) and -_NUMBER_MOST <= cycle <= _NUMBER_MOST:
+        if (
+            isinstance(cycle, int)
+            and not isinstance(cycle, bool)
+            and -_NUMBER_MOST <= cycle <= _NUMBER_MOST
+        ):
             return cycle
         raise InvalidOptionError(
-            f"cycle must be a cycle's number, a datetime with a time zone or a date, not {cycle!r}", path=self._directory.path
+            f"cycle must be a cycle's number, a datetime with a time zone or a date, not {cycle!r}",
+            path=self._directory.path,
         )
 
     def first_segment(self, cycle: int) -> int:
-        """The number of the first segment of a cycle or of a later one; the one behind the last where there is none."""
+        """The number of the first segment of a cycle or of a later one; the one behind the last
+        where there is none.
+        """
         low, high = self._queue.first_number, self._stop()
         while low < high:
             middle = (low + high) // 2
@@ -139,13 +161,15 @@ class LogCycles:
                 high = middle
         return low
 
-    # --- segments ----------------------------------------------------------------------------------------------------
+    # --- segments ---------------------------------------------------------------------------------
 
     def _roll_cycle(self) -> RollCycle:
         cycle = self._directory.roll_cycle
         if cycle is None:
             raise InvalidOptionError(
-                "this log was created without roll_cycle and has no cycles: use seek(timestamp=...)", path=self._directory.path
+                "this log was created without roll_cycle and has no cycles: use "
+                "seek(timestamp=...)",
+                path=self._directory.path,
             )
         return cycle
 
@@ -165,9 +189,14 @@ class LogCycles:
         return opened_ns
 
     def _cycle_of(self, number: int) -> int:
-        """A segment's cycle. One whose header does not say is counted to its predecessor's, and the oldest to its successor's."""
+        """A segment's cycle. One whose header does not say is counted to its predecessor's, and the
+        oldest to its successor's.
+        """
         cycle = self._roll_cycle()
-        first, stop = self._queue.first_number, int(self._core.tail_position) // self._directory.segment_size + 1
+        first, stop = (
+            self._queue.first_number,
+            int(self._core.tail_position) // self._directory.segment_size + 1,
+        )
         for candidate in (*range(number, first - 1, -1), *range(number + 1, stop)):
             opened_ns = self._opened_ns(candidate)
             if opened_ns:
@@ -206,10 +235,14 @@ class LogCycles:
             disk_bytes=sum(self._directory.disk_bytes(number) for number in range(first, stop)),
         )
 
-    def _window(self, cycle: int | None, first: int, stop: int) -> tuple[dt.datetime | None, dt.datetime | None]:
+    def _window(
+        self, cycle: int | None, first: int, stop: int
+    ) -> tuple[dt.datetime | None, dt.datetime | None]:
         roll_cycle = self._directory.roll_cycle
         if roll_cycle is not None and cycle is not None:
-            return roll_cycle.show(roll_cycle.start_ns(cycle)), roll_cycle.show(roll_cycle.end_ns(cycle))
+            return roll_cycle.show(roll_cycle.start_ns(cycle)), roll_cycle.show(
+                roll_cycle.end_ns(cycle)
+            )
         times_ns = self._opened_ns(first), self._opened_ns(stop)
         start, end = (RollCycle("DAILY").show(time_ns) if time_ns else None for time_ns in times_ns)
         return start, end
@@ -222,6 +255,12 @@ class LogCycles:
         return max(0, min(int(self._core.tail_position) - number * size, size) - HEADER_SIZE)
 
     def _sequence(self, number: int) -> int:
-        """The sequence of the first record from a segment on, or of the next one, as far as they can be counted."""
+        """The sequence of the first record from a segment on, or of the next one, as far as they
+        can be counted.
+        """
         position, sequence = self._counter.end()
-        return sequence if number > position // self._directory.segment_size else self._counter.first_sequence(number)
+        return (
+            sequence
+            if number > position // self._directory.segment_size
+            else self._counter.first_sequence(number)
+        )

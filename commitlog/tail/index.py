@@ -1,4 +1,6 @@
-"""LogIndex: finds records of the whole log by sequence and by time, and says which sequence a position has."""
+"""LogIndex: finds records of the whole log by sequence and by time, and says which sequence a
+position has.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from commitlog.segment.seal_table import Seal, SealTable
 from commitlog.tail.cycles import LogCycles
 
 _ENTRIES_KEPT = 2 << 20  # 32 MiB of them
-_PATIENCE = 20  # looks at a claim whose owner may be dead, which takes longer than one look to find out
+_PATIENCE = (
+    20  # looks at a claim whose owner may be dead, which takes longer than one look to find out
+)
 _NAP_S = 0.0001
 _WITHOUT_END = 2**64 - 1
 
@@ -27,8 +31,8 @@ _WITHOUT_END = 2**64 - 1
 class LogIndex:
     """The sparse indexes of one open log. Any thread may ask.
 
-    A sealed segment's index is read from its file, or made anew where that is missing, damaged or stale. One that is not sealed yet has an
-    index in memory, which grows with it when it is asked.
+    A sealed segment's index is read from its file, or made anew where that is missing, damaged or
+    stale. One that is not sealed yet has an index in memory, which grows with it when it is asked.
 
     Parameters
     ----------
@@ -44,7 +48,15 @@ class LogIndex:
         Whether an index that was made anew is kept as a file.
     """
 
-    def __init__(self, core: Core, directory: LogDirectory, queue: MappedFileQueue, *, spacing: int, writable: bool) -> None:
+    def __init__(
+        self,
+        core: Core,
+        directory: LogDirectory,
+        queue: MappedFileQueue,
+        *,
+        spacing: int,
+        writable: bool,
+    ) -> None:
         self.finder = Finder(core)
         self._core = core
         self._directory = directory
@@ -62,7 +74,7 @@ class LogIndex:
         """In the child of a fork: another thread of the parent may have held the lock."""
         self._lock = threading.RLock()
 
-    # --- sequences -------------------------------------------------------------------------------------------------
+    # --- sequences --------------------------------------------------------------------------------
 
     def first_sequence(self, number: int) -> int:
         """The sequence of a segment's first record, or of the one that would be.
@@ -157,11 +169,11 @@ class LogIndex:
                     return number * self._size + index.offset, sequence
                 number += 1
 
-    # --- finding ---------------------------------------------------------------------------------------------------
+    # --- finding ----------------------------------------------------------------------------------
 
     def position_of(self, sequence: int) -> int:
-        """Where the record with a sequence stands; the end, if it is the next one. Of a record that was lost to damage, where the next one
-        stands.
+        """Where the record with a sequence stands; the end, if it is the next one. Of a record that
+        was lost to damage, where the next one stands.
 
         Raises
         ------
@@ -180,14 +192,17 @@ class LogIndex:
                     return position
             end, behind = self.end()
             raise PositionError(
-                f"there is no record with sequence {sequence}: the log's go from {self.first_sequence(first)} to {behind - 1}",
+                f"there is no record with sequence {sequence}: the log's go from "
+                f"{self.first_sequence(first)} to {behind - 1}",
                 path=self._core.path,
                 position=end,
                 first_position=first * self._size,
             )
 
     def _last_from(self, sequence: int, first: int, stop: int) -> int:
-        """The last of the segments [first, stop] that begins with this sequence or an earlier one."""
+        """The last of the segments [first, stop] that begins with this sequence or an earlier
+        one.
+        """
         low, high = first, stop
         while low < high:
             middle = (low + high + 1) // 2
@@ -222,7 +237,9 @@ class LogIndex:
             number += 1
 
     def position_since(self, timestamp_ns: int) -> int | None:
-        """Where the first record stands whose timestamp is not smaller; None where all are older."""
+        """Where the first record stands whose timestamp is not smaller; None where all are
+        older.
+        """
         with self._lock:
             stop = self._first_unsealed()
             number = self.seals.first_since(timestamp_ns, self._queue.first_number, stop)
@@ -230,8 +247,16 @@ class LogIndex:
                 with self._held(number) as segment:
                     if segment is None:
                         return None
-                    index = self._index(segment) if number < stop else self._reaching(segment, self._size)
-                    offset = self.finder.since(index, segment, timestamp_ns) if index.largest_ns >= timestamp_ns else None
+                    index = (
+                        self._index(segment)
+                        if number < stop
+                        else self._reaching(segment, self._size)
+                    )
+                    offset = (
+                        self.finder.since(index, segment, timestamp_ns)
+                        if index.largest_ns >= timestamp_ns
+                        else None
+                    )
                 if offset is not None:
                     return number * self._size + offset
                 if number >= stop and not index.complete:
@@ -239,7 +264,9 @@ class LogIndex:
                 number += 1
 
     def entry(self, position: int, *, before: bool) -> int | None:
-        """Where the last indexed record before a position stands, or the first one from there on; None where there is none."""
+        """Where the last indexed record before a position stands, or the first one from there on;
+        None where there is none.
+        """
         with self._lock:
             number, offset = divmod(position, self._size)
             while number >= self._queue.first_number:
@@ -257,15 +284,19 @@ class LogIndex:
             return None
 
     def reaching(self, segment: Segment, offset: int) -> SparseIndex:
-        """The index of a segment that somebody holds, up to an offset at least unless something below cannot be seen yet."""
+        """The index of a segment that somebody holds, up to an offset at least unless something
+        below cannot be seen yet.
+        """
         with self._lock:
             return self._reaching(segment, offset)
 
     def _certain_end(self) -> int:
-        """Where the log certainly goes on to: without an end, or to its first bad frame where it was not closed and nobody has it open."""
+        """Where the log certainly goes on to: without an end, or to its first bad frame where it
+        was not closed and nobody has it open.
+        """
         return _WITHOUT_END if self._core.doubtful == _WITHOUT_END else self._core.tail_position
 
-    # --- the indexes -----------------------------------------------------------------------------------------------
+    # --- the indexes ------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _held(self, number: int) -> Iterator[Segment | None]:
@@ -284,7 +315,9 @@ class LogIndex:
         return self.seals.sealed_before(self._queue.first_number, last + 1)
 
     def _reaching(self, segment: Segment, offset: int, records: int | None = None) -> SparseIndex:
-        """An index that reaches an offset, or has more than so many records, if these can be seen."""
+        """An index that reaches an offset, or has more than so many records, if these can be
+        seen.
+        """
         index = self._index(segment)
         for _ in range(_PATIENCE):
             if index.offset >= offset or (records is not None and index.records > records):
@@ -305,7 +338,9 @@ class LogIndex:
         if seal is None:
             index = SparseIndex(segment.id, self._size, self._spacing)
         else:
-            index = index_file.read(self._directory, segment.number, seal)[0] or self._make(segment, seal)
+            index = index_file.read(self._directory, segment.number, seal)[0] or self._make(
+                segment, seal
+            )
         self._indexes[segment.number] = index
         kept = sum(map(len, self._indexes.values()))
         while kept > _ENTRIES_KEPT and len(self._indexes) > 1:
@@ -320,11 +355,12 @@ class LogIndex:
             index_file.write(self._directory, segment.number, index, seal)
         return index
 
-    # --- refusals --------------------------------------------------------------------------------------------------
+    # --- refusals ---------------------------------------------------------------------------------
 
     def _unknown(self, position: int) -> SequenceError:
         return SequenceError(
-            "what stands below is not all published or rolled back yet, so that its records cannot be counted: ask again",
+            "what stands below is not all published or rolled back yet, so that its records "
+            "cannot be counted: ask again",
             path=self._core.path,
             position=position,
         )

@@ -1,4 +1,6 @@
-"""LagGuard: holds the appends of one handle while a required tailer is too far behind. Hold: one append that it holds."""
+"""LagGuard: holds the appends of one handle while a required tailer is too far behind. Hold: one
+append that it holds.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from commitlog.tail import tailer_file, tailer_folder
 
 _NOT_SEEN = 2**64 - 1  # what the cell `required` never is
 _NAP_LEAST_S, _NAP_MOST_S = 0.0001, 0.005
-_CREDIT_MOST_S = 1.0  # that one look counts for, so that a machine that was frozen evicts nobody who was frozen with it
+# that one look counts for, so that a machine that was frozen evicts nobody who was frozen with it
+_CREDIT_MOST_S = 1.0
 _logger = logging.getLogger("commitlog")
 
 
@@ -54,7 +57,8 @@ class _Required:
 
 
 class LagGuard:
-    """Knows the required tailers of a log, and how far appends may go. Under the interpreter's lock; any thread may call.
+    """Knows the required tailers of a log, and how far appends may go. Under the interpreter's
+    lock; any thread may call.
 
     Parameters
     ----------
@@ -75,7 +79,15 @@ class LagGuard:
         So far, by this handle.
     """
 
-    def __init__(self, log: Appending, directory: LogDirectory, *, on_lag: OnLag, timeout_s: float, evict_after_s: float | None) -> None:
+    def __init__(
+        self,
+        log: Appending,
+        directory: LogDirectory,
+        *,
+        on_lag: OnLag,
+        timeout_s: float,
+        evict_after_s: float | None,
+    ) -> None:
         self.dropped_records = 0
         self._log = log
         self._directory = directory
@@ -83,20 +95,26 @@ class LagGuard:
         self._timeout_s = timeout_s if on_lag == "wait" else 0.0
         self._evict_after_s = evict_after_s
         self._seen = _NOT_SEEN
-        self._folder_locked_s: float | None = None  # since when the folder was found locked at every look
+        self._folder_locked_s: float | None = (
+            None  # since when the folder was found locked at every look
+        )
         self._required: dict[str, _Required] = {}
 
     def begin(self) -> None:
-        """Find out who is required, and let appends go as far as they may. One that is too far ahead already is held when it comes."""
+        """Find out who is required, and let appends go as far as they may. One that is too far
+        ahead already is held when it comes.
+        """
         slowest = self._slowest()
         limit = None if slowest is None else self._limit(slowest)
         self._log.limit_appends(limit, self._seen)
-        # The kernel looks behind each append alone. A program that opens the log for one append, again and again, is to be held as well.
+        # The kernel looks behind each append alone. A program that opens the log for one append,
+        # again and again, is to be held as well.
         if limit is not None and self._log.tail_position > limit and self._log.gate == 0:
             self._log.gate = GATE_LAG
 
     def hold(self, records: int) -> bool:
-        """An append of so many records is at the limit: wait until it may go on, or raise. True: it is dropped.
+        """An append of so many records is at the limit: wait until it may go on, or raise. True: it
+        is dropped.
 
         Raises
         ------
@@ -109,7 +127,9 @@ class LagGuard:
             return hold.dropped
 
     def look(self, hold: Hold, records: int) -> bool:
-        """Whether an append of so many records is still held, after what it has waited so far. What is dropped is so no more."""
+        """Whether an append of so many records is still held, after what it has waited so far. What
+        is dropped is so no more.
+        """
         while self._log.gate == GATE_LAG:
             slowest = self._slowest()
             limit = None if slowest is None else self._limit(slowest)
@@ -136,14 +156,17 @@ class LagGuard:
         """The one of the required tailers that appends are nearest to the limit of."""
         seen = self._log.cursors["required"]
         if seen != self._seen:
-            # First the number, then who it is. Who changes that raises the number first, and has the lock on terms all the while: where
-            # it is taken, what is found here may be as of before the change, and is looked for again at the next look.
+            # First the number, then who it is. Who changes that raises the number first, and has
+            # the lock on terms all the while: where it is taken, what is found here may be as of
+            # before the change, and is looked for again at the next look.
             self._seen = seen if self._are_terms_at_rest() else _NOT_SEEN
             self._find()
         slowest = None
         for tailer in list(self._required.values()):
             self._look_at(tailer)
-            if tailer.name in self._required and (slowest is None or self._limit(tailer) < self._limit(slowest)):
+            if tailer.name in self._required and (
+                slowest is None or self._limit(tailer) < self._limit(slowest)
+            ):
                 slowest = tailer
         return slowest
 
@@ -175,7 +198,9 @@ class LagGuard:
                 self._required[name] = tailer
 
     def _look_at(self, tailer: _Required) -> None:
-        """Where it stands now. One that was evicted is looked at no more; one whose place is damaged stands where it stood."""
+        """Where it stands now. One that was evicted is looked at no more; one whose place is
+        damaged stands where it stood.
+        """
         terms = tailer.page.terms(self._directory.log_uuid)
         if terms is not None and not terms[0]:
             del self._required[tailer.name]
@@ -191,7 +216,8 @@ class LagGuard:
         tailer.looked_s = now_s
 
     def _limit(self, tailer: _Required) -> int:
-        # A segment's end and the first record of the next are one place: the header between them is no lag.
+        # A segment's end and the first record of the next are one place: the header between them is
+        # no lag.
         offset = tailer.position % self._directory.segment_size
         return tailer.position + max(0, HEADER_SIZE - offset) + tailer.max_lag_bytes
 
@@ -200,18 +226,27 @@ class LagGuard:
 
     def _evict(self, tailer: _Required) -> None:
         _logger.warning(
-            "tailer %r of %s held appends up and did not move for %.3g s: it is evicted, and required no more",
+            "tailer %r of %s held appends up and did not move for %.3g s: it is evicted, and "
+            "required no more",
             tailer.name,
             self._directory.path,
             tailer.still_s,
         )
         self._required.pop(tailer.name, None)
-        with contextlib.suppress(CommitLogError):  # deleted meanwhile, or not this user's to write: it is not waited for any more here
-            tailer_file.evict(self._directory, tailer.name, lambda: self._log.cursors.raise_cell("required"))
+        with contextlib.suppress(
+            CommitLogError
+        ):  # deleted meanwhile, or not this user's to write: it is not waited for any more here
+            tailer_file.evict(
+                self._directory, tailer.name, lambda: self._log.cursors.raise_cell("required")
+            )
 
     def _drop(self, tailer: _Required, records: int) -> None:
         if not self.dropped_records:
-            _logger.warning("tailer %r of %s is too far behind: records are dropped", tailer.name, self._directory.path)
+            _logger.warning(
+                "tailer %r of %s is too far behind: records are dropped",
+                tailer.name,
+                self._directory.path,
+            )
         self.dropped_records += records
         tailer.page.count_dropped(records)
 
@@ -219,7 +254,8 @@ class LagGuard:
         waited = f", and did not catch up within {self._timeout_s:g} s" if self._timeout_s else ""
         behind = self._log.tail_position - tailer.position
         return TailerLagError(
-            f"required tailer {tailer.name!r} is {behind} bytes behind, of {tailer.max_lag_bytes} that it may be{waited}: nothing was "
+            f"required tailer {tailer.name!r} is {behind} bytes behind, of {tailer.max_lag_bytes} "
+            f"that it may be{waited}: nothing was "
             f"appended. Let it read on, or evict it: log.evict_tailer({tailer.name!r})",
             path=self._directory.path,
             position=tailer.position,
@@ -228,7 +264,8 @@ class LagGuard:
 
 
 class Hold:
-    """One append that is at the limit: how long it waits, and what becomes of it. Whoever appends naps in a way of his own.
+    """One append that is at the limit: how long it waits, and what becomes of it. Whoever appends
+    naps in a way of his own.
 
     A context manager. Each wait is noted when it ends, however that is.
 
@@ -251,7 +288,8 @@ class Hold:
         self._begin()
 
     def naps(self, records: int) -> Iterator[float]:
-        """How many seconds to nap each time, until the append of so many records is to be tried again, or is dropped.
+        """How many seconds to nap each time, until the append of so many records is to be tried
+        again, or is dropped.
 
         Raises
         ------
@@ -282,5 +320,10 @@ class Hold:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._end()

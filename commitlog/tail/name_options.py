@@ -24,7 +24,8 @@ class NameOptions:
     max_lag_bytes : int
         0: any distance.
     durable_every_ns : int
-        How often, at most, what is saved is brought to the disk; `NEVER_NS`: that is left to the system.
+        How often, at most, what is saved is brought to the disk; `NEVER_NS`: that is left to the
+        system.
     """
 
     name: str
@@ -33,7 +34,9 @@ class NameOptions:
     durable_every_ns: int
 
 
-def name_options(name: object, required: object, max_lag: Size | None, durable: Durable) -> NameOptions | None:
+def name_options(
+    name: object, required: object, max_lag: Size | None, durable: Durable
+) -> NameOptions | None:
     """Check the options of a tailer that have to do with its name; None for a tailer without one.
 
     Raises
@@ -41,18 +44,29 @@ def name_options(name: object, required: object, max_lag: Size | None, durable: 
     InvalidOptionError
         One is none, or contradicts another; the message names it.
     """
-    if required not in (None, True, False) or (required is not None and not isinstance(required, bool)):
-        raise InvalidOptionError(f"required must be True, False or None (as it was declared last), not {required!r}")
+    if required not in (None, True, False) or (
+        required is not None and not isinstance(required, bool)
+    ):
+        raise InvalidOptionError(
+            f"required must be True, False or None (as it was declared last), not {required!r}"
+        )
     if max_lag is not None and not required:
-        raise InvalidOptionError("max_lag holds appends back for a required tailer: say required=True, too")
+        raise InvalidOptionError(
+            "max_lag holds appends back for a required tailer: say required=True, too"
+        )
     every_ns = _durable_every_ns(durable)
     if name is None:
         if required or every_ns != NEVER_NS:
-            raise InvalidOptionError(f"{'required' if required else 'durable'} is for a tailer with a name: say name=, too")
+            raise InvalidOptionError(
+                f"{'required' if required else 'durable'} is for a tailer with a name: say name=, "
+                "too"
+            )
         return None
     lag = 0 if max_lag is None else parse_size(max_lag, "max_lag")
     if max_lag is not None and lag < 1:
-        raise InvalidOptionError(f"max_lag must be at least one byte, such as '64MiB', not {max_lag!r}")
+        raise InvalidOptionError(
+            f"max_lag must be at least one byte, such as '64MiB', not {max_lag!r}"
+        )
     return NameOptions(check_name(name), required, lag, every_ns)
 
 

@@ -19,22 +19,32 @@ SPEED_LEAST, SPEED_MOST = 1e-6, 1e6
 
 
 class Pace:
-    """When each record is due. The first one is at once; from there on the time between two records is that between their timestamps,
-    divided by `speed`, and none where the clock had stepped back.
+    """When each record is due. The first one is at once; from there on the time between two records
+    is that between their timestamps, divided by `speed`, and none where the clock had stepped back.
 
-    What is late is not waited for, so that a slow reader of the records catches up instead of falling behind for good.
+    What is late is not waited for, so that a slow reader of the records catches up instead of
+    falling behind for good.
     """
 
     def __init__(self, speed: object, max_pause: Duration | None) -> None:
         if speed is None:
-            raise InvalidOptionError("max_pause bounds the pauses of a replay: say its speed too, such as speed=1")
-        if isinstance(speed, bool) or not isinstance(speed, Real) or not SPEED_LEAST <= cast(float, speed) <= SPEED_MOST:
             raise InvalidOptionError(
-                f"speed must be a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 for the recorded pace or 10 for ten times that, "
+                "max_pause bounds the pauses of a replay: say its speed too, such as speed=1"
+            )
+        if (
+            isinstance(speed, bool)
+            or not isinstance(speed, Real)
+            or not SPEED_LEAST <= cast(float, speed) <= SPEED_MOST
+        ):
+            raise InvalidOptionError(
+                f"speed must be a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 for "
+                "the recorded pace or 10 for ten times that, "
                 f"not {speed!r}; leave it out to read without pauses"
             )
         self._speed = float(cast(float, speed))
-        self._longest_ns = math.inf if max_pause is None else parse_duration(max_pause, "max_pause") * _SECOND_NS
+        self._longest_ns = (
+            math.inf if max_pause is None else parse_duration(max_pause, "max_pause") * _SECOND_NS
+        )
         self._latest_ns: int | None = None
         self._due_ns = 0.0
 

@@ -31,7 +31,9 @@ _logger = logging.getLogger("commitlog")
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Refuse what is not one of some words."""
     if not isinstance(value, str) or value not in choices:
-        raise InvalidOptionError(f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}")
+        raise InvalidOptionError(
+            f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r}"
+        )
 
 
 def nanoseconds_of(timestamp: object) -> int:
@@ -40,12 +42,14 @@ def nanoseconds_of(timestamp: object) -> int:
     Raises
     ------
     InvalidOptionError
-        Neither an int of 64 bits, nor a text or a datetime with a time zone that is one: from 1677 to 2262.
+        Neither an int of 64 bits, nor a text or a datetime with a time zone that is one: from 1677
+        to 2262.
     """
     if isinstance(timestamp, dt.datetime):
         if timestamp.tzinfo is None:
             raise InvalidOptionError(
-                f"timestamp must have a time zone, which {timestamp!r} has not: use datetime.now(datetime.UTC), or replace(tzinfo=...)"
+                f"timestamp must have a time zone, which {timestamp!r} has not: use "
+                "datetime.now(datetime.UTC), or replace(tzinfo=...)"
             )
         nanoseconds: int | None = (timestamp - _EPOCH) // _MICROSECOND * 1000
     elif isinstance(timestamp, str):
@@ -58,15 +62,18 @@ def nanoseconds_of(timestamp: object) -> int:
     if nanoseconds is not None and -(1 << 63) <= nanoseconds < 1 << 63:
         return nanoseconds
     raise InvalidOptionError(
-        f"timestamp must be nanoseconds since 1970, a text such as '-10m', or a datetime with a time zone, not {timestamp!r}"
+        "timestamp must be nanoseconds since 1970, a text such as '-10m', or a datetime with a "
+        f"time zone, not {timestamp!r}"
     )
 
 
 def _is_frame(segment: Segment, offset: int) -> bool:
-    """Whether a frame starts at an offset. Inside a record stand any bytes, so only a CRC that matches, or the way there from the
-    segment's start, proves it."""
+    """Whether a frame starts at an offset. Inside a record stand any bytes, so only a CRC that
+    matches, or the way there from the segment's start, proves it."""
     whole = (0, ROLLED_BACK)
-    if segment.step(offset)[0] in whole or (segment.buffered and segment.step(offset, buffered=True)[0] in whole):
+    if segment.step(offset)[0] in whole or (
+        segment.buffered and segment.step(offset, buffered=True)[0] in whole
+    ):
         return True
     stopped: int = segment.scan(0, offset)[0]
     return stopped == offset
@@ -161,7 +168,8 @@ class Seeker:
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:
             raise InvalidOptionError(
-                f"seek takes exactly one of position, sequence, timestamp and key, not {' and '.join(named) or 'none'}"
+                "seek takes exactly one of position, sequence, timestamp and key, not "
+                f"{' and '.join(named) or 'none'}"
             )
         there = True
         if sequence is not None:
@@ -192,14 +200,18 @@ class Seeker:
         else:
             where = whole_of(position)
             if where is None:
-                raise InvalidOptionError(f"start must be 'first', 'end' or a position, not {position!r}")
+                raise InvalidOptionError(
+                    f"start must be 'first', 'end' or a position, not {position!r}"
+                )
             self._check_position(where)
             self.cursor.move_to(where)
 
     def _seek_sequence(self, sequence: object) -> None:
         ordinal = whole_of(sequence)
         if ordinal is None or not 0 <= ordinal < 1 << 63:
-            raise InvalidOptionError(f"sequence must be an int from 0, of 63 bits, not {sequence!r}")
+            raise InvalidOptionError(
+                f"sequence must be an int from 0, of 63 bits, not {sequence!r}"
+            )
         self.cursor.move_to(self._index.position_of(ordinal))
 
     def _seek_timestamp(self, timestamp: object) -> bool:
@@ -211,7 +223,9 @@ class Seeker:
     def _seek_key(self, key: object) -> bool:
         if not isinstance(key, bytes | bytearray | memoryview):
             hint = ": encode it first" if isinstance(key, str) else ""
-            raise RecordTypeError(f"key must be bytes, not {type(key).__name__}{hint}", path=self._core.path)
+            raise RecordTypeError(
+                f"key must be bytes, not {type(key).__name__}{hint}", path=self._core.path
+            )
         began = self.cursor.position
         place = self.cursor.pass_to_key(bytes(key))
         self.cursor.move_to(began if place is None else place)
@@ -222,8 +236,13 @@ class Seeker:
     def search(self, key_function: Callable[[Record], Any], value: Any) -> Record | None:
         """Search sorted records by halves: see `Tailer.search`."""
         if not callable(key_function):
-            raise InvalidOptionError(f"key_function must be a callable that takes a record, not {key_function!r}")
-        low, high = self._index.sequence_of(self._first_position()), self._index.sequence_of(self._visible_end())
+            raise InvalidOptionError(
+                f"key_function must be a callable that takes a record, not {key_function!r}"
+            )
+        low, high = (
+            self._index.sequence_of(self._first_position()),
+            self._index.sequence_of(self._visible_end()),
+        )
         found, place = None, self._visible_end()
         while low < high:
             middle = (low + high) // 2
@@ -297,7 +316,8 @@ class Seeker:
                 finally:
                     file.release(token)
         raise PositionError(
-            f"no record starts here: the log's positions go from {first} to {end}; use a position that an append or a record gave",
+            f"no record starts here: the log's positions go from {first} to {end}; use a position "
+            "that an append or a record gave",
             path=self._core.path,
             position=position,
             first_position=first,

@@ -90,7 +90,8 @@ class SegmentHolder:
             self._refuse_gap(number)
         if number >= first:
             raise PositionError(
-                f"the records before position {place} are missing, and older ones are there: go on at one of those",
+                f"the records before position {place} are missing, and older ones are there: go "
+                "on at one of those",
                 path=self._core.path,
                 position=place,
                 first_position=first * self._core.segment_size,
@@ -124,7 +125,8 @@ class SegmentHolder:
             return
         end = onward * self._core.segment_size
         raise PositionError(
-            f"the records from here to {end} were deleted: go on with seek('first') or a later position",
+            f"the records from here to {end} were deleted: go on with seek('first') or a later "
+            "position",
             path=self._core.path,
             position=number * self._core.segment_size,
             first_position=end,

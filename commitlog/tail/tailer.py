@@ -24,10 +24,12 @@ _BATCH_MOST = 1 << 62  # the kernel's limit; a batch of 16 MiB has fewer records
 
 
 class Tailer(ProcessBound, ReadMethods):
-    """Reads records in their order, forward or backward; got from `CommitLog.tailer`. One thread at a time.
+    """Reads records in their order, forward or backward; got from `CommitLog.tailer`. One thread at
+    a time.
 
-    It stands between two records. Iterating gives `Record` objects from there to the present end, or back to the oldest one; iterating
-    again goes on from where it stands then; with a name, a loop that was left gives its last record again.
+    It stands between two records. Iterating gives `Record` objects from there to the present end,
+    or back to the oldest one; iterating again goes on from where it stands then; with a name, a
+    loop that was left gives its last record again.
     """
 
     def __init__(self, seeker: Seeker, file: TailerFile | None = None, log: object = None) -> None:
@@ -58,18 +60,22 @@ class Tailer(ProcessBound, ReadMethods):
         timeout : float, str or None
             End when no record came for so long; None ends only when the log is closed.
         idle : {"spin", "yield", "backoff", "block"}
-            What to do until there is more. "spin" burns a core for the least delay; "yield" lends it out in between; "backoff" spins,
-            yields, then sleeps up to 1 ms; "block" sleeps in the kernel until a writer wakes it.
+            What to do until there is more. "spin" burns a core for the least delay; "yield" lends
+            it out in between; "backoff" spins, yields, then sleeps up to 1 ms; "block" sleeps in
+            the kernel until a writer wakes it.
         speed : float, optional
-            Replay: give each record at the pace of the timestamps, 1 as it was recorded, 10 ten times as fast. Where timestamps step back
-            there is no pause, and what is late is given at once. By default there are no pauses at all.
+            Replay: give each record at the pace of the timestamps, 1 as it was recorded, 10 ten
+            times as fast. Where timestamps step back there is no pause, and what is late is given
+            at once. By default there are no pauses at all.
         max_pause : float, str or None
-            Seconds, or text like ``"500ms"``: no pause of a replay is longer, so that a quiet night is over soon.
+            Seconds, or text like ``"500ms"``: no pause of a replay is longer, so that a quiet night
+            is over soon.
 
         Returns
         -------
         iterator of Record
-            For `for` as well as for `async for`. A coroutine waits without holding its loop up; `idle` says nothing to it.
+            For `for` as well as for `async for`. A coroutine waits without holding its loop up;
+            `idle` says nothing to it.
 
         Raises
         ------
@@ -77,7 +83,9 @@ class Tailer(ProcessBound, ReadMethods):
             The tailer reads backward, or a value is not one of these.
         """
         if self._cursor.backward:
-            raise InvalidOptionError("follow goes forward: set direction to 'forward' first, or read with a for loop")
+            raise InvalidOptionError(
+                "follow goes forward: set direction to 'forward' first, or read with a for loop"
+            )
         records = FollowIterator(self, timeout, idle, self._waiter)
         if speed is None and max_pause is None:
             return records
@@ -88,8 +96,11 @@ class Tailer(ProcessBound, ReadMethods):
 
         return AsyncRecords(self._cursor, FollowIterator(self, 0, "backoff"), timeout_s)
 
-    def read_batch(self, max_records: int = 65536, timeout: Duration | None = 0, idle: Idle = "backoff") -> Batch:
-        """The next records in the tailer's direction as NumPy columns, at most `max_records` and about 16 MiB of them.
+    def read_batch(
+        self, max_records: int = 65536, timeout: Duration | None = 0, idle: Idle = "backoff"
+    ) -> Batch:
+        """The next records in the tailer's direction as NumPy columns, at most `max_records` and
+        about 16 MiB of them.
 
         Parameters
         ----------
@@ -107,15 +118,22 @@ class Tailer(ProcessBound, ReadMethods):
         self._cursor.save_place()
         return batch
 
-    def _take_batch(self, max_records: int, timeout: Duration | None, idle: Idle, *, keeps: bool) -> Batch:
+    def _take_batch(
+        self, max_records: int, timeout: Duration | None, idle: Idle, *, keeps: bool
+    ) -> Batch:
         most = whole_of(max_records)
         if most is None or most < 1:
-            raise InvalidOptionError(f"max_records must be an int of at least 1, not {max_records!r}")
+            raise InvalidOptionError(
+                f"max_records must be an int of at least 1, not {max_records!r}"
+            )
         return Batch(*self._cursor.batch(min(most, _BATCH_MOST), timeout, idle, keeps))
 
     @contextlib.contextmanager
-    def reading(self, timeout: Duration | None = 0, idle: Idle = "backoff") -> Iterator[Record | None]:
-        """The next record for the length of a `with`: an exception in it takes the tailer back, and the same record comes again.
+    def reading(
+        self, timeout: Duration | None = 0, idle: Idle = "backoff"
+    ) -> Iterator[Record | None]:
+        """The next record for the length of a `with`: an exception in it takes the tailer back, and
+        the same record comes again.
 
         Parameters
         ----------
@@ -131,8 +149,11 @@ class Tailer(ProcessBound, ReadMethods):
             yield self._cursor.take(timeout, idle)
 
     @contextlib.contextmanager
-    def reading_batch(self, max_records: int = 65536, timeout: Duration | None = 0, idle: Idle = "backoff") -> Iterator[Batch]:
-        """The next records for the length of a `with`: an exception in it takes the tailer back, and the same records come again.
+    def reading_batch(
+        self, max_records: int = 65536, timeout: Duration | None = 0, idle: Idle = "backoff"
+    ) -> Iterator[Batch]:
+        """The next records for the length of a `with`: an exception in it takes the tailer back,
+        and the same records come again.
 
         Parameters
         ----------
@@ -160,7 +181,8 @@ class Tailer(ProcessBound, ReadMethods):
         self._cursor.save_place()
 
     def striding(self) -> Iterator[Record]:
-        """The indexed records alone, one in every `index_spacing`, in the tailer's direction: a quick look over a long log.
+        """The indexed records alone, one in every `index_spacing`, in the tailer's direction: a
+        quick look over a long log.
 
         Returns
         -------
@@ -171,14 +193,18 @@ class Tailer(ProcessBound, ReadMethods):
 
     @property
     def damaged(self) -> list[tuple[int, int | None]]:
-        """Where damage was met: its position, and that of the next whole frame. What stood in between is lost to this reader."""
+        """Where damage was met: its position, and that of the next whole frame. What stood in
+        between is lost to this reader.
+        """
         return self._seeker.segments.damaged
 
     # --- the place ---------------------------------------------------------------------------
 
     @property
     def direction(self) -> Direction:
-        """ "forward" or "backward": where the next `read` goes. Setting it turns the tailer around and leaves it in its place."""
+        """ "forward" or "backward": where the next `read` goes. Setting it turns the tailer around
+        and leaves it in its place.
+        """
         return "backward" if self._cursor.backward else "forward"
 
     @direction.setter
@@ -202,17 +228,19 @@ class Tailer(ProcessBound, ReadMethods):
         sequence : int
             The record's ordinal in the log.
         timestamp : int, str or datetime.datetime
-            The first record in the log's order that is not older; nanoseconds since 1970, a datetime
-            with a time zone, or a text such as ``"-10m"``, ``"yesterday"`` or
+            The first record in the log's order that is not older; nanoseconds since 1970, a
+            datetime with a time zone, or a text such as ``"-10m"``, ``"yesterday"`` or
             ``"2026-05-01T12:30"``, in UTC. Timestamps may step back between writers, so older
             records may follow.
         key : bytes
-            The next record with that key, from here in the tailer's direction, which `read` then gives: a backward tailer stands behind it.
+            The next record with that key, from here in the tailer's direction, which `read` then
+            gives: a backward tailer stands behind it.
 
         Returns
         -------
         bool
-            False where all records are older, and the tailer stands at the end; or none has the key, and it stands where it stood.
+            False where all records are older, and the tailer stands at the end; or none has the
+            key, and it stands where it stood.
 
         Raises
         ------
@@ -227,12 +255,14 @@ class Tailer(ProcessBound, ReadMethods):
         Parameters
         ----------
         cycle : int, datetime.datetime or datetime.date
-            Its number; an instant in it, with a time zone; or a day of the log's time zone, for the cycle that its first moment is in.
+            Its number; an instant in it, with a time zone; or a day of the log's time zone, for the
+            cycle that its first moment is in.
 
         Returns
         -------
         bool
-            False where the cycle has no record that can be seen: the tailer then stands where later cycles begin.
+            False where the cycle has no record that can be seen: the tailer then stands where later
+            cycles begin.
 
         Raises
         ------
@@ -262,8 +292,9 @@ class Tailer(ProcessBound, ReadMethods):
         Returns
         -------
         Record or None
-            The first of the records of which the function makes `value`; None where there is none. The tailer then stands before it, or
-            before the first record that is not less, or at the end; its direction stays.
+            The first of the records of which the function makes `value`; None where there is none.
+            The tailer then stands before it, or before the first record that is not less, or at the
+            end; its direction stays.
         """
         return self._seeker.search(key_function, value)
 
@@ -276,14 +307,16 @@ class Tailer(ProcessBound, ReadMethods):
 
     @property
     def dropped_records(self) -> int:
-        """Records that writers dropped because this tailer was too far behind, ever since it was made or reset; 0 without a name."""
+        """Records that writers dropped because this tailer was too far behind, ever since it was
+        made or reset; 0 without a name.
+        """
         return 0 if self._file is None else self._file.page.dropped
 
     # --- the end -----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the segment it stands in, and of its name: others may then read under it. Idempotent; dropping the tailer does the
-        same."""
+        """Let go of the segment it stands in, and of its name: others may then read under it.
+        Idempotent; dropping the tailer does the same."""
         self._cursor.leave()
         self._seeker.segments.release()
         if self._file is not None:

@@ -1,4 +1,6 @@
-"""The files `tailers/<name>`: one tailer at a time owns each, and others may move it, forget it or change its terms."""
+"""The files `tailers/<name>`: one tailer at a time owns each, and others may move it, forget it or
+change its terms.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,17 @@ from commitlog.tail.tailer_folder import (
 from commitlog.tail.tailer_lock import NotToBeHadError, TailerLock
 from commitlog.tail.tailer_state import TailerState, read_state, states
 
-# Has writers look who is required. It is called under the lock on terms, before anything is changed: a writer that looks meanwhile finds
-# the lock taken, and looks again; and whoever dies on the way has told the writers, or has changed nothing.
+# Has writers look who is required. It is called under the lock on terms, before anything is
+# changed: a writer that looks meanwhile finds the lock taken, and looks again; and whoever dies on
+# the way has told the writers, or has changed nothing.
 Tell = Callable[[], None]
 _ATTEMPTS = 100  # at a name that others create and delete meanwhile
 _logger = logging.getLogger("commitlog")
 
 
 class TailerFile:
-    """The file of a tailer that reads under its name, held against all others until `close` or the process's death.
+    """The file of a tailer that reads under its name, held against all others until `close` or the
+    process's death.
 
     Parameters
     ----------
@@ -91,7 +95,11 @@ class TailerFile:
                 lock = _lock(self._directory, folder_fd, self.name)
             except FileNotFoundError:
                 with contextlib.suppress(FileNotFoundError):  # swept away: again
-                    self.created |= _create(folder_fd, self.name, new_page(self._directory.log_uuid, start, time.time_ns()))
+                    self.created |= _create(
+                        folder_fd,
+                        self.name,
+                        new_page(self._directory.log_uuid, start, time.time_ns()),
+                    )
                 continue
             try:
                 page = _map_locked(self._directory, folder_fd, self.name, lock)
@@ -102,10 +110,16 @@ class TailerFile:
                 lock.close()
                 raise
             return lock, page
-        raise IOFailureError("others create and delete this tailer all the time: try again", path=self.path, errno=errno.EAGAIN)
+        raise IOFailureError(
+            "others create and delete this tailer all the time: try again",
+            path=self.path,
+            errno=errno.EAGAIN,
+        )
 
     def _own(self, folder_fd: int) -> None:
-        """Write down whose it is; the first owner makes its name durable, which its maker may not have lived to do."""
+        """Write down whose it is; the first owner makes its name durable, which its maker may not
+        have lived to do.
+        """
         log_uuid = self._directory.log_uuid
         if read_page(self.page.content(), log_uuid)["owned_ns"] == 0:
             sync_names(self._directory, folder_fd)
@@ -121,10 +135,18 @@ class TailerFile:
         IOFailureError
             Another process holds the lock on terms, or the system could not make them durable.
         """
-        with telling_of_refusals(self._directory, self.name), terms_locked(self._directory, self.name):
+        with (
+            telling_of_refusals(self._directory, self.name),
+            terms_locked(self._directory, self.name),
+        ):
             tell()
             failpoint("writers told")
-            self.page.change_terms(self._directory.log_uuid, required=required, max_lag_bytes=max_lag_bytes, evicted_ns=0)
+            self.page.change_terms(
+                self._directory.log_uuid,
+                required=required,
+                max_lag_bytes=max_lag_bytes,
+                evicted_ns=0,
+            )
             failpoint("terms written")
         self.page.sync()
 
@@ -148,7 +170,9 @@ def _let_go(page: TailerPage, lock: TailerLock) -> None:
 
 
 def _create(folder_fd: int, name: str, content: bytes) -> bool:
-    """Put a whole file in place, whose name is not durable yet; False when another one got there first."""
+    """Put a whole file in place, whose name is not durable yet; False when another one got there
+    first.
+    """
     with temporary_file(folder_fd, name) as (fd, temporary):
         # Room first: a store into a hole of the mapping would be SIGBUS on a full disk.
         failpoint("created")
@@ -167,25 +191,33 @@ def _create(folder_fd: int, name: str, content: bytes) -> bool:
 
 
 def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
-    """The lock on a tailer's file, by a description of its own: what is mapped would keep the lock alive in forked children."""
+    """The lock on a tailer's file, by a description of its own: what is mapped would keep the lock
+    alive in forked children.
+    """
     try:
         return TailerLock(directory.fd, folder_fd, name)
     except NotToBeHadError as refusal:
         path = tailer_path(directory, name)
         if refusal.owned:
             holder = read_state(directory, name).owner or "another process"
-            message = f"tailer {name!r} is read by {holder} already: close it there, or take another name"
+            message = (
+                f"tailer {name!r} is read by {holder} already: close it there, or take another name"
+            )
         else:
             holder = "another process"
             message = (
-                f"another process has a shared lock on the file of tailer {name!r}, and this user cannot tell whether it is a tailer: "
-                "close it there, take another name, or let only those read the file who may write to it"
+                f"another process has a shared lock on the file of tailer {name!r}, and this user "
+                "cannot tell whether it is a tailer: "
+                "close it there, take another name, or let only those read the file who may write "
+                "to it"
             )
         raise TailerInUseError(message, path=path, holder=holder) from None
 
 
 def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: TailerLock) -> TailerPage:
-    """The page of the file that is locked; FileNotFoundError when that is not the one of this name any more."""
+    """The page of the file that is locked; FileNotFoundError when that is not the one of this name
+    any more.
+    """
     fd = open_file(folder_fd, name, os.O_RDWR)
     try:
         if os.fstat(fd).st_ino != os.fstat(lock.descriptor).st_ino:
@@ -197,11 +229,12 @@ def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: Tailer
     return page
 
 
-# --- others' tailers -----------------------------------------------------------------------------------------------------
+# --- others' tailers ------------------------------------------------------------------------------
 
 
 def reset(directory: LogDirectory, name: str, position: int, tell: Tell) -> None:
-    """Have a tailer that nobody reads with go on somewhere else; a damaged file is made anew, and required no more.
+    """Have a tailer that nobody reads with go on somewhere else; a damaged file is made anew, and
+    required no more.
 
     Raises
     ------
@@ -214,11 +247,14 @@ def reset(directory: LogDirectory, name: str, position: int, tell: Tell) -> None
         _place_anew(directory, folder_fd, name, lock, position)
 
 
-def _place_anew(directory: LogDirectory, folder_fd: int, name: str, lock: TailerLock, position: int) -> None:
+def _place_anew(
+    directory: LogDirectory, folder_fd: int, name: str, lock: TailerLock, position: int
+) -> None:
     try:
         page = _map_locked(directory, folder_fd, name, lock)
     except DamagedPageError:
-        # Away with it first, which is all that can be done at once: the one lock that there is, is on this very file.
+        # Away with it first, which is all that can be done at once: the one lock that there is, is
+        # on this very file.
         os.unlink(name, dir_fd=folder_fd)
         failpoint("damage removed")
         _create(folder_fd, name, new_page(directory.log_uuid, position, time.time_ns()))
@@ -250,7 +286,10 @@ def _held(directory: LogDirectory, name: str) -> Iterator[tuple[int, TailerLock]
     with telling_of_refusals(directory, name), opened_folder(directory) as folder_fd:
         lock = _lock(directory, folder_fd, name)
         try:
-            if os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_ino != os.fstat(lock.descriptor).st_ino:
+            if (
+                os.stat(name, dir_fd=folder_fd, follow_symlinks=False).st_ino
+                != os.fstat(lock.descriptor).st_ino
+            ):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
             yield folder_fd, lock
         finally:
@@ -258,7 +297,8 @@ def _held(directory: LogDirectory, name: str) -> Iterator[tuple[int, TailerLock]
 
 
 def open_page(directory: LogDirectory, name: str) -> TailerPage:
-    """Map the file of a tailer that somebody else may own, to see where it stands and to change its terms.
+    """Map the file of a tailer that somebody else may own, to see where it stands and to change its
+    terms.
 
     Raises
     ------
@@ -274,7 +314,8 @@ def open_page(directory: LogDirectory, name: str) -> TailerPage:
 
 
 def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
-    """Require a tailer no more, whoever reads with it; its position stays. False where it was not required.
+    """Require a tailer no more, whoever reads with it; its position stays. False where it was not
+    required.
 
     Raises
     ------
@@ -289,15 +330,17 @@ def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
                 tell()
                 failpoint("writers told")
             # Also where it is evicted already: an earlier try may not have reached the disk.
-            page.change_terms(directory.log_uuid, required=False, evicted_ns=time.time_ns() if required else None)
+            page.change_terms(
+                directory.log_uuid, required=False, evicted_ns=time.time_ns() if required else None
+            )
             failpoint("terms written")
         page.sync()
     return required
 
 
 def cut_back(directory: LogDirectory, end: int) -> None:
-    """Have tailers that stand behind the end of a log go on at it: what they had read there was cut off, and other records will take its
-    place. Only under the log's exclusive lock."""
+    """Have tailers that stand behind the end of a log go on at it: what they had read there was cut
+    off, and other records will take its place. Only under the log's exclusive lock."""
     offset = end % directory.segment_size
     end += max(0, HEADER_SIZE - offset)  # where the next record goes
     for state in states(directory):
@@ -306,15 +349,22 @@ def cut_back(directory: LogDirectory, end: int) -> None:
 
 
 def inside_skips(directory: LogDirectory) -> Iterator[tuple[TailerState, int]]:
-    """The tailers that stand inside a SKIP, at what is no frame to anybody, and the position behind it."""
+    """The tailers that stand inside a SKIP, at what is no frame to anybody, and the position behind
+    it.
+    """
     for state in states(directory):
         with contextlib.suppress(CommitLogError):  # its segment is damaged
-            if state.position is not None and (landing := directory.landing(state.position)) != state.position:
+            if (
+                state.position is not None
+                and (landing := directory.landing(state.position)) != state.position
+            ):
                 yield state, landing
 
 
 def step_out(directory: LogDirectory) -> None:
-    """Have tailers that stand inside a SKIP go on behind it. Only under the log's exclusive lock."""
+    """Have tailers that stand inside a SKIP go on behind it. Only under the log's exclusive
+    lock.
+    """
     for state, landing in inside_skips(directory):
         go_on_at(directory, state, landing)
 
@@ -329,6 +379,20 @@ def _move(directory: LogDirectory, state: TailerState, position: int, where: str
         with _held(directory, state.name) as (folder_fd, lock):
             _place_anew(directory, folder_fd, state.name, lock, position)
     except CommitLogError as error:
-        _logger.error("tailer %r of %s stands at %s, and not %s: %s", state.name, directory.path, state.position, where, error)
+        _logger.error(
+            "tailer %r of %s stands at %s, and not %s: %s",
+            state.name,
+            directory.path,
+            state.position,
+            where,
+            error,
+        )
     else:
-        _logger.warning("tailer %r of %s stood at %s: it goes on at %d, %s", state.name, directory.path, state.position, position, where)
+        _logger.warning(
+            "tailer %r of %s stood at %s: it goes on at %d, %s",
+            state.name,
+            directory.path,
+            state.position,
+            position,
+            where,
+        )

@@ -1,4 +1,6 @@
-"""The folder `tailers`: the names in it, the lock under which terms change, and what its refusals mean."""
+"""The folder `tailers`: the names in it, the lock under which terms change, and what its refusals
+mean.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ NAME_LONGEST = 128  # bytes of UTF-8
 _NAME = re.compile(r"[\w@:+][\w@:+.\-]*")
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _TERMS_WAIT_S = 5.0
-FOLDER_WAIT_S = 0.5  # a change takes milliseconds: a lock on the folder that is held longer is not a tailer's change
+# a change takes milliseconds: a lock on the folder that is held longer is not a tailer's change
+FOLDER_WAIT_S = 0.5
 
 
 def check_name(name: object) -> str:
@@ -43,9 +46,14 @@ def check_name(name: object) -> str:
     """
     if not isinstance(name, str):
         raise InvalidOptionError(f"name must be a str, not {type(name).__name__}")
-    if not _NAME.fullmatch(name) or not name.isprintable() or len(name.encode(errors="replace")) > NAME_LONGEST:
+    if (
+        not _NAME.fullmatch(name)
+        or not name.isprintable()
+        or len(name.encode(errors="replace")) > NAME_LONGEST
+    ):
         raise InvalidOptionError(
-            f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and not begin with . or -: {name!r} is not"
+            f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and not "
+            f"begin with . or -: {name!r} is not"
         )
     return str(name)  # and nothing derived from it, which the kernel would not take
 
@@ -63,7 +71,9 @@ def opened_folder(directory: LogDirectory) -> Iterator[int]:
     FileNotFoundError
         No tailer of this log ever had a name.
     """
-    fd = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd)
+    fd = os.open(
+        FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd
+    )
     try:
         yield fd
     finally:
@@ -86,7 +96,8 @@ def _listed_folder(directory: LogDirectory) -> Iterator[int]:
         raise
     except OSError as error:
         raise IOFailureError(
-            f"the log's tailers cannot be listed ({error.strerror}), and nobody can say which of them are required: let this user read the "
+            f"the log's tailers cannot be listed ({error.strerror}), and nobody can say which of "
+            "them are required: let this user read the "
             f"folder {FOLDER!r}",
             path=os.path.join(directory.path, FOLDER),
             errno=error.errno,
@@ -95,14 +106,18 @@ def _listed_folder(directory: LogDirectory) -> Iterator[int]:
 
 @contextlib.contextmanager
 def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
-    """Only one process at a time changes what writers look for: terms, and which tailers there are. The lock goes with its holder.
+    """Only one process at a time changes what writers look for: terms, and which tailers there are.
+    The lock goes with its holder.
 
-    It is a byte of `lock`. Older releases, and users who cannot open `lock`, lock the folder instead, so it is locked as well. Any reader
-    can lock the folder: a lock there that stays is ignored.
+    It is a byte of `lock`. Older releases, and users who cannot open `lock`, lock the folder
+    instead, so it is locked as well. Any reader can lock the folder: a lock there that stays is
+    ignored.
     """
     with contextlib.ExitStack() as held:
         try:
-            byte = LifeLock(lambda: open_gate(lock_file.NAME, directory.fd, create=False), kind=None, span=TERMS)
+            byte = LifeLock(
+                lambda: open_gate(lock_file.NAME, directory.fd, create=False), kind=None, span=TERMS
+            )
         except (FileNotFoundError, PermissionError):
             pass
         else:
@@ -110,7 +125,8 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
             changing = attempts(_TERMS_WAIT_S, f"the terms of tailer {name!r}")
             if not any(byte.acquire("exclusive") for _ in changing):
                 raise IOFailureError(
-                    f"another process has been changing a tailer of this log for {_TERMS_WAIT_S:g} s: look for a stopped one",
+                    "another process has been changing a tailer of this log for "
+                    f"{_TERMS_WAIT_S:g} s: look for a stopped one",
                     path=tailer_path(directory, name),
                     errno=errno.EAGAIN,
                 )
@@ -133,7 +149,9 @@ def _lock_folder(folder_fd: int, kind: int) -> bool:
 
 
 def are_terms_changing(directory: LogDirectory) -> bool:
-    """Whether a process holds the lock on terms. Otherwise what writers were told of before has been done, or never will be."""
+    """Whether a process holds the lock on terms. Otherwise what writers were told of before has
+    been done, or never will be.
+    """
     fd = lock_file.open_to_ask(directory.fd)
     if fd < 0:
         return False
@@ -144,7 +162,8 @@ def are_terms_changing(directory: LogDirectory) -> bool:
 
 
 def is_folder_locked(directory: LogDirectory) -> bool:
-    """Whether a process has the folder locked: one that changes terms and cannot open `lock`, or any reader.
+    """Whether a process has the folder locked: one that changes terms and cannot open `lock`, or
+    any reader.
 
     Raises
     ------
@@ -158,12 +177,15 @@ def is_folder_locked(directory: LogDirectory) -> bool:
 
 @contextlib.contextmanager
 def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
-    """Whatever is wrong with a tailer's file, or the system refuses, is told as one of commitlog's own errors."""
+    """Whatever is wrong with a tailer's file, or the system refuses, is told as one of commitlog's
+    own errors.
+    """
     path = tailer_path(directory, name)
     with telling(
         path,
         "keep a tailer's position",
-        permission=f"read without a name, or fix the permissions of the folder {FOLDER!r} in the log",
+        permission=f"read without a name, or fix the permissions of the folder {FOLDER!r} in "
+        "the log",
     ):
         try:
             yield
@@ -173,7 +195,8 @@ def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
             raise TailerNotFoundError(f"there is no tailer {name!r}", path=path) from None
         except DamagedPageError as error:
             raise CorruptTailerError(
-                f"the file of tailer {name!r} cannot be used: {error}. Say from where to go on: log.reset_tailer({name!r}, ...), or "
+                f"the file of tailer {name!r} cannot be used: {error}. Say from where to go on: "
+                f"log.reset_tailer({name!r}, ...), or "
                 f"`commitlog tailers LOG reset {name} POSITION`",
                 path=path,
             ) from None
@@ -193,8 +216,13 @@ def names(directory: LogDirectory) -> list[str]:
 
 
 def sweep(directory: LogDirectory) -> None:
-    """Remove what creations that died half-way have left. Who is creating one at present tries again."""
-    with contextlib.suppress(FileNotFoundError, IOFailureError), _listed_folder(directory) as folder_fd:
+    """Remove what creations that died half-way have left. Who is creating one at present tries
+    again.
+    """
+    with (
+        contextlib.suppress(FileNotFoundError, IOFailureError),
+        _listed_folder(directory) as folder_fd,
+    ):
         for name in os.listdir(folder_fd):
             if _TEMPORARY.match(name):
                 with contextlib.suppress(IsADirectoryError):  # somebody else's

@@ -1,4 +1,6 @@
-"""TailerLock: the lock by which one tailer at a time reads under a name, whatever shared locks readers place on its file."""
+"""TailerLock: the lock by which one tailer at a time reads under a name, whatever shared locks
+readers place on its file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ class NotToBeHadError(Exception):
     Parameters
     ----------
     owned : bool
-        By a tailer. Otherwise it may be, or a reader has a shared lock there and this user cannot open `lock`, which would tell.
+        By a tailer. Otherwise it may be, or a reader has a shared lock there and this user cannot
+        open `lock`, which would tell.
     """
 
     def __init__(self, owned: bool) -> None:
@@ -27,8 +30,9 @@ class NotToBeHadError(Exception):
 class TailerLock:
     """A tailer's file, open and locked against other tailers until `close` or the process's death.
 
-    An exclusive lock on the file is all it takes, unless a reader has a shared lock there. Then the owner shares the file, which keeps
-    those out that ask for the exclusive lock, and locks the byte of `lock` that stands for the file.
+    An exclusive lock on the file is all it takes, unless a reader has a shared lock there. Then the
+    owner shares the file, which keeps those out that ask for the exclusive lock, and locks the byte
+    of `lock` that stands for the file.
 
     Parameters
     ----------
@@ -62,7 +66,9 @@ class TailerLock:
             raise NotToBeHadError(owned=True)
         span = tailer_span(os.fstat(self.descriptor).st_ino)
         try:
-            self._byte = LifeLock(lambda: open_gate(lock_file.NAME, dir_fd, create=False), span=span)
+            self._byte = LifeLock(
+                lambda: open_gate(lock_file.NAME, dir_fd, create=False), span=span
+            )
         except BlockingIOError:
             raise NotToBeHadError(owned=True) from None
         except OSError:
@@ -83,7 +89,9 @@ class TailerLock:
 
 
 def is_owned(dir_fd: int, fd: int) -> bool:
-    """Whether a tailer reads with the file that is open there. A user who cannot open `lock` takes a reader's lock for a tailer's."""
+    """Whether a tailer reads with the file that is open there. A user who cannot open `lock` takes
+    a reader's lock for a tailer's.
+    """
     if is_held(fd, against="shared") or not is_held(fd):
         return is_held(fd)
     lock_fd = lock_file.open_to_ask(dir_fd)

@@ -1,4 +1,6 @@
-"""What the files of named tailers say: where each stands, on which terms, and who reads under the name."""
+"""What the files of named tailers say: where each stands, on which terms, and who reads under the
+name.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,13 @@ class TailerState:
     lag_bytes : int or None
         From there to the end of the log.
     required : bool
-        Retention deletes nothing that it has not read; appends wait for it where `max_lag_bytes` says so.
+        Retention deletes nothing that it has not read; appends wait for it where `max_lag_bytes`
+        says so.
     max_lag_bytes : int or None
         How far appends may be ahead of it while it is required; None: any distance.
     created_ns, saved_ns : int
-        When it was made, and when it last moved; nanoseconds since 1970. While it reads on without a pause, the second may be that of one
-        of its last 16 moves.
+        When it was made, and when it last moved; nanoseconds since 1970. While it reads on without
+        a pause, the second may be that of one of its last 16 moves.
     owner : str or None
         Who reads under the name now: process id and name. None: nobody.
     pid : int or None
@@ -131,13 +134,15 @@ def lowest_required(directory: LogDirectory) -> int | None:
     Returns
     -------
     int or None
-        None where no tailer is required. 0, and a warning is logged, where a file is damaged: it may have been a required tailer's.
+        None where no tailer is required. 0, and a warning is logged, where a file is damaged: it
+        may have been a required tailer's.
     """
     lowest = None
     for state in states(directory):
         if state.damage is not None:
             _logger.warning(
-                "nothing of %s is deleted, for the file of tailer %r is damaged (%s): reset the tailer, or delete it",
+                "nothing of %s is deleted, for the file of tailer %r is damaged (%s): reset the "
+                "tailer, or delete it",
                 directory.path,
                 state.name,
                 state.damage,

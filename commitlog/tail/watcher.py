@@ -1,4 +1,6 @@
-"""Watcher: the thread that wakes coroutines when records come. AsyncRecords: what a coroutine asks."""
+"""Watcher: the thread that wakes coroutines when records come. AsyncRecords: what a coroutine
+asks.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,12 @@ _JOIN_S = 10.0
 
 
 class Watcher(Service):
-    """One thread that waits for appends to a log on behalf of coroutines, of any number of event loops.
+    """One thread that waits for appends to a log on behalf of coroutines, of any number of event
+    loops.
 
-    It sleeps as a reader with ``idle="block"`` does. Where no append wakes it (what is flushed, this process's own pool buffers, cursors
-    that cannot be written) it looks now and then, at intervals that grow to 10 ms.
+    It sleeps as a reader with ``idle="block"`` does. Where no append wakes it (what is flushed,
+    this process's own pool buffers, cursors that cannot be written) it looks now and then, at
+    intervals that grow to 10 ms.
     """
 
     def __init__(self, core: Core) -> None:
@@ -40,7 +44,11 @@ class Watcher(Service):
                 return
             self._waiting[future] = cursor
             self._changed.notify()
-        expiry = None if timeout_s is None else loop.call_later(timeout_s, resolve_here, [(future, None)])
+        expiry = (
+            None
+            if timeout_s is None
+            else loop.call_later(timeout_s, resolve_here, [(future, None)])
+        )
         try:
             # In the thread's list before this look: between the two of them no record is missed.
             self._core.announce_sleeper()
@@ -52,7 +60,7 @@ class Watcher(Service):
             with self._changed:
                 self._waiting.pop(future, None)
 
-    # --- the thread ------------------------------------------------------------------------------------------------
+    # --- the thread -------------------------------------------------------------------------------
 
     def run(self) -> None:
         try:
@@ -63,7 +71,9 @@ class Watcher(Service):
             self._end()
 
     def _round(self, nap_s: float) -> bool:
-        """Wake those for whom there is something; where it is nobody, sleep. Whether it was somebody."""
+        """Wake those for whom there is something; where it is nobody, sleep. Whether it was
+        somebody.
+        """
         seen = self._core.announce_sleeper()
         with self._changed:
             waiting = list(self._waiting.items())
@@ -71,7 +81,9 @@ class Watcher(Service):
         if with_news:
             self._tell(with_news)
         else:
-            self._core.wait_append(seen, _SLEEP_S if all(cursor.is_woken for _, cursor in waiting) else nap_s)
+            self._core.wait_append(
+                seen, _SLEEP_S if all(cursor.is_woken for _, cursor in waiting) else nap_s
+            )
         return bool(with_news)
 
     def _wait_for_work(self) -> bool:
@@ -160,12 +172,17 @@ class AsyncRecords:
         nap_s = _POLL_LEAST_S
         while True:
             left_s = None if deadline_s is None else deadline_s - loop.time()
-            if self._cursor.core.gate == GATE_CLOSED or self._cursor.backward or (left_s is not None and left_s <= 0):
+            if (
+                self._cursor.core.gate == GATE_CLOSED
+                or self._cursor.backward
+                or (left_s is not None and left_s <= 0)
+            ):
                 raise StopAsyncIteration
             await watcher_of(self._cursor.core).news(self._cursor, left_s)
             record = next(self._present, None)
             if record is not None:
                 return record
-            # News but no record: an open claim, or a segment that is still being made. Poll for these.
+            # News but no record: an open claim, or a segment that is still being made. Poll for
+            # these.
             await asyncio.sleep(nap_s if left_s is None else min(nap_s, left_s))
             nap_s = min(2 * nap_s, _POLL_MOST_S)

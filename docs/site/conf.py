@@ -12,7 +12,13 @@ sys.path[:0] = [os.path.dirname(__file__)]
 
 project = "commitlog"
 author = "the commitlog authors"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "navigation", "signatures"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "navigation",
+    "signatures",
+]
 root_doc = "index"
 exclude_patterns = ["site"]
 default_role = "py:obj"

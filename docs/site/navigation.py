@@ -6,7 +6,9 @@ import re
 
 from sphinx.application import Sphinx
 
-_HEADING_OR_ROW = re.compile(r"^## (.+)$|^\| \[([^\]]+)\]\(([^):#]+)\.(?:md|rst)\) \|", re.MULTILINE)
+_HEADING_OR_ROW = re.compile(
+    r"^## (.+)$|^\| \[([^\]]+)\]\(([^):#]+)\.(?:md|rst)\) \|", re.MULTILINE
+)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -61,4 +61,9 @@ def stubs() -> dict[str, ast.FunctionDef]:
     """Return the methods of all stubs by class and name."""
     bodies = [ast.parse(path.read_text()).body for path in KERNEL.glob("*.pyi")]
     classes = [node for body in bodies for node in body if isinstance(node, ast.ClassDef)]
-    return {f"{owner.name}.{node.name}": node for owner in classes for node in owner.body if isinstance(node, ast.FunctionDef)}
+    return {
+        f"{owner.name}.{node.name}": node
+        for owner in classes
+        for node in owner.body
+        if isinstance(node, ast.FunctionDef)
+    }

@@ -9,10 +9,15 @@ static void rows_are_records_of_their_own(bool plain) {
         test_handle handle;
         start(&place, &handle, SMALL, plain);
         size_t count = lengths[at] < 100 ? 5000 : 100;
-        cl_rows rows = {.data = noise, .count = count, .stride = lengths[at] + 3, .length = lengths[at], .timestamp_ns = 5};
+        cl_rows rows = {.data = noise,
+                        .count = count,
+                        .stride = lengths[at] + 3,
+                        .length = lengths[at],
+                        .timestamp_ns = 5};
         size_t done = 0;
         int code;
-        while ((code = cl_writer_append_rows(&handle.writer, &rows, &done, positions)) == CL_E_ROLL) {
+        while ((code = cl_writer_append_rows(&handle.writer, &rows, &done, positions)) ==
+               CL_E_ROLL) {
             CHECK(done < count);
             roll_on(&handle);
         }
@@ -21,8 +26,10 @@ static void rows_are_records_of_their_own(bool plain) {
         cl_record record;
         open_reader(&reader, &handle.log);
         for (size_t row = 0; row < count; row++) {
-            CHECK(read_on(&reader, &record) == CL_OK && (int64_t)record.position == positions[row] && record.timestamp_ns == 5);
-            CHECK(record.value_length == lengths[at] && memcmp(record.value, noise + row * rows.stride, record.value_length) == 0);
+            CHECK(read_on(&reader, &record) == CL_OK &&
+                  (int64_t)record.position == positions[row] && record.timestamp_ns == 5);
+            CHECK(record.value_length == lengths[at] &&
+                  memcmp(record.value, noise + row * rows.stride, record.value_length) == 0);
         }
         CHECK(read_on(&reader, &record) == CL_E_END);
         close_reader(&reader);
@@ -50,7 +57,8 @@ static void a_batch_is_one_claim_and_appears_whole(bool plain) {
     for (int index = 0; index < 3; index++) {
         CHECK(read_on(&reader, &record) == CL_OK && record.value_length == 24);
     }
-    CHECK(read_on(&reader, &record) == CL_E_END && handle.writer.counters.appends == 1 && handle.writer.counters.records == 3);
+    CHECK(read_on(&reader, &record) == CL_E_END && handle.writer.counters.appends == 1 &&
+          handle.writer.counters.records == 3);
     close_reader(&reader);
     end(&place, &handle);
 }

@@ -4,7 +4,8 @@
 
 #define RECORD 1000u
 
-/* Copied or written: the file is untouched before the commit, and equal to the buffer afterwards. */
+/* Copied or written: the file is untouched before the commit, and equal to the buffer afterwards.
+ */
 static void a_commit_brings_the_buffer_into_the_file(uint32_t copy_limit) {
     test_scene scene;
     uint8_t value[RECORD];
@@ -19,25 +20,31 @@ static void a_commit_brings_the_buffer_into_the_file(uint32_t copy_limit) {
         CHECK(cl_segment_nonzero(scene.segment, before, SMALL) == SMALL);
         CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_OK);
         CHECK(scene.place.cursors->committed.value == tail_position(&scene));
-        CHECK(scene.place.cursors->appended.value == tail_position(&scene) && scene.place.cursors->flushed.value == 0);
-        CHECK(memcmp(scene.segment->map + CL_SEGMENT_HEADER, scene.buffer + CL_SEGMENT_HEADER, SMALL - CL_SEGMENT_HEADER) == 0);
+        CHECK(scene.place.cursors->appended.value == tail_position(&scene) &&
+              scene.place.cursors->flushed.value == 0);
+        CHECK(memcmp(scene.segment->map + CL_SEGMENT_HEADER, scene.buffer + CL_SEGMENT_HEADER,
+                     SMALL - CL_SEGMENT_HEADER) == 0);
     }
     CHECK(scan_log(&scene.handle) == 50 && scene.segment->drained == 0);
     end(&scene);
 }
 
-/* What makes a range visible is its first cell, and that is not among the bytes that are written. */
+/* What makes a range visible is its first cell, and that is not among the bytes that are written.
+ */
 static void the_first_cell_of_a_range_goes_through_the_mapping_alone(void) {
     test_scene scene;
     start(&scene, true, 0);
     append_value(&scene.handle, "first", 5);
     append_value(&scene.handle, "second", 6);
     int fd = scene.segment->fd;
-    scene.segment->fd = memfd_create("elsewhere", MFD_CLOEXEC); /* the writes go here, and the mapping shows what does not */
+    scene.segment->fd = memfd_create(
+        "elsewhere", MFD_CLOEXEC); /* the writes go here, and the mapping shows what does not */
     CHECK(scene.segment->fd >= 0 && cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
     uint8_t written[48];
-    CHECK(pread(scene.segment->fd, written, sizeof written, CL_SEGMENT_HEADER) == (ssize_t)sizeof written);
-    CHECK(memcmp(written, &(uint64_t){0}, 8) == 0 && memcmp(written + 8, scene.buffer + CL_SEGMENT_HEADER + 8, 40) == 0);
+    CHECK(pread(scene.segment->fd, written, sizeof written, CL_SEGMENT_HEADER) ==
+          (ssize_t)sizeof written);
+    CHECK(memcmp(written, &(uint64_t){0}, 8) == 0 &&
+          memcmp(written + 8, scene.buffer + CL_SEGMENT_HEADER + 8, 40) == 0);
     CHECK(memcmp(scene.segment->map + CL_SEGMENT_HEADER, scene.buffer + CL_SEGMENT_HEADER, 8) == 0);
     CHECK(cl_segment_nonzero(scene.segment, CL_SEGMENT_HEADER + 8, SMALL) == SMALL);
     close(scene.segment->fd);
@@ -54,16 +61,20 @@ static void a_commit_stops_before_an_open_claim(void) {
     uint64_t stands = tail_position(&scene);
     CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
     append_value(&scene.handle, "behind", 6);
-    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_BUSY && cl_commit(&scene.handle.log, stands) == CL_OK);
-    CHECK(scene.place.cursors->committed.value == stands && cl_segment_nonzero(scene.segment, stands, SMALL) == SMALL);
+    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_BUSY &&
+          cl_commit(&scene.handle.log, stands) == CL_OK);
+    CHECK(scene.place.cursors->committed.value == stands &&
+          cl_segment_nonzero(scene.segment, stands, SMALL) == SMALL);
     CHECK(cl_flush(&scene.handle.log, stands, deadline(PATIENCE_NS)) == CL_OK);
-    CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(5 * MILLISECOND)) == CL_E_TIMEOUT);
+    CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(5 * MILLISECOND)) ==
+          CL_E_TIMEOUT);
     cl_writer_abandon(&scene.handle.writer, &claim);
     CHECK(flush_all(&scene) == CL_OK && scan_log(&scene.handle) == 2);
     end(&scene);
 }
 
-/* A larger log than one chunk, with frames of every size, over a segment's end: drained buffers are announced. */
+/* A larger log than one chunk, with frames of every size, over a segment's end: drained buffers are
+ * announced. */
 static void commits_go_in_chunks_and_from_segment_to_segment(uint32_t copy_limit) {
     enum { SIZE = 8u << 20, COUNT = 3 };
     test_place place;
@@ -82,14 +93,16 @@ static void commits_go_in_chunks_and_from_segment_to_segment(uint32_t copy_limit
     uint64_t state = 7;
     uint64_t records = 0;
     while (cl_place_number(handle.log.private_tail) < COUNT - 1) {
-        uint32_t length = (uint32_t)(next_random(&state) % (records % 16 == 0 ? SIZE / 8 - CL_FRAME_HEADER : 3000));
+        uint32_t length = (uint32_t)(next_random(&state) %
+                                     (records % 16 == 0 ? SIZE / 8 - CL_FRAME_HEADER : 3000));
         memset(value, (int)records, length);
         append_value(&handle, value, length);
         records++;
     }
     uint32_t event = handle.log.event;
     CHECK(cl_commit(&handle.log, UINT64_MAX) == CL_OK);
-    CHECK(segments[0]->drained == 1 && segments[1]->drained == 1 && segments[2]->drained == 0 && handle.log.event >= event + 2);
+    CHECK(segments[0]->drained == 1 && segments[1]->drained == 1 && segments[2]->drained == 0 &&
+          handle.log.event >= event + 2);
     CHECK(scan_log(&handle) == records);
     CHECK(handle.log.counters.committed_bytes <= COUNT * (uint64_t)SIZE);
     for (int number = 0; number < COUNT; number++) {
@@ -102,7 +115,8 @@ static void commits_go_in_chunks_and_from_segment_to_segment(uint32_t copy_limit
     }
 }
 
-/* What a seal says is known when the last commit has passed; only who was not there for all of it reads the segment. */
+/* What a seal says is known when the last commit has passed; only who was not there for all of it
+ * reads the segment. */
 static void records_are_counted_while_they_are_committed(bool pooled) {
     test_scene scene;
     cl_scan scan;
@@ -118,17 +132,21 @@ static void records_are_counted_while_they_are_committed(bool pooled) {
         cl_writer_abandon(&scene.handle.writer, &claim);
         CHECK(index % 9 != 0 || cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
     }
-    CHECK(cl_writer_close_segment(&scene.handle.writer, CL_SEGMENT_CURRENT) == CL_OK && cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
+    CHECK(cl_writer_close_segment(&scene.handle.writer, CL_SEGMENT_CURRENT) == CL_OK &&
+          cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
     cl_segment_scan(scene.segment, 0, SMALL, &scan);
     CHECK(scan.code == CL_OK && scan.tally.records == 40 && scene.segment->tallied == SMALL);
     CHECK(memcmp(&scan.tally, &scene.segment->tally, sizeof scan.tally) == 0);
-    scene.segment->map[CL_SEGMENT_HEADER + CL_FRAME_TIMESTAMP] ^= 1; /* who reads the segment stumbles over this */
+    scene.segment->map[CL_SEGMENT_HEADER + CL_FRAME_TIMESTAMP] ^=
+        1; /* who reads the segment stumbles over this */
     CHECK(cl_segment_open(scene.place.dir_fd, 0, SMALL, NULL, true, &later) == CL_OK);
     CHECK(cl_segment_seal(later, 0, NULL) == CL_E_DAMAGE);
     CHECK(cl_segment_seal(scene.segment, 7, NULL) == CL_OK);
     cl_header_seal seal;
-    CHECK(cl_segment_sealed(later, &seal) == CL_OK && seal.first_sequence == 7 && seal.record_count == 40 && seal.end == scan.tally.end);
-    CHECK(seal.first_timestamp_ns == 1000 && seal.last_timestamp_ns == 1000 && seal.largest_timestamp_ns == 1012);
+    CHECK(cl_segment_sealed(later, &seal) == CL_OK && seal.first_sequence == 7 &&
+          seal.record_count == 40 && seal.end == scan.tally.end);
+    CHECK(seal.first_timestamp_ns == 1000 && seal.last_timestamp_ns == 1000 &&
+          seal.largest_timestamp_ns == 1012);
     cl_segment_release(later);
     end(&scene);
 }
@@ -139,7 +157,8 @@ typedef struct {
     uint64_t stop;
 } test_watcher;
 
-/* Another process's view: its own mapping of the file. What it finds is whole, up to a zero cell, at any moment. */
+/* Another process's view: its own mapping of the file. What it finds is whole, up to a zero cell,
+ * at any moment. */
 static void *watch_file(void *argument) {
     test_watcher *watcher = argument;
     test_handle observer;
@@ -153,7 +172,8 @@ static void *watch_file(void *argument) {
         int code = read_on(&reader, &record);
         CHECK(code == CL_OK || code == CL_E_END);
         if (code == CL_OK) {
-            CHECK(record.value_length == 8 + watcher->seen % 200 && memcmp(record.value, &watcher->seen, 8) == 0);
+            CHECK(record.value_length == 8 + watcher->seen % 200 &&
+                  memcmp(record.value, &watcher->seen, 8) == 0);
             watcher->seen++;
         }
     }
@@ -177,7 +197,8 @@ static void other_processes_see_whole_ranges_only(uint32_t copy_limit) {
             CHECK(cl_commit(&scene.handle.log, 0) == CL_OK);
         }
     }
-    CHECK(cl_commit(&scene.handle.log, 0) == CL_OK && cl_place_number(scene.handle.log.private_tail) == 0);
+    CHECK(cl_commit(&scene.handle.log, 0) == CL_OK &&
+          cl_place_number(scene.handle.log.private_tail) == 0);
     pthread_join(thread, NULL);
     CHECK(watcher.seen == RECORDS);
     end(&scene);

@@ -1,6 +1,7 @@
 /* threads */
-/* Several writers, as separate processes would be: each its own handle, table and slot, one shared cursors file and directory. They roll
- * over small segments while readers follow, others flush, and some die with their claims open. Nothing is lost, doubled or out of order. */
+/* Several writers, as separate processes would be: each its own handle, table and slot, one shared
+ * cursors file and directory. They roll over small segments while readers follow, others flush, and
+ * some die with their claims open. Nothing is lost, doubled or out of order. */
 #include "kernel_test.h"
 
 #include <sys/syscall.h>
@@ -49,7 +50,9 @@ static void *write_records(void *argument) {
     open_handle(task->place, &handle, false);
     for (uint32_t sequence = 0; sequence < RECORDS;) {
         uint64_t chance = next_random(&task->seed);
-        uint32_t length = (uint32_t)(sizeof(test_stamp) + chance % (chance % 7 == 0 ? LONGEST - sizeof(test_stamp) : 100));
+        uint32_t length =
+            (uint32_t)(sizeof(test_stamp) +
+                       chance % (chance % 7 == 0 ? LONGEST - sizeof(test_stamp) : 100));
         if (task->dies && sequence % (RECORDS / DEATHS) == RECORDS / DEATHS - 1) {
             die_and_come_back(&handle, task->place);
         }
@@ -66,10 +69,12 @@ static void *write_records(void *argument) {
         for (uint32_t row = 0; row < rows_count; row++) {
             fill_value(rows + (size_t)row * 16, 16, (test_stamp){task->number, sequence++});
         }
-        cl_rows input = {.data = rows, .count = rows_count, .stride = 16, .length = 16, .timestamp_ns = -1};
+        cl_rows input = {
+            .data = rows, .count = rows_count, .stride = 16, .length = 16, .timestamp_ns = -1};
         size_t done = 0;
         int code;
-        while ((code = cl_writer_append_rows(&handle.writer, &input, &done, positions)) == CL_E_ROLL) {
+        while ((code = cl_writer_append_rows(&handle.writer, &input, &done, positions)) ==
+               CL_E_ROLL) {
             roll_on(&handle);
         }
         CHECK(code == CL_OK);
@@ -97,7 +102,8 @@ static void *follow(void *argument) {
         }
         test_stamp stamp;
         uint8_t value[LONGEST];
-        CHECK(record.position > before && record.value_length >= sizeof stamp && record.value_length <= LONGEST);
+        CHECK(record.position > before && record.value_length >= sizeof stamp &&
+              record.value_length <= LONGEST);
         memcpy(&stamp, record.value, sizeof stamp);
         CHECK(stamp.writer < WRITERS && stamp.sequence == next[stamp.writer]);
         fill_value(value, record.value_length, stamp);
@@ -124,7 +130,8 @@ static void *flush_on(void *argument) {
         uint64_t committed = cl_load(&cursors->committed.value);
         uint64_t appended = cl_load(&cursors->appended.value);
         uint64_t tail = cl_log_position(&handle.log, cl_load(handle.log.tail));
-        CHECK(cl_log_downward(&handle.log, upto) <= flushed && flushed <= committed && committed <= appended && appended <= tail);
+        CHECK(cl_log_downward(&handle.log, upto) <= flushed && flushed <= committed &&
+              committed <= appended && appended <= tail);
     }
     close_handle(&handle);
     return NULL;
@@ -139,9 +146,14 @@ static void writers_lose_double_and_reorder_nothing(bool dying) {
     make_place(&place, SMALL);
     for (uint32_t index = 0; index < WRITERS + READERS + FLUSHERS; index++) {
         bool writes = index < WRITERS;
-        tasks[index] =
-            (test_task){.place = &place, .number = index, .seed = 1000 + index, .dies = dying && index % 2, .finished = &finished};
-        void *(*run)(void *) = writes ? write_records : index < WRITERS + READERS ? follow : flush_on;
+        tasks[index] = (test_task){.place = &place,
+                                   .number = index,
+                                   .seed = 1000 + index,
+                                   .dies = dying && index % 2,
+                                   .finished = &finished};
+        void *(*run)(void *) = writes                      ? write_records
+                               : index < WRITERS + READERS ? follow
+                                                           : flush_on;
         CHECK(pthread_create(&threads[index], NULL, run, &tasks[index]) == 0);
     }
     for (uint32_t index = 0; index < WRITERS + READERS + FLUSHERS; index++) {
@@ -149,7 +161,8 @@ static void writers_lose_double_and_reorder_nothing(bool dying) {
     }
     test_handle handle;
     open_handle(&place, &handle, false);
-    CHECK(cl_flush(&handle.log, cl_log_position(&handle.log, *handle.log.tail), cl_clock_monotonic_ns() + PATIENCE_NS) == CL_OK);
+    CHECK(cl_flush(&handle.log, cl_log_position(&handle.log, *handle.log.tail),
+                   cl_clock_monotonic_ns() + PATIENCE_NS) == CL_OK);
     CHECK(cl_place_number(*handle.log.tail) > 10);
     CHECK(scan_log(&handle) == (uint64_t)WRITERS * RECORDS);
     close_handle(&handle);
@@ -226,7 +239,8 @@ static void a_fork_finds_no_table_in_the_middle_of_a_change(void) {
             for (size_t index = 1; index < table.count; index++) {
                 status |= table.entries[index - 1]->number >= table.entries[index]->number;
             }
-            syscall(SYS_exit_group, status != 0); /* a sanitizer's `_exit` looks for the parent's threads */
+            syscall(SYS_exit_group,
+                    status != 0); /* a sanitizer's `_exit` looks for the parent's threads */
         }
         int status = 1;
         CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);

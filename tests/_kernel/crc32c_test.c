@@ -1,5 +1,6 @@
 /* sources: crc32c.c */
-/* Every implementation against the CRC's definition, bit by bit, in buffers that end exactly where the data does. */
+/* Every implementation against the CRC's definition, bit by bit, in buffers that end exactly where
+ * the data does. */
 #include "crc32c.h"
 
 #include <stdio.h>
@@ -10,12 +11,12 @@
 
 #define LONGEST 5000u
 #define ALIGNMENTS 9u
-#define CHECK(condition)                                                                                                                   \
-    do {                                                                                                                                   \
-        if (!(condition)) {                                                                                                                \
-            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, cl_crc32c_name());                                         \
-            exit(1);                                                                                                                       \
-        }                                                                                                                                  \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #condition, cl_crc32c_name()); \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 static const char *const NAMES[] = {"portable", "sse42", "sse42-pclmul", "armv8", "armv8-pmull"};
@@ -44,7 +45,8 @@ static uint32_t oracle_feed(uint32_t state, const uint8_t *data, size_t length) 
 }
 
 /* Fed from the segment's id on, with nothing of the code under test. */
-static uint32_t oracle_frame(uint64_t id, uint64_t offset, uint32_t word, const uint8_t *rest, size_t length) {
+static uint32_t oracle_frame(uint64_t id, uint64_t offset, uint32_t word, const uint8_t *rest,
+                             size_t length) {
     uint32_t state = oracle_feed(0xFFFFFFFFu, (const uint8_t *)&id, 8);
     state = oracle_feed(state, (const uint8_t *)&offset, 8);
     state = oracle_feed(state, (const uint8_t *)&word, 4);
@@ -66,7 +68,8 @@ static void check_known_vectors(void) {
     CHECK(cl_crc32c_seed(0x0706050403020100ull) == (uint32_t)~cl_crc32c(0, bytes, 8));
 }
 
-/* A block of its own, with not a byte after the data: the address sanitizer sees every read past it. */
+/* A block of its own, with not a byte after the data: the address sanitizer sees every read past
+ * it. */
 static uint8_t *exact_copy(size_t alignment, size_t length) {
     uint8_t *block = malloc(alignment + length + (alignment + length == 0));
     CHECK(block != NULL);
@@ -77,7 +80,8 @@ static uint8_t *exact_copy(size_t alignment, size_t length) {
 }
 
 /* Into a frame, as appends do, and out of it, as batches are read. */
-static void check_frame_copy(uint32_t seed, uint64_t offset, size_t head, const uint8_t *value, size_t length) {
+static void check_frame_copy(uint32_t seed, uint64_t offset, size_t head, const uint8_t *value,
+                             size_t length) {
     uint32_t word = (uint32_t)(head + length);
     uint8_t *frame = malloc(head + length);
     uint8_t *out = malloc(length + (length == 0));
@@ -107,7 +111,8 @@ static void check_every_length(void) {
             uint32_t chained = cl_crc32c(0, &id, 8);
             chained = cl_crc32c(chained, &offset, 8);
             chained = cl_crc32c(chained, &word, 4);
-            CHECK(cl_frame_crc(seed, offset, word, data, length) == cl_crc32c(chained, data, length));
+            CHECK(cl_frame_crc(seed, offset, word, data, length) ==
+                  cl_crc32c(chained, data, length));
             check_frame_copy(seed, offset, length % 3 == 0 ? 16 : 24 + length % 50, data, length);
             free(block);
             expected = oracle_feed(expected, noise + alignment + length, 1);
@@ -119,7 +124,8 @@ static void check_frames_from_the_definition(void) {
     for (size_t length = 0; length < 600; length += 7) {
         uint64_t id = 0xFEDCBA9876543210ull - length, offset = 4096 + 64 * length;
         uint32_t word = (uint32_t)length + 8;
-        CHECK(cl_frame_crc(cl_crc32c_seed(id), offset, word, noise, length) == oracle_frame(id, offset, word, noise, length));
+        CHECK(cl_frame_crc(cl_crc32c_seed(id), offset, word, noise, length) ==
+              oracle_frame(id, offset, word, noise, length));
     }
     /* The first and the last frame of the example in docs/format.md. */
     uint32_t seed = cl_crc32c_seed(0x1122334455667788ull);
@@ -127,7 +133,8 @@ static void check_frames_from_the_definition(void) {
     CHECK(cl_frame_crc(seed, 4096, 21, rest, sizeof rest) == 0x382CA43Bu);
     CHECK(cl_frame_crc(seed, 4168, CL_WORD_SKIP, NULL, 0) == 0xB5903564u);
     uint32_t skip = CL_WORD_SKIP | 8;
-    CHECK(cl_frame_crc(cl_crc32c_seed(5), 4096, skip, NULL, 0) == oracle_frame(5, 4096, skip, NULL, 0));
+    CHECK(cl_frame_crc(cl_crc32c_seed(5), 4096, skip, NULL, 0) ==
+          oracle_frame(5, 4096, skip, NULL, 0));
 }
 
 static void check_large_and_chained(void) {
@@ -159,7 +166,8 @@ int main(void) {
         check_every_length();
         check_frames_from_the_definition();
         check_large_and_chained();
-        printf("%s: as defined%s\n", NAMES[i], strcmp(NAMES[i], best) == 0 ? ", and chosen by itself" : "");
+        printf("%s: as defined%s\n", NAMES[i],
+               strcmp(NAMES[i], best) == 0 ? ", and chosen by itself" : "");
     }
     CHECK(available >= 1);
     CHECK(cl_crc32c_choose(best) == CL_OK);

@@ -1,5 +1,6 @@
 /* threads */
-/* Flush: what the watermarks promise, who leads, that a failure is final, what a checkpoint says; and the loops that see to it. */
+/* Flush: what the watermarks promise, who leads, that a failure is final, what a checkpoint says;
+ * and the loops that see to it. */
 #include "scene.h"
 
 #include <signal.h>
@@ -19,7 +20,8 @@ static void a_forgotten_claim_is_rolled_back_by_the_flush_that_it_holds_up(void)
     int64_t began_ns = cl_clock_monotonic_ns();
     CHECK(flush_all(&scene) == CL_OK && cl_clock_monotonic_ns() - began_ns >= 30 * MILLISECOND);
     CHECK(scene.handle.log.counters.rolled_back == 1 && scan_log(&scene.handle) == 1);
-    /* The leader looked again and again, and the wait counts once: from behind its first look, for which it has credit already. */
+    /* The leader looked again and again, and the wait counts once: from behind its first look, for
+     * which it has credit already. */
     CHECK(cl_histogram_above(&scene.handle.log.latencies.claim, 0) == 1);
     CHECK(scene.handle.log.latencies.claim.longest_ns >= 30 * MILLISECOND - CL_POLL_CREDIT_NS);
     end(&scene);
@@ -32,12 +34,15 @@ static void a_flush_raises_the_watermark_over_what_was_committed_before(bool poo
     for (int index = 0; index < 30; index++) {
         append_value(&scene.handle, "value", 5);
         CHECK(flush_all(&scene) == CL_OK && cursors->flushed.value == tail_position(&scene));
-        CHECK(cursors->flushed.value <= cursors->committed.value && cursors->committed.value <= cursors->appended.value);
+        CHECK(cursors->flushed.value <= cursors->committed.value &&
+              cursors->committed.value <= cursors->appended.value);
         CHECK(flush_all(&scene) == CL_OK); /* nothing to do */
     }
-    CHECK(cl_histogram_above(&scene.handle.log.latencies.flush, 0) == 30 && cursors->flusher.value == 0);
+    CHECK(cl_histogram_above(&scene.handle.log.latencies.flush, 0) == 30 &&
+          cursors->flusher.value == 0);
     /* Above what there is, a flush has nothing to wait for but time. */
-    CHECK(cl_flush(&scene.handle.log, tail_position(&scene) + 8, deadline(5 * MILLISECOND)) == CL_E_TIMEOUT);
+    CHECK(cl_flush(&scene.handle.log, tail_position(&scene) + 8, deadline(5 * MILLISECOND)) ==
+          CL_E_TIMEOUT);
     end(&scene);
 }
 
@@ -48,7 +53,8 @@ static void a_flush_crosses_segments(void) {
     while (cl_place_number(*scene.handle.log.tail) < 5) {
         append_value(&scene.handle, value, RECORD);
     }
-    CHECK(flush_all(&scene) == CL_OK && scene.place.cursors->flushed.value == tail_position(&scene));
+    CHECK(flush_all(&scene) == CL_OK &&
+          scene.place.cursors->flushed.value == tail_position(&scene));
     end(&scene);
 }
 
@@ -60,8 +66,10 @@ static void a_dead_leader_is_replaced(void) {
     scene.handle.log.claim_timeout_ns = FOREVER;
     append_value(&scene.handle, "value", 5);
     scene.place.cursors->flusher.value = leader.log.owner; /* it leads, and is slow */
-    CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(10 * MILLISECOND)) == CL_E_TIMEOUT);
-    CHECK(scene.place.cursors->flusher.value == leader.log.owner && scene.place.cursors->flushed.value == 0);
+    CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(10 * MILLISECOND)) ==
+          CL_E_TIMEOUT);
+    CHECK(scene.place.cursors->flusher.value == leader.log.owner &&
+          scene.place.cursors->flushed.value == 0);
     kill_handle(&leader);
     CHECK(flush_all(&scene) == CL_OK);
     /* One whose slot somebody else has by now. */
@@ -87,15 +95,19 @@ static void a_stuck_leader_is_replaced_after_the_claim_timeout(void) {
     *flusher = leader.log.owner;
     int64_t began_ns = cl_clock_monotonic_ns();
     int code;
-    while ((code = cl_flush(&scene.handle.log, tail_position(&scene), deadline(5 * MILLISECOND))) == CL_E_TIMEOUT) {
-        CHECK(cl_clock_monotonic_ns() - began_ns < PATIENCE_NS); /* in slices, as callers wait who look after signals */
+    while ((code = cl_flush(&scene.handle.log, tail_position(&scene), deadline(5 * MILLISECOND))) ==
+           CL_E_TIMEOUT) {
+        CHECK(cl_clock_monotonic_ns() - began_ns <
+              PATIENCE_NS); /* in slices, as callers wait who look after signals */
     }
     CHECK(code == CL_OK && cl_clock_monotonic_ns() - began_ns >= 60 * MILLISECOND && *flusher == 0);
-    /* One that gets on is left alone, however long they are at it: each flush of theirs is another one. */
+    /* One that gets on is left alone, however long they are at it: each flush of theirs is another
+     * one. */
     append_value(&scene.handle, "value", 5);
     for (int round = 0; round < 20; round++) {
         *flusher = leader.log.owner;
-        CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(6 * MILLISECOND)) == CL_E_TIMEOUT &&
+        CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(6 * MILLISECOND)) ==
+                  CL_E_TIMEOUT &&
               *flusher == leader.log.owner);
         cl_futex_raise((uint32_t *)&scene.place.cursors->flush_signal.value);
     }
@@ -105,20 +117,23 @@ static void a_stuck_leader_is_replaced_after_the_claim_timeout(void) {
     end(&scene);
 }
 
-/* Another process took this handle's leader for stuck, which is still at its flush: the handle does not begin a second one beside it. */
+/* Another process took this handle's leader for stuck, which is still at its flush: the handle does
+ * not begin a second one beside it. */
 static void a_handle_leads_one_flush_at_a_time(void) {
     test_scene scene;
     start(&scene, false, 0);
     append_value(&scene.handle, "value", 5);
     scene.handle.log.leading = 1;
-    CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(10 * MILLISECOND)) == CL_E_TIMEOUT);
+    CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(10 * MILLISECOND)) ==
+          CL_E_TIMEOUT);
     CHECK(scene.place.cursors->flusher.value == 0 && scene.place.cursors->flushed.value == 0);
     scene.handle.log.leading = 0;
     CHECK(flush_all(&scene) == CL_OK && scene.handle.log.leading == 0);
     end(&scene);
 }
 
-/* The write fails: the log has failed for everybody, nothing later is acknowledged, and the error is not retried away. */
+/* The write fails: the log has failed for everybody, nothing later is acknowledged, and the error
+ * is not retried away. */
 static void a_failed_commit_is_final(void) {
     test_scene scene;
     start(&scene, true, 0);
@@ -128,21 +143,27 @@ static void a_failed_commit_is_final(void) {
     append_value(&scene.handle, "lost", 4);
     int fd = scene.segment->fd;
     scene.segment->fd = open("/dev/null", O_RDONLY);
-    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED && scene.place.cursors->failed.value == EBADF);
+    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED &&
+          scene.place.cursors->failed.value == EBADF);
     close(scene.segment->fd);
     scene.segment->fd = fd; /* mended, but too late */
-    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED && flush_all(&scene) == CL_E_FAILED);
-    CHECK(cl_flush(&scene.handle.log, flushed, FOREVER) == CL_OK); /* durable before the failure, and so acknowledged */
-    CHECK(scene.place.cursors->committed.value == flushed && scene.place.cursors->flushed.value == flushed);
+    CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED &&
+          flush_all(&scene) == CL_E_FAILED);
+    CHECK(cl_flush(&scene.handle.log, flushed, FOREVER) ==
+          CL_OK); /* durable before the failure, and so acknowledged */
+    CHECK(scene.place.cursors->committed.value == flushed &&
+          scene.place.cursors->flushed.value == flushed);
     cl_record_input input = record_of("x", 1);
     uint64_t position;
     CHECK(cl_writer_append(&scene.handle.writer, &input, &position) == CL_E_FAILED);
     cl_pace pace = {.interval_ns = MILLISECOND, .thorough_ns = 0, .least_bytes = 0};
-    CHECK(cl_commit_loop(&scene.handle.log, &pace) == CL_E_FAILED && cl_flush_loop(&scene.handle.log, &pace) == CL_E_FAILED);
+    CHECK(cl_commit_loop(&scene.handle.log, &pace) == CL_E_FAILED &&
+          cl_flush_loop(&scene.handle.log, &pace) == CL_E_FAILED);
     end(&scene);
 }
 
-/* The flush fails in one process; another's flush, which the system would let succeed, must not raise the watermark. */
+/* The flush fails in one process; another's flush, which the system would let succeed, must not
+ * raise the watermark. */
 static void a_failed_flush_is_final_for_every_process(void) {
     test_scene scene;
     test_handle other;
@@ -154,7 +175,8 @@ static void a_failed_flush_is_final_for_every_process(void) {
     scene.segment->map = map + 1; /* msync refuses what is not on a page */
     CHECK(flush_all(&scene) == CL_E_FAILED && scene.place.cursors->failed.value == EINVAL);
     scene.segment->map = map;
-    CHECK(cl_flush(&other.log, tail_position(&scene), FOREVER) == CL_E_FAILED && flush_all(&scene) == CL_E_FAILED);
+    CHECK(cl_flush(&other.log, tail_position(&scene), FOREVER) == CL_E_FAILED &&
+          flush_all(&scene) == CL_E_FAILED);
     CHECK(scene.place.cursors->flushed.value == 0 && scene.place.cursors->flusher.value == 0);
     close_handle(&other);
     end(&scene);
@@ -200,14 +222,17 @@ static void a_torn_checkpoint_leaves_the_one_before(void) {
     for (uint64_t count = 1; count < 6; count++) {
         CHECK(cl_checkpoint_write(log, count * 100, count == 5, count % 2) == CL_OK);
         CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_OK);
-        CHECK(record.count == count && record.position == count * 100 && record.clean == (count == 5) && record.written_ns > 0);
+        CHECK(record.count == count && record.position == count * 100 &&
+              record.clean == (count == 5) && record.written_ns > 0);
     }
-    for (size_t byte = 0; byte < sizeof record; byte++) { /* the fifth stands in the second place, and any byte of it may be torn */
+    for (size_t byte = 0; byte < sizeof record;
+         byte++) { /* the fifth stands in the second place, and any byte of it may be torn */
         uint8_t was;
         off_t at = CL_CHECKPOINT_STRIDE + (off_t)byte;
         CHECK(pread(log->checkpoint_fd, &was, 1, at) == 1);
         CHECK(pwrite(log->checkpoint_fd, &(uint8_t){(uint8_t)~was}, 1, at) == 1);
-        CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_OK && record.count == 4 && !record.clean);
+        CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_OK &&
+              record.count == 4 && !record.clean);
         CHECK(pwrite(log->checkpoint_fd, &was, 1, at) == 1);
     }
     scene.place.uuid[0] ^= 1;
@@ -227,18 +252,21 @@ static void a_flush_notes_a_checkpoint_that_never_leads(void) {
     scene.handle.log.checkpoint_fd = open_checkpoint(&scene.place);
     for (int index = 0; index < 10; index++) {
         append_value(&scene.handle, "value", 5);
-        CHECK(flush_all(&scene) == CL_OK && read_checkpoint(scene.handle.log.checkpoint_fd, &scene.place, &record) == CL_OK);
+        CHECK(flush_all(&scene) == CL_OK &&
+              read_checkpoint(scene.handle.log.checkpoint_fd, &scene.place, &record) == CL_OK);
         CHECK(record.position == scene.place.cursors->flushed.value && !record.clean);
     }
     scene.handle.log.checkpoint_interval_ns = FOREVER / 2;
     append_value(&scene.handle, "value", 5);
-    CHECK(flush_all(&scene) == CL_OK && read_checkpoint(scene.handle.log.checkpoint_fd, &scene.place, &record) == CL_OK);
+    CHECK(flush_all(&scene) == CL_OK &&
+          read_checkpoint(scene.handle.log.checkpoint_fd, &scene.place, &record) == CL_OK);
     CHECK(record.position < scene.place.cursors->flushed.value && record.count == 10);
     close(scene.handle.log.checkpoint_fd);
     end(&scene);
 }
 
-static const cl_pace EAGER = {.interval_ns = MILLISECOND, .thorough_ns = MILLISECOND, .least_bytes = 1};
+static const cl_pace EAGER = {
+    .interval_ns = MILLISECOND, .thorough_ns = MILLISECOND, .least_bytes = 1};
 
 static void *run_commit_loop(void *log) { return (void *)(intptr_t)cl_commit_loop(log, &EAGER); }
 static void *run_flush_loop(void *log) { return (void *)(intptr_t)cl_flush_loop(log, &EAGER); }
@@ -257,22 +285,26 @@ static void the_loops_bring_everything_to_disk_and_stop_when_told(bool pooled) {
         }
     }
     int64_t until_ns = deadline(PATIENCE_NS);
-    while (cl_load(&scene.place.cursors->flushed.value) < tail_position(&scene) && cl_clock_monotonic_ns() < until_ns) {
+    while (cl_load(&scene.place.cursors->flushed.value) < tail_position(&scene) &&
+           cl_clock_monotonic_ns() < until_ns) {
         cl_sleep_ns(MILLISECOND);
     }
     CHECK(cl_load(&scene.place.cursors->flushed.value) == tail_position(&scene));
     cl_log_stop(&scene.handle.log);
-    CHECK(pthread_join(committer, &ended) == 0 && ended == NULL && pthread_join(flusher, &ended) == 0 && ended == NULL);
+    CHECK(pthread_join(committer, &ended) == 0 && ended == NULL &&
+          pthread_join(flusher, &ended) == 0 && ended == NULL);
     CHECK(scan_log(&scene.handle) == 300);
     end(&scene);
 }
 
 static void *run_slow_loop(void *log) {
-    static const cl_pace slow = {.interval_ns = 1000 * MILLISECOND, .thorough_ns = 0, .least_bytes = 0};
+    static const cl_pace slow = {
+        .interval_ns = 1000 * MILLISECOND, .thorough_ns = 0, .least_bytes = 0};
     return (void *)(intptr_t)cl_commit_loop(log, &slow);
 }
 
-/* A loop with a long interval still looks often at a claim that holds it up, so that its timeout means what it says. */
+/* A loop with a long interval still looks often at a claim that holds it up, so that its timeout
+ * means what it says. */
 static void a_slow_loop_rolls_a_forgotten_claim_back_in_time(void) {
     test_scene scene;
     pthread_t committer;
@@ -282,7 +314,8 @@ static void a_slow_loop_rolls_a_forgotten_claim_back_in_time(void) {
     CHECK(cl_writer_claim(&scene.handle.writer, 40, &claim) == CL_OK);
     int64_t began_ns = cl_clock_monotonic_ns();
     CHECK(pthread_create(&committer, NULL, run_slow_loop, &scene.handle.log) == 0);
-    while (cl_load(&scene.place.cursors->committed.value) < tail_position(&scene) && cl_clock_monotonic_ns() - began_ns < PATIENCE_NS) {
+    while (cl_load(&scene.place.cursors->committed.value) < tail_position(&scene) &&
+           cl_clock_monotonic_ns() - began_ns < PATIENCE_NS) {
         cl_sleep_ns(MILLISECOND);
     }
     /* At one look an interval it would be ten seconds: a look counts for 20 ms at most. */
@@ -313,7 +346,8 @@ static void a_follower_can_be_interrupted(void) {
     append_value(&scene.handle, "value", 5);
     scene.place.cursors->flusher.value = leader.log.owner;
     int code = CL_OK;
-    for (int attempt = 0; attempt < 500 && code != CL_E_INTERRUPTED; attempt++) { /* the signal may fall between two waits */
+    for (int attempt = 0; attempt < 500 && code != CL_E_INTERRUPTED;
+         attempt++) { /* the signal may fall between two waits */
         CHECK(pthread_create(&thread, NULL, interrupt_soon, &self) == 0);
         code = cl_flush(&scene.handle.log, tail_position(&scene), deadline(20 * MILLISECOND));
         pthread_join(thread, NULL);

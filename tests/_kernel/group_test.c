@@ -6,7 +6,8 @@
 
 #define LONG_NS (20000 * MILLISECOND)
 
-/* A flush that served `count` and took long enough, after which the next leader may wait for `patience_ns`. */
+/* A flush that served `count` and took long enough, after which the next leader may wait for
+ * `patience_ns`. */
 static void flush_served(cl_group *group, uint32_t count, int64_t patience_ns) {
     for (uint32_t index = 0; index < count; index++) {
         cl_group_arrive(group);
@@ -38,7 +39,8 @@ static void a_leader_waits_until_all_are_back(void) {
     flush_served(&group, 4, LONG_NS);
     cl_group_arrive(&group); /* the leader itself, and three are missing */
     CHECK(pthread_create(&others, NULL, come_back, &group) == 0);
-    CHECK(gathering_takes(&group, INT64_MAX) < LONG_NS / 2 && group.arrived == 8 && group.rests == 0);
+    CHECK(gathering_takes(&group, INT64_MAX) < LONG_NS / 2 && group.arrived == 8 &&
+          group.rests == 0);
     pthread_join(others, NULL);
 }
 

@@ -1,5 +1,6 @@
 /* threads */
-/* Histograms: each value in the one bucket that is its own, the bounds of buckets, and threads that add at once. */
+/* Histograms: each value in the one bucket that is its own, the bounds of buckets, and threads that
+ * add at once. */
 #include "kernel_test.h"
 
 #include <pthread.h>
@@ -41,7 +42,8 @@ static void what_is_above_a_bound_is_counted(void) {
     for (int64_t value = 0; value < 64; value++) {
         cl_histogram_add(&histogram, value);
     }
-    CHECK(cl_histogram_above(&histogram, 0) == 63 && cl_histogram_above(&histogram, 60) == 3 && cl_histogram_above(&histogram, 63) == 0);
+    CHECK(cl_histogram_above(&histogram, 0) == 63 && cl_histogram_above(&histogram, 60) == 3 &&
+          cl_histogram_above(&histogram, 63) == 0);
 }
 
 static void *add_many(void *argument) {

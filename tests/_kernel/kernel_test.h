@@ -1,4 +1,5 @@
-/* What the kernel's C tests share: a log's directory made by hand, and handles on it as separate processes would have them. */
+/* What the kernel's C tests share: a log's directory made by hand, and handles on it as separate
+ * processes would have them. */
 #ifndef KERNEL_TEST_H
 #define KERNEL_TEST_H
 
@@ -22,12 +23,12 @@
 #include "writer.h"
 
 #define UNUSED __attribute__((unused))
-#define CHECK(condition)                                                                                                                   \
-    do {                                                                                                                                   \
-        if (!(condition)) {                                                                                                                \
-            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno);                                              \
-            exit(1);                                                                                                                       \
-        }                                                                                                                                  \
+#define CHECK(condition)                                                                           \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s (errno %d)\n", __FILE__, __LINE__, #condition, errno);      \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 #define SMALL CL_SEGMENT_SMALLEST
@@ -71,7 +72,8 @@ static UNUSED cl_header_identity make_header(const test_place *place, uint64_t n
     return header;
 }
 
-static UNUSED void write_segment(const test_place *place, const char *name, const cl_header_identity *header, uint64_t size) {
+static UNUSED void write_segment(const test_place *place, const char *name,
+                                 const cl_header_identity *header, uint64_t size) {
     int fd = openat(place->dir_fd, name, O_RDWR | O_CREAT | O_TRUNC, 0600);
     CHECK(fd >= 0);
     CHECK(pwrite(fd, header, sizeof *header, 0) == (ssize_t)sizeof *header);
@@ -90,7 +92,8 @@ static UNUSED void make_segment(const test_place *place, uint64_t number, uint32
     snprintf(temporary, sizeof temporary, "%u.tmp", who);
     cl_header_identity header = make_header(place, number);
     write_segment(place, temporary, &header, place->size);
-    CHECK(renameat2(place->dir_fd, temporary, place->dir_fd, name, RENAME_NOREPLACE) == 0 || errno == EEXIST);
+    CHECK(renameat2(place->dir_fd, temporary, place->dir_fd, name, RENAME_NOREPLACE) == 0 ||
+          errno == EEXIST);
     unlinkat(place->dir_fd, temporary, 0);
 }
 
@@ -121,7 +124,8 @@ static UNUSED void drop_place(test_place *place) {
 }
 
 static UNUSED cl_slot_fds open_slot_fds(const test_place *place) {
-    cl_slot_fds fds = {.lock = openat(place->dir_fd, "lock", O_RDWR | O_CREAT, 0600), .cursors = openat(place->dir_fd, "cursors", O_RDWR)};
+    cl_slot_fds fds = {.lock = openat(place->dir_fd, "lock", O_RDWR | O_CREAT, 0600),
+                       .cursors = openat(place->dir_fd, "cursors", O_RDWR)};
     CHECK(fds.lock >= 0 && fds.cursors >= 0);
     return fds;
 }
@@ -135,14 +139,16 @@ static UNUSED void close_slot_fds(cl_slot_fds fds) {
 static UNUSED void open_handle(test_place *place, test_handle *handle, bool pooled) {
     handle->place = place;
     handle->slot_fds = open_slot_fds(place);
-    CHECK(cl_log_init(&handle->log, place->cursors, place->dir_fd, place->uuid, place->size, true) == CL_OK);
+    CHECK(cl_log_init(&handle->log, place->cursors, place->dir_fd, place->uuid, place->size,
+                      true) == CL_OK);
     handle->log.pooled = pooled;
     handle->log.resolves = true;
     handle->log.slot_fds = handle->slot_fds;
     handle->log.private_tail = cl_place(0, CL_SEGMENT_HEADER);
     handle->log.tail = pooled ? &handle->log.private_tail : &place->cursors->tail.value;
     uint32_t generation;
-    CHECK(cl_slot_attach(place->cursors, handle->slot_fds, &handle->log.slot, &generation) == CL_OK);
+    CHECK(cl_slot_attach(place->cursors, handle->slot_fds, &handle->log.slot, &generation) ==
+          CL_OK);
     handle->log.owner = cl_owner(handle->log.slot, generation);
     cl_writer_init(&handle->writer, &handle->log, pooled, false, 1u << 20);
 }
@@ -151,7 +157,8 @@ static UNUSED void open_handle(test_place *place, test_handle *handle, bool pool
 static UNUSED void open_observer(test_place *place, test_handle *handle) {
     handle->place = place;
     handle->slot_fds = open_slot_fds(place);
-    CHECK(cl_log_init(&handle->log, place->cursors, place->dir_fd, place->uuid, place->size, false) == CL_OK);
+    CHECK(cl_log_init(&handle->log, place->cursors, place->dir_fd, place->uuid, place->size,
+                      false) == CL_OK);
     handle->log.slot_fds = handle->slot_fds;
     handle->log.tail = &place->cursors->tail.value;
     handle->log.gate = (uint32_t)-CL_E_READ_ONLY;
@@ -167,7 +174,8 @@ static UNUSED void close_handle(test_handle *handle) {
     close_slot_fds(handle->slot_fds);
 }
 
-/* As if the process were killed: the lock goes with its descriptor, and nothing else is tidied up. */
+/* As if the process were killed: the lock goes with its descriptor, and nothing else is tidied up.
+ */
 static UNUSED void kill_handle(test_handle *handle) {
     close_slot_fds(handle->slot_fds);
     handle->slot_fds = CL_NO_SLOT_FDS;
@@ -187,7 +195,8 @@ static UNUSED void roll_on(test_handle *handle) {
 }
 
 static UNUSED cl_record_input record_of(const void *value, uint32_t length) {
-    return (cl_record_input){.value = value, .value_length = length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = 77};
+    return (cl_record_input){
+        .value = value, .value_length = length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = 77};
 }
 
 /* Appends, rolling wherever that is asked for; the position. */
@@ -249,7 +258,9 @@ static UNUSED uint64_t scan_log(test_handle *handle) {
         cl_segment *segment;
         cl_scan scan;
         CHECK(cl_table_acquire(&handle->log.table, number, &segment) == CL_OK);
-        uint64_t end = number < cl_place_number(tail) || cl_place_offset(tail) > segment->size ? segment->size : cl_place_offset(tail);
+        uint64_t end = number < cl_place_number(tail) || cl_place_offset(tail) > segment->size
+                           ? segment->size
+                           : cl_place_offset(tail);
         cl_segment_scan(segment, 0, end, &scan);
         CHECK(scan.code == CL_OK && scan.offset == end);
         records += scan.tally.records;
@@ -260,7 +271,8 @@ static UNUSED uint64_t scan_log(test_handle *handle) {
 
 static UNUSED uint64_t cell_at(const test_handle *handle, uint64_t position) {
     cl_segment *segment;
-    CHECK(cl_table_acquire((cl_table *)&handle->log.table, position / handle->place->size, &segment) == CL_OK);
+    CHECK(cl_table_acquire((cl_table *)&handle->log.table, position / handle->place->size,
+                           &segment) == CL_OK);
     uint64_t cell = cl_load((const uint64_t *)(segment->bytes + position - segment->base));
     cl_segment_release(segment);
     return cell;

@@ -1,4 +1,5 @@
-/* What a reader makes of what stands in a segment: damage of every kind, SKIP frames of every kind, limits, batches, waiting. */
+/* What a reader makes of what stands in a segment: damage of every kind, SKIP frames of every kind,
+ * limits, batches, waiting. */
 #include "kernel_test.h"
 
 typedef struct {
@@ -30,7 +31,12 @@ static void any_changed_bit_of_a_frame_is_damage(void) {
     test_scene scene;
     cl_record record;
     start(&scene, false);
-    cl_record_input input = {.value = "value", .value_length = 5, .key = "key", .key_length = 3, .type = 9, .timestamp_ns = 1};
+    cl_record_input input = {.value = "value",
+                             .value_length = 5,
+                             .key = "key",
+                             .key_length = 3,
+                             .type = 9,
+                             .timestamp_ns = 1};
     append_input(&scene.handle, &input);
     append_value(&scene.handle, "next", 4);
     uint8_t *frame = scene.segment->map + CL_SEGMENT_HEADER;
@@ -38,8 +44,10 @@ static void any_changed_bit_of_a_frame_is_damage(void) {
         rewind_to(&scene, 0);
         frame[bit / 8] ^= (uint8_t)(1u << bit % 8);
         int code = read_on(&scene.reader, &record);
-        /* The bit that says CLAIMED makes a claim of it, of an owner that is not: one more kind that is not believed. */
-        CHECK(code == CL_E_DAMAGE || code == CL_E_BUSY || (code == CL_OK && record.value_length == 4 && bit == 28));
+        /* The bit that says CLAIMED makes a claim of it, of an owner that is not: one more kind
+         * that is not believed. */
+        CHECK(code == CL_E_DAMAGE || code == CL_E_BUSY ||
+              (code == CL_OK && record.value_length == 4 && bit == 28));
         if (bit == 28) {
             memcpy(frame, &(uint64_t){cl_frame_write(scene.segment, CL_SEGMENT_HEADER, &input)}, 8);
         } else {
@@ -48,7 +56,8 @@ static void any_changed_bit_of_a_frame_is_damage(void) {
         }
     }
     rewind_to(&scene, 0);
-    CHECK(read_on(&scene.reader, &record) == CL_OK && record.key_length == 3 && memcmp(record.value, "value", 5) == 0);
+    CHECK(read_on(&scene.reader, &record) == CL_OK && record.key_length == 3 &&
+          memcmp(record.value, "value", 5) == 0);
     end(&scene);
 }
 
@@ -81,22 +90,31 @@ static void impossible_words_are_damage(void) {
     append_value(&scene.handle, "x", 1);
     for (size_t at = 0; at < sizeof words / sizeof *words; at++) {
         uint32_t length = words[at] & CL_WORD_LENGTH;
-        size_t covered = words[at] & CL_WORD_SKIP || length < 8 || length > SMALL - CL_SEGMENT_HEADER ? 0 : length - 8;
-        uint32_t crc = cl_frame_crc(scene.segment->seed, CL_SEGMENT_HEADER, words[at], scene.segment->map + CL_SEGMENT_HEADER + 8, covered);
+        size_t covered =
+            words[at] & CL_WORD_SKIP || length < 8 || length > SMALL - CL_SEGMENT_HEADER
+                ? 0
+                : length - 8;
+        uint32_t crc = cl_frame_crc(scene.segment->seed, CL_SEGMENT_HEADER, words[at],
+                                    scene.segment->map + CL_SEGMENT_HEADER + 8, covered);
         memcpy(scene.segment->map + CL_SEGMENT_HEADER, &(uint64_t){cl_cell(words[at], crc)}, 8);
-        CHECK(cl_record_read(scene.segment, scene.segment->map, CL_SEGMENT_HEADER, &record, &step) == CL_E_DAMAGE);
+        CHECK(cl_record_read(scene.segment, scene.segment->map, CL_SEGMENT_HEADER, &record,
+                             &step) == CL_E_DAMAGE);
         rewind_to(&scene, 0);
         CHECK(read_on(&scene.reader, &record) == CL_E_DAMAGE);
     }
     /* A key that is longer than its frame, behind a sound CRC. */
-    cl_record_input input = {.value = "value", .value_length = 5, .key = "key", .key_length = 3, .timestamp_ns = 1};
+    cl_record_input input = {
+        .value = "value", .value_length = 5, .key = "key", .key_length = 3, .timestamp_ns = 1};
     uint32_t key_length = 9;
     cl_frame_write(scene.segment, CL_SEGMENT_HEADER, &input);
-    memcpy(scene.segment->map + CL_SEGMENT_HEADER + CL_FRAME_KEYLEN, &key_length, sizeof key_length);
+    memcpy(scene.segment->map + CL_SEGMENT_HEADER + CL_FRAME_KEYLEN, &key_length,
+           sizeof key_length);
     uint32_t word = CL_WORD_EXT | 32;
-    uint32_t crc = cl_frame_crc(scene.segment->seed, CL_SEGMENT_HEADER, word, scene.segment->map + CL_SEGMENT_HEADER + 8, 24);
+    uint32_t crc = cl_frame_crc(scene.segment->seed, CL_SEGMENT_HEADER, word,
+                                scene.segment->map + CL_SEGMENT_HEADER + 8, 24);
     memcpy(scene.segment->map + CL_SEGMENT_HEADER, &(uint64_t){cl_cell(word, crc)}, 8);
-    CHECK(cl_record_read(scene.segment, scene.segment->map, CL_SEGMENT_HEADER, &record, &step) == CL_E_DAMAGE);
+    CHECK(cl_record_read(scene.segment, scene.segment->map, CL_SEGMENT_HEADER, &record, &step) ==
+          CL_E_DAMAGE);
     end(&scene);
 }
 
@@ -107,11 +125,13 @@ static void a_frame_of_another_place_or_segment_is_damage(void) {
     append_value(&scene.handle, "moved", 5);
     append_value(&scene.handle, "moved", 5);
     memcpy(scene.segment->map + CL_SEGMENT_HEADER + 24, scene.segment->map + CL_SEGMENT_HEADER, 24);
-    CHECK(read_on(&scene.reader, &record) == CL_OK && read_on(&scene.reader, &record) == CL_E_DAMAGE);
+    CHECK(read_on(&scene.reader, &record) == CL_OK &&
+          read_on(&scene.reader, &record) == CL_E_DAMAGE);
     cl_segment recycled = *scene.segment;
     recycled.seed = cl_crc32c_seed(recycled.id + 1);
     uint64_t step;
-    CHECK(cl_record_read(&recycled, recycled.map, CL_SEGMENT_HEADER, &record, &step) == CL_E_DAMAGE);
+    CHECK(cl_record_read(&recycled, recycled.map, CL_SEGMENT_HEADER, &record, &step) ==
+          CL_E_DAMAGE);
     end(&scene);
 }
 
@@ -121,14 +141,17 @@ static void skips_of_every_form_are_stepped_over(void) {
     start(&scene, false);
     static const uint32_t lengths[] = {8, 9, 15, 16, 100, 4096};
     for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
-        uint32_t offset = cl_place_offset(cl_add(scene.handle.log.tail, cl_frame_aligned(lengths[at])));
-        memset(scene.segment->map + offset, 0xEE, lengths[at]); /* a zombie may still write its body */
+        uint32_t offset =
+            cl_place_offset(cl_add(scene.handle.log.tail, cl_frame_aligned(lengths[at])));
+        memset(scene.segment->map + offset, 0xEE,
+               lengths[at]); /* a zombie may still write its body */
         uint64_t cell = cl_skip_cell(scene.segment, offset, lengths[at]);
         memcpy(scene.segment->map + offset, &cell, sizeof cell);
         append_value(&scene.handle, &lengths[at], 4);
     }
     for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
-        CHECK(read_on(&scene.reader, &record) == CL_OK && memcmp(record.value, &lengths[at], 4) == 0);
+        CHECK(read_on(&scene.reader, &record) == CL_OK &&
+              memcmp(record.value, &lengths[at], 4) == 0);
     }
     CHECK(read_on(&scene.reader, &record) == CL_E_END);
     uint64_t skip = scene.reader.reader.offset;
@@ -188,13 +211,15 @@ static void what_a_pooled_log_has_not_committed_is_the_end(void) {
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | 24, 1024);
     memcpy(scene.segment->map + CL_SEGMENT_HEADER + 24, &claimed, sizeof claimed);
     CHECK(read_on(&scene.reader, &record) == CL_OK && read_on(&scene.reader, &record) == CL_E_END);
-    scene.place.cursors->committed.value = CL_SEGMENT_HEADER + 48; /* what is committed is no claim */
+    scene.place.cursors->committed.value =
+        CL_SEGMENT_HEADER + 48; /* what is committed is no claim */
     CHECK(read_on(&scene.reader, &record) == CL_E_DAMAGE);
     scene.handle.log.tail = &scene.handle.log.private_tail;
     end(&scene);
 }
 
-/* Zeros below the watermark are lost bytes, and not a writer that died: nothing is rolled back there. */
+/* Zeros below the watermark are lost bytes, and not a writer that died: nothing is rolled back
+ * there. */
 static void a_hole_below_the_appended_watermark_is_damage(void) {
     test_scene scene;
     cl_record record;
@@ -203,11 +228,13 @@ static void a_hole_below_the_appended_watermark_is_damage(void) {
     append_value(&scene.handle, "1", 1);
     append_value(&scene.handle, "2", 1);
     memset(scene.segment->map + CL_SEGMENT_HEADER, 0, 24);
-    CHECK(cl_log_appended(&scene.handle.log, &appended) == CL_OK); /* marks the hole: it cannot know better yet */
+    CHECK(cl_log_appended(&scene.handle.log, &appended) ==
+          CL_OK); /* marks the hole: it cannot know better yet */
     CHECK(read_on(&scene.reader, &record) == CL_OK && record.position == CL_SEGMENT_HEADER + 24);
     memset(scene.segment->map + CL_SEGMENT_HEADER, 0, 24);
     rewind_to(&scene, 0);
-    CHECK(read_on(&scene.reader, &record) == CL_E_DAMAGE && cell_at(&scene.handle, CL_SEGMENT_HEADER) == 0);
+    CHECK(read_on(&scene.reader, &record) == CL_E_DAMAGE &&
+          cell_at(&scene.handle, CL_SEGMENT_HEADER) == 0);
     end(&scene);
 }
 
@@ -217,7 +244,8 @@ static void resume_finds_the_next_whole_frame(void) {
     uint64_t damaged = append_value(&scene.handle, "damaged, and longer than the others", 35);
     uint64_t next = append_value(&scene.handle, "whole", 5);
     scene.segment->map[damaged] ^= 0x40;
-    CHECK(cl_segment_resume(scene.segment, damaged) == next && cl_segment_resume(scene.segment, next) == SMALL);
+    CHECK(cl_segment_resume(scene.segment, damaged) == next &&
+          cl_segment_resume(scene.segment, next) == SMALL);
     cl_scan scan;
     cl_segment_scan(scene.segment, 0, SMALL, &scan);
     CHECK(scan.code == CL_E_DAMAGE && scan.offset == damaged && scan.tally.records == 0);
@@ -233,17 +261,23 @@ static void resume_finds_the_next_whole_frame(void) {
 static void landing_lies_behind_the_frame_around_an_offset(void) {
     test_scene scene;
     start(&scene, false);
-    uint64_t first = append_value(&scene.handle, "a record of some length, in which an offset can lie", 51);
+    uint64_t first =
+        append_value(&scene.handle, "a record of some length, in which an offset can lie", 51);
     uint64_t second = append_value(&scene.handle, "whole", 5);
     uint64_t end_at = second + 24;
-    CHECK(cl_segment_landing(scene.segment, first) == first && cl_segment_landing(scene.segment, second) == second);
-    CHECK(cl_segment_landing(scene.segment, first + 8) == second && cl_segment_landing(scene.segment, end_at) == end_at);
-    CHECK(cl_segment_landing(scene.segment, end_at + 8) == end_at + 8); /* nothing stands there to step over */
+    CHECK(cl_segment_landing(scene.segment, first) == first &&
+          cl_segment_landing(scene.segment, second) == second);
+    CHECK(cl_segment_landing(scene.segment, first + 8) == second &&
+          cl_segment_landing(scene.segment, end_at) == end_at);
+    CHECK(cl_segment_landing(scene.segment, end_at + 8) ==
+          end_at + 8); /* nothing stands there to step over */
     scene.segment->map[first] ^= 0x40;
-    CHECK(cl_segment_landing(scene.segment, end_at) == end_at); /* damage is passed as readers pass it */
+    CHECK(cl_segment_landing(scene.segment, end_at) ==
+          end_at); /* damage is passed as readers pass it */
     uint64_t cell = cl_skip_cell(scene.segment, (uint32_t)end_at, 0);
     memcpy(scene.segment->map + end_at, &cell, sizeof cell);
-    CHECK(cl_segment_landing(scene.segment, end_at) == end_at && cl_segment_landing(scene.segment, end_at + 8) == SMALL);
+    CHECK(cl_segment_landing(scene.segment, end_at) == end_at &&
+          cl_segment_landing(scene.segment, end_at + 8) == SMALL);
     memset(scene.segment->map + end_at, 0, sizeof cell);
     end(&scene);
 }
@@ -257,11 +291,15 @@ static void a_seal_is_written_once_the_segment_is_whole(void) {
         input.timestamp_ns = stamp;
         append_input(&scene.handle, &input);
     }
-    CHECK(cl_segment_seal(scene.segment, 100, NULL) == CL_E_BUSY && cl_segment_sealed(scene.segment, &seal) == CL_E_ABSENT);
+    CHECK(cl_segment_seal(scene.segment, 100, NULL) == CL_E_BUSY &&
+          cl_segment_sealed(scene.segment, &seal) == CL_E_ABSENT);
     CHECK(cl_writer_close_segment(&scene.handle.writer, CL_SEGMENT_CURRENT) == CL_OK);
-    CHECK(cl_segment_seal(scene.segment, 100, NULL) == CL_OK && cl_segment_seal(scene.segment, 999, NULL) == CL_OK);
-    CHECK(cl_segment_sealed(scene.segment, &seal) == CL_OK && seal.first_sequence == 100 && seal.record_count == 3);
-    CHECK(seal.first_timestamp_ns == 5 && seal.last_timestamp_ns == 3 && seal.largest_timestamp_ns == 5);
+    CHECK(cl_segment_seal(scene.segment, 100, NULL) == CL_OK &&
+          cl_segment_seal(scene.segment, 999, NULL) == CL_OK);
+    CHECK(cl_segment_sealed(scene.segment, &seal) == CL_OK && seal.first_sequence == 100 &&
+          seal.record_count == 3);
+    CHECK(seal.first_timestamp_ns == 5 && seal.last_timestamp_ns == 3 &&
+          seal.largest_timestamp_ns == 5);
     CHECK(seal.end == CL_SEGMENT_HEADER + 72);
     scene.segment->map[CL_HEADER_SEAL_AT + 8] ^= 1;
     CHECK(cl_segment_sealed(scene.segment, &seal) == CL_E_ABSENT);
@@ -291,7 +329,8 @@ static cl_batch batch_of(test_columns *columns, size_t most, size_t data_room, s
 static void a_full_batch_resumes_where_it_stopped(void) {
     static const struct {
         size_t most, data_room, keys_room;
-    } rooms[] = {{64, 256, 64}, {1, 256, 64}, {5, 256, 64}, {64, 19, 64}, {64, 256, 5}, {64, 19, 5}};
+    } rooms[] = {{64, 256, 64}, {1, 256, 64}, {5, 256, 64},
+                 {64, 19, 64},  {64, 256, 5}, {64, 19, 5}};
     for (size_t at = 0; at < sizeof rooms / sizeof *rooms; at++) {
         test_scene scene;
         test_columns columns;
@@ -308,16 +347,19 @@ static void a_full_batch_resumes_where_it_stopped(void) {
         uint32_t seen = 0;
         int code = CL_E_FULL;
         while (code == CL_E_FULL) {
-            cl_batch batch = batch_of(&columns, rooms[at].most, rooms[at].data_room, rooms[at].keys_room);
+            cl_batch batch =
+                batch_of(&columns, rooms[at].most, rooms[at].data_room, rooms[at].keys_room);
             code = cl_reader_batch(&scene.reader.reader, &batch);
             CHECK(batch.count > 0 || code == CL_E_END);
             for (size_t row = 0; row < batch.count; row++, seen++) {
                 int64_t from = row == 0 ? 0 : columns.value_ends[row - 1];
                 int64_t key_from = row == 0 ? 0 : columns.key_ends[row - 1];
-                CHECK(columns.value_ends[row] - from == (int64_t)seen && columns.stamps[row] == (int64_t)seen);
+                CHECK(columns.value_ends[row] - from == (int64_t)seen &&
+                      columns.stamps[row] == (int64_t)seen);
                 CHECK(memcmp(columns.data + from, "0123456789abcdefghi", seen) == 0);
                 CHECK(columns.keyed[row] == (seen % 3 == 0) && columns.types[row] == seen % 2);
-                CHECK(columns.key_ends[row] - key_from == (seen % 3 == 0 ? (int64_t)(seen % 6) : 0));
+                CHECK(columns.key_ends[row] - key_from ==
+                      (seen % 3 == 0 ? (int64_t)(seen % 6) : 0));
             }
         }
         CHECK(code == CL_E_END && seen == 20);
@@ -331,7 +373,8 @@ static size_t batch_from_start(test_scene *scene, int *code) {
     cl_reader_enter(&scene->reader.reader, scene->segment, 0);
     *code = cl_reader_batch(&scene->reader.reader, &batch);
     for (size_t row = 0; row < batch.count; row++) {
-        CHECK(memcmp(columns.data + row * 8, "12345678", 8) == 0 && columns.value_ends[row] == (int64_t)(row + 1) * 8);
+        CHECK(memcmp(columns.data + row * 8, "12345678", 8) == 0 &&
+              columns.value_ends[row] == (int64_t)(row + 1) * 8);
     }
     return batch.count;
 }
@@ -356,7 +399,8 @@ static void a_batch_ends_where_single_reads_would(void) {
         CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_END);
         reader->flushed_only = false;
         scene.segment->map[stop + CL_FRAME_HEADER] ^= 1;
-        CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_DAMAGE && reader->offset == stop);
+        CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_DAMAGE &&
+              reader->offset == stop);
         reader->log->doubtful = stop;
         CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_END);
         reader->log->doubtful = UINT64_MAX;
@@ -414,7 +458,8 @@ static void every_way_of_idling_sees_the_news(void) {
         cl_record record;
         start(&scene, false);
         open_handle(&scene.place, &appender, false);
-        CHECK(!cl_reader_wait(&scene.reader.reader, (cl_idle)idle, MILLISECOND) && read_on(&scene.reader, &record) == CL_E_END);
+        CHECK(!cl_reader_wait(&scene.reader.reader, (cl_idle)idle, MILLISECOND) &&
+              read_on(&scene.reader, &record) == CL_E_END);
         CHECK(pthread_create(&thread, NULL, append_soon, &appender) == 0);
         int64_t began_ns = cl_clock_monotonic_ns();
         while (!cl_reader_wait(&scene.reader.reader, (cl_idle)idle, PATIENCE_NS)) {

@@ -1,5 +1,7 @@
-/* sources: crc32c.c cursors.c futex.c hop.c index.c log.c memory.c reader.c resolve.c scan.c segment.c wait.c walk.c writer.c */
-/* Batches whose claims others roll back each time: they end with an error, however many segments they roll through. */
+/* sources: crc32c.c cursors.c futex.c hop.c index.c log.c memory.c reader.c resolve.c scan.c
+ * segment.c wait.c walk.c writer.c */
+/* Batches whose claims others roll back each time: they end with an error, however many segments
+ * they roll through. */
 #include "stage.h"
 
 #include "short_frames.h"
@@ -7,8 +9,9 @@
 static int tries;
 
 /* In place of the kernel's: what is written is rolled back before it can be published. */
-bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_rows *rows, size_t first, size_t count,
-                           int64_t timestamp_ns, uint64_t *first_cell, int64_t *positions) {
+bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_rows *rows,
+                           size_t first, size_t count, int64_t timestamp_ns, uint64_t *first_cell,
+                           int64_t *positions) {
     (void)rows, (void)first, (void)count, (void)timestamp_ns, (void)positions;
     uint64_t *cell = (uint64_t *)(segment->bytes + offset);
     CHECK(cl_roll_back((cl_segment *)segment, offset, cl_load(cell)));
@@ -17,8 +20,10 @@ bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_
     return true;
 }
 
-void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment, const uint8_t *source, uint64_t end) {
-    (void)columns, (void)progress, (void)segment, (void)source, (void)end; /* left to the reader, which takes one frame at a time */
+void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment,
+                          const uint8_t *source, uint64_t end) {
+    (void)columns, (void)progress, (void)segment, (void)source,
+        (void)end; /* left to the reader, which takes one frame at a time */
 }
 
 static int append_rows(test_handle *handle, size_t *done) {

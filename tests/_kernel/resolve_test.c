@@ -1,4 +1,5 @@
-/* Claims that will never be published: who is dead at once, who has until the claim timeout, and what a zombie finds. */
+/* Claims that will never be published: who is dead at once, who has until the claim timeout, and
+ * what a zombie finds. */
 #include "kernel_test.h"
 
 #define NEVER_NS (3600000 * MILLISECOND)
@@ -49,7 +50,8 @@ static uint64_t stop_in_the_gap(test_handle *handle) {
 }
 
 static void leave_the_gap(test_handle *handle) {
-    __atomic_fetch_add(&handle->place->cursors->slots[handle->log.slot].counter, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&handle->place->cursors->slots[handle->log.slot].counter, 1,
+                       __ATOMIC_SEQ_CST);
 }
 
 static void a_dead_owners_claim_is_rolled_back_at_once(void) {
@@ -64,8 +66,10 @@ static void a_dead_owners_claim_is_rolled_back_at_once(void) {
     kill_handle(&scene.writer);
     CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_OK && record.position == after);
     cl_segment *segment = scene.reader.held;
-    CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER) == cl_skip_cell(segment, CL_SEGMENT_HEADER, 100));
-    CHECK(scene.place.cursors->slots[scene.writer.log.slot].rolled_back == 1 && scene.other.log.counters.rolled_back == 1);
+    CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER) ==
+          cl_skip_cell(segment, CL_SEGMENT_HEADER, 100));
+    CHECK(scene.place.cursors->slots[scene.writer.log.slot].rolled_back == 1 &&
+          scene.other.log.counters.rolled_back == 1);
     CHECK(scan_log(&scene.other) == 1);
     end(&scene);
 }
@@ -82,7 +86,8 @@ static void a_live_owners_claim_is_rolled_back_after_the_timeout(void) {
     CHECK(took_ns >= 50 * MILLISECOND);
     cl_record_input input = record_of("late", 4);
     uint64_t cell = cl_frame_write(claim.segment, claim.offset, &input);
-    CHECK(cl_writer_publish(&scene.writer.writer, &claim, cell, 1) == CL_E_ROLLED_BACK && scene.writer.writer.counters.refused == 1);
+    CHECK(cl_writer_publish(&scene.writer.writer, &claim, cell, 1) == CL_E_ROLLED_BACK &&
+          scene.writer.writer.counters.refused == 1);
     CHECK(append_value(&scene.writer, "again", 5) > after); /* its owner goes on as before */
     CHECK(scan_log(&scene.other) == 2);
     end(&scene);
@@ -114,7 +119,8 @@ static void a_retaken_slot_has_another_generation(void) {
     CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
     kill_handle(&scene.writer);
     open_handle(&scene.place, &successor, false);
-    CHECK(successor.log.slot == scene.writer.log.slot && successor.log.owner != scene.writer.log.owner);
+    CHECK(successor.log.slot == scene.writer.log.slot &&
+          successor.log.owner != scene.writer.log.owner);
     uint64_t after = append_value(&successor, "x", 1);
     CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_OK && record.position == after);
     close_handle(&successor);
@@ -127,8 +133,10 @@ static void a_gap_without_an_odd_slot_is_marked_at_the_first_look(void) {
     start(&scene, NEVER_NS);
     cl_add(scene.other.log.tail, GAP);
     CHECK(read_on(&scene.reader, &record) == CL_E_END);
-    for (uint32_t offset = CL_SEGMENT_HEADER; offset < CL_SEGMENT_HEADER + GAP; offset += CL_FRAME_SMALLEST) {
-        CHECK(cell_at(&scene.other, offset) == cl_skip_cell(scene.reader.held, offset, CL_FRAME_SMALLEST));
+    for (uint32_t offset = CL_SEGMENT_HEADER; offset < CL_SEGMENT_HEADER + GAP;
+         offset += CL_FRAME_SMALLEST) {
+        CHECK(cell_at(&scene.other, offset) ==
+              cl_skip_cell(scene.reader.held, offset, CL_FRAME_SMALLEST));
     }
     CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER + GAP) == 0);
     end(&scene);
@@ -174,21 +182,26 @@ static void a_gap_is_dead_once_every_suspect_has_moved(void) {
     cl_add(scene.other.log.tail, GAP);
     uint64_t offset = stop_in_the_gap(&scene.writer);
     CHECK(offset == CL_SEGMENT_HEADER + GAP);
-    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY && read_on(&scene.reader, &record) == CL_E_BUSY);
+    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY &&
+          read_on(&scene.reader, &record) == CL_E_BUSY);
     uint64_t zero = 0;
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | GAP, scene.writer.log.owner);
     CHECK(cl_swap((uint64_t *)(scene.reader.held->bytes + offset), &zero, claimed));
     leave_the_gap(&scene.writer);
-    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY); /* now behind the claim, which lives: the gap is passed */
-    CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER) != 0 && cell_at(&scene.other, offset) == claimed);
+    CHECK(read_on(&scene.reader, &record) ==
+          CL_E_BUSY); /* now behind the claim, which lives: the gap is passed */
+    CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER) != 0 &&
+          cell_at(&scene.other, offset) == claimed);
     cl_claim claim = {.segment = scene.reader.held, .offset = (uint32_t)offset, .length = GAP};
     cl_record_input input = record_of("thirty-two bytes of a live claim", GAP - CL_FRAME_HEADER);
-    CHECK(cl_writer_publish(&scene.writer.writer, &claim, cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_OK);
+    CHECK(cl_writer_publish(&scene.writer.writer, &claim,
+                            cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_OK);
     CHECK(read_on(&scene.reader, &record) == CL_OK && record.position == offset);
     end(&scene);
 }
 
-/* What was claimed after the gap was first seen is not a part of it, though nobody had to wait for its owner. */
+/* What was claimed after the gap was first seen is not a part of it, though nobody had to wait for
+ * its owner. */
 static void a_gap_ends_where_the_tail_stood_when_it_was_first_seen(void) {
     test_scene scene;
     cl_record record;
@@ -196,13 +209,15 @@ static void a_gap_ends_where_the_tail_stood_when_it_was_first_seen(void) {
     cl_add(scene.other.log.tail, GAP); /* somebody died here */
     uint64_t offset = stop_in_the_gap(&scene.writer);
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
-    leave_the_gap(&scene.writer); /* not the owner of the first gap, and without a claim of its own */
+    leave_the_gap(
+        &scene.writer); /* not the owner of the first gap, and without a claim of its own */
     uint64_t later = stop_in_the_gap(&scene.writer);
     CHECK(offset == CL_SEGMENT_HEADER + GAP && later == offset + GAP);
     for (int look = 0; look < 100; look++) {
         CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
     }
-    CHECK(scene.reader.reader.offset == later && cell_at(&scene.other, later - CL_FRAME_SMALLEST) != 0 &&
+    CHECK(scene.reader.reader.offset == later &&
+          cell_at(&scene.other, later - CL_FRAME_SMALLEST) != 0 &&
           cell_at(&scene.other, later) == 0);
     uint64_t zero = 0;
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | GAP, scene.writer.log.owner);
@@ -211,7 +226,8 @@ static void a_gap_ends_where_the_tail_stood_when_it_was_first_seen(void) {
     end(&scene);
 }
 
-/* The marks stop at the first foreign cell: behind it lies the body of a claim that lives, zero or not. */
+/* The marks stop at the first foreign cell: behind it lies the body of a claim that lives, zero or
+ * not. */
 static void marks_stop_at_the_first_foreign_cell(void) {
     test_scene scene;
     cl_claim claim;
@@ -223,9 +239,11 @@ static void marks_stop_at_the_first_foreign_cell(void) {
     cl_record_input input = record_of(value, sizeof value);
     input.timestamp_ns = 0;
     uint64_t cell = cl_frame_write(claim.segment, claim.offset, &input);
-    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY && scene.reader.reader.offset == claim.offset);
+    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY &&
+          scene.reader.reader.offset == claim.offset);
     CHECK(cl_writer_publish(&scene.writer.writer, &claim, cell, 1) == CL_OK);
-    CHECK(read_on(&scene.reader, &record) == CL_OK && record.position == claim.offset && record.value_length == sizeof value);
+    CHECK(read_on(&scene.reader, &record) == CL_OK && record.position == claim.offset &&
+          record.value_length == sizeof value);
     end(&scene);
 }
 
@@ -238,7 +256,8 @@ static void a_stopped_owner_costs_its_timeout_once(void) {
     start(&scene, 100 * MILLISECOND);
     stop_in_the_gap(&scene.writer);
     append_value(&scene.other, "x", 1);
-    CHECK(read_patiently(&scene.reader, &record, &first_ns) == CL_OK && first_ns >= 100 * MILLISECOND);
+    CHECK(read_patiently(&scene.reader, &record, &first_ns) == CL_OK &&
+          first_ns >= 100 * MILLISECOND);
     int64_t began_ns = cl_clock_monotonic_ns();
     for (int gap = 0; gap < GAPS; gap++) {
         cl_add(scene.other.log.tail, GAP); /* dead: no slot is odd for it */
@@ -249,7 +268,8 @@ static void a_stopped_owner_costs_its_timeout_once(void) {
     /* In its next window it has its time again. */
     leave_the_gap(&scene.writer);
     stop_in_the_gap(&scene.writer);
-    CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_E_END && took_ns >= 100 * MILLISECOND);
+    CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_E_END &&
+          took_ns >= 100 * MILLISECOND);
     leave_the_gap(&scene.writer);
     end(&scene);
 }
@@ -270,7 +290,8 @@ static void the_appended_watermark_alone_rolls_the_dead_back(void) {
     end(&scene);
 }
 
-/* A zombie that goes on writing behind a roll-back writes into a SKIP, whose CRC says nothing about its body. */
+/* A zombie that goes on writing behind a roll-back writes into a SKIP, whose CRC says nothing about
+ * its body. */
 static void a_zombie_writes_into_its_skip_and_harms_nobody(void) {
     test_scene scene;
     cl_claim claim;
@@ -285,7 +306,8 @@ static void a_zombie_writes_into_its_skip_and_harms_nobody(void) {
     cl_record_input input = record_of(value, sizeof value);
     uint64_t cell = cl_frame_write(claim.segment, claim.offset, &input);
     CHECK(scan_log(&scene.other) == 1);
-    CHECK(cl_writer_publish(&scene.writer.writer, &claim, cell, 1) == CL_E_ROLLED_BACK && scan_log(&scene.other) == 1);
+    CHECK(cl_writer_publish(&scene.writer.writer, &claim, cell, 1) == CL_E_ROLLED_BACK &&
+          scan_log(&scene.other) == 1);
     end(&scene);
 }
 
@@ -311,12 +333,15 @@ static void a_frozen_observer_expires_nobody(void) {
     start(&scene, 100 * MILLISECOND);
     CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
-    scene.reader.reader.watch.polled_ns -= 3600000 * MILLISECOND; /* an hour passed between two looks */
-    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY && read_on(&scene.reader, &record) == CL_E_BUSY);
+    scene.reader.reader.watch.polled_ns -=
+        3600000 * MILLISECOND; /* an hour passed between two looks */
+    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY &&
+          read_on(&scene.reader, &record) == CL_E_BUSY);
     CHECK(scene.reader.reader.watch.awake_ns < 100 * MILLISECOND);
     static const uint8_t value[84];
     cl_record_input input = record_of(value, sizeof value);
-    CHECK(cl_writer_publish(&scene.writer.writer, &claim, cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_OK);
+    CHECK(cl_writer_publish(&scene.writer.writer, &claim,
+                            cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_OK);
     CHECK(read_on(&scene.reader, &record) == CL_OK && record.value_length == 84);
     end(&scene);
 }
@@ -345,10 +370,13 @@ static void a_read_only_observer_passes_the_dead_and_waits_for_the_living(void) 
     while (cl_clock_monotonic_ns() < until_ns) {
         CHECK(read_on(&reader, &record) == CL_E_BUSY);
     }
-    CHECK(reader.reader.offset == live.offset); /* past the dead claim and the gap, and no further */
-    CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER) == cell && cell_at(&scene.other, CL_SEGMENT_HEADER + 104) == 0);
+    CHECK(reader.reader.offset ==
+          live.offset); /* past the dead claim and the gap, and no further */
+    CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER) == cell &&
+          cell_at(&scene.other, CL_SEGMENT_HEADER + 104) == 0);
     cl_record_input input = record_of("twenty-four bytes, alive", 24);
-    CHECK(cl_writer_publish(&scene.other.writer, &live, cl_frame_write(live.segment, live.offset, &input), 1) == CL_OK);
+    CHECK(cl_writer_publish(&scene.other.writer, &live,
+                            cl_frame_write(live.segment, live.offset, &input), 1) == CL_OK);
     CHECK(read_patiently(&reader, &record, &took_ns) == CL_OK && record.value_length == 24);
     close_reader(&reader);
     close_handle(&observer);
@@ -390,10 +418,12 @@ static void the_appended_watermark_passes_the_dead_only(void) {
     CHECK(cl_log_appended(&scene.other.log, &appended) == CL_OK && appended == first + 24);
     kill_handle(&scene.writer);
     int64_t until_ns = cl_clock_monotonic_ns() + PATIENCE_NS;
-    while (cl_load(&scene.place.cursors->committed.value) < first + 24 + 104 + 24 && cl_clock_monotonic_ns() < until_ns) {
+    while (cl_load(&scene.place.cursors->committed.value) < first + 24 + 104 + 24 &&
+           cl_clock_monotonic_ns() < until_ns) {
         CHECK(cl_commit(&scene.other.log, UINT64_MAX) != CL_E_FAILED);
     }
-    CHECK(cl_log_appended(&scene.other.log, &appended) == CL_OK && appended == first + 24 + 104 + 24);
+    CHECK(cl_log_appended(&scene.other.log, &appended) == CL_OK &&
+          appended == first + 24 + 104 + 24);
     end(&scene);
 }
 
@@ -415,7 +445,8 @@ static void slots_are_taken_in_order_and_run_out(void) {
     }
     place.cursors->slots[0].counter = 7; /* its owner died in the odd window */
     place.cursors->slots[0].generation = CL_OWNER_GENERATION_MASK;
-    CHECK(cl_slot_attach(place.cursors, fds[CL_CURSORS_SLOTS], &slot, &generation) == CL_OK && slot == 0 && generation == 1);
+    CHECK(cl_slot_attach(place.cursors, fds[CL_CURSORS_SLOTS], &slot, &generation) == CL_OK &&
+          slot == 0 && generation == 1);
     CHECK(place.cursors->slots[0].counter == 8);
     cl_slot_detach(place.cursors, fds[CL_CURSORS_SLOTS], slot);
     close_slot_fds(fds[CL_CURSORS_SLOTS]);

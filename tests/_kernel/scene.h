@@ -1,5 +1,5 @@
-/* A log with one segment, and a pool buffer over it if it is pooled: what the tests of commit and flush stand on,
- * and the count of instructions. */
+/* A log with one segment, and a pool buffer over it if it is pooled: what the tests of commit and
+ * flush stand on, and the count of instructions. */
 #ifndef SCENE_H
 #define SCENE_H
 
@@ -29,7 +29,9 @@ static UNUSED void start_sized(test_scene *scene, uint64_t size, bool pooled, ui
     }
 }
 
-static UNUSED void start(test_scene *scene, bool pooled, uint32_t copy_limit) { start_sized(scene, SMALL, pooled, copy_limit); }
+static UNUSED void start(test_scene *scene, bool pooled, uint32_t copy_limit) {
+    start_sized(scene, SMALL, pooled, copy_limit);
+}
 
 static UNUSED void end(test_scene *scene) {
     cl_segment_release(scene->segment);
@@ -44,6 +46,8 @@ static UNUSED uint64_t tail_position(const test_scene *scene) {
     return cl_log_position(&scene->handle.log, cl_load(scene->handle.log.tail));
 }
 
-static UNUSED int flush_all(test_scene *scene) { return cl_flush(&scene->handle.log, tail_position(scene), deadline(PATIENCE_NS)); }
+static UNUSED int flush_all(test_scene *scene) {
+    return cl_flush(&scene->handle.log, tail_position(scene), deadline(PATIENCE_NS));
+}
 
 #endif

@@ -9,7 +9,8 @@ static int try_open(const test_place *place, uint64_t number) {
     cl_segment *segment = NULL;
     int code = cl_segment_open(place->dir_fd, number, place->size, place->uuid, true, &segment);
     if (code == CL_OK) {
-        CHECK(segment->number == number && segment->base == number * place->size && segment->size == place->size);
+        CHECK(segment->number == number && segment->base == number * place->size &&
+              segment->size == place->size);
         CHECK(segment->bytes == segment->map && segment->references == 1);
         CHECK(segment->seed == cl_crc32c_seed(segment->id));
         cl_segment_release(segment);
@@ -27,7 +28,8 @@ static void a_sound_file_opens(test_place *place) {
     CHECK(try_open(place, UINT64_MAX / place->size) == CL_E_ABSENT);
     CHECK(try_open(place, (1ull << 48)) == CL_E_ABSENT); /* its base wraps to that of segment 0 */
     cl_segment *segment;
-    CHECK(cl_segment_open(place->dir_fd, 0, place->size, OTHER_LOG, true, &segment) == CL_E_FOREIGN);
+    CHECK(cl_segment_open(place->dir_fd, 0, place->size, OTHER_LOG, true, &segment) ==
+          CL_E_FOREIGN);
     CHECK(cl_segment_open(place->dir_fd, 0, place->size, NULL, false, &segment) == CL_OK);
     cl_segment_release(segment);
 }
@@ -110,14 +112,16 @@ static void the_table_counts_references(test_place *place) {
     cl_table table;
     cl_segment *first, *again, *absent;
     CHECK(cl_table_init(&table, place->dir_fd, place->uuid, place->size, true) == CL_OK);
-    CHECK(cl_table_acquire(&table, 0, &first) == CL_OK && cl_table_acquire(&table, 0, &again) == CL_OK);
+    CHECK(cl_table_acquire(&table, 0, &first) == CL_OK &&
+          cl_table_acquire(&table, 0, &again) == CL_OK);
     CHECK(first == again && first->references == 3 && table.count == 1);
     CHECK(cl_table_acquire(&table, 5, &absent) == CL_E_ABSENT && table.count == 1);
     cl_segment_release(again);
     CHECK(cl_table_forget(&table, 0) == 1 && table.count == 0 && first->references == 1);
     CHECK(cl_table_forget(&table, 0) == 0);
     first->map[CL_SEGMENT_HEADER] = 1; /* still mapped for whoever holds it */
-    CHECK(cl_table_acquire(&table, 0, &again) == CL_OK && again != first && again->map[CL_SEGMENT_HEADER] == 1);
+    CHECK(cl_table_acquire(&table, 0, &again) == CL_OK && again != first &&
+          again->map[CL_SEGMENT_HEADER] == 1);
     first->map[CL_SEGMENT_HEADER] = 0;
     cl_segment_release(first);
     cl_segment_release(again);
@@ -144,7 +148,8 @@ static void trimming_keeps_what_is_held_and_what_is_young(test_place *place) {
     cl_table_trim(&table, COUNT / 2, COUNT - 5);
     CHECK(table.count == COUNT - 5 && table.entries[0] == held && table.entries[1]->number == 6);
     cl_table_trim(&table, COUNT / 2, 0);
-    CHECK(table.count == COUNT / 2 + 1 && table.entries[0] == held && table.entries[1]->number == COUNT / 2);
+    CHECK(table.count == COUNT / 2 + 1 && table.entries[0] == held &&
+          table.entries[1]->number == COUNT / 2);
     CHECK(held->references == 2);
     cl_segment_release(held);
     cl_table_trim(&table, UINT64_MAX, 0);
@@ -185,7 +190,8 @@ static void nothing_is_unmapped_under_the_mutex(test_place *place) {
 static void any_range_can_be_prefaulted_and_flushed(test_place *place) {
     cl_segment *segment;
     CHECK(cl_segment_open(place->dir_fd, 0, place->size, place->uuid, true, &segment) == CL_OK);
-    static const uint64_t edges[] = {0, 1, 4095, 4096, 4097, 5000, SMALL - 1, SMALL, SMALL + 1, UINT64_MAX};
+    static const uint64_t edges[] = {0,    1,         4095,  4096,      4097,
+                                     5000, SMALL - 1, SMALL, SMALL + 1, UINT64_MAX};
     for (size_t from = 0; from < sizeof edges / sizeof *edges; from++) {
         for (size_t to = 0; to < sizeof edges / sizeof *edges; to++) {
             CHECK(cl_segment_prefault(segment, edges[from], edges[to]) == CL_OK);
@@ -199,7 +205,8 @@ static void any_range_can_be_prefaulted_and_flushed(test_place *place) {
 static bool is_mapped(const uint8_t *at) {
     uint64_t entry = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
     int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    CHECK(fd >= 0 && pread(fd, &entry, sizeof entry, (off_t)((uintptr_t)at / page * sizeof entry)) == sizeof entry);
+    CHECK(fd >= 0 && pread(fd, &entry, sizeof entry,
+                           (off_t)((uintptr_t)at / page * sizeof entry)) == sizeof entry);
     close(fd);
     return entry >> 63;
 }
@@ -214,7 +221,8 @@ static void a_long_flush_lets_go_of_whole_pages_and_keeps_what_they_hold(void) {
     for (uint64_t at = CL_SEGMENT_HEADER; at < size; at += 8) {
         memcpy(segment->map + at, &at, sizeof at);
     }
-    CHECK(cl_segment_flush(segment, CL_SEGMENT_HEADER, CL_SEGMENT_HEADER + page) == CL_OK && is_mapped(segment->map + CL_SEGMENT_HEADER));
+    CHECK(cl_segment_flush(segment, CL_SEGMENT_HEADER, CL_SEGMENT_HEADER + page) == CL_OK &&
+          is_mapped(segment->map + CL_SEGMENT_HEADER));
     CHECK(cl_segment_flush(segment, CL_SEGMENT_HEADER, most) == CL_OK);
     for (uint64_t at = 0; at < size; at += page) {
         CHECK(is_mapped(segment->map + at) == (at + page > most));

@@ -1,4 +1,5 @@
-/* Short frames with the steps of their CRC in line: the same as one at a time, and anything else is left alone. */
+/* Short frames with the steps of their CRC in line: the same as one at a time, and anything else is
+ * left alone. */
 #include "stage.h"
 
 #include "short_frames.h"
@@ -30,10 +31,13 @@ static void each_length_is_read_as_one_at_a_time(void) {
             CHECK(!cl_crc32c_steps || length >= 256);
             CHECK(read_on(&reader, &record) == CL_OK);
         }
-        CHECK(record.position == same.position && record.timestamp_ns == same.timestamp_ns && record.type == 0 && record.key == NULL);
-        CHECK(record.value == same.value && record.value_length == length && memcmp(record.value, noise + length, length) == 0);
+        CHECK(record.position == same.position && record.timestamp_ns == same.timestamp_ns &&
+              record.type == 0 && record.key == NULL);
+        CHECK(record.value == same.value && record.value_length == length &&
+              memcmp(record.value, noise + length, length) == 0);
     }
-    CHECK(taken == (cl_crc32c_steps ? 256 : 0) && !cl_short_frame_next(&reader.reader, &record) && read_on(&reader, &record) == CL_E_END);
+    CHECK(taken == (cl_crc32c_steps ? 256 : 0) && !cl_short_frame_next(&reader.reader, &record) &&
+          read_on(&reader, &record) == CL_E_END);
     close_reader(&other);
     close_reader(&reader);
     end(&place, &handle);
@@ -53,7 +57,8 @@ static void left_alone(test_reader *reader, uint64_t offset) {
     cl_progress progress = {.offset = offset};
     reader->reader.offset = offset;
     CHECK(!cl_short_frame_next(&reader->reader, &record) && reader->reader.offset == offset);
-    cl_short_frames_read(&columns, &progress, reader->reader.segment, reader->reader.segment->map, reader->reader.segment->size);
+    cl_short_frames_read(&columns, &progress, reader->reader.segment, reader->reader.segment->map,
+                         reader->reader.segment->size);
     CHECK(progress.count == 0 && progress.offset == offset && columns.positions[0] == -1);
 }
 
@@ -71,14 +76,16 @@ static void what_is_no_short_record_is_left_alone(void) {
         left_alone(&reader, CL_SEGMENT_HEADER);
         frame[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
-    static const uint64_t cells[] = {0, CL_WORD_CLAIMED | 26, CL_WORD_SKIP | 32, CL_WORD_EXT | 32, 15, CL_WORD_LENGTH, UINT64_MAX};
+    static const uint64_t cells[] = {0,  CL_WORD_CLAIMED | 26, CL_WORD_SKIP | 32, CL_WORD_EXT | 32,
+                                     15, CL_WORD_LENGTH,       UINT64_MAX};
     for (size_t index = 0; index < sizeof cells / sizeof *cells; index++) {
         cell = cells[index];
         memcpy(frame, &cell, sizeof cell);
         left_alone(&reader, CL_SEGMENT_HEADER);
     }
     memcpy(frame, &kept, sizeof kept);
-    /* A frame that would end past the segment's end; the CRC would be that of what is behind the mapping. */
+    /* A frame that would end past the segment's end; the CRC would be that of what is behind the
+     * mapping. */
     uint64_t last = SMALL - CL_FRAME_HEADER;
     cell = cl_cell(26, 0);
     memcpy(reader.held->map + last, &cell, sizeof cell);
@@ -110,7 +117,8 @@ static void what_may_not_be_seen_yet_is_left_alone(void) {
     end(&place, &handle);
 }
 
-/* Backward: the same records from the last one down, as far as they are short, and no further than what stands at an odd offset. */
+/* Backward: the same records from the last one down, as far as they are short, and no further than
+ * what stands at an odd offset. */
 static void frames_are_read_back_in_the_other_order(void) {
     enum { COUNT = 40 };
     test_place place;
@@ -130,47 +138,67 @@ static void frames_are_read_back_in_the_other_order(void) {
         CHECK(read_on(&reader, &record) == CL_OK);
     }
     for (uint32_t most = 1; most <= COUNT; most++) {
-        cl_batch columns = {
-            .positions = positions, .timestamps_ns = timestamps, .value_ends = ends, .data = data, .data_room = sizeof data, .most = most};
+        cl_batch columns = {.positions = positions,
+                            .timestamps_ns = timestamps,
+                            .value_ends = ends,
+                            .data = data,
+                            .data_room = sizeof data,
+                            .most = most};
         cl_progress progress = {.offset = SMALL};
-        size_t took = cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets, COUNT);
+        size_t took = cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map,
+                                                offsets, COUNT);
         CHECK(took == (cl_crc32c_steps ? most : 0) && progress.count == took);
         CHECK(took == 0 || progress.offset == offsets[COUNT - took]);
         for (size_t row = 0; row < took; row++) {
             uint32_t length = COUNT - 1 - (uint32_t)row;
             CHECK(positions[row] == (int64_t)(reader.held->base + offsets[length]));
-            CHECK(ends[row] - (row == 0 ? 0 : ends[row - 1]) == (int64_t)length && memcmp(data + ends[row] - length, noise, length) == 0);
+            CHECK(ends[row] - (row == 0 ? 0 : ends[row - 1]) == (int64_t)length &&
+                  memcmp(data + ends[row] - length, noise, length) == 0);
         }
     }
-    cl_batch columns = {
-        .positions = positions, .timestamps_ns = timestamps, .value_ends = ends, .data = data, .data_room = 38 + 37, .most = COUNT};
+    cl_batch columns = {.positions = positions,
+                        .timestamps_ns = timestamps,
+                        .value_ends = ends,
+                        .data = data,
+                        .data_room = 38 + 37,
+                        .most = COUNT};
     cl_progress progress = {.offset = SMALL};
     offsets[COUNT] = offsets[COUNT - 1] | 1;
-    CHECK(cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets, COUNT + 1) == 0);
-    CHECK(cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets, COUNT - 1) == (cl_crc32c_steps ? 2 : 0));
+    CHECK(cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets,
+                                    COUNT + 1) == 0);
+    CHECK(cl_short_frames_read_back(&columns, &progress, reader.held, reader.held->map, offsets,
+                                    COUNT - 1) == (cl_crc32c_steps ? 2 : 0));
     close_reader(&reader);
     end(&place, &handle);
 }
 
-/* Frames of one length, with one of another length among them: what a batch has of them, however many it may have, whatever room there is
- * for their values, and whichever of them is damaged. */
+/* Frames of one length, with one of another length among them: what a batch has of them, however
+ * many it may have, whatever room there is for their values, and whichever of them is damaged. */
 enum { ALIKE = 70, OTHER = 50, ROOM = ALIKE * 256, GUARD = 0xA5 };
 
-static uint32_t length_of(uint32_t row, uint32_t length) { return row == OTHER ? length ^ 1 : length; }
+static uint32_t length_of(uint32_t row, uint32_t length) {
+    return row == OTHER ? length ^ 1 : length;
+}
 
-static void check_batch(const cl_segment *segment, uint32_t length, uint32_t most, uint32_t room, uint32_t expected) {
+static void check_batch(const cl_segment *segment, uint32_t length, uint32_t most, uint32_t room,
+                        uint32_t expected) {
     static int64_t positions[ALIKE], timestamps[ALIKE], ends[ALIKE];
     static uint8_t data[ROOM + 8];
     memset(data, GUARD, sizeof data);
-    cl_batch columns = {
-        .positions = positions, .timestamps_ns = timestamps, .value_ends = ends, .data = data, .data_room = room, .most = most};
+    cl_batch columns = {.positions = positions,
+                        .timestamps_ns = timestamps,
+                        .value_ends = ends,
+                        .data = data,
+                        .data_room = room,
+                        .most = most};
     cl_progress progress = {.offset = CL_SEGMENT_HEADER};
     cl_short_frames_read(&columns, &progress, segment, segment->map, segment->size);
     CHECK(progress.count == expected);
     uint32_t offset = CL_SEGMENT_HEADER, end = 0;
     for (uint32_t row = 0; row < expected; row++) {
         uint32_t value_length = length_of(row, length);
-        CHECK(positions[row] == (int64_t)(segment->base + offset) && timestamps[row] == (int64_t)row + 1);
+        CHECK(positions[row] == (int64_t)(segment->base + offset) &&
+              timestamps[row] == (int64_t)row + 1);
         CHECK(memcmp(data + end, noise + row * 300, value_length) == 0);
         end += value_length;
         CHECK(ends[row] == (int64_t)end);
@@ -203,13 +231,16 @@ static void frames_alike_are_read_as_one_at_a_time(void) {
         for (uint32_t most = 1; most <= ALIKE; most++) {
             check_batch(reader.held, length, most, ROOM, most);
         }
-        for (uint32_t less = 0; less < 8 && less <= length; less++) { /* at the end of the room no padding is copied past it */
+        for (uint32_t less = 0; less < 8 && less <= length;
+             less++) { /* at the end of the room no padding is copied past it */
             check_batch(reader.held, length, ALIKE, size - less, less == 0 ? ALIKE : ALIKE - 1);
         }
         for (size_t index = 0; index < sizeof damaged / sizeof *damaged; index++) {
             uint8_t *frame = reader.held->map + offsets[damaged[index]];
-            /* Its length; a byte of its CRC; the last byte of the value, or of the timestamp before an empty one. */
-            uint8_t *bytes[] = {frame, frame + 4, frame + CL_FRAME_HEADER - 1 + length_of(damaged[index], length)};
+            /* Its length; a byte of its CRC; the last byte of the value, or of the timestamp before
+             * an empty one. */
+            uint8_t *bytes[] = {frame, frame + 4,
+                                frame + CL_FRAME_HEADER - 1 + length_of(damaged[index], length)};
             for (size_t which = 0; which < 3; which++) {
                 *bytes[which] ^= 4;
                 check_batch(reader.held, length, ALIKE, ROOM, damaged[index]);
@@ -235,7 +266,8 @@ static void rows_are_written_as_one_at_a_time(void) {
         uint8_t *at = reader.held->map + CL_SEGMENT_HEADER;
         cl_rows rows = {.data = noise, .count = 5, .stride = length + 1, .length = length};
         memset(at, 0, 4 * step);
-        bool written = cl_short_frames_write(reader.held, CL_SEGMENT_HEADER, &rows, 2, 3, 77, &first_cell, positions);
+        bool written = cl_short_frames_write(reader.held, CL_SEGMENT_HEADER, &rows, 2, 3, 77,
+                                             &first_cell, positions);
         CHECK(written == (cl_crc32c_steps && length < 256));
         for (uint32_t row = 0; written && row < 3; row++) {
             uint64_t cell, none = 0;
@@ -243,7 +275,8 @@ static void rows_are_written_as_one_at_a_time(void) {
             CHECK(row != 0 || memcmp(at, &none, sizeof none) == 0);
             cl_record_input input = record_of(noise + (2 + row) * rows.stride, length);
             input.timestamp_ns = 77;
-            CHECK((row == 0 ? first_cell : cell) == cl_frame_write(reader.held, CL_SEGMENT_HEADER + row * step, &input));
+            CHECK((row == 0 ? first_cell : cell) ==
+                  cl_frame_write(reader.held, CL_SEGMENT_HEADER + row * step, &input));
             CHECK(positions[row] == (int64_t)(reader.held->base + CL_SEGMENT_HEADER + row * step));
         }
         for (uint32_t byte = 0; byte < step; byte++) {
@@ -256,7 +289,8 @@ static void rows_are_written_as_one_at_a_time(void) {
 }
 
 int main(void) {
-    static const char *const names[] = {"portable", "sse42", "sse42-pclmul", "armv8", "armv8-pmull"};
+    static const char *const names[] = {"portable", "sse42", "sse42-pclmul", "armv8",
+                                        "armv8-pmull"};
     fill_noise();
     for (size_t index = 0; index < sizeof names / sizeof *names; index++) {
         if (cl_crc32c_choose(names[index]) == CL_OK) {

@@ -1,4 +1,5 @@
-/* One handle on a log of its own, and something to append: what the tests of the appender stand on. */
+/* One handle on a log of its own, and something to append: what the tests of the appender stand on.
+ */
 #ifndef STAGE_H
 #define STAGE_H
 
@@ -21,7 +22,8 @@ static UNUSED void start(test_place *place, test_handle *handle, uint64_t size, 
 }
 
 static UNUSED void end(test_place *place, test_handle *handle) {
-    CHECK(place->cursors->slots[handle->log.slot].counter % 2 == 0); /* whatever came of its calls, the slot is in no odd window */
+    CHECK(place->cursors->slots[handle->log.slot].counter % 2 ==
+          0); /* whatever came of its calls, the slot is in no odd window */
     close_handle(handle);
     drop_place(place);
 }

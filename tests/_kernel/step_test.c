@@ -1,10 +1,12 @@
-/* A writer that another process drives through one append, instruction by instruction. Wherever it is stopped, and lives, nobody takes its
- * claim away; wherever it is stopped for longer than the claim timeout, its append lands once all the same; wherever it is killed, the log
- * goes on without it, and its record is there whole or not at all.
+/* A writer that another process drives through one append, instruction by instruction. Wherever it
+ * is stopped, and lives, nobody takes its claim away; wherever it is stopped for longer than the
+ * claim timeout, its append lands once all the same; wherever it is killed, the log goes on without
+ * it, and its record is there whole or not at all.
  *
- * What others can see of a writer is its slot, the tail and the claimed bytes. They change at a few of its instructions: the first drive
- * finds out at which, and the writers that are killed or held up are stopped just before and just behind each of those. An observer is
- * driven through a roll-back in the same way, against an owner that goes on meanwhile. */
+ * What others can see of a writer is its slot, the tail and the claimed bytes. They change at a few
+ * of its instructions: the first drive finds out at which, and the writers that are killed or held
+ * up are stopped just before and just behind each of those. An observer is driven through a
+ * roll-back in the same way, against an owner that goes on meanwhile. */
 #include "kernel_test.h"
 
 #include <signal.h>
@@ -81,7 +83,8 @@ static pid_t start_victim(test_scene *scene) {
     if (victim == 0) {
         append_once(scene);
     }
-    CHECK(waitpid(victim, &status, 0) == victim && WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+    CHECK(waitpid(victim, &status, 0) == victim && WIFSTOPPED(status) &&
+          WSTOPSIG(status) == SIGSTOP);
     CHECK(!scene->warm || read_on(&scene->reader, &record) == CL_OK);
     return victim;
 }
@@ -98,7 +101,8 @@ static bool step(pid_t victim) {
 static int let_go(pid_t victim) {
     int status;
     for (;;) {
-        CHECK(ptrace(PTRACE_CONT, victim, NULL, NULL) == 0 && waitpid(victim, &status, 0) == victim);
+        CHECK(ptrace(PTRACE_CONT, victim, NULL, NULL) == 0 &&
+              waitpid(victim, &status, 0) == victim);
         if (!WIFSTOPPED(status)) {
             break;
         }
@@ -109,11 +113,13 @@ static int let_go(pid_t victim) {
 
 static void kill_victim(pid_t victim) {
     int status;
-    CHECK(kill(victim, SIGKILL) == 0 && waitpid(victim, &status, 0) == victim && WIFSIGNALED(status));
+    CHECK(kill(victim, SIGKILL) == 0 && waitpid(victim, &status, 0) == victim &&
+          WIFSIGNALED(status));
 }
 
 static test_view look(const test_scene *scene) {
-    test_view view = {.counter = cl_load(&scene->place.cursors->slots[1].counter), .tail = cl_load(&scene->place.cursors->tail.value)};
+    test_view view = {.counter = cl_load(&scene->place.cursors->slots[1].counter),
+                      .tail = cl_load(&scene->place.cursors->tail.value)};
     memcpy(view.frame, scene->reader.held->map + scene->at, FRAME);
     return view;
 }
@@ -128,7 +134,8 @@ static bool step_visibly(const test_scene *scene, pid_t victim, test_view *view)
 }
 
 /* Just before the change that comes `gap` instructions behind change `index`, or just behind it. */
-static void drive(const test_scene *scene, pid_t victim, uint32_t index, uint64_t gap, bool behind) {
+static void drive(const test_scene *scene, pid_t victim, uint32_t index, uint64_t gap,
+                  bool behind) {
     test_view view = look(scene);
     for (uint32_t seen = 0; seen < index;) {
         seen += step_visibly(scene, victim, &view);
@@ -142,7 +149,8 @@ static void drive(const test_scene *scene, pid_t victim, uint32_t index, uint64_
     }
 }
 
-/* Looks at the writer's place as a reader, twice with a moment in between, so that it also asks whether the owner lives. */
+/* Looks at the writer's place as a reader, twice with a moment in between, so that it also asks
+ * whether the owner lives. */
 static int look_twice(test_scene *scene, cl_record *record) {
     int code = read_on(&scene->reader, record);
     int64_t until_ns = cl_clock_monotonic_ns() + 40000;
@@ -151,9 +159,11 @@ static int look_twice(test_scene *scene, cl_record *record) {
     return code == CL_OK ? code : read_on(&scene->reader, record);
 }
 
-/* Drives one append from end to end under the eyes of a reader that would roll back what is dead: it never is. Returns how often anything
- * changed that others can see, and how many instructions lie between. */
-static uint32_t nothing_is_taken_from_a_stopped_writer_at_any_instruction(uint64_t *gaps, bool warm) {
+/* Drives one append from end to end under the eyes of a reader that would roll back what is dead:
+ * it never is. Returns how often anything changed that others can see, and how many instructions
+ * lie between. */
+static uint32_t nothing_is_taken_from_a_stopped_writer_at_any_instruction(uint64_t *gaps,
+                                                                          bool warm) {
     test_scene scene;
     cl_record record;
     uint64_t steps = 0, last = 0;
@@ -173,10 +183,12 @@ static uint32_t nothing_is_taken_from_a_stopped_writer_at_any_instruction(uint64
         }
         int code = seen ? CL_OK : look_twice(&scene, &record);
         CHECK(code == CL_OK || code == CL_E_END || code == CL_E_BUSY);
-        CHECK(scene.other.log.counters.rolled_back == 0); /* its slot is odd as long as its claim has no name, and it lives */
+        CHECK(scene.other.log.counters.rolled_back ==
+              0); /* its slot is odd as long as its claim has no name, and it lives */
         if (code == CL_OK && !seen) {
             seen = true;
-            CHECK(record.position == scene.at && record.value_length == VALUE && memcmp(record.value, victims, VALUE) == 0);
+            CHECK(record.position == scene.at && record.value_length == VALUE &&
+                  memcmp(record.value, victims, VALUE) == 0);
         }
     }
     CHECK(let_go(victim) == 0 && seen && scan_log(&scene.other) == 1u + warm);
@@ -193,7 +205,8 @@ static int read_patiently(test_reader *reader, cl_record *record) {
     return code;
 }
 
-/* How often the victim's record is in the log, read from its beginning, with `count` records of others and the one that warmed it up. */
+/* How often the victim's record is in the log, read from its beginning, with `count` records of
+ * others and the one that warmed it up. */
 static uint32_t count_victims(test_scene *scene, uint32_t count) {
     test_reader reader;
     cl_record record;
@@ -231,8 +244,10 @@ static void a_killed_writer_holds_nobody_up(uint32_t index, uint64_t gap, bool l
     end(&scene);
 }
 
-/* Rolled back while it stood there, it claims again when it goes on; the reader that saw the roll-back and one that begins now agree. */
-static void a_writer_that_is_held_up_for_too_long_lands_once(uint32_t index, uint64_t gap, bool behind, bool later) {
+/* Rolled back while it stood there, it claims again when it goes on; the reader that saw the
+ * roll-back and one that begins now agree. */
+static void a_writer_that_is_held_up_for_too_long_lands_once(uint32_t index, uint64_t gap,
+                                                             bool behind, bool later) {
     test_scene scene;
     cl_record record;
     start(&scene, MILLISECOND / 5, true);
@@ -262,7 +277,8 @@ static void look_once(test_scene *scene) {
     open_handle(&scene->place, &handle, false);
     open_reader(&reader, &handle.log);
     int code = read_on(&reader, &record);
-    reader.reader.watch.awake_ns = NEVER_NS; /* whoever stands there now had the timeout; who comes next has it before it */
+    reader.reader.watch.awake_ns =
+        NEVER_NS; /* whoever stands there now had the timeout; who comes next has it before it */
     if (code != CL_E_BUSY || ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) {
         _exit(100);
     }
@@ -272,9 +288,9 @@ static void look_once(test_scene *scene) {
     _exit(code == CL_OK || code == CL_E_END || code == CL_E_BUSY ? 0 : 101);
 }
 
-/* An observer is driven into a roll-back, and behind so many of its instructions the owner publishes, or makes its first swap: one of the
- * two is refused, and both know which. Returns whether the owner was in time; *steps is how many it took if the observer was through
- * before. */
+/* An observer is driven into a roll-back, and behind so many of its instructions the owner
+ * publishes, or makes its first swap: one of the two is refused, and both know which. Returns
+ * whether the owner was in time; *steps is how many it took if the observer was through before. */
 static bool an_owner_that_goes_on_in_a_roll_back_agrees_with_it(uint64_t *steps, bool gap) {
     test_scene scene;
     int status;
@@ -293,7 +309,8 @@ static bool an_owner_that_goes_on_in_a_roll_back_agrees_with_it(uint64_t *steps,
     if (observer == 0) {
         look_once(&scene);
     }
-    CHECK(waitpid(observer, &status, 0) == observer && WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+    CHECK(waitpid(observer, &status, 0) == observer && WIFSTOPPED(status) &&
+          WSTOPSIG(status) == SIGSTOP);
     uint64_t stepped = 0;
     while (stepped < *steps && step(observer)) {
         stepped++;
@@ -302,27 +319,33 @@ static bool an_owner_that_goes_on_in_a_roll_back_agrees_with_it(uint64_t *steps,
     uint64_t zero = 0;
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | FRAME, scene.other.log.owner);
     uint64_t *cell = (uint64_t *)(claim.segment->bytes + claim.offset);
-    bool kept = gap ? cl_swap(cell, &zero, claimed)
-                    : cl_writer_publish(owner, &claim, cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_OK;
+    bool kept =
+        gap ? cl_swap(cell, &zero, claimed)
+            : cl_writer_publish(owner, &claim, cl_frame_write(claim.segment, claim.offset, &input),
+                                1) == CL_OK;
     CHECK(let_go(observer) == 0);
     uint64_t found = cl_load(cell);
     CHECK(kept == !(cl_cell_word(found) & CL_WORD_SKIP));
     if (gap) {
         scene.place.cursors->slots[0].counter++;
-        CHECK(!kept || cl_writer_publish(owner, &claim, cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_OK);
+        CHECK(!kept ||
+              cl_writer_publish(owner, &claim, cl_frame_write(claim.segment, claim.offset, &input),
+                                1) == CL_OK);
     }
     CHECK(scan_log(&scene.other) == kept);
     end(&scene);
     return kept;
 }
 
-/* Finds the instruction behind which the owner is too late, and has it go on at each of those around it. */
+/* Finds the instruction behind which the owner is too late, and has it go on at each of those
+ * around it. */
 static void around_the_instruction_that_decides(bool gap) {
     uint64_t late = MOST_STEPS;
     CHECK(!an_owner_that_goes_on_in_a_roll_back_agrees_with_it(&late, gap) && late < MOST_STEPS);
     for (uint64_t in_time = 0; late - in_time > 1;) {
         uint64_t middle = in_time + (late - in_time) / 2;
-        *(an_owner_that_goes_on_in_a_roll_back_agrees_with_it(&middle, gap) ? &in_time : &late) = middle;
+        *(an_owner_that_goes_on_in_a_roll_back_agrees_with_it(&middle, gap) ? &in_time : &late) =
+            middle;
     }
     for (uint64_t steps = late > AROUND ? late - AROUND : 0; steps < late + AROUND; steps++) {
         uint64_t stepped = steps;
@@ -334,7 +357,8 @@ static void around_the_instruction_that_decides(bool gap) {
 static bool can_be_driven(void) {
 #if defined(__aarch64__)
     if (!(getauxval(AT_HWCAP) & HWCAP_ATOMICS)) {
-        puts("nothing was driven: without the atomics of ARMv8.1, a load and store that belong together never succeed one step at a time");
+        puts("nothing was driven: without the atomics of ARMv8.1, a load and store that belong "
+             "together never succeed one step at a time");
         return false;
     }
 #endif
@@ -360,7 +384,8 @@ int main(void) {
     uint32_t changed = nothing_is_taken_from_a_stopped_writer_at_any_instruction(gaps, true);
     CHECK(changed >= 6); /* the slot twice, the tail, the cell twice, and what is between */
     for (uint32_t index = 0; index < changed; index++) {
-        /* To the living, before a change is as behind the one before it; to the stopped writer it is not. */
+        /* To the living, before a change is as behind the one before it; to the stopped writer it
+         * is not. */
         a_killed_writer_holds_nobody_up(index, gaps[index], index % 2);
         a_killed_writer_holds_nobody_up(index, gaps[index], index % 2 == 0);
         a_writer_that_is_held_up_for_too_long_lands_once(index, gaps[index], false, index % 2);

@@ -1,5 +1,5 @@
-/* Going from record to record, the sparse index, and reading backward: over records and SKIPs, with damage at any cell, and with rings
- * that are too small for the stretch. */
+/* Going from record to record, the sparse index, and reading backward: over records and SKIPs, with
+ * damage at any cell, and with rings that are too small for the stretch. */
 #include "kernel_test.h"
 
 #include "index.h"
@@ -22,7 +22,10 @@ typedef struct {
 } test_scene;
 
 static cl_hop hop_at(test_scene *scene, uint64_t offset) {
-    return (cl_hop){.log = &scene->handle.log, .segment = scene->segment, .offset = offset, .watch = &scene->watch};
+    return (cl_hop){.log = &scene->handle.log,
+                    .segment = scene->segment,
+                    .offset = offset,
+                    .watch = &scene->watch};
 }
 
 /* Records of many sizes, keyed ones and SKIPs among them; timestamps step back. */
@@ -45,7 +48,8 @@ static void start(test_scene *scene) {
         scene->offsets[at] = append_input(&scene->handle, &input) % SMALL;
         if (at % 5 == 0) {
             cl_claim claim;
-            CHECK(cl_writer_claim(&scene->handle.writer, 8 * (uint32_t)(3 + next_random(&state) % 9), &claim) == CL_OK);
+            CHECK(cl_writer_claim(&scene->handle.writer,
+                                  8 * (uint32_t)(3 + next_random(&state) % 9), &claim) == CL_OK);
             cl_writer_abandon(&scene->handle.writer, &claim);
         }
     }
@@ -79,7 +83,8 @@ static void hops_go_over_records_and_nothing_else(void) {
     }
     CHECK(cl_hop_next(&hop, SMALL, &at) == CL_E_END && hop.offset == scene.end);
     hop = hop_at(&scene, CL_SEGMENT_HEADER);
-    CHECK(cl_hop_over(&hop, scene.offsets[77], UINT64_MAX, &count) == CL_E_ROLL && count == 77 && hop.offset == scene.offsets[77]);
+    CHECK(cl_hop_over(&hop, scene.offsets[77], UINT64_MAX, &count) == CL_E_ROLL && count == 77 &&
+          hop.offset == scene.offsets[77]);
     CHECK(cl_hop_over(&hop, SMALL, 23, &count) == CL_OK && count == 23);
     CHECK(cl_hop_next(&hop, SMALL, &at) == CL_OK && at == scene.offsets[100]);
     end(&scene);
@@ -89,16 +94,21 @@ static void an_index_finds_every_record_by_ordinal_time_and_offset(void) {
     test_scene scene;
     uint64_t at, ordinal;
     start(&scene);
-    for (uint64_t limit = CL_SEGMENT_HEADER; limit < SMALL; limit += 1000) { /* it grows as it likes */
+    for (uint64_t limit = CL_SEGMENT_HEADER; limit < SMALL;
+         limit += 1000) { /* it grows as it likes */
         cl_hop hop = hop_at(&scene, 0);
         cl_index_extend(&scene.index, &hop, limit);
     }
-    CHECK(scene.index.records == RECORDS && scene.index.offset == scene.end && scene.index.count == RECORDS / SPACING);
+    CHECK(scene.index.records == RECORDS && scene.index.offset == scene.end &&
+          scene.index.count == RECORDS / SPACING);
     for (uint64_t record = 0; record < RECORDS; record++) {
         cl_hop hop = hop_at(&scene, 0);
-        CHECK(cl_index_find(&scene.index, &hop, record, &at) == CL_OK && at == scene.offsets[record]);
-        CHECK(cl_index_ordinal(&scene.index, &hop, at, &ordinal) == CL_OK && ordinal == record && hop.offset == at);
-        CHECK(cl_index_ordinal(&scene.index, &hop, at + 8, &ordinal) == CL_OK && ordinal == record + 1 && hop.offset != at + 8);
+        CHECK(cl_index_find(&scene.index, &hop, record, &at) == CL_OK &&
+              at == scene.offsets[record]);
+        CHECK(cl_index_ordinal(&scene.index, &hop, at, &ordinal) == CL_OK && ordinal == record &&
+              hop.offset == at);
+        CHECK(cl_index_ordinal(&scene.index, &hop, at + 8, &ordinal) == CL_OK &&
+              ordinal == record + 1 && hop.offset != at + 8);
     }
     cl_hop hop = hop_at(&scene, 0);
     CHECK(cl_index_find(&scene.index, &hop, RECORDS, &at) == CL_E_ROLL);
@@ -108,12 +118,14 @@ static void an_index_finds_every_record_by_ordinal_time_and_offset(void) {
             expected++;
         }
         int code = cl_index_since(&scene.index, &hop, stamp, &at);
-        CHECK(expected == RECORDS ? code == CL_E_ROLL : code == CL_OK && at == scene.offsets[expected]);
+        CHECK(expected == RECORDS ? code == CL_E_ROLL
+                                  : code == CL_OK && at == scene.offsets[expected]);
     }
     end(&scene);
 }
 
-/* Everything before `from_end`, read backward with a ring of that size; how many places were damaged. */
+/* Everything before `from_end`, read backward with a ring of that size; how many places were
+ * damaged. */
 static int read_all_back(test_scene *scene, uint32_t room, int expected_next, int lost) {
     uint32_t offsets[RECORDS + 1];
     cl_stretch stretch = {.offsets = offsets, .room = room};
@@ -135,7 +147,8 @@ static int read_all_back(test_scene *scene, uint32_t room, int expected_next, in
         } else {
             expected_next -= expected_next == lost;
             CHECK(code == CL_OK && record.position % SMALL == scene->offsets[expected_next]);
-            CHECK(record.timestamp_ns == scene->stamps[expected_next] && scene->reader.reader.offset == scene->offsets[expected_next]);
+            CHECK(record.timestamp_ns == scene->stamps[expected_next] &&
+                  scene->reader.reader.offset == scene->offsets[expected_next]);
             expected_next--;
         }
     }
@@ -160,7 +173,8 @@ static void damage_is_met_once_backward_whatever_it_is(void) {
             uint64_t *cell = (uint64_t *)(scene.segment->map + scene.offsets[lost]);
             uint64_t kept = *cell;
             *cell = kept ^ changes[at];
-            /* What is damaged is below the watermark: the next look at it must not take it for the end. */
+            /* What is damaged is below the watermark: the next look at it must not take it for the
+             * end. */
             cl_raise(&scene.handle.log.cursors->appended.value, scene.end);
             CHECK(read_all_back(&scene, 50, RECORDS - 1, lost) == 1);
             *cell = kept;
@@ -178,7 +192,8 @@ static void a_batch_goes_back_and_stops_where_its_room_does(void) {
     start(&scene);
     cl_stretch stretch = {.offsets = offsets, .room = RECORDS};
     stand_at(&scene, scene.end);
-    CHECK(cl_stretch_fill(&scene.reader.reader, &stretch, CL_SEGMENT_HEADER) == CL_OK && stretch.count == RECORDS);
+    CHECK(cl_stretch_fill(&scene.reader.reader, &stretch, CL_SEGMENT_HEADER) == CL_OK &&
+          stretch.count == RECORDS);
     int next = RECORDS - 1;
     while (next >= 0) {
         cl_batch batch = {.positions = positions,
@@ -195,7 +210,8 @@ static void a_batch_goes_back_and_stops_where_its_room_does(void) {
         int code = cl_stretch_batch(&scene.reader.reader, &stretch, &batch);
         CHECK(batch.count != 0 && (code == CL_E_FULL || next == (int)batch.count - 1));
         for (size_t row = 0; row < batch.count; row++, next--) {
-            CHECK((uint64_t)positions[row] == scene.offsets[next] && stamps[row] == scene.stamps[next] && keyed[row] == (next % 3 == 0));
+            CHECK((uint64_t)positions[row] == scene.offsets[next] &&
+                  stamps[row] == scene.stamps[next] && keyed[row] == (next % 3 == 0));
         }
     }
     end(&scene);

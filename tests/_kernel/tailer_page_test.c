@@ -1,6 +1,6 @@
 /* threads */
-/* The page of a named tailer: two records take turns, the newer whole one counts, and whoever reads beside the one who writes sees nothing
- * that was never written. */
+/* The page of a named tailer: two records take turns, the newer whole one counts, and whoever reads
+ * beside the one who writes sees nothing that was never written. */
 #include "kernel_test.h"
 
 #include <pthread.h>
@@ -14,8 +14,12 @@
 static const uint8_t UUID[16] = "a log's identity";
 static _Alignas(64) uint8_t page[CL_TAILER_SIZE];
 
-static uint8_t *terms_at(uint64_t count) { return page + CL_TAILER_TERMS_AT + count % 2 * CL_TAILER_STRIDE; }
-static uint8_t *place_at(uint64_t count) { return page + CL_TAILER_PLACES_AT + count % 2 * CL_TAILER_STRIDE; }
+static uint8_t *terms_at(uint64_t count) {
+    return page + CL_TAILER_TERMS_AT + count % 2 * CL_TAILER_STRIDE;
+}
+static uint8_t *place_at(uint64_t count) {
+    return page + CL_TAILER_PLACES_AT + count % 2 * CL_TAILER_STRIDE;
+}
 
 /* What is saved and declared follows from the how manieth it is. */
 static uint64_t position_of(uint32_t count) { return (uint64_t)count * 0x9E3779B1u * 8; }
@@ -36,7 +40,8 @@ static void declare(cl_tailer_terms *terms) {
 static void check_terms(uint64_t count) {
     cl_tailer_terms terms;
     CHECK(cl_tailer_read_terms(page, UUID, &terms) == CL_OK);
-    CHECK(terms.count == count && terms.max_lag_bytes == count && terms.created_ns == -(int64_t)count);
+    CHECK(terms.count == count && terms.max_lag_bytes == count &&
+          terms.created_ns == -(int64_t)count);
     CHECK(terms.required == (uint32_t)(count - 1) * 0x9E3779B1u);
 }
 
@@ -62,7 +67,8 @@ static void places_take_turns(void) {
         save(&mark);
         cl_tailer_place record;
         memcpy(&record, place_at(count), sizeof record);
-        CHECK(record.position == position_of(count) && record.count == count && record.saved_ns == 1000 + count);
+        CHECK(record.position == position_of(count) && record.count == count &&
+              record.saved_ns == 1000 + count);
         CHECK(memcmp(other, place_at(count + 1), sizeof other) == 0);
         CHECK(mark.saved == position_of(count));
         check_place(count);
@@ -82,7 +88,8 @@ static void terms_take_turns(void) {
     }
 }
 
-/* Each byte of the newest record that its check covers, with each of its bits flipped, and with all of them. */
+/* Each byte of the newest record that its check covers, with each of its bits flipped, and with all
+ * of them. */
 static void damage_leaves_the_place_before(void) {
     cl_tailer_mark mark = empty_page(6);
     save(&mark);
@@ -116,8 +123,8 @@ static void damage_leaves_the_terms_before(void) {
     check_terms(2);
 }
 
-/* A record is a sector's, and a power cut in the midst of it leaves its first bytes new and the rest as two records ago, or the other way
- * round. */
+/* A record is a sector's, and a power cut in the midst of it leaves its first bytes new and the
+ * rest as two records ago, or the other way round. */
 static void a_torn_record_leaves_the_one_before(void) {
     cl_tailer_mark mark = empty_page(0);
     cl_tailer_terms terms = first_terms();
@@ -136,7 +143,8 @@ static void a_torn_record_leaves_the_one_before(void) {
             memcpy(terms_at(3), head + (terms_at(3) - page), at);
             memcpy(place_at(3), head + (place_at(3) - page), place_end);
             bool terms_new = memcmp(terms_at(3), after + (terms_at(3) - page), sizeof terms) == 0;
-            bool place_new = memcmp(place_at(3), after + (place_at(3) - page), offsetof(cl_tailer_place, saved_ns)) == 0;
+            bool place_new = memcmp(place_at(3), after + (place_at(3) - page),
+                                    offsetof(cl_tailer_place, saved_ns)) == 0;
             check_terms(terms_new ? 3 : 2);
             check_place(place_new ? 3 : 2);
         }
@@ -146,7 +154,8 @@ static void a_torn_record_leaves_the_one_before(void) {
 static void check_absent(void) {
     cl_tailer_terms terms;
     cl_tailer_place place;
-    CHECK(cl_tailer_read_terms(page, UUID, &terms) == CL_E_ABSENT && cl_tailer_read_place(page, &place) == CL_E_ABSENT);
+    CHECK(cl_tailer_read_terms(page, UUID, &terms) == CL_E_ABSENT &&
+          cl_tailer_read_place(page, &place) == CL_E_ABSENT);
 }
 
 static void nothing_is_found_in_bytes_that_nobody_wrote(void) {
@@ -191,7 +200,8 @@ static void the_count_of_places_goes_round(void) {
     CHECK(mark.count == 5);
 }
 
-/* A plain save is for the process that mapped the page, and for a position that is new; the clock is asked now and then. */
+/* A plain save is for the process that mapped the page, and for a position that is new; the clock
+ * is asked now and then. */
 static void what_is_more_than_a_few_stores_is_not_saved_plainly(void) {
     cl_tailer_mark mark = empty_page(1);
     CHECK(cl_tailer_save_plainly(&mark, position_of(2)));
@@ -213,7 +223,8 @@ static void the_child_of_a_fork_does_not_save_plainly(void) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        bool refused = !cl_tailer_save_plainly(&mark, position_of(2)) && mark.count == 1 && cl_tailer_forks == forks + 1;
+        bool refused = !cl_tailer_save_plainly(&mark, position_of(2)) && mark.count == 1 &&
+                       cl_tailer_forks == forks + 1;
         mark.forks = cl_tailer_forks; /* as of a page that the child maps itself */
         _exit(refused && cl_tailer_save_plainly(&mark, position_of(2)) ? 0 : 1);
     }
@@ -238,7 +249,8 @@ static void *save_on(void *argument) {
     return NULL;
 }
 
-/* What a reader gets was written as one, and is no older than the record before the last that was complete when it began to look. */
+/* What a reader gets was written as one, and is no older than the record before the last that was
+ * complete when it began to look. */
 static void a_reader_beside_the_writer_sees_what_was_written(void) {
     cl_tailer_mark mark = empty_page(0);
     pthread_t writer;
@@ -250,11 +262,14 @@ static void a_reader_beside_the_writer_sees_what_was_written(void) {
         complete = cl_load32(&saved);
         int code = cl_tailer_read_place(page, &place);
         CHECK(code == CL_OK || (code == CL_E_ABSENT && complete < 2));
-        CHECK(code != CL_OK || (place.position == position_of(place.count) && place.count + 1 >= complete && place.count <= SAVES));
+        CHECK(code != CL_OK || (place.position == position_of(place.count) &&
+                                place.count + 1 >= complete && place.count <= SAVES));
         code = cl_tailer_read_terms(page, UUID, &terms);
         CHECK(code == CL_OK || (code == CL_E_ABSENT && complete_terms < 2));
-        CHECK(code != CL_OK || (terms.max_lag_bytes == terms.count && terms.count + 1 >= complete_terms));
-        CHECK(code != CL_OK || (terms.created_ns == -(int64_t)terms.count && terms.count <= SAVES / TERMS_EVERY));
+        CHECK(code != CL_OK ||
+              (terms.max_lag_bytes == terms.count && terms.count + 1 >= complete_terms));
+        CHECK(code != CL_OK ||
+              (terms.created_ns == -(int64_t)terms.count && terms.count <= SAVES / TERMS_EVERY));
     }
     pthread_join(writer, NULL);
     check_place(SAVES);

@@ -1,7 +1,9 @@
-"""The kernel's own C tests, under the address and undefined-behaviour sanitizers; those with threads under the thread sanitizer, too.
+"""The kernel's own C tests, under the address and undefined-behaviour sanitizers; those with
+threads under the thread sanitizer, too.
 
-The kernel's files are compiled once a session and sanitizer, the tests one by one against them. A test's first line may name what is
-special about it: `/* sources: crc32c.c */`, the kernel files that it is linked with instead of all, or `/* threads */`.
+The kernel's files are compiled once a session and sanitizer, the tests one by one against them. A
+test's first line may name what is special about it: `/* sources: crc32c.c */`, the kernel files
+that it is linked with instead of all, or `/* threads */`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,18 @@ import pytest
 HERE = Path(__file__).resolve().parent
 KERNEL = HERE.parents[1] / "commitlog" / "_kernel" / "c"
 TESTS = sorted(HERE.glob("*_test.c"))
-FLAGS = ["-std=gnu11", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-pthread", "-fno-omit-frame-pointer", "-iquote", str(KERNEL)]
+FLAGS = [
+    "-std=gnu11",
+    "-O1",
+    "-g1",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-pthread",
+    "-fno-omit-frame-pointer",
+    "-iquote",
+    str(KERNEL),
+]
 ADDRESS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 # The one fence of the kernel, which this sanitizer does not model, guards a wake-up and no data.
 THREAD = ["-fsanitize=thread", "-Wno-tsan"]
@@ -36,18 +49,24 @@ def special(test: Path) -> tuple[str, str]:
 
 
 def run(*command: str | Path, cwd: Path) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT_S, cwd=cwd, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TIME_LIMIT_S, cwd=cwd, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def fixed_addresses() -> list[str]:
-    """The thread sanitizer of older compilers does not find its memory where some kernels randomize addresses widely."""
+    """The thread sanitizer of older compilers does not find its memory where some kernels randomize
+    addresses widely.
+    """
     return ["setarch", platform.machine(), "-R"] if shutil.which("setarch") else []
 
 
 @functools.cache
 def thread_flags(folder: Path) -> tuple[str, ...]:
-    """The thread sanitizer's flags; where it does not work, the optimizer's, which at least let the races happen."""
+    """The thread sanitizer's flags; where it does not work, the optimizer's, which at least let the
+    races happen.
+    """
     program = folder / "probe"
     (folder / "probe.c").write_text("int main(void) { return 0; }\n", encoding="utf-8")
     try:
@@ -60,14 +79,20 @@ def thread_flags(folder: Path) -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Path]:
-    """Compiles the kernel for some sanitizer, once a session, and returns the folder of its object files."""
+    """Compiles the kernel for some sanitizer, once a session, and returns the folder of its object
+    files.
+    """
 
     @functools.cache
     def compile_kernel(sanitizer: tuple[str, ...]) -> Path:
         folder = tmp_path_factory.mktemp("kernel")
         sources = sorted(KERNEL.glob("*.c"))
         with ThreadPoolExecutor(os.cpu_count()) as executor:
-            list(executor.map(lambda source: run("gcc", *FLAGS, *sanitizer, "-c", source, cwd=folder), sources))
+            list(
+                executor.map(
+                    lambda source: run("gcc", *FLAGS, *sanitizer, "-c", source, cwd=folder), sources
+                )
+            )
         return folder
 
     return compile_kernel
@@ -75,7 +100,11 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, .
 
 def build_and_run(test: Path, sanitizer: tuple[str, ...], objects: Path, folder: Path) -> None:
     subject, names = special(test)
-    chosen = [objects / name.replace(".c", ".o") for name in names.split()] if subject == "sources" else sorted(objects.glob("*.o"))
+    chosen = (
+        [objects / name.replace(".c", ".o") for name in names.split()]
+        if subject == "sources"
+        else sorted(objects.glob("*.o"))
+    )
     program = folder / test.stem
     run("gcc", *FLAGS, *sanitizer, test, *chosen, "-o", program, cwd=folder)
     run(*(fixed_addresses() if "-fsanitize=thread" in sanitizer else []), program, cwd=folder)
@@ -88,7 +117,9 @@ def test_kernel_passes_its_c_tests_under_the_address_sanitizer(
     build_and_run(test, tuple(ADDRESS), compiled(tuple(ADDRESS)), tmp_path)
 
 
-@pytest.mark.parametrize("test", [test for test in TESTS if special(test)[0] == "threads"], ids=lambda test: test.stem)
+@pytest.mark.parametrize(
+    "test", [test for test in TESTS if special(test)[0] == "threads"], ids=lambda test: test.stem
+)
 def test_kernel_passes_its_threaded_c_tests_under_the_thread_sanitizer(
     test: Path, compiled: Callable[[tuple[str, ...]], Path], tmp_path: Path
 ) -> None:

@@ -48,7 +48,9 @@ def test_populated_memory_takes_stores_without_page_faults_and_keeps_its_bytes(m
         view[5 * PAGE : 5 * PAGE + 4] = b"kept"
         getattr(populated, method)()
         assert bytes(view[5 * PAGE : 5 * PAGE + 4]) == b"kept"
-    minor_faults_of_storing(Memory(PAGE))  # after a fork the interpreter's own pages fault once, too
+    minor_faults_of_storing(
+        Memory(PAGE)
+    )  # after a fork the interpreter's own pages fault once, too
     without, with_faults = minor_faults_of_storing(populated), minor_faults_of_storing(fresh)
     # Large folios may serve many pages by one fault, so the bound is relative.
     assert without <= 8 < with_faults
@@ -57,8 +59,12 @@ def test_populated_memory_takes_stores_without_page_faults_and_keeps_its_bytes(m
 
 
 @pytest.mark.parametrize("refusal", [22, 12])
-def test_populate_touches_the_pages_when_the_kernel_refuses_with_einval_only(tmp_path: Path, refusal: int) -> None:
-    """Compiles memory.c against a madvise that refuses, which no kernel of today does for this call."""
+def test_populate_touches_the_pages_when_the_kernel_refuses_with_einval_only(
+    tmp_path: Path, refusal: int
+) -> None:
+    """Compiles memory.c against a madvise that refuses, which no kernel of today does for this
+    call.
+    """
     fake = tmp_path / "fake.c"
     fake.write_text(
         "#include <errno.h>\n#include <stddef.h>\n"
@@ -68,7 +74,9 @@ def test_populate_touches_the_pages_when_the_kernel_refuses_with_einval_only(tmp
     )
     library_path = tmp_path / "fake.so"
     flags = ["-std=gnu11", "-D_GNU_SOURCE", "-shared", "-fPIC", "-iquote", str(KERNEL)]
-    subprocess.run([os.environ.get("CC", "gcc"), *flags, str(fake), "-o", str(library_path)], check=True)
+    subprocess.run(
+        [os.environ.get("CC", "gcc"), *flags, str(fake), "-o", str(library_path)], check=True
+    )
     library = ctypes.CDLL(str(library_path), use_errno=True)
     area = (ctypes.c_uint64 * 4)()  # cl_memory: bytes, size, mapped, mapped_size
     pages = 16 << 20
@@ -109,7 +117,9 @@ def test_a_forked_child_shares_the_pages() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 4096, 8])
-def test_a_mapping_of_a_descriptor_writes_through_to_the_file_at_any_offset(tmp_path: Path, offset: int) -> None:
+def test_a_mapping_of_a_descriptor_writes_through_to_the_file_at_any_offset(
+    tmp_path: Path, offset: int
+) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(offset + SIZE))
     descriptor = os.open(path, os.O_RDWR)
@@ -164,7 +174,13 @@ def test_close_is_refused_while_a_view_is_open_and_idempotent_after() -> None:
     assert memory.closed
     with pytest.raises(BufferError, match="closed"):
         memoryview(memory)
-    for call in (memory.populate, memory.touch, memory.lock, memory.unlock, lambda: memory.zero(0, 1)):
+    for call in (
+        memory.populate,
+        memory.touch,
+        memory.lock,
+        memory.unlock,
+        lambda: memory.zero(0, 1),
+    ):
         with pytest.raises(ValueError, match="closed"):
             call()
 

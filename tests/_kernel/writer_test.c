@@ -1,4 +1,5 @@
-/* Appending from one thread, with plain stores and with swaps: exact fits, crossings, overshoots, rolls, bounds. */
+/* Appending from one thread, with plain stores and with swaps: exact fits, crossings, overshoots,
+ * rolls, bounds. */
 #include "stage.h"
 
 #define ROOM (SMALL - CL_SEGMENT_HEADER)
@@ -52,10 +53,13 @@ static void keys_and_types_come_back(bool plain) {
                 append_input(&handle, &input);
                 continue;
             }
-            CHECK(read_on(&reader, &record) == CL_OK && record.timestamp_ns == (int64_t)index && record.type == input.type);
-            CHECK(record.value_length == input.value_length && memcmp(record.value, noise, record.value_length) == 0);
+            CHECK(read_on(&reader, &record) == CL_OK && record.timestamp_ns == (int64_t)index &&
+                  record.type == input.type);
+            CHECK(record.value_length == input.value_length &&
+                  memcmp(record.value, noise, record.value_length) == 0);
             CHECK((record.key == NULL) == (input.key_length == CL_KEYLEN_NONE));
-            CHECK(record.key == NULL || (record.key_length == input.key_length && memcmp(record.key, noise + 100, record.key_length) == 0));
+            CHECK(record.key == NULL || (record.key_length == input.key_length &&
+                                         memcmp(record.key, noise + 100, record.key_length) == 0));
         }
         if (round == 1) {
             CHECK(read_on(&reader, &record) == CL_E_END);
@@ -88,7 +92,8 @@ static void the_largest_frame_fits_and_one_byte_more_does_not(bool plain) {
     end(&place, &handle);
 }
 
-/* The tail meets the end exactly: no pad, the roll is due, the next frame is the next segment's first. */
+/* The tail meets the end exactly: no pad, the roll is due, the next frame is the next segment's
+ * first. */
 static void an_exact_fill_leaves_no_pad(bool plain) {
     test_place place;
     test_handle handle;
@@ -123,19 +128,22 @@ static void a_frame_that_crosses_the_end_pads_and_goes_to_the_next_segment(bool 
         }
         append_value(&handle, noise, SMALL - offset - left - CL_FRAME_HEADER);
         CHECK(*handle.log.tail == cl_place(0, SMALL - left));
-        CHECK(append_value(&handle, noise, left - CL_FRAME_HEADER + 1 + 8) == SMALL + CL_SEGMENT_HEADER);
+        CHECK(append_value(&handle, noise, left - CL_FRAME_HEADER + 1 + 8) ==
+              SMALL + CL_SEGMENT_HEADER);
         scan_log(&handle);
         cl_segment *segment;
         cl_scan scan;
         CHECK(cl_table_acquire(&handle.log.table, 0, &segment) == CL_OK);
         cl_segment_scan(segment, 0, SMALL, &scan);
-        CHECK(scan.skipped == left && cl_load((uint64_t *)(segment->map + SMALL - left)) == cl_skip_cell(segment, SMALL - left, 0));
+        CHECK(scan.skipped == left && cl_load((uint64_t *)(segment->map + SMALL - left)) ==
+                                          cl_skip_cell(segment, SMALL - left, 0));
         cl_segment_release(segment);
         end(&place, &handle);
     }
 }
 
-/* The next segment cannot be brought: every append fails, and the tail overshoots once a handle and no more. */
+/* The next segment cannot be brought: every append fails, and the tail overshoots once a handle and
+ * no more. */
 static void a_full_disk_overshoots_once_a_handle_and_segment(void) {
     enum { HANDLES = 3, ATTEMPTS = 1000 };
     test_place place;
@@ -158,17 +166,20 @@ static void a_full_disk_overshoots_once_a_handle_and_segment(void) {
             CHECK(cl_writer_roll(&handles[index].writer, 0, 1, 0) == CL_E_ABSENT);
         }
     }
-    CHECK(cl_place_number(*handles[0].log.tail) == 0 && cl_place_offset(*handles[0].log.tail) < SMALL + (HANDLES + 1) * LARGEST);
+    CHECK(cl_place_number(*handles[0].log.tail) == 0 &&
+          cl_place_offset(*handles[0].log.tail) < SMALL + (HANDLES + 1) * LARGEST);
     uint64_t reached = *handles[0].log.tail;
     /* A handle that is opened now knows, and adds nothing either. */
     close_handle(&handles[2]);
     open_handle(&place, &handles[2], false);
     cl_record_input input = record_of(noise, 5);
     uint64_t position;
-    CHECK(cl_writer_append(&handles[2].writer, &input, &position) == CL_E_ROLL && *handles[0].log.tail == reached);
+    CHECK(cl_writer_append(&handles[2].writer, &input, &position) == CL_E_ROLL &&
+          *handles[0].log.tail == reached);
     /* Room again: one rolls, the others notice. */
     make_segment(&place, 1, 0);
-    CHECK(cl_writer_roll(&handles[1].writer, 0, 1, 0) == CL_OK && cl_writer_roll(&handles[1].writer, 0, 1, 0) == CL_OK);
+    CHECK(cl_writer_roll(&handles[1].writer, 0, 1, 0) == CL_OK &&
+          cl_writer_roll(&handles[1].writer, 0, 1, 0) == CL_OK);
     for (int index = 0; index < HANDLES; index++) {
         append_value(&handles[index], noise, 5);
     }
@@ -187,17 +198,21 @@ static void the_opened_part_has_one_author(void) {
     make_segment(&place, 1, 0);
     uint64_t full = *handle.log.tail;
     int64_t opened_ns = 0;
-    CHECK(cl_writer_open_segment(&handle.writer, 1, 1111, &opened_ns) == CL_OK && opened_ns == 1111);
-    CHECK(cl_writer_open_segment(&handle.writer, 1, 3333, &opened_ns) == CL_OK && opened_ns == 1111);
+    CHECK(cl_writer_open_segment(&handle.writer, 1, 1111, &opened_ns) == CL_OK &&
+          opened_ns == 1111);
+    CHECK(cl_writer_open_segment(&handle.writer, 1, 3333, &opened_ns) == CL_OK &&
+          opened_ns == 1111);
     CHECK(cl_writer_roll(&handle.writer, 0, opened_ns, -7) == CL_OK);
     *handle.log.tail = full; /* as somebody who finishes a roll late would find it */
-    CHECK(cl_writer_open_segment(&handle.writer, 1, 2222, &opened_ns) == CL_OK && opened_ns == 1111);
+    CHECK(cl_writer_open_segment(&handle.writer, 1, 2222, &opened_ns) == CL_OK &&
+          opened_ns == 1111);
     CHECK(cl_writer_roll(&handle.writer, 0, opened_ns, -7) == CL_OK);
     cl_segment *segment;
     cl_header_opened opened;
     CHECK(cl_table_acquire(&handle.log.table, 1, &segment) == CL_OK);
     memcpy(&opened, segment->map + CL_HEADER_OPENED_AT, sizeof opened);
-    CHECK(opened.opened_ns == 1111 && opened.cycle == -7 && opened.crc == cl_header_opened_crc(segment->id, 1111, -7));
+    CHECK(opened.opened_ns == 1111 && opened.cycle == -7 &&
+          opened.crc == cl_header_opened_crc(segment->id, 1111, -7));
     cl_segment_release(segment);
     end(&place, &handle);
 }
@@ -210,7 +225,8 @@ static void a_segment_can_be_closed_early_wherever_the_tail_stands(bool plain) {
         for (uint32_t record = 0; record < records; record++) {
             append_value(&handle, noise, record * 100);
         }
-        CHECK(cl_writer_close_segment(&handle.writer, records + 1) == CL_OK && cl_place_offset(*handle.log.tail) < SMALL);
+        CHECK(cl_writer_close_segment(&handle.writer, records + 1) == CL_OK &&
+              cl_place_offset(*handle.log.tail) < SMALL);
         CHECK(cl_writer_close_segment(&handle.writer, CL_SEGMENT_CURRENT) == CL_OK);
         CHECK(cl_writer_close_segment(&handle.writer, records) == CL_OK);
         CHECK(*handle.log.tail == cl_place(records, SMALL));
@@ -245,12 +261,14 @@ static void sixteen_byte_frames_roll_over_many_segments(bool plain) {
             remove_segment(&place, number - 1);
         }
     }
-    CHECK(read_on(&reader, &record) == CL_E_END && handle.writer.counters.records == SEGMENTS * (ROOM / CL_FRAME_HEADER));
+    CHECK(read_on(&reader, &record) == CL_E_END &&
+          handle.writer.counters.records == SEGMENTS * (ROOM / CL_FRAME_HEADER));
     close_reader(&reader);
     end(&place, &handle);
 }
 
-/* Frames above 64 KiB claim by compare-and-swap: the tail never stands past a segment's end because of them. */
+/* Frames above 64 KiB claim by compare-and-swap: the tail never stands past a segment's end because
+ * of them. */
 static void frames_above_64_kib_never_overshoot(bool plain) {
     enum { SIZE = 4u << 20 };
     test_place place;
@@ -259,7 +277,9 @@ static void frames_above_64_kib_never_overshoot(bool plain) {
     uint64_t state = 42;
     uint64_t records = 0;
     while (cl_place_number(*handle.log.tail) < 4) {
-        uint32_t length = CL_FRAME_ADD_LIMIT + (uint32_t)(next_random(&state) % (SIZE / 8 - CL_FRAME_ADD_LIMIT - CL_FRAME_HEADER));
+        uint32_t length =
+            CL_FRAME_ADD_LIMIT +
+            (uint32_t)(next_random(&state) % (SIZE / 8 - CL_FRAME_ADD_LIMIT - CL_FRAME_HEADER));
         cl_record_input input = record_of(noise, length);
         uint64_t position;
         int code = cl_writer_append(&handle.writer, &input, &position);
@@ -268,7 +288,8 @@ static void frames_above_64_kib_never_overshoot(bool plain) {
         records += code == CL_OK;
         if (code == CL_E_ROLL) {
             CHECK(cl_place_offset(*handle.log.tail) == SIZE);
-            CHECK(cl_writer_append(&handle.writer, &input, &position) == CL_E_ROLL); /* still, and without harm */
+            CHECK(cl_writer_append(&handle.writer, &input, &position) ==
+                  CL_E_ROLL); /* still, and without harm */
             roll_on(&handle);
         }
     }
@@ -285,11 +306,14 @@ static void an_abandoned_claim_is_stepped_over(bool plain) {
     uint64_t after = append_value(&handle, noise, 10);
     cl_writer_abandon(&handle.writer, &claim);
     cl_record_input input = record_of(noise, 84);
-    CHECK(cl_writer_publish(&handle.writer, &claim, cl_frame_write(claim.segment, claim.offset, &input), 1) == CL_E_ROLLED_BACK);
+    CHECK(cl_writer_publish(&handle.writer, &claim,
+                            cl_frame_write(claim.segment, claim.offset, &input),
+                            1) == CL_E_ROLLED_BACK);
     test_reader reader;
     cl_record record;
     open_reader(&reader, &handle.log);
-    CHECK(read_on(&reader, &record) == CL_OK && record.position == after && read_on(&reader, &record) == CL_E_END);
+    CHECK(read_on(&reader, &record) == CL_OK && record.position == after &&
+          read_on(&reader, &record) == CL_E_END);
     close_reader(&reader);
     CHECK(scan_log(&handle) == 1);
     end(&place, &handle);
@@ -302,13 +326,15 @@ static void the_gate_and_a_failure_refuse_everything(void) {
     uint64_t position;
     size_t done = 0;
     start(&place, &handle, SMALL, false);
-    cl_record_input input = record_of(noise, UINT32_MAX); /* the gate comes before any other objection */
+    cl_record_input input =
+        record_of(noise, UINT32_MAX); /* the gate comes before any other objection */
     cl_rows rows = {.data = noise, .count = 1, .stride = 1, .length = UINT32_MAX};
     for (int round = 0; round < 2; round++) {
         int expected = round == 0 ? CL_E_READ_ONLY : CL_E_FAILED;
         handle.log.gate = round == 0 ? (uint32_t)-CL_E_READ_ONLY : 0;
         if (round == 1) {
-            CHECK(cl_log_fail(&handle.log, ENOSPC) == CL_E_FAILED && cl_log_fail(&handle.log, EIO) == CL_E_FAILED);
+            CHECK(cl_log_fail(&handle.log, ENOSPC) == CL_E_FAILED &&
+                  cl_log_fail(&handle.log, EIO) == CL_E_FAILED);
         }
         CHECK(cl_writer_append(&handle.writer, &input, &position) == expected);
         CHECK(cl_writer_claim(&handle.writer, UINT32_MAX / 2, &claim) == expected);
@@ -316,7 +342,8 @@ static void the_gate_and_a_failure_refuse_everything(void) {
         CHECK(cl_writer_append_rows(&handle.writer, &rows, &done, NULL) == expected);
         CHECK(cl_writer_close_segment(&handle.writer, CL_SEGMENT_CURRENT) == expected);
     }
-    CHECK(place.cursors->failed.value == ENOSPC && *handle.log.tail == cl_place(0, CL_SEGMENT_HEADER));
+    CHECK(place.cursors->failed.value == ENOSPC &&
+          *handle.log.tail == cl_place(0, CL_SEGMENT_HEADER));
     end(&place, &handle);
 }
 

@@ -40,8 +40,12 @@ def test_a_lock_is_held_from_creation_to_close(path: Path, descriptor: int) -> N
     lock.close()
 
 
-def test_a_closed_lock_is_free_although_its_description_lives_on(path: Path, descriptor: int) -> None:
-    """For a moment it does in a program that another thread starts just then; no hook of ours runs there."""
+def test_a_closed_lock_is_free_although_its_description_lives_on(
+    path: Path, descriptor: int
+) -> None:
+    """For a moment it does in a program that another thread starts just then; no hook of ours runs
+    there.
+    """
     lock = hold(path)
     shared = os.dup(lock.descriptor)
     lock.close()
@@ -59,7 +63,9 @@ def test_a_second_lock_is_refused_and_leaves_no_descriptor(path: Path) -> None:
     lock.close()
 
 
-def test_a_forked_child_has_no_share_in_the_lock(path: Path, descriptor: int, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+def test_a_forked_child_has_no_share_in_the_lock(
+    path: Path, descriptor: int, in_child: Callable[[Callable[[], Any]], Any]
+) -> None:
     """Neither may it keep the lock alive, nor does closing there take it from the parent."""
     lock = hold(path)
     number = lock.descriptor
@@ -67,12 +73,15 @@ def test_a_forked_child_has_no_share_in_the_lock(path: Path, descriptor: int, in
     def look() -> tuple[bool, bool]:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(number)
-        reused = next(taken for _ in range(100) if (taken := os.open(path, os.O_RDWR)) >= number)  # lower ones may be free, too
+        reused = next(
+            taken for _ in range(100) if (taken := os.open(path, os.O_RDWR)) >= number
+        )  # lower ones may be free, too
         lock.close()
         os.fstat(reused)
         return reused == number, is_held(reused)
 
-    # The descriptor's number was free again, and closing the inherited lock has not closed what took it.
+    # The descriptor's number was free again, and closing the inherited lock has not closed what
+    # took it.
     assert in_child(look) == (True, True)
     assert is_held(descriptor)
     lock.close()
@@ -81,7 +90,12 @@ def test_a_forked_child_has_no_share_in_the_lock(path: Path, descriptor: int, in
 def test_an_executed_program_does_not_inherit_the_lock(path: Path, descriptor: int) -> None:
     lock = hold(path)
     script = "import sys; print(flush=True); sys.stdin.read()"
-    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        close_fds=False,
+    ) as child:
         assert child.stdout is not None
         child.stdout.readline()
         lock.close()

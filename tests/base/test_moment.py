@@ -35,7 +35,10 @@ def test_a_time_without_zone_is_that_of_the_given_zone() -> None:
     assert read_moment("2026-05-01T12:00Z", BERLIN) == NOON_NS
 
 
-@pytest.mark.parametrize(("text", "back_s"), [("now", 0), ("-10m", 600), ("-10min", 600), ("-1.5h", 5400), ("-7d", 7 * 86400)])
+@pytest.mark.parametrize(
+    ("text", "back_s"),
+    [("now", 0), ("-10m", 600), ("-10min", 600), ("-1.5h", 5400), ("-7d", 7 * 86400)],
+)
 def test_a_negative_duration_counts_back_from_now(text: str, back_s: int) -> None:
     before_ns = time.time_ns()
     found_ns = read_moment(text)
@@ -50,7 +53,21 @@ def test_a_day_begins_at_midnight_of_its_zone(text: str, days: int) -> None:
     assert found.date() + dt.timedelta(days=days) in (earliest, dt.datetime.now(BERLIN).date())
 
 
-@pytest.mark.parametrize("text", ["", "tomorrow", "-10", "-m", "10m", "10m ago", "2026-02-30", "1677-01-01", "9999-01-01", "-99999w"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tomorrow",
+        "-10",
+        "-m",
+        "10m",
+        "10m ago",
+        "2026-02-30",
+        "1677-01-01",
+        "9999-01-01",
+        "-99999w",
+    ],
+)
 def test_any_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="^a time such as 2026-05-01, "):
         read_moment(text)

@@ -33,7 +33,9 @@ TAKERS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("path", ["", "a\0b", "\ud800", b"a\0b", None, 5, 1.5, ["log"], {}], ids=repr)
+@pytest.mark.parametrize(
+    "path", ["", "a\0b", "\ud800", b"a\0b", None, 5, 1.5, ["log"], {}], ids=repr
+)
 @pytest.mark.parametrize("taker", TAKERS)
 def test_what_cannot_be_a_path_is_refused_everywhere(taker: str, path: Any) -> None:
     with pytest.raises(InvalidOptionError, match="path must"):
@@ -51,7 +53,9 @@ def test_a_path_is_a_str_and_nothing_derived_from_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("taker", ["prune", "archive_segments", "verify", "repair", "LogWatch"])
-def test_a_path_that_the_system_refuses_is_told_as_an_error_of_ours(taker: str, tmp_path: Path) -> None:
+def test_a_path_that_the_system_refuses_is_told_as_an_error_of_ours(
+    taker: str, tmp_path: Path
+) -> None:
     with pytest.raises(IOFailureError, match="File name too long"):
         TAKERS[taker](tmp_path / ("x" * 300))
     (tmp_path / "log.json").mkdir()
@@ -68,7 +72,9 @@ def test_bytes_are_a_path(tmp_path: Path) -> None:
         verify(path + b"x")
 
 
-def test_a_log_opened_by_a_relative_path_lives_on_when_the_program_goes_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_opened_by_a_relative_path_lives_on_when_the_program_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a daemon does, which goes to the root directory."""
     monkeypatch.chdir(tmp_path)
     with commitlog.open("log", segment_size=SEGMENT, roll_cycle="DAILY") as log:

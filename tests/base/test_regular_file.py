@@ -1,4 +1,6 @@
-"""What has the name of a log's file and is none: it is refused by its path, and nothing waits for it or reads it without end."""
+"""What has the name of a log's file and is none: it is refused by its path, and nothing waits for
+it or reads it without end.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ LARGE = 1 << 40  # bytes of a sparse file
 
 
 def put_socket(path: Path) -> None:
-    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as made:  # a socket's path may have 107 bytes
+    with (
+        contextlib.chdir(path.parent),
+        socket.socket(socket.AF_UNIX) as made,
+    ):  # a socket's path may have 107 bytes
         made.bind(path.name)
 
 
@@ -124,7 +129,9 @@ def read_manifest(path: Path) -> None:
         ("tailers/n", read_named, IOFailureError),
     ],
 )
-def test_irregular_file_is_refused_by_kind(path: Path, name: str, use: Callable[[str], object], error: type[Exception], kind: str) -> None:
+def test_irregular_file_is_refused_by_kind(
+    path: Path, name: str, use: Callable[[str], object], error: type[Exception], kind: str
+) -> None:
     with replaced(path / name, kind), pytest.raises(error, match="regular file") as caught:
         use(str(path))
     assert isinstance(caught.value, CommitLogError)
@@ -141,7 +148,9 @@ def test_irregular_file_that_readers_do_not_need_is_passed(path: Path, kind: str
             if name != "lock":
                 assert verify(path).segments[0].records > 0
     with replaced(path / "tailers/n", kind):
-        assert not prune(path, Retention(max_bytes=0)).segments, "it may have been that of a required tailer"
+        assert not prune(path, Retention(max_bytes=0)).segments, (
+            "it may have been that of a required tailer"
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -184,7 +193,7 @@ def test_directory_in_place_of_index_does_not_stop_deletion(path: Path) -> None:
     assert not (path / FIRST).exists()
 
 
-# --- sizes -------------------------------------------------------------------------------------------------------------
+# --- sizes ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -203,7 +212,9 @@ def test_directory_in_place_of_index_does_not_stop_deletion(path: Path) -> None:
         (FIRST, repair),
     ],
 )
-def test_sparse_file_of_a_tebibyte_takes_no_memory(path: Path, name: str, use: Callable[[str], object]) -> None:
+def test_sparse_file_of_a_tebibyte_takes_no_memory(
+    path: Path, name: str, use: Callable[[str], object]
+) -> None:
     with open(path / name, "ab") as file:
         file.truncate(LARGE)
     tracemalloc.start()

@@ -22,9 +22,24 @@ ZONES = (
     "Pacific/Apia",
     "Africa/Monrovia",
 )
-FIXED = ("MINUTELY", "FIVE_MINUTELY", "TEN_MINUTELY", "TWENTY_MINUTELY", "HALF_HOURLY", "HOURLY", "90s", "36h", "250ms")
+FIXED = (
+    "MINUTELY",
+    "FIVE_MINUTELY",
+    "TEN_MINUTELY",
+    "TWENTY_MINUTELY",
+    "HALF_HOURLY",
+    "HOURLY",
+    "90s",
+    "36h",
+    "250ms",
+)
 EPOCHS_NS = (0, 17 * HOUR_NS, HOUR_NS // 2, -3 * HOUR_NS)
-cycles = st.builds(RollCycle, st.sampled_from((*NAMES, "90s", "36h")), st.sampled_from(EPOCHS_NS), st.sampled_from(ZONES))
+cycles = st.builds(
+    RollCycle,
+    st.sampled_from((*NAMES, "90s", "36h")),
+    st.sampled_from(EPOCHS_NS),
+    st.sampled_from(ZONES),
+)
 instants = st.integers(instant_ns("1970-01-01T00:00Z"), instant_ns("2040-01-01T00:00Z"))
 
 
@@ -41,20 +56,28 @@ def hours(cycle: RollCycle, number: int) -> float:
 def test_every_instant_lies_in_the_cycle_of_its_number(cycle: RollCycle, time_ns: int) -> None:
     number = cycle.number_at(time_ns)
     assert cycle.start_ns(number) <= time_ns < cycle.end_ns(number)
-    assert cycle.number_at(cycle.start_ns(number)) == cycle.number_at(cycle.end_ns(number) - 1) == number
+    assert (
+        cycle.number_at(cycle.start_ns(number))
+        == cycle.number_at(cycle.end_ns(number) - 1)
+        == number
+    )
     assert cycle.number_at(cycle.end_ns(number)) > number
     assert cycle.start_ns(number - 1) <= cycle.start_ns(number)
 
 
 @given(st.sampled_from(FIXED), st.sampled_from(ZONES), instants)
-def test_cycles_of_an_hour_or_less_and_periods_have_one_length_everywhere(name: str, zone: str, time_ns: int) -> None:
+def test_cycles_of_an_hour_or_less_and_periods_have_one_length_everywhere(
+    name: str, zone: str, time_ns: int
+) -> None:
     cycle = RollCycle(name, 0, zone)
     number = cycle.number_at(time_ns)
     assert cycle.end_ns(number) - cycle.start_ns(number) == cycle.length_ns
     assert number == RollCycle(name).number_at(time_ns)
 
 
-@pytest.mark.parametrize(("day", "length"), [("2026-03-29", 23.0), ("2026-10-25", 25.0), ("2026-11-21", 24.0)])
+@pytest.mark.parametrize(
+    ("day", "length"), [("2026-03-29", 23.0), ("2026-10-25", 25.0), ("2026-11-21", 24.0)]
+)
 def test_a_day_is_as_long_as_the_zone_has_it(day: str, length: float) -> None:
     cycle = RollCycle("DAILY", 0, "Europe/Berlin")
     number = cycle.number_at(instant_ns(f"{day}T12:00Z"))
@@ -73,7 +96,9 @@ def test_a_day_is_as_long_as_the_zone_has_it(day: str, length: float) -> None:
         ("WEEKLY", "2026-03-29T01:30Z", "2026-03-23T00:00+01:00", 167.0),
     ],
 )
-def test_longer_cycles_keep_to_the_wall_clock_where_that_is_changed(name: str, time: str, start: str, length: float) -> None:
+def test_longer_cycles_keep_to_the_wall_clock_where_that_is_changed(
+    name: str, time: str, start: str, length: float
+) -> None:
     cycle = RollCycle(name, 0, "Europe/Berlin")
     number = cycle.number_at(instant_ns(time))
     assert (shown(cycle, number), hours(cycle, number)) == (start, length)
@@ -94,7 +119,9 @@ def test_a_day_that_a_zone_left_out_is_empty() -> None:
 
 def test_weeks_begin_on_monday() -> None:
     cycle = RollCycle("WEEKLY")
-    assert cycle.show(cycle.start_ns(cycle.number_at(instant_ns("2026-11-21T00:00Z")))).weekday() == 0
+    assert (
+        cycle.show(cycle.start_ns(cycle.number_at(instant_ns("2026-11-21T00:00Z")))).weekday() == 0
+    )
     assert cycle.number_at(instant_ns("1970-01-01T00:00Z")) == 0
 
 
@@ -105,23 +132,32 @@ def test_an_epoch_moves_the_boundaries() -> None:
     assert cycle.number_at(instant_ns("2026-11-21T17:00+01:00")) == number + 1
     begun = dt.datetime.fromisoformat("2026-01-01T06:00+01:00")
     for name in ("WEEKLY", "DAILY", "SIX_HOURLY", "HOURLY", "36h"):
-        moved = RollCycle(name, RollCycle(name, 0, "Europe/Berlin").epoch_of(begun), "Europe/Berlin")
+        moved = RollCycle(
+            name, RollCycle(name, 0, "Europe/Berlin").epoch_of(begun), "Europe/Berlin"
+        )
         assert moved.show(moved.start_ns(0)) == begun
 
 
-@pytest.mark.parametrize(("period_ns", "name"), [(10**7, "10ms"), (90 * 10**9, "90s"), (900 * 10**9, "15min"), (36 * HOUR_NS, "36h")])
+@pytest.mark.parametrize(
+    ("period_ns", "name"),
+    [(10**7, "10ms"), (90 * 10**9, "90s"), (900 * 10**9, "15min"), (36 * HOUR_NS, "36h")],
+)
 def test_a_period_has_one_name(period_ns: int, name: str) -> None:
     assert period_name(period_ns) == name
     assert RollCycle(name).length_ns == period_ns
 
 
-@pytest.mark.parametrize("name", ["", "daily", "YEARLY", "0s", "5ms", "1.5s", "9000h", "01s", "1 s", "10ns"])
+@pytest.mark.parametrize(
+    "name", ["", "daily", "YEARLY", "0s", "5ms", "1.5s", "9000h", "01s", "1 s", "10ns"]
+)
 def test_what_is_no_cycle_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="no roll cycle"):
         RollCycle(name)
 
 
-@pytest.mark.parametrize("zone", ["", "Europe/Berln", "../../etc/passwd", "/etc/localtime", "Europe", "\0"])
+@pytest.mark.parametrize(
+    "zone", ["", "Europe/Berln", "../../etc/passwd", "/etc/localtime", "Europe", "\0"]
+)
 def test_what_is_no_zone_is_refused(zone: str) -> None:
     with pytest.raises(ValueError, match="no time zone"):
         RollCycle("DAILY", 0, zone)

@@ -17,7 +17,22 @@ from commitlog.base.units import parse_age, parse_duration, parse_size
 from commitlog.errors import InvalidOptionError
 
 MIB = 1 << 20
-NO_SIZES = (True, False, np.True_, -1, 1.0, 1.5, 1 << 63, math.inf, None, b"64", [64], Decimal(64), int, np.array([1, 2]))
+NO_SIZES = (
+    True,
+    False,
+    np.True_,
+    -1,
+    1.0,
+    1.5,
+    1 << 63,
+    math.inf,
+    None,
+    b"64",
+    [64],
+    Decimal(64),
+    int,
+    np.array([1, 2]),
+)
 NO_SIZE_TEXTS = (
     "-1",
     "1.",
@@ -34,8 +49,34 @@ NO_SIZE_TEXTS = (
     "\uff11KiB",
     "9" * 5000,
 )
-NO_DURATIONS = (True, math.nan, math.inf, -math.inf, -1, -0.001, 10**400, 366 * 86400 + 1, None, b"5", [5])
-NO_DURATION_TEXTS = ("-1s", "1.s", "nan", "inf", "1e400", "", "ms", "5 seconds", "5G", "367h1", "9000h", "\u0663s", "9" * 5000)
+NO_DURATIONS = (
+    True,
+    math.nan,
+    math.inf,
+    -math.inf,
+    -1,
+    -0.001,
+    10**400,
+    366 * 86400 + 1,
+    None,
+    b"5",
+    [5],
+)
+NO_DURATION_TEXTS = (
+    "-1s",
+    "1.s",
+    "nan",
+    "inf",
+    "1e400",
+    "",
+    "ms",
+    "5 seconds",
+    "5G",
+    "367h1",
+    "9000h",
+    "\u0663s",
+    "9" * 5000,
+)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +158,9 @@ def test_an_age_is_read(value: Any) -> None:
     assert parse_age(value, "max_age") == dt.timedelta(days=7)
 
 
-@pytest.mark.parametrize("value", [7, 7.0, "7", "", "-7d", "7x", "36601d", None, True, dt.timedelta(-1)])
+@pytest.mark.parametrize(
+    "value", [7, 7.0, "7", "", "-7d", "7x", "36601d", None, True, dt.timedelta(-1)]
+)
 def test_an_age_without_unit_is_refused(value: Any) -> None:
     with pytest.raises(InvalidOptionError, match="^max_age must be an age with its unit"):
         parse_age(value, "max_age")

@@ -16,7 +16,11 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.seen[tag] = self.seen.get(tag, 0) + 1
-        self.loaded += [name for name, _ in attrs if name in ("src", "href", "xlink:href", "srcset", "data", "onload", "onclick")]
+        self.loaded += [
+            name
+            for name, _ in attrs
+            if name in ("src", "href", "xlink:href", "srcset", "data", "onload", "onclick")
+        ]
         if tag != "meta":
             self.open.append(tag)
 

@@ -1,4 +1,6 @@
-"""`commitlog bench`: what is chosen, what is refused, what happens when a run goes wrong, and the parts. No test asserts a time."""
+"""`commitlog bench`: what is chosen, what is refused, what happens when a run goes wrong, and the
+parts. No test asserts a time.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ def test_setups_and_flushes_are_those_that_are_asked_for() -> None:
     cases = [case for case in workloads.BY_NAME["append"].cases() if not case.baseline]
     assert {case.setup for case in cases} == {"mapped-cold", "mapped", "pooled", "pooled-shm"}
     assert {(case.form, case.flush, case.value_size) for case in cases} == {
-        (form, flush, size) for form in ("single", "batch", "array") for flush in ("none", "async", "sync") for size in (40, 1024)
+        (form, flush, size)
+        for form in ("single", "batch", "array")
+        for flush in ("none", "async", "sync")
+        for size in (40, 1024)
     }
 
 
@@ -50,7 +55,7 @@ def test_without_rich_the_table_is_plain(results: Results, monkeypatch: pytest.M
     assert "read-only" in text
 
 
-# --- selection and bad input -----------------------------------------------------------------------------------------
+# --- selection and bad input ----------------------------------------------------------------------
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -63,13 +68,18 @@ def test_list_names_every_case_and_measures_nothing(capsys: pytest.CaptureFixtur
     status, out, _ = answer(capsys, "--list")
     assert status == 0
     assert "append/single/40B/async/pooled" in out.split()
-    assert {f"  {case.name}" for workload in WORKLOADS for case in workload.cases()} <= set(out.splitlines())
+    assert {f"  {case.name}" for workload in WORKLOADS for case in workload.cases()} <= set(
+        out.splitlines()
+    )
 
 
 def test_only_what_is_named_is_chosen() -> None:
     ((workload, cases),) = choose(["append"], ["pooled"], ["sync"])
     assert workload.name == "append"
-    assert {(case.setup, case.flush) for case in cases} == {("python-mmap", None), ("pooled", "sync")}
+    assert {(case.setup, case.flush) for case in cases} == {
+        ("python-mmap", None),
+        ("pooled", "sync"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -91,7 +101,9 @@ def test_only_what_is_named_is_chosen() -> None:
         (["--nonsense"], "No such option"),
     ],
 )
-def test_bad_input_is_refused_with_status_2(arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_refused_with_status_2(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = [] if arguments == ["absent"] else [str(tmp_path)]
     status, out, err = answer(capsys, *place, *arguments)
     assert (status, out) == (cli.USAGE, "")
@@ -108,14 +120,18 @@ def test_without_a_directory_it_says_so(capsys: pytest.CaptureFixture[str]) -> N
 def test_memory_is_refused_where_a_disk_was_meant(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "file_system", lambda directory: {"type": "tmpfs", "device": "tmpfs", "options": ""})
+    monkeypatch.setattr(
+        machine,
+        "file_system",
+        lambda directory: {"type": "tmpfs", "device": "tmpfs", "options": ""},
+    )
     status, out, err = answer(capsys, str(tmp_path), "--quick", "-w", "open")
     assert (status, out) == (cli.FAILURE, "")
     assert "tmpfs, which is memory" in err
     assert answer(capsys, str(tmp_path), "--quick", "--memory", "-w", "open")[0] == 0
 
 
-# --- room, failures, Ctrl-C ------------------------------------------------------------------------------------------
+# --- room, failures, Ctrl-C -----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -141,14 +157,20 @@ def test_a_case_without_room_is_skipped_with_the_reason(
 ) -> None:
     usage = ground.shutil.disk_usage(tmp_path)
     monkeypatch.setattr(ground.shutil, "disk_usage", lambda path: usage._replace(free=1 << 20))
-    status, out, _ = answer(capsys, str(tmp_path), "--quick", "--memory", "-w", "open", "--setup", "mapped")
+    status, out, _ = answer(
+        capsys, str(tmp_path), "--quick", "--memory", "-w", "open", "--setup", "mapped"
+    )
     assert status == 0
     assert re.search(r"skipped: open/append/mapped: needs \d+ MiB of room", out)
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("error", [DiskFullError("no room"), NoRoomError("no room")], ids=["in the middle", "before"])
-def test_the_others_are_measured_when_one_has_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [DiskFullError("no room"), NoRoomError("no room")], ids=["in the middle", "before"]
+)
+def test_the_others_are_measured_when_one_has_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     with_failing_open(monkeypatch, error)
     found = harness.run(tmp_path, choose([], ["mapped"]), QUICK)
     assert [bool(result.samples) for result in found.cases.values()] == [True, False]
@@ -171,7 +193,9 @@ def test_ctrl_c_keeps_what_there_is_and_marks_it(
     with_failing_open(monkeypatch, KeyboardInterrupt())
     disk, kept = tmp_path / "disk", tmp_path / "kept.json"
     disk.mkdir()
-    status, out, _ = answer(capsys, str(disk), "--quick", "--memory", "--setup", "mapped", "--json", str(kept))
+    status, out, _ = answer(
+        capsys, str(disk), "--quick", "--memory", "--setup", "mapped", "--json", str(kept)
+    )
     assert status == 128 + signal.SIGINT
     assert "INTERRUPTED" in out
     saved = json.loads(kept.read_text())
@@ -180,15 +204,19 @@ def test_ctrl_c_keeps_what_there_is_and_marks_it(
     assert os.listdir(disk) == []
 
 
-def test_a_log_that_holds_something_else_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_holds_something_else_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ground, "value_of", bytes)
     ((workload, cases),) = choose(["sync-threads"], ["mapped"])
-    found = harness.run(tmp_path, [(workload, [case for case in cases if case.threads == 4])], QUICK)
+    found = harness.run(
+        tmp_path, [(workload, [case for case in cases if case.threads == 4])], QUICK
+    )
     (result,) = found.failures
     assert "does not hold what was appended" in result.skipped
 
 
-# --- the parts -------------------------------------------------------------------------------------------------------
+# --- the parts ------------------------------------------------------------------------------------
 
 
 def test_a_histogram_has_the_percentiles_of_its_values() -> None:
@@ -206,10 +234,19 @@ def test_a_histogram_has_the_percentiles_of_its_values() -> None:
     whole: dict[str, Any] = histogram.as_object()
     theirs = HdrHistogram.decode(whole["hdr"])
     percentiles = [0.001, 50.0, 99.0, 99.9, 99.99]
-    assert [histogram.at(each) for each in percentiles] == [theirs.get_value_at_percentile(each) for each in percentiles]
-    steps = [(step.percentile_level_iterated_to, step.value_iterated_to) for step in theirs.get_percentile_iterator(5)]
-    assert [percentile for percentile, _ in histogram.curve()] == pytest.approx([percentile for percentile, _ in steps])
-    assert [value for _, value in histogram.curve()] == [min(value, ordered[-1]) for _, value in steps]
+    assert [histogram.at(each) for each in percentiles] == [
+        theirs.get_value_at_percentile(each) for each in percentiles
+    ]
+    steps = [
+        (step.percentile_level_iterated_to, step.value_iterated_to)
+        for step in theirs.get_percentile_iterator(5)
+    ]
+    assert [percentile for percentile, _ in histogram.curve()] == pytest.approx(
+        [percentile for percentile, _ in steps]
+    )
+    assert [value for _, value in histogram.curve()] == [
+        min(value, ordered[-1]) for _, value in steps
+    ]
     histogram.add(np.array([1, 2, 3], np.int64))
     assert (whole["count"], histogram.as_object()["count"]) == (len(values), len(values) + 3)
     curve = histogram.curve()
@@ -225,7 +262,9 @@ def result_of(workload: str, setup: str, rates: list[float], **chosen: Any) -> C
 
 
 def test_medians_and_spread_are_those_of_the_turns() -> None:
-    result = result_of("read", "mapped", [10.0, 20.0, 40.0], flush="async", value_size=40, form="values")
+    result = result_of(
+        "read", "mapped", [10.0, 20.0, 40.0], flush="async", value_size=40, form="values"
+    )
     assert result.median == pytest.approx(20.0)
     assert result.spread == pytest.approx(1.5)
 

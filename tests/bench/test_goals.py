@@ -1,4 +1,6 @@
-"""The project's goals, judged from the JSON of a run; and the workloads that only they need. No test asserts a time."""
+"""The project's goals, judged from the JSON of a run; and the workloads that only they need. No
+test asserts a time.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +28,29 @@ def case_of(workload: str, setup: str, rates: list[float], **chosen: Any) -> dic
 
 
 def test_ratio_is_the_median_of_ratios_within_turns() -> None:
-    pooled = case_of("append", "pooled", [8.0, 40.0, 6.0], flush="async", value_size=40, form="single")
+    pooled = case_of(
+        "append", "pooled", [8.0, 40.0, 6.0], flush="async", value_size=40, form="single"
+    )
     python = case_of("append", "python-mmap", [2.0, 10.0, 2.0], value_size=40)
     verdicts = judge({"cases": [pooled, python]})
     assert (verdicts[0].value, verdicts[0].met) == (pytest.approx(4.0), True)
     assert [later.met for later in verdicts[1:]] == [None] * (len(GOALS) - 1)
 
 
-def test_gcc_that_cannot_compile_is_run_once_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gcc_that_cannot_compile_is_run_once_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "disk").mkdir()
-    (tmp_path / "bin" / "gcc").write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho 'no headers' >&2\nexit 1\n")
+    (tmp_path / "bin" / "gcc").write_text(
+        f"#!/bin/sh\necho asked >> {tmp_path}/asked\necho 'no headers' >&2\nexit 1\n"
+    )
     (tmp_path / "bin" / "gcc").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     slow = next(workload for workload in OWN if workload.measure is slow_flush.measure)
     found = harness.run(tmp_path / "disk", [(slow, slow.cases())], QUICK)
-    assert {result.skipped for result in found.cases.values()} == {"gcc could not compile slow-flush.so: no headers"}
+    assert {result.skipped for result in found.cases.values()} == {
+        "gcc could not compile slow-flush.so: no headers"
+    }
     assert found.failures == []
     assert (tmp_path / "asked").read_text() == "asked\n"

@@ -1,4 +1,6 @@
-"""Counting instructions: the programs do what is counted, and a count that grew by over 5 % fails."""
+"""Counting instructions: the programs do what is counted, and a count that grew by over 5 %
+fails.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from bench.instructions.counting import CountingError
 from bench.instructions.counts import KEPT, Counts, changes
 from setup import KERNEL_FLAGS
 
-SANITIZED = [*KERNEL_FLAGS, "-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+SANITIZED = [
+    *KERNEL_FLAGS,
+    "-O1",
+    "-g",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+]
 COUNTS = Counts("gcc 12.2.0", "x86_64", ["-O3"], "sse42", {"append": 100.0, "read": 50.0})
 Counted = Callable[[Counts | Exception], None]
 
@@ -50,8 +58,13 @@ def kept(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("path", Counts.load(KEPT).instructions)
 @pytest.mark.parametrize("operations", [1, 2, 300])
-def test_a_hot_path_does_what_is_counted_and_makes_no_mistake(program: Path, path: str, operations: int) -> None:
-    assert counting.run(program, path, str(operations), cwd=program.parent).strip() in ("sse42", "armv8")
+def test_a_hot_path_does_what_is_counted_and_makes_no_mistake(
+    program: Path, path: str, operations: int
+) -> None:
+    assert counting.run(program, path, str(operations), cwd=program.parent).strip() in (
+        "sse42",
+        "armv8",
+    )
 
 
 def test_every_hot_path_has_a_count_that_is_kept(program: Path) -> None:
@@ -62,7 +75,15 @@ def test_every_hot_path_has_a_count_that_is_kept(program: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("no such path", "1"), ("read", "0"), ("read", "-1"), ("read", "1000000000"), ("read", "x"), ("read",)]
+    "arguments",
+    [
+        ("no such path", "1"),
+        ("read", "0"),
+        ("read", "-1"),
+        ("read", "1000000000"),
+        ("read", "x"),
+        ("read",),
+    ],
 )
 def test_the_program_refuses_what_it_cannot_run(program: Path, arguments: tuple[str, ...]) -> None:
     with pytest.raises(CountingError, match="failed with status"):
@@ -75,7 +96,13 @@ def test_the_compiler_has_a_name_and_a_version() -> None:
     assert [part.isdigit() for part in version.split(".")] == [True] * 3
 
 
-@pytest.mark.parametrize("report", ["events: Ir\nsummary: 12345\n\nfn=(1) f\n3 45\n", "events: Ir\n\nfn=(1) f\n3 45\ntotals: 12345\n"])
+@pytest.mark.parametrize(
+    "report",
+    [
+        "events: Ir\nsummary: 12345\n\nfn=(1) f\n3 45\n",
+        "events: Ir\n\nfn=(1) f\n3 45\ntotals: 12345\n",
+    ],
+)
 def test_the_sum_of_a_report_is_found(report: str) -> None:
     assert counting.total_of(report) == 12345
 
@@ -115,7 +142,11 @@ def test_a_missing_compiler_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     ],
 )
 def test_over_five_percent_more_fails(path: str, now: float, verdict: str, fails: bool) -> None:
-    change = next(row for row in changes(COUNTS, replace(COUNTS, instructions={**COUNTS.instructions, path: now})) if row.path == path)
+    change = next(
+        row
+        for row in changes(COUNTS, replace(COUNTS, instructions={**COUNTS.instructions, path: now}))
+        if row.path == path
+    )
     assert (change.verdict, change.fails) == (verdict, fails)
 
 
@@ -124,28 +155,38 @@ def test_a_path_that_is_not_counted_any_more_fails() -> None:
     assert (gone.path, gone.verdict, gone.fails) == ("read", "not counted any more", True)
 
 
-def test_a_check_passes_where_nothing_grew(counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_passes_where_nothing_grew(
+    counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     counted(replace(COUNTS, compiler="gcc 12.3.1"))
     assert command.main(["--check"], kept) == 0
     assert "append" in capsys.readouterr().out
 
 
-def test_a_check_fails_and_names_the_path_that_grew(counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_fails_and_names_the_path_that_grew(
+    counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     counted(replace(COUNTS, instructions={"append": 106.0, "read": 50.0}))
     assert command.main(["--check"], kept) == 1
     output = capsys.readouterr()
-    assert [line.split()[0] for line in output.out.splitlines() if line.endswith("more")] == ["append"]
+    assert [line.split()[0] for line in output.out.splitlines() if line.endswith("more")] == [
+        "append"
+    ]
     assert "--update" in output.err
     assert Counts.load(kept) == COUNTS
 
 
-def test_a_check_says_that_a_path_became_shorter(counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_says_that_a_path_became_shorter(
+    counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     counted(replace(COUNTS, instructions={"append": 60.0, "read": 50.0}))
     assert command.main(["--check"], kept) == 0
     assert "became shorter" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("other", [{"compiler": "gcc 13.1.0"}, {"compiler": "clang 12.2.0"}, {"machine": "aarch64"}])
+@pytest.mark.parametrize(
+    "other", [{"compiler": "gcc 13.1.0"}, {"compiler": "clang 12.2.0"}, {"machine": "aarch64"}]
+)
 def test_a_check_with_another_compiler_or_machine_passes_with_one_line(
     counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str], other: dict[str, str]
 ) -> None:

@@ -1,4 +1,6 @@
-"""`python -m bench.peers`: our own side of every row, the command lines of the other side, and Mappedbus itself where it is cached."""
+"""`python -m bench.peers`: our own side of every row, the command lines of the other side, and
+Mappedbus itself where it is cached.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def test_each_kind_of_row_has_figures_of_our_side(kept: Path) -> None:
     figures = json.loads(kept.read_text())
     assert set(figures) == {f"{row.name}/disk" for row in TRIED}
     for name, row in figures.items():
-        assert set(row["sides"]) == {side.name for side in BY_NAME[name.partition("/")[0]].sides} - {PEER}
+        assert set(row["sides"]) == {
+            side.name for side in BY_NAME[name.partition("/")[0]].sides
+        } - {PEER}
         for taken in row["sides"].values():
             assert len(taken) == 1
 
@@ -55,7 +59,11 @@ def test_the_table_names_each_row(kept: Path) -> None:
     assert "split-lock lines" in shown
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if any(side.name == PEER for side in row.sides)], ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row",
+    [row for row in ROWS if any(side.name == PEER for side in row.sides)],
+    ids=lambda row: row.name,
+)
 def test_both_sides_are_given_the_same_work(row: Row) -> None:
     settings = turns.settings_of(row, 1.0)
     for side in row.sides:
@@ -79,11 +87,14 @@ def test_a_goal_compares_medians_with_the_peer() -> None:
 
 def test_kept_sizes_are_the_medians_of_all_turns() -> None:
     turns_of_side: list[turns.Result] = [
-        {"by_size": [took, 2.0], "split_lock_lines": lines} for took, lines in ((1.0, 0), (9.0, 2), (5.0, 1))
+        {"by_size": [took, 2.0], "split_lock_lines": lines}
+        for took, lines in ((1.0, 0), (9.0, 2), (5.0, 1))
     ]
     kept = table.reduced(turns_of_side)
     assert kept == [{"by_size": [5.0, 2.0], "split_lock_lines": 3}]
-    assert list(table.lines_of(BY_NAME["sizes"], {"single": kept})) == list(table.lines_of(BY_NAME["sizes"], {"single": turns_of_side}))
+    assert list(table.lines_of(BY_NAME["sizes"], {"single": kept})) == list(
+        table.lines_of(BY_NAME["sizes"], {"single": turns_of_side})
+    )
 
 
 def test_a_failing_process_is_named_with_its_last_words(tmp_path: Path) -> None:
@@ -97,7 +108,12 @@ def test_a_jar_that_is_not_there_is_said_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert command.main(["--jar", str(tmp_path / "none.jar"), "--json", str(tmp_path / "figures.json")]) == 1
+    assert (
+        command.main(
+            ["--jar", str(tmp_path / "none.jar"), "--json", str(tmp_path / "figures.json")]
+        )
+        == 1
+    )
     assert capsys.readouterr().err == f"peers: {tmp_path / 'none.jar'} is not there\n"
 
 
@@ -108,7 +124,9 @@ def test_a_jar_with_another_checksum_is_refused(tmp_path: Path) -> None:
             java.prepare(tmp_path, given)
 
 
-def test_a_missing_compiler_is_said_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_compiler_is_said_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jar = tmp_path / java.JAR
     jar.write_bytes(b"")
     monkeypatch.setattr(java, "SHA256", hashlib.sha256(b"").hexdigest())
@@ -133,4 +151,6 @@ def test_mappedbus_takes_its_turn_where_it_is_cached(tmp_path: Path) -> None:
 
 def test_the_page_has_the_table_of_the_kept_run() -> None:
     figures = json.loads(command.RESULTS.read_text(encoding="utf-8"))
-    assert table.PLACE.read(command.PAGE) == table.markdown(figures).strip(), "python -m bench.peers puts it there"
+    assert table.PLACE.read(command.PAGE) == table.markdown(figures).strip(), (
+        "python -m bench.peers puts it there"
+    )

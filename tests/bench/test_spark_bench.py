@@ -1,4 +1,6 @@
-"""`python -m bench.spark`: the table holds what was measured against the goals; every row at a size that means nothing."""
+"""`python -m bench.spark`: the table holds what was measured against the goals; every row at a size
+that means nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,14 @@ from bench.spark import rows, table
 from tests.conftest import ROOT
 
 MEASURED: dict[str, Any] = {
-    "batch": {"seconds": {"parquet": [0.5, 0.4], "log": [0.6, 0.5], "parquet, value": [0.3], "log, value": [0.45]}},
+    "batch": {
+        "seconds": {
+            "parquet": [0.5, 0.4],
+            "log": [0.6, 0.5],
+            "parquet, value": [0.3],
+            "log, value": [0.45],
+        }
+    },
     "one-percent": {"read_bytes": 1000, "whole_bytes": 100_000},
     "memory": {"worker_bytes": [90 << 20, 80 << 20], "log_bytes": 240 << 20},
     "large-batches": {"batch_ms": [250, 250], "batch_records": [500_000, 500_000]},
@@ -34,7 +43,10 @@ def test_the_table_says_which_goals_are_met() -> None:
     assert "| 1.25 | at most 1.3 | yes |" in lines["all Kafka columns against Parquet"]
     assert "| 1.12 | below 1 | no |" in lines["value only against Parquet with all columns"]
     assert "| 1.00 % | 1 % | yes |" in lines["bytes read for 1 % of the offsets"]
-    assert "| 2.00 M records/s | at least 1.5 M/s | yes |" in lines["stream, batches of 500,000 records"]
+    assert (
+        "| 2.00 M records/s | at least 1.5 M/s | yes |"
+        in lines["stream, batches of 500,000 records"]
+    )
     assert "| 220 ms | at most 250 ms | yes |" in lines["stream, batches of 20,000 records, median"]
     assert "| 310 ms | at most 300 ms | no |" in lines["live append to foreachBatch, p50"]
     assert "| 1.05 M records/s | at least 1 M/s | yes |" in lines["write"]
@@ -42,7 +54,9 @@ def test_the_table_says_which_goals_are_met() -> None:
 
 def test_the_page_has_the_table_of_the_kept_run() -> None:
     kept = json.loads(command.RESULTS.read_text(encoding="utf-8"))
-    assert table.PLACE.read(command.PAGE) == table.render(kept).strip(), "python -m bench.spark puts it there"
+    assert table.PLACE.read(command.PAGE) == table.render(kept).strip(), (
+        "python -m bench.spark puts it there"
+    )
 
 
 def test_every_row_has_its_lines() -> None:
@@ -53,9 +67,23 @@ def test_every_row_has_its_lines() -> None:
 @pytest.mark.timeout(900)
 def test_a_small_pass_measures_every_row(tmp_path: Path) -> None:
     kept = tmp_path / "spark.json"
-    command = [sys.executable, "-m", "bench.spark", str(tmp_path), "--scale", "0.005", "--turns", "1", "--memory", "--json", str(kept)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.spark",
+        str(tmp_path),
+        "--scale",
+        "0.005",
+        "--turns",
+        "1",
+        "--memory",
+        "--json",
+        str(kept),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=800, check=False
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     results = json.loads(kept.read_text())
     assert list(results["rows"]) == list(rows.BY_NAME)

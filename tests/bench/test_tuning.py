@@ -1,4 +1,6 @@
-"""`python -m bench.tuning`: every row at a size that takes moments, what a kill takes, and the table of docs/tuning.md."""
+"""`python -m bench.tuning`: every row at a size that takes moments, what a kill takes, and the
+table of docs/tuning.md.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_a_quick_pass_measures_every_row(quick: dict[str, Any]) -> None:
-    assert [(row["setup"], row["name"]) for row in quick["rows"]] == [(knob.setup, knob.name) for knob in KNOBS]
+    assert [(row["setup"], row["name"]) for row in quick["rows"]] == [
+        (knob.setup, knob.name) for knob in KNOBS
+    ]
     for row in map(run.Row.of, quick["rows"]):
         assert not row.skipped, row.name
         assert len(row.appends_s) == 1, row.name
@@ -51,12 +55,15 @@ def test_a_kill_takes_nothing_but_from_anonymous_buffers(quick: dict[str, Any]) 
         if row.flush == "sync":
             assert [killed.not_flushed for killed in row.kills] == [0] * len(row.kills), row.name
         if row.flush == "none":
-            assert [killed.not_flushed for killed in row.kills] == [killed.appended for killed in row.kills], row.name
+            assert [killed.not_flushed for killed in row.kills] == [
+                killed.appended for killed in row.kills
+            ], row.name
 
 
 def test_what_was_not_committed_is_what_a_kill_takes(tmp_path: Path) -> None:
     """With a commit service that never comes, all of it."""
-    # For some seconds there are no pages enough for it and no full buffer either: the kill may come late.
+    # For some seconds there are no pages enough for it and no full buffer either: the kill may come
+    # late.
     tuning = {"commit_thorough_interval": 3600, "commit_least_pages": 262144}
     knob, settings = (
         Knob(POOLED, {"commit_interval": 3600, "flush": "none"}, tuning),
@@ -68,9 +75,14 @@ def test_what_was_not_committed_is_what_a_kill_takes(tmp_path: Path) -> None:
 
 
 def test_a_child_that_never_appends_is_an_error_and_nobody_is_left(tmp_path: Path) -> None:
-    before = set(psutil.Process().children())  # a process that runs many tests may have some of its own
+    before = set(
+        psutil.Process().children()
+    )  # a process that runs many tests may have some of its own
     knob = Knob(MAPPED, {"segment_size": 1})  # an option that is refused, in the child
-    with Ground(tmp_path, run.QUICK, knob.log_options) as ground, pytest.raises(RuntimeError, match="did not come to append"):
+    with (
+        Ground(tmp_path, run.QUICK, knob.log_options) as ground,
+        pytest.raises(RuntimeError, match="did not come to append"),
+    ):
         kill.killed(knob, ground.root, ground, [0.0, 0.0])
     assert not set(psutil.Process().children()) - before
 
@@ -92,53 +104,83 @@ def test_moments_are_the_same_every_time_and_within_the_second_round() -> None:
     assert all(0.5 <= moment <= 1.0 for moment in drawn)
 
 
-def test_a_row_without_room_is_said_and_the_others_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_without_room_is_said_and_the_others_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*given: object) -> None:
         raise DiskFullError("no room")
 
     monkeypatch.setattr(run.sustained, "measure", refuse)
-    results = run.run(tmp_path, [Knob(MAPPED), Knob(MAPPED, {"flush": "sync"})], run.QUICK, lambda *step: None)
+    results = run.run(
+        tmp_path, [Knob(MAPPED), Knob(MAPPED, {"flush": "sync"})], run.QUICK, lambda *step: None
+    )
     assert [row["skipped"] for row in results["rows"]] == ["no room", ""]
     assert "not measured: no room" in table.render(results)
 
 
-# --- the documentation -----------------------------------------------------------------------------------------------
+# --- the documentation ----------------------------------------------------------------------------
 
 
 def test_the_table_of_the_documentation_is_that_of_the_kept_results() -> None:
     results = json.loads(command.RESULTS.read_text(encoding="utf-8"))
     assert not results["settings"]["quick"]
-    assert [(row["setup"], row["name"]) for row in results["rows"]] == [(knob.setup, knob.name) for knob in KNOBS]
+    assert [(row["setup"], row["name"]) for row in results["rows"]] == [
+        (knob.setup, knob.name) for knob in KNOBS
+    ]
     shown = table.PLACE.read(command.PAGE)
-    assert shown == table.render(results).strip(), "python -m bench.tuning --kept --write-docs brings them together"
+    assert shown == table.render(results).strip(), (
+        "python -m bench.tuning --kept --write-docs brings them together"
+    )
 
 
-def test_the_table_is_put_between_its_markers(quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_is_put_between_its_markers(
+    quick: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page, kept = tmp_path / "page.md", tmp_path / "kept.json"
     page.write_text(f"before\n{table.PLACE.begin}\nold\n{table.PLACE.end}\nafter\n")
     kept.write_text(json.dumps(quick))
     monkeypatch.setattr(command, "PAGE", page)
     assert command.main(["--kept", "--json", str(kept), "--write-docs"]) == 0
-    assert page.read_text() == f"before\n{table.PLACE.begin}\n{table.render(quick)}{table.PLACE.end}\nafter\n"
+    assert (
+        page.read_text()
+        == f"before\n{table.PLACE.begin}\n{table.render(quick)}{table.PLACE.end}\nafter\n"
+    )
     page.write_text("no place")
     with pytest.raises(SystemExit, match="no place for the table"):
         command.main(["--kept", "--json", str(kept), "--write-docs"])
 
 
-def test_a_quick_pass_does_not_go_into_the_documentation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quick_pass_does_not_go_into_the_documentation(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         command.main(["--quick", "--write-docs"])
     assert "mean nothing" in capsys.readouterr().err
 
 
 def test_the_worst_kill_is_told_as_a_time() -> None:
-    row = run.Row(POOLED, "the defaults", "async", 1, [1e6], [1e9], {}, [Kill(1000, 10, 900), Kill(2000, 30, 100)])
+    row = run.Row(
+        POOLED,
+        "the defaults",
+        "async",
+        1,
+        [1e6],
+        [1e9],
+        {},
+        [Kill(1000, 10, 900), Kill(2000, 30, 100)],
+    )
     entry = {**vars(row), "kills": [vars(killed) for killed in row.kills]}
     results = {
         "rows": [entry],
         "kill": {"rate": 10_000},
         "settings": {"turns": 1, "rate": MIB},
         "started": "2026-01-01T00:00:00",
-        "machine": {"processor": "", "usable_cores": 1, "memory_bytes": 1, "kernel": "", "file_system": {"type": ""}},
+        "machine": {
+            "processor": "",
+            "usable_cores": 1,
+            "memory_bytes": 1,
+            "kernel": "",
+            "file_system": {"type": ""},
+        },
     }
     assert table.render(results).splitlines()[-1].endswith("| 3 ms | 90 ms |")

@@ -25,8 +25,12 @@ from commitlog.cli import group
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-m", "commitlog.cli"]
 LIMIT_S = 60.0
-# A new session takes the terminal on its standard error for its own, so that Ctrl-C typed there reaches it.
-_WITH_TERMINAL = "import fcntl, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); from commitlog.cli import main; main()"
+# A new session takes the terminal on its standard error for its own, so that Ctrl-C typed there
+# reaches it.
+_WITH_TERMINAL = (
+    "import fcntl, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); from commitlog.cli import "
+    "main; main()"
+)
 SEGMENT = 64 << 10
 
 
@@ -46,14 +50,21 @@ def _import_commands() -> None:
         importlib.import_module(f"commitlog.cli.{name.replace('-', '_')}")
 
 
-def run(*arguments: object, feed: bytes = b"", encoding: str | None = None) -> subprocess.CompletedProcess[bytes]:
+def run(
+    *arguments: object, feed: bytes = b"", encoding: str | None = None
+) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end with that on standard input, and standard output in that encoding.
 
-    It gets a process of its own, forked from this one, since an interpreter takes longer to start than most commands to run.
+    It gets a process of its own, forked from this one, since an interpreter takes longer to start
+    than most commands to run.
     """
     _import_commands()
     given = list(map(str, arguments))
-    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+    with (
+        tempfile.TemporaryFile() as stdin,
+        tempfile.TemporaryFile() as stdout,
+        tempfile.TemporaryFile() as stderr,
+    ):
         stdin.write(feed)
         stdin.seek(0)
         child = os.fork()
@@ -62,7 +73,9 @@ def run(*arguments: object, feed: bytes = b"", encoding: str | None = None) -> s
         _, outcome = os.waitpid(child, 0)
         stdout.seek(0)
         stderr.seek(0)
-        return subprocess.CompletedProcess(given, os.waitstatus_to_exitcode(outcome), stdout.read(), stderr.read())
+        return subprocess.CompletedProcess(
+            given, os.waitstatus_to_exitcode(outcome), stdout.read(), stderr.read()
+        )
 
 
 def _run_in_child(arguments: list[str], descriptors: list[int], encoding: str | None) -> None:
@@ -84,13 +97,25 @@ def _run_in_child(arguments: list[str], descriptors: list[int], encoding: str | 
 
 
 def shell(script: str, *arguments: object) -> subprocess.CompletedProcess[bytes]:
-    """Run a pipeline in bash, where `c` is the program and "$1" the first argument; its status is that of the first command."""
-    line = f'c() {{ "{sys.executable}" -m commitlog.cli "$@"; }}; {script}; exit "${{PIPESTATUS[0]}}"'
-    return subprocess.run(["bash", "-c", line, "bash", *map(str, arguments)], cwd=ROOT, capture_output=True, timeout=60, check=False)
+    """Run a pipeline in bash, where `c` is the program and "$1" the first argument; its status is
+    that of the first command.
+    """
+    line = (
+        f'c() {{ "{sys.executable}" -m commitlog.cli "$@"; }}; {script}; exit "${{PIPESTATUS[0]}}"'
+    )
+    return subprocess.run(
+        ["bash", "-c", line, "bash", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def read_until(descriptor: int, text: bytes) -> bytes:
-    """What comes from a descriptor up to and with that text; a failure after a minute, or at the end."""
+    """What comes from a descriptor up to and with that text; a failure after a minute, or at the
+    end.
+    """
     seen = b""
     deadline = time.monotonic() + LIMIT_S
     while text not in seen:
@@ -121,11 +146,24 @@ def read_rest(descriptor: int) -> bytes:
 
 
 @contextmanager
-def started(*arguments: object, feed: int = subprocess.PIPE, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
-    """A command that runs with pipes on all three sides; ended with the block. `before` is run in its process first."""
-    program = [sys.executable, "-c", f"{before}\nfrom commitlog.cli import main; main()"] if before else PROGRAM
+def started(
+    *arguments: object, feed: int = subprocess.PIPE, before: str = ""
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A command that runs with pipes on all three sides; ended with the block. `before` is run in
+    its process first.
+    """
+    program = (
+        [sys.executable, "-c", f"{before}\nfrom commitlog.cli import main; main()"]
+        if before
+        else PROGRAM
+    )
     process = subprocess.Popen(
-        [*program, *map(str, arguments)], cwd=ROOT, stdin=feed, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+        [*program, *map(str, arguments)],
+        cwd=ROOT,
+        stdin=feed,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
     )
     try:
         yield process
@@ -145,8 +183,12 @@ def interrupted(process: subprocess.Popen[bytes]) -> tuple[int, bytes, bytes]:
 
 
 @contextmanager
-def on_terminal(*arguments: object, feed: int | None = None, output: int | None = None) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A command whose terminal we hold the other end of: the process and that end. `feed` and `output` are in place of the terminal."""
+def on_terminal(
+    *arguments: object, feed: int | None = None, output: int | None = None
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A command whose terminal we hold the other end of: the process and that end. `feed` and
+    `output` are in place of the terminal.
+    """
     master, slave = pty.openpty()
     settings = termios.tcgetattr(slave)
     settings[3] &= ~termios.ECHO

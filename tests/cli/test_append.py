@@ -17,7 +17,16 @@ import commitlog
 from commitlog import cli
 from commitlog.cli.intake import pieces
 from commitlog.cli.stop import Stop
-from tests.cli.program import LIMIT_S, ROOT, SEGMENT, interrupted, on_terminal, read_rest, run, started
+from tests.cli.program import (
+    LIMIT_S,
+    ROOT,
+    SEGMENT,
+    interrupted,
+    on_terminal,
+    read_rest,
+    run,
+    started,
+)
 
 Until = Callable[..., None]
 
@@ -43,14 +52,18 @@ def frames(*contents: bytes) -> bytes:
         (("--frames",), b"", []),
     ],
 )
-def test_standard_input_is_split_into_records(tmp_path: Path, options: tuple[str, ...], feed: bytes, expected: list[bytes]) -> None:
+def test_standard_input_is_split_into_records(
+    tmp_path: Path, options: tuple[str, ...], feed: bytes, expected: list[bytes]
+) -> None:
     done = run("append", *options, tmp_path / "log", feed=feed)
     assert (done.returncode, done.stdout) == (0, b"")
     assert values(tmp_path / "log") == expected
 
 
 def test_records_that_span_many_reads_stay_whole(tmp_path: Path) -> None:
-    """Pieces are read up to 256 KiB at a time: these records are longer, and others end in the middle of a piece."""
+    """Pieces are read up to 256 KiB at a time: these records are longer, and others end in the
+    middle of a piece.
+    """
     contents = [bytes([65 + index % 26]) * (index * 7919 % 700_000) for index in range(12)]
     for options, feed in (((), b"\n".join(contents) + b"\n"), (("--frames",), frames(*contents))):
         name = f"log{len(options)}"
@@ -71,7 +84,11 @@ def test_key_and_type_are_those_of_every_record(tmp_path: Path) -> None:
     run("append", "--key", "lena", "--type", 7, tmp_path / "log", feed=b"one\ntwo\n")
     run("append", "--key", "", "--sync", tmp_path / "log", feed=b"three\n")
     with commitlog.open(tmp_path / "log", "r") as log:
-        assert [(r.value, r.key, r.type) for r in log.tailer()] == [(b"one", b"lena", 7), (b"two", b"lena", 7), (b"three", b"", 0)]
+        assert [(r.value, r.key, r.type) for r in log.tailer()] == [
+            (b"one", b"lena", 7),
+            (b"two", b"lena", 7),
+            (b"three", b"", 0),
+        ]
 
 
 def test_the_summary_says_how_much_and_where(tmp_path: Path) -> None:
@@ -79,15 +96,29 @@ def test_the_summary_says_how_much_and_where(tmp_path: Path) -> None:
     assert done.stderr == b"appended 2 records, 6 bytes, first position 4096, last position 4120\n"
     done = run("append", "--json", tmp_path / "log", feed=b"three\n")
     assert done.stderr == b""
-    expected = {"records": 1, "bytes": 5, "first_position": 4144, "last_position": 4144, "interrupted": False, "error": None}
+    expected = {
+        "records": 1,
+        "bytes": 5,
+        "first_position": 4144,
+        "last_position": 4144,
+        "interrupted": False,
+        "error": None,
+    }
     assert json.loads(done.stdout) == {"log": str(tmp_path / "log"), **expected}
     assert run("append", tmp_path / "log").stderr == b"appended nothing\n"
 
 
-@pytest.mark.parametrize(("flush", "pool"), [("sync", ()), ("none", ()), ("async", ("--pool", 2)), ("none", ("--pool", 2))])
-def test_all_of_it_is_durable_in_the_end(tmp_path: Path, flush: str, pool: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    ("flush", "pool"),
+    [("sync", ()), ("none", ()), ("async", ("--pool", 2)), ("none", ("--pool", 2))],
+)
+def test_all_of_it_is_durable_in_the_end(
+    tmp_path: Path, flush: str, pool: tuple[object, ...]
+) -> None:
     feed = b"".join(b"record %06d\n" % number for number in range(20_000))  # several segments
-    done = run("append", "--flush", flush, *pool, "--segment-size", "64KiB", tmp_path / "log", feed=feed)
+    done = run(
+        "append", "--flush", flush, *pool, "--segment-size", "64KiB", tmp_path / "log", feed=feed
+    )
     assert done.returncode == 0, done.stderr
     with commitlog.open(tmp_path / "log", "r") as log:
         assert log.segment_size == SEGMENT
@@ -108,7 +139,7 @@ def test_no_create_makes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# --- while input still comes ------------------------------------------------------------------------------------------
+# --- while input still comes ----------------------------------------------------------------------
 
 
 def test_a_line_is_in_the_log_before_the_next_one_is_written(tmp_path: Path, until: Until) -> None:
@@ -116,15 +147,31 @@ def test_a_line_is_in_the_log_before_the_next_one_is_written(tmp_path: Path, unt
         assert process.stdin is not None
         for number in range(3):
             process.stdin.write(b"line %d\n" % number)
-            until(lambda wanted=number + 1: (tmp_path / "log" / "cursors").exists() and len(values(tmp_path / "log")) == wanted, LIMIT_S)
+            until(
+                lambda wanted=number + 1: (
+                    (tmp_path / "log" / "cursors").exists()
+                    and len(values(tmp_path / "log")) == wanted
+                ),
+                LIMIT_S,
+            )
 
 
 def test_a_line_typed_at_a_terminal_is_appended_at_once(tmp_path: Path, until: Until) -> None:
     with on_terminal("append", tmp_path / "log") as (process, terminal):
         os.write(terminal, b"typed\n")
-        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"typed"], LIMIT_S)
-        os.write(terminal, b"unended\x04\x04")  # the first Ctrl-D hands the line over, the second ends
-        assert read_rest(terminal) == b"appended 2 records, 12 bytes, first position 4096, last position 4120\r\n"
+        until(
+            lambda: (
+                (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"typed"]
+            ),
+            LIMIT_S,
+        )
+        os.write(
+            terminal, b"unended\x04\x04"
+        )  # the first Ctrl-D hands the line over, the second ends
+        assert (
+            read_rest(terminal)
+            == b"appended 2 records, 12 bytes, first position 4096, last position 4120\r\n"
+        )
         assert process.wait(LIMIT_S) == 0
     assert values(tmp_path / "log") == [b"typed", b"unended"]
 
@@ -132,9 +179,16 @@ def test_a_line_typed_at_a_terminal_is_appended_at_once(tmp_path: Path, until: U
 def test_ctrl_c_at_a_terminal_keeps_what_was_typed(tmp_path: Path, until: Until) -> None:
     with on_terminal("append", tmp_path / "log") as (process, terminal):
         os.write(terminal, b"typed\n")
-        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"typed"], LIMIT_S)
+        until(
+            lambda: (
+                (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"typed"]
+            ),
+            LIMIT_S,
+        )
         os.write(terminal, b"\x03")
-        assert read_rest(terminal).endswith(b"appended 1 record, 5 bytes, first position 4096, last position 4096, interrupted\r\n")
+        assert read_rest(terminal).endswith(
+            b"appended 1 record, 5 bytes, first position 4096, last position 4096, interrupted\r\n"
+        )
         assert process.wait(LIMIT_S) == 130
     assert run("verify", "--json", tmp_path / "log").returncode == 0
     assert json.loads(run("info", "--json", tmp_path / "log").stdout)["clean"] is True
@@ -144,7 +198,10 @@ def test_ctrl_c_ends_after_what_was_read_and_says_so(tmp_path: Path, until: Unti
     with started("append", "--json", tmp_path / "log") as process:
         assert process.stdin is not None
         process.stdin.write(b"one\ntwo\nunfin")
-        until(lambda: (tmp_path / "log" / "cursors").exists() and len(values(tmp_path / "log")) == 2, LIMIT_S)
+        until(
+            lambda: (tmp_path / "log" / "cursors").exists() and len(values(tmp_path / "log")) == 2,
+            LIMIT_S,
+        )
         status, output, errors = interrupted(process)
     assert status == 130
     assert errors == b"commitlog: 5 bytes of a record that had not ended were not appended\n"
@@ -157,7 +214,12 @@ def test_ctrl_c_leaves_a_fifo_that_nobody_writes(tmp_path: Path, until: Until) -
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").write_bytes(b"one\n")
     with started("append", tmp_path / "log", tmp_path / "file", tmp_path / "fifo") as process:
-        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"], LIMIT_S)
+        until(
+            lambda: (
+                (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"]
+            ),
+            LIMIT_S,
+        )
         status, _, errors = interrupted(process)
     assert (status, errors.endswith(b"last position 4096, interrupted\n")) == (130, True)
 
@@ -171,12 +233,22 @@ def test_ctrl_c_right_before_a_fifo_is_opened_leaves_it(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_stays_ignored_where_it_was(tmp_path: Path, until: Until) -> None:
-    code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); from commitlog.cli import main; main()"
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); from commitlog.cli "
+        "import main; main()"
+    )
     command = [sys.executable, "-c", code, "append", str(tmp_path / "log")]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+    ) as process:
         assert process.stdin is not None
         process.stdin.write(b"one\n")
-        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"], LIMIT_S)
+        until(
+            lambda: (
+                (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"]
+            ),
+            LIMIT_S,
+        )
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(b"two\n", timeout=LIMIT_S)
     assert (process.returncode, errors.startswith(b"appended 2 records")) == (0, True)
@@ -194,7 +266,10 @@ def test_progress_is_shown_on_a_terminal_only(tmp_path: Path) -> None:
 
 
 def test_two_processes_append_to_one_log_at_once(tmp_path: Path) -> None:
-    with started("append", tmp_path / "log") as first, started("append", tmp_path / "log") as second:
+    with (
+        started("append", tmp_path / "log") as first,
+        started("append", tmp_path / "log") as second,
+    ):
         for number in range(200):
             for name, process in ((b"a", first), (b"b", second)):
                 assert process.stdin is not None
@@ -204,22 +279,42 @@ def test_two_processes_append_to_one_log_at_once(tmp_path: Path) -> None:
     assert all(errors.startswith(b"appended 200 records") for errors in outcomes)
     found = values(tmp_path / "log")
     for name in (b"a", b"b"):
-        assert [value for value in found if value.startswith(name)] == [b"%b %d" % (name, number) for number in range(200)]
+        assert [value for value in found if value.startswith(name)] == [
+            b"%b %d" % (name, number) for number in range(200)
+        ]
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("half", "what"),
     [
-        (frames(b"four")[:6], b"ends inside the frame at offset 14: 6 bytes of it are there, 8 were to come"),
-        (b"\x04\x00", b"ends inside the frame at offset 14: 2 bytes of it are there, 4 or more were to come"),
-        (frames(b"x" * 20_000)[:5], b"the frame at offset 14 says that it holds 20000 bytes, and 8176 is the most"),
+        (
+            frames(b"four")[:6],
+            b"ends inside the frame at offset 14: 6 bytes of it are there, 8 were to come",
+        ),
+        (
+            b"\x04\x00",
+            b"ends inside the frame at offset 14: 2 bytes of it are there, 4 or more were to come",
+        ),
+        (
+            frames(b"x" * 20_000)[:5],
+            b"the frame at offset 14 says that it holds 20000 bytes, and 8176 is the most",
+        ),
     ],
 )
-def test_half_a_frame_is_refused_with_its_offset_and_what_came_before_stays(tmp_path: Path, half: bytes, what: bytes) -> None:
-    done = run("append", "--frames", "--segment-size", SEGMENT, tmp_path / "log", feed=frames(b"one", b"two") + half)
+def test_half_a_frame_is_refused_with_its_offset_and_what_came_before_stays(
+    tmp_path: Path, half: bytes, what: bytes
+) -> None:
+    done = run(
+        "append",
+        "--frames",
+        "--segment-size",
+        SEGMENT,
+        tmp_path / "log",
+        feed=frames(b"one", b"two") + half,
+    )
     assert done.returncode == 1
     summary, refusal = done.stderr.splitlines()
     assert summary == b"appended 2 records, 6 bytes, first position 4096, last position 4120"
@@ -229,7 +324,9 @@ def test_half_a_frame_is_refused_with_its_offset_and_what_came_before_stays(tmp_
 
 
 @pytest.mark.parametrize("key", [(), ("--key", "k" * 100)])
-def test_a_record_that_is_too_large_is_refused_with_its_offset(tmp_path: Path, key: tuple[str, ...]) -> None:
+def test_a_record_that_is_too_large_is_refused_with_its_offset(
+    tmp_path: Path, key: tuple[str, ...]
+) -> None:
     large = b"x" * (8176 if key else 8177)
     (tmp_path / "input").write_bytes(b"one\ntwo\n" + large + b"\nthree\n")
     done = run("append", *key, "--segment-size", SEGMENT, tmp_path / "log", tmp_path / "input")
@@ -242,7 +339,9 @@ def test_a_record_that_is_too_large_is_refused_with_its_offset(tmp_path: Path, k
 def test_input_without_any_delimiter_is_refused_before_memory_is_full_of_it(tmp_path: Path) -> None:
     with (
         open("/dev/zero", "rb") as endless,
-        started("append", "--segment-size", SEGMENT, tmp_path / "log", feed=endless.fileno()) as process,
+        started(
+            "append", "--segment-size", SEGMENT, tmp_path / "log", feed=endless.fileno()
+        ) as process,
     ):
         _, errors = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 1
@@ -289,7 +388,12 @@ def test_a_pooled_log_that_is_held_names_its_holder(tmp_path: Path, until: Until
     with started("append", "--pool", 1, "--segment-size", SEGMENT, tmp_path / "log") as holder:
         assert holder.stdin is not None
         holder.stdin.write(b"one\n")
-        until(lambda: (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"], LIMIT_S)
+        until(
+            lambda: (
+                (tmp_path / "log" / "cursors").exists() and values(tmp_path / "log") == [b"one"]
+            ),
+            LIMIT_S,
+        )
         done = run("append", tmp_path / "log", feed=b"two\n")
     assert done.returncode == 1
     assert f"held by process {holder.pid} ".encode() in done.stderr
@@ -297,7 +401,13 @@ def test_a_pooled_log_that_is_held_names_its_holder(tmp_path: Path, until: Until
 
 def test_closed_standard_input_is_refused(tmp_path: Path) -> None:
     done = subprocess.run(
-        ["bash", "-c", f'"{sys.executable}" -m commitlog.cli append "$1" <&-', "bash", str(tmp_path / "log")],
+        [
+            "bash",
+            "-c",
+            f'"{sys.executable}" -m commitlog.cli append "$1" <&-',
+            "bash",
+            str(tmp_path / "log"),
+        ],
         cwd=ROOT,
         capture_output=True,
         timeout=60,

@@ -26,9 +26,16 @@ def test_it_moves_what_may_go_and_the_archive_is_read_like_a_log(log: Path, tmp_
     assert run("cat", log).stdout == b"5\n"
     assert json.loads(run("tail", "-n", "1", "--json", place).stdout)["value"] == "4"
     verified = run("verify", place).stdout.decode().splitlines()
-    assert verified[0] == f"{place}: 5 records in 5 segments, ends at position {5 * SEGMENT}, an archive"
+    assert (
+        verified[0]
+        == f"{place}: 5 records in 5 segments, ends at position {5 * SEGMENT}, an archive"
+    )
     assert verified[-1] == "sound"
-    assert run("archive", log, place).stdout.decode().startswith(f"{log}: archived and deleted 0 segments, ")
+    assert (
+        run("archive", log, place)
+        .stdout.decode()
+        .startswith(f"{log}: archived and deleted 0 segments, ")
+    )
 
 
 def test_with_keep_the_log_stays_as_it_is(log: Path, tmp_path: Path) -> None:
@@ -57,11 +64,20 @@ def test_a_damaged_archive_is_named(log: Path, tmp_path: Path) -> None:
     done = run("verify", tmp_path / "place")
     assert done.returncode == 1
     assert damaged.name in done.stdout.decode()
-    assert done.stdout.decode().splitlines()[-1] == "NOT sound: restore what is named from another copy of the archive"
+    assert (
+        done.stdout.decode().splitlines()[-1]
+        == "NOT sound: restore what is named from another copy of the archive"
+    )
 
 
-@pytest.mark.parametrize("command", [("repair",), ("remove", "--yes"), ("prune", "--max-bytes", "0")], ids=lambda given: given[0])
-def test_what_only_a_log_can_be_asked_leaves_an_archive_as_it_is(log: Path, tmp_path: Path, command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [("repair",), ("remove", "--yes"), ("prune", "--max-bytes", "0")],
+    ids=lambda given: given[0],
+)
+def test_what_only_a_log_can_be_asked_leaves_an_archive_as_it_is(
+    log: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     run("archive", log, tmp_path / "place")
     before = sorted(path.name for path in (tmp_path / "place").iterdir())
     done = run(*command, tmp_path / "place")
@@ -88,7 +104,9 @@ def test_an_archive_is_not_written(log: Path, tmp_path: Path) -> None:
     ],
     ids=["age", "level", "address", "nothing", "none"],
 )
-def test_wrong_usage_is_refused_with_what_was_expected(log: Path, arguments: tuple[str, ...], expected: str) -> None:
+def test_wrong_usage_is_refused_with_what_was_expected(
+    log: Path, arguments: tuple[str, ...], expected: str
+) -> None:
     done = run("archive", log, *arguments)
     assert done.returncode == 2
     assert expected in done.stderr.decode()

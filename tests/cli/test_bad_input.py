@@ -1,4 +1,6 @@
-"""Every command with wrong paths, flags and numbers, a pipe that is closed early, and no terminal: one line, a status, nothing lost."""
+"""Every command with wrong paths, flags and numbers, a pipe that is closed early, and no terminal:
+one line, a status, nothing lost.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,19 @@ NUMBERS = {
     "archive": ("--older-than", "--level"),
     "bench": ("--turns", "--seconds", "--rate", "--size"),
 }
-NO_NUMBERS = ("", " ", "x", "-1", "1e400", "nan", "0x", "99999999999999999999", "1,5", "\u0663", "--")
+NO_NUMBERS = (
+    "",
+    " ",
+    "x",
+    "-1",
+    "1e400",
+    "nan",
+    "0x",
+    "99999999999999999999",
+    "1,5",
+    "\u0663",
+    "--",
+)
 CHOICES = {
     "append": ("--flush",),
     "cat": ("--visibility", "--on-damage", "--format"),
@@ -69,7 +83,11 @@ def test_the_table_has_every_command() -> None:
 
 def all_of(folder: Path) -> dict[str, str]:
     """Names and contents of all files below a folder."""
-    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(folder.rglob("*")) if file.is_file()}
+    return {
+        str(file): hashlib.sha256(file.read_bytes()).hexdigest()
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+    }
 
 
 @pytest.fixture
@@ -85,7 +103,7 @@ def place_of(command: str, log: Path, tmp_path: Path) -> Path:
     return tmp_path if command in ABOUT_DIRECTORIES else log
 
 
-# --- paths ------------------------------------------------------------------------------------------------------------
+# --- paths ----------------------------------------------------------------------------------------
 
 
 def _absent(folder: Path) -> Path:
@@ -115,9 +133,15 @@ def _nothing(folder: Path) -> Path:
     return Path("/dev/null")
 
 
-@pytest.mark.parametrize("wrong", [_absent, _file, _below_a_file, _too_long, _loop, _nothing], ids=lambda made: made.__name__[1:])
+@pytest.mark.parametrize(
+    "wrong",
+    [_absent, _file, _below_a_file, _too_long, _loop, _nothing],
+    ids=lambda made: made.__name__[1:],
+)
 @commands
-def test_a_wrong_path_is_said_in_a_line_and_nothing_is_made(command: str, wrong: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_a_wrong_path_is_said_in_a_line_and_nothing_is_made(
+    command: str, wrong: Callable[[Path], Path], tmp_path: Path
+) -> None:
     if (command, wrong) == ("append", _absent):
         given: tuple[str, ...] = ("--no-create",)
     else:
@@ -132,7 +156,9 @@ def test_a_wrong_path_is_said_in_a_line_and_nothing_is_made(command: str, wrong:
     assert all_of(tmp_path) == before
 
 
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("append", *ABOUT_DIRECTORIES)])
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in ("append", *ABOUT_DIRECTORIES)]
+)
 def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "notes.txt").write_bytes(b"mine")
@@ -142,7 +168,7 @@ def test_a_directory_that_is_no_log_is_left_as_it_is(command: str, tmp_path: Pat
     assert os.listdir(tmp_path / "folder") == ["notes.txt"]
 
 
-# --- segments and archives ---------------------------------------------------------------------------------------------
+# --- segments and archives ------------------------------------------------------------------------
 
 READING = ("info", "verify", "dump", "top", "cat", "tail")  # what is read like a log
 reading = pytest.mark.parametrize("command", READING)
@@ -203,7 +229,10 @@ def test_what_is_done_with_a_whole_log_is_not_done_with_a_segment(command: str, 
     assert b"this is a file: a log is a directory" in done.stderr
     assert all_of(log) == before
     if command == "repair":
-        assert b"a segment is mended in its log: repair that, and copy the segment anew from there" in done.stderr
+        assert (
+            b"a segment is mended in its log: repair that, and copy the segment anew from there"
+            in done.stderr
+        )
 
 
 @pytest.fixture
@@ -215,12 +244,15 @@ def closed_port() -> Iterator[int]:
 
 
 @reading
-def test_an_archive_that_cannot_be_reached_is_said_in_a_line(command: str, closed_port: int) -> None:
+def test_an_archive_that_cannot_be_reached_is_said_in_a_line(
+    command: str, closed_port: int
+) -> None:
     pytest.importorskip("fsspec")
     done = run(command, *COMMANDS[command], f"ftp://127.0.0.1:{closed_port}/orders")
     assert (done.returncode, done.stdout) == (1, b"")
     assert (
-        done.stderr.decode() == f"commitlog: the archive cannot be read: Connection refused (path ftp://127.0.0.1:{closed_port}/orders)\n"
+        done.stderr.decode() == "commitlog: the archive cannot be read: Connection refused (path "
+        f"ftp://127.0.0.1:{closed_port}/orders)\n"
     )
 
 
@@ -235,7 +267,9 @@ def test_an_archive_that_cannot_be_reached_is_said_in_a_line(command: str, close
     ],
 )
 @reading
-def test_an_address_without_an_archive_is_said_in_a_line(command: str, address: str, said: str) -> None:
+def test_an_address_without_an_archive_is_said_in_a_line(
+    command: str, address: str, said: str
+) -> None:
     pytest.importorskip("fsspec")
     done = run(command, *COMMANDS[command], address)
     assert (done.returncode, done.stdout) == (1, b"")
@@ -245,7 +279,9 @@ def test_an_address_without_an_archive_is_said_in_a_line(command: str, address: 
 
 
 @reading
-def test_an_archive_without_its_identity_is_said_in_a_line(command: str, log: Path, tmp_path: Path) -> None:
+def test_an_archive_without_its_identity_is_said_in_a_line(
+    command: str, log: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("zstandard")
     assert run("archive", "--keep", log, tmp_path / "place").returncode == 0
     for text, said in (("{}", "is not a log"), (None, "has no log.json")):
@@ -258,16 +294,32 @@ def test_an_archive_without_its_identity_is_said_in_a_line(command: str, log: Pa
         assert said in done.stderr.decode()
 
 
-# --- flags and numbers ------------------------------------------------------------------------------------------------
+# --- flags and numbers ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", [("--nonsense",), ("-Z",), ("--nonsense=yes",), ("one", "two", "three")], ids=" ".join)
+@pytest.mark.parametrize(
+    "wrong", [("--nonsense",), ("-Z",), ("--nonsense=yes",), ("one", "two", "three")], ids=" ".join
+)
 @commands
-def test_a_wrong_flag_is_usage(command: str, wrong: tuple[str, ...], log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_flag_is_usage(
+    command: str,
+    wrong: tuple[str, ...],
+    log: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     if command in ABOUT_MANY:
         wrong = ("--nonsense", *wrong)
     before = all_of(log)
-    status = cli.run([command, *COMMANDS[command], str(place_of(command, log, tmp_path)), *BEHIND.get(command, ()), *wrong])
+    status = cli.run(
+        [
+            command,
+            *COMMANDS[command],
+            str(place_of(command, log, tmp_path)),
+            *BEHIND.get(command, ()),
+            *wrong,
+        ]
+    )
     printed = capfd.readouterr()
     assert (status, printed.out) == (2, "")
     assert f"Usage: commitlog {command}" in printed.err
@@ -280,84 +332,159 @@ def test_without_a_log_it_is_usage(command: str, capfd: pytest.CaptureFixture[st
     assert "Missing argument 'LOG" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(("command", "option"), [(command, option) for command, options in NUMBERS.items() for option in options])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [(command, option) for command, options in NUMBERS.items() for option in options],
+)
 def test_what_is_no_number_is_usage_and_names_the_option(
     command: str, option: str, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = all_of(log)
     for number in NO_NUMBERS:
-        status = cli.run([command, *COMMANDS[command], option, number, str(place_of(command, log, tmp_path)), *BEHIND.get(command, ())])
+        status = cli.run(
+            [
+                command,
+                *COMMANDS[command],
+                option,
+                number,
+                str(place_of(command, log, tmp_path)),
+                *BEHIND.get(command, ()),
+            ]
+        )
         printed = capfd.readouterr()
         assert (status, printed.out) == (2, ""), (number, printed)
         assert option.strip("-") in printed.err, number
     assert all_of(log) == before
 
 
-@pytest.mark.parametrize(("command", "option"), [(command, option) for command, options in CHOICES.items() for option in options])
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [(command, option) for command, options in CHOICES.items() for option in options],
+)
 def test_a_choice_that_is_none_is_usage_and_says_what_there_is(
     command: str, option: str, log: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for wrong in ("nonsense", "", "FIRST\n"):
-        assert cli.run([command, *COMMANDS[command], option, wrong, str(place_of(command, log, tmp_path)), *BEHIND.get(command, ())]) == 2
+        assert (
+            cli.run(
+                [
+                    command,
+                    *COMMANDS[command],
+                    option,
+                    wrong,
+                    str(place_of(command, log, tmp_path)),
+                    *BEHIND.get(command, ()),
+                ]
+            )
+            == 2
+        )
         printed = capfd.readouterr().err
-        assert any(said in printed for said in ("is not one of", "there are", "did you mean")), printed
+        assert any(said in printed for said in ("is not one of", "there are", "did you mean")), (
+            printed
+        )
 
 
 @commands
-def test_an_option_without_its_value_is_usage(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_option_without_its_value_is_usage(
+    command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     for option in NUMBERS.get(command, ()) + CHOICES.get(command, ()):
         assert cli.run([command, option]) == 2
         assert "requires an argument" in capfd.readouterr().err
 
 
-# --- pipes and terminals ----------------------------------------------------------------------------------------------
+# --- pipes and terminals --------------------------------------------------------------------------
 
 
 @commands
-def test_a_pipe_that_is_closed_early_is_not_complained_about(command: str, log: Path, tmp_path: Path) -> None:
+def test_a_pipe_that_is_closed_early_is_not_complained_about(
+    command: str, log: Path, tmp_path: Path
+) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    given = [*PROGRAM, command, *TALKATIVE[command], str(place_of(command, log, tmp_path)), *BEHIND.get(command, ())]
+    given = [
+        *PROGRAM,
+        command,
+        *TALKATIVE[command],
+        str(place_of(command, log, tmp_path)),
+        *BEHIND.get(command, ()),
+    ]
     try:
-        done = subprocess.run(given, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+        done = subprocess.run(
+            given,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
     finally:
         os.close(writer)
     assert done.returncode == cli.PIPE_CLOSED, done.stderr
     said = done.stderr.decode().splitlines()
-    assert len(said) <= (2 if command == "bench" else 0), said  # how long it will take, and with what it begins
+    assert len(said) <= (2 if command == "bench" else 0), (
+        said
+    )  # how long it will take, and with what it begins
     assert not any(word in done.stderr for word in (b"Traceback", b"Error", b"rror:"))
     assert list(tmp_path.glob("commitlog-bench-*")) == []
 
 
 @commands
 def test_without_any_descriptor_nothing_breaks(command: str, log: Path, tmp_path: Path) -> None:
-    """As a service manager may start it: not even closed ones, which the first file that is opened would take the place of."""
+    """As a service manager may start it: not even closed ones, which the first file that is opened
+    would take the place of.
+    """
     before = all_of(log)
     script = f'exec "$@" <&- >&- 2>"{tmp_path}/said"'
-    given = [*PROGRAM, command, *COMMANDS[command], str(place_of(command, log, tmp_path)), *BEHIND.get(command, ())]
+    given = [
+        *PROGRAM,
+        command,
+        *COMMANDS[command],
+        str(place_of(command, log, tmp_path)),
+        *BEHIND.get(command, ()),
+    ]
     done = subprocess.run(["bash", "-c", script, "bash", *given], cwd=ROOT, timeout=60, check=False)
     said = (tmp_path / "said").read_text()
     assert done.returncode in (0, 1, 2), said  # an append has nothing to read
     assert "Traceback" not in said
     if command in ("cat", "tail", "info", "verify", "append"):
-        assert {name: content for name, content in all_of(log).items() if name.endswith(".seg")} == {
-            name: content for name, content in before.items() if name.endswith(".seg")
-        }
+        assert {
+            name: content for name, content in all_of(log).items() if name.endswith(".seg")
+        } == {name: content for name, content in before.items() if name.endswith(".seg")}
 
 
 @commands
-def test_without_a_terminal_there_are_no_escape_sequences(command: str, log: Path, tmp_path: Path) -> None:
-    done = run(command, *COMMANDS[command], place_of(command, log, tmp_path), *BEHIND.get(command, ()), feed=b"one\n")
+def test_without_a_terminal_there_are_no_escape_sequences(
+    command: str, log: Path, tmp_path: Path
+) -> None:
+    done = run(
+        command,
+        *COMMANDS[command],
+        place_of(command, log, tmp_path),
+        *BEHIND.get(command, ()),
+        feed=b"one\n",
+    )
     assert done.returncode == 0, done.stderr
     assert b"\x1b" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "latin-1", "ascii"])
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name not in ("bench", "doctor", "remove")])
-def test_a_path_that_cannot_be_printed_ends_no_command(command: str, encoding: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "command", [name for name in COMMANDS if name not in ("bench", "doctor", "remove")]
+)
+def test_a_path_that_cannot_be_printed_ends_no_command(
+    command: str, encoding: str, tmp_path: Path
+) -> None:
     """What has been done is done, and is to be told."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff") + "\u20ac"
     with commitlog.open(path, segment_size=SEGMENT) as log:
         log.append_many([b"1", b"2"])
-    done = run(command, *COMMANDS[command], path, *(str(tmp_path / name) for name in BEHIND.get(command, ())), encoding=encoding)
+    done = run(
+        command,
+        *COMMANDS[command],
+        path,
+        *(str(tmp_path / name) for name in BEHIND.get(command, ())),
+        encoding=encoding,
+    )
     assert (done.returncode, done.stderr.count(b"\n") <= 1) == (0, True), done.stderr.decode()

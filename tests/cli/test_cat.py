@@ -46,7 +46,9 @@ def test_frames_go_from_log_to_log_unchanged(tmp_path: Path) -> None:
     values = [b"", b"a\nb\0", os.urandom(3000), b"\xff" * 100]
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as opened:
         opened.append_many(values)
-    done = shell('c cat -f frames "$1" | c append --frames "$2"', tmp_path / "log", tmp_path / "copy")
+    done = shell(
+        'c cat -f frames "$1" | c append --frames "$2"', tmp_path / "log", tmp_path / "copy"
+    )
     assert done.returncode == 0, done.stderr
     with commitlog.open(tmp_path / "copy", "r") as copy:
         assert list(copy.tailer().values()) == values
@@ -91,7 +93,10 @@ def test_damage_ends_the_output_or_is_passed_and_both_are_said(files: LogFiles) 
     assert f"position {HEADER + 96}".encode() in done.stderr
     done = run("cat", "--on-damage", "skip", files.path)
     assert (done.returncode, done.stdout) == (1, lines(values[:3] + values[4:]))
-    assert done.stderr == f"commitlog: damage: skipped position {HEADER + 96} to {HEADER + 128}\n".encode()
+    assert (
+        done.stderr
+        == f"commitlog: damage: skipped position {HEADER + 96} to {HEADER + 128}\n".encode()
+    )
 
 
 def test_a_reader_that_has_enough_is_not_complained_about(tmp_path: Path) -> None:
@@ -101,19 +106,33 @@ def test_a_reader_that_has_enough_is_not_complained_about(tmp_path: Path) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (PIPE_CLOSED, b"value 000000\n", b"")
 
 
-def test_a_full_disk_behind_the_output_is_a_failure_in_one_line(log: tuple[Path, list[int]]) -> None:
+def test_a_full_disk_behind_the_output_is_a_failure_in_one_line(
+    log: tuple[Path, list[int]],
+) -> None:
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([*PROGRAM, "cat", str(log[0])], cwd=ROOT, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+        done = subprocess.run(
+            [*PROGRAM, "cat", str(log[0])],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
     assert (done.returncode, done.stderr) == (1, b"commitlog: No space left on device\n")
 
 
 def test_closed_output_is_refused(log: tuple[Path, list[int]]) -> None:
     done = shell('c cat "$1" >&-', log[0])
-    assert (done.returncode, done.stderr) == (1, b"Error: standard output is closed: there is nowhere to print to\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"Error: standard output is closed: there is nowhere to print to\n",
+    )
 
 
 def test_it_ends_although_somebody_goes_on_appending(tmp_path: Path) -> None:
-    """What is printed fits no pipe, so that the reader is held up while more is appended; that is not printed."""
+    """What is printed fits no pipe, so that the reader is held up while more is appended; that is
+    not printed.
+    """
     values = numbered(20_000)
     with commitlog.open(tmp_path / "log") as opened:
         opened.append_many(values)
@@ -140,7 +159,10 @@ def test_it_ends_although_somebody_goes_on_appending(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_refused_with_what_was_expected(
-    log: tuple[Path, list[int]], arguments: tuple[str, ...], what: str, capfd: pytest.CaptureFixture[str]
+    log: tuple[Path, list[int]],
+    arguments: tuple[str, ...],
+    what: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     status = cli.run(["cat", *arguments, str(log[0])])
     printed = capfd.readouterr()
@@ -148,11 +170,15 @@ def test_wrong_options_are_refused_with_what_was_expected(
     assert what in printed.err
 
 
-def test_a_position_of_no_record_and_a_log_that_is_not_there_are_said(log: tuple[Path, list[int]]) -> None:
+def test_a_position_of_no_record_and_a_log_that_is_not_there_are_said(
+    log: tuple[Path, list[int]],
+) -> None:
     path, positions = log
     done = run("cat", "--from", positions[0] + 8, path)
     assert done.returncode == 1
-    assert done.stderr.startswith(b"commitlog: no record starts here: the log's positions go from 0 to ")
+    assert done.stderr.startswith(
+        b"commitlog: no record starts here: the log's positions go from 0 to "
+    )
     done = run("cat", path / "absent")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"commitlog: there is no log here")

@@ -36,7 +36,14 @@ def records(tmp_path: Path) -> list[Record]:
             timestamp_ns = BEGAN_NS + number * 10**9 + 7
             position = log.append(value, key=key, type=number, timestamp_ns=timestamp_ns)
             expected.append(
-                {"position": position, "sequence": number, "timestamp": timestamp_ns, "type": number, "key": key, "value": value}
+                {
+                    "position": position,
+                    "sequence": number,
+                    "timestamp": timestamp_ns,
+                    "type": number,
+                    "key": key,
+                    "value": value,
+                }
             )
     return expected
 
@@ -52,7 +59,11 @@ def from_json(content: bytes) -> list[Record]:
 
     return [
         {name: found[name] for name in ("position", "sequence", "type")}
-        | {"timestamp": found["timestamp_ns"], "key": content_of(found, "key"), "value": content_of(found, "value")}
+        | {
+            "timestamp": found["timestamp_ns"],
+            "key": content_of(found, "key"),
+            "value": content_of(found, "value"),
+        }
         for found in map(json.loads, content.splitlines())
     ]
 
@@ -61,7 +72,9 @@ def from_table(table: pa.Table) -> list[Record]:
     """The records of an Arrow table."""
     assert table.schema.field("timestamp").type == pa.timestamp("ns", tz="UTC")
     at = table.schema.get_field_index("timestamp")
-    found: list[Record] = table.set_column(at, "timestamp", table["timestamp"].cast(pa.int64())).to_pylist()
+    found: list[Record] = table.set_column(
+        at, "timestamp", table["timestamp"].cast(pa.int64())
+    ).to_pylist()
     return found
 
 
@@ -69,13 +82,19 @@ def read(path: Path) -> list[Record]:
     """The records of a file that was written."""
     if path.suffix == ".jsonl":
         return from_json(path.read_bytes())
-    return from_table(pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_file(path).read_all())
+    return from_table(
+        pq.read_table(path) if path.suffix == ".parquet" else pa.ipc.open_file(path).read_all()
+    )
 
 
 @pytest.mark.parametrize("name", ["out.parquet", "out.arrow", "out.jsonl"])
 def test_a_file_has_every_record_in_order(tmp_path: Path, records: list[Record], name: str) -> None:
     done = run("cat", tmp_path / "log", "-o", tmp_path / name)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", f"3000 records to {tmp_path / name}\n".encode())
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        b"",
+        f"3000 records to {tmp_path / name}\n".encode(),
+    )
     assert read(tmp_path / name) == records
     assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o666 & ~current_mask()
     assert sorted(os.listdir(tmp_path)) == ["log", name]
@@ -99,13 +118,20 @@ def test_a_range_by_position_and_by_time(tmp_path: Path, records: list[Record]) 
     log = tmp_path / "log"
 
     def sequences(*arguments: object) -> range:
-        found = [record["sequence"] for record in from_json(run("cat", "--format", "jsonl", *arguments, log).stdout)]
+        found = [
+            record["sequence"]
+            for record in from_json(run("cat", "--format", "jsonl", *arguments, log).stdout)
+        ]
         assert found == list(range(found[0], found[-1] + 1)) if found else True
         return range(found[0], found[-1] + 1) if found else range(0)
 
-    assert sequences("--from", records[1000]["position"], "--to", records[2000]["position"]) == range(1000, 2000)
+    assert sequences(
+        "--from", records[1000]["position"], "--to", records[2000]["position"]
+    ) == range(1000, 2000)
     assert sequences("--from", "first", "--to", 0) == range(0)
-    assert sequences("--from-time", "2026-05-01T00:10", "--to-time", "2026-05-01T00:20") == range(600, 1200)
+    assert sequences("--from-time", "2026-05-01T00:10", "--to-time", "2026-05-01T00:20") == range(
+        600, 1200
+    )
     assert sequences("--from-time", "2026-05-01T02:10", "-z", "Europe/Berlin") == range(600, 3000)
     assert sequences("--to-time", "now", "--from", records[2999]["position"]) == range(2999, 3000)
     assert sequences("--from-time", "now") == range(0)
@@ -137,7 +163,9 @@ NEVER_DONE = "import os, signal; os.link = os.replace = lambda *given: signal.pa
 def test_what_is_interrupted_leaves_nothing(tmp_path: Path, until: Until) -> None:
     with commitlog.open(tmp_path / "log") as log:
         log.append_many(numbered(1_000_000))
-    with started("cat", tmp_path / "log", "-o", tmp_path / "out.jsonl", before=NEVER_DONE) as process:
+    with started(
+        "cat", tmp_path / "log", "-o", tmp_path / "out.jsonl", before=NEVER_DONE
+    ) as process:
         until(lambda: any(path.stat().st_size for path in tmp_path.glob(".out.jsonl.*.part")))
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == cli.INTERRUPTED
@@ -164,18 +192,31 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, records: list[Re
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (("-o", "out.jsonl", "--format", "parquet"), "--format parquet and the name out.jsonl, which says jsonl, contradict"),
+        (
+            ("-o", "out.jsonl", "--format", "parquet"),
+            "--format parquet and the name out.jsonl, which says jsonl, contradict",
+        ),
         (("--format", "csv"), "'csv' is not one of"),
         (("--format", "jsonl", "--overwrite"), "--overwrite is about a file"),
-        (("--format", "jsonl", "--from", "1", "--from-time", "now"), "--from and --from-time both say where to begin"),
-        (("--format", "jsonl", "--to", "1", "--to-time", "now"), "--to and --to-time both say where to end"),
+        (
+            ("--format", "jsonl", "--from", "1", "--from-time", "now"),
+            "--from and --from-time both say where to begin",
+        ),
+        (
+            ("--format", "jsonl", "--to", "1", "--to-time", "now"),
+            "--to and --to-time both say where to end",
+        ),
         (("--format", "jsonl", "--to", "1", "--from", "2"), "--to (1) is below --from (2)"),
         (("--format", "jsonl", "-o", "/dev/null"), "/dev/null is no file"),
         (("--format", "jsonl", "--to-time", "soon"), "expected a time such as"),
     ],
 )
 def test_wrong_options_are_refused_with_what_was_expected(
-    tmp_path: Path, records: list[Record], arguments: tuple[str, ...], what: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    records: list[Record],
+    arguments: tuple[str, ...],
+    what: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     status = cli.run(["cat", *arguments, str(tmp_path / "log")])
     printed = capfd.readouterr()
@@ -184,7 +225,10 @@ def test_wrong_options_are_refused_with_what_was_expected(
 
 
 def test_without_pyarrow_it_says_what_to_install(
-    tmp_path: Path, records: list[Record], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    records: list[Record],
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
     assert cli.run(["cat", str(tmp_path / "log"), "-o", str(tmp_path / "out.parquet")]) == 2

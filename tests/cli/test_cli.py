@@ -30,12 +30,21 @@ def log(files: LogFiles) -> str:
 def commitlog(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a process forked from this one."""
     done = run(*arguments)
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+    )
 
 
 def interpreter(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program, or code, in an interpreter of its own."""
-    return subprocess.run([sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_a_sound_log_verifies_with_status_0(log: str) -> None:
@@ -56,7 +65,12 @@ def test_verify_prints_json(files: LogFiles, log: str) -> None:
     files.flip(0, HEADER + 20)
     done = commitlog("verify", "--json", log)
     report = json.loads(done.stdout)
-    assert (done.returncode, report["sound"], report["records"], report["path"]) == (1, False, 9, log)
+    assert (done.returncode, report["sound"], report["records"], report["path"]) == (
+        1,
+        False,
+        9,
+        log,
+    )
     assert report["segments"][0]["damage"][0]["position"] == HEADER
 
 
@@ -85,7 +99,10 @@ def test_a_segment_s_file_is_verified_alone(files: LogFiles, log: str, tmp_path:
     done = commitlog("verify", str(copy))
     end = HEADER + 10 * 32
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"{copy}: 10 records in 1 segments, ends at position {end}, not finished\nsound\n"
+    assert (
+        done.stdout
+        == f"{copy}: 10 records in 1 segments, ends at position {end}, not finished\nsound\n"
+    )
     files.claim(0, end, 40)
     files.records(0, numbered(2), end + 40)
     files.flip(0, HEADER + 3 * 32 + 20)
@@ -93,24 +110,38 @@ def test_a_segment_s_file_is_verified_alone(files: LogFiles, log: str, tmp_path:
     done = commitlog("verify", str(copy))
     assert done.returncode == 1
     assert f"position {HEADER + 96} to {HEADER + 128}" in done.stdout
-    assert done.stdout.splitlines()[-1] == "NOT sound: copy it anew; in its log `commitlog repair` mends what can be mended"
+    assert (
+        done.stdout.splitlines()[-1]
+        == "NOT sound: copy it anew; in its log `commitlog repair` mends what can be mended"
+    )
     report = json.loads(commitlog("verify", "--json", str(copy)).stdout)
     assert (report["kind"], report["sound"], report["records"]) == ("segment", False, 11)
 
 
-def test_a_torn_tail_of_a_segment_s_file_is_told_of_its_copy(files: LogFiles, tmp_path: Path) -> None:
+def test_a_torn_tail_of_a_segment_s_file_is_told_of_its_copy(
+    files: LogFiles, tmp_path: Path
+) -> None:
     files.create(0)
     files.records(0, numbered(2), files.claim(0, HEADER, 40))
     done = commitlog("verify", str(files.file(0)))
     assert done.returncode == 0
-    assert f"torn tail: position {HEADER} to {HEADER + 104}, 2 whole records in it; it was copied before that was published" in done.stdout
+    assert (
+        f"torn tail: position {HEADER} to {HEADER + 104}, 2 whole records in it; it was copied "
+        "before that was published" in done.stdout
+    )
 
 
 def test_an_extra_that_is_not_installed_is_named_in_a_line(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['pyarrow'] = sys.modules['pyarrow.fs'] = None\nfrom commitlog.cli import main; main()"
+    code = (
+        "import sys; sys.modules['pyarrow'] = sys.modules['pyarrow.fs'] = None\nfrom "
+        "commitlog.cli import main; main()"
+    )
     done = interpreter("-c", code, "info", "memory://nowhere")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "commitlog: an archive at an address needs pyarrow: pip install 'commitlog-engine[archive]'\n"
+    assert (
+        done.stderr == "commitlog: an archive at an address needs pyarrow: pip install "
+        "'commitlog-engine[archive]'\n"
+    )
 
 
 def test_a_failure_is_one_line_and_status_1(tmp_path: Path) -> None:
@@ -120,7 +151,9 @@ def test_a_failure_is_one_line_and_status_1(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("arguments", [["verify"], ["nonsense"], ["verify", "--nonsense", "log"], []])
+@pytest.mark.parametrize(
+    "arguments", [["verify"], ["nonsense"], ["verify", "--nonsense", "log"], []]
+)
 def test_wrong_usage_is_status_2(arguments: list[str]) -> None:
     done = commitlog(*arguments)
     assert done.returncode == 2
@@ -137,16 +170,31 @@ def test_help_and_version_are_status_0() -> None:
 
 
 def test_without_click_there_is_one_line_that_says_what_to_install() -> None:
-    done = interpreter("-c", "import sys; sys.modules['click'] = None\nfrom commitlog.cli import main; main()", "verify", "log")
+    done = interpreter(
+        "-c",
+        "import sys; sys.modules['click'] = None\nfrom commitlog.cli import main; main()",
+        "verify",
+        "log",
+    )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "commitlog: the command line needs click: pip install 'commitlog-engine[cli]'\n"
+    assert (
+        done.stderr
+        == "commitlog: the command line needs click: pip install 'commitlog-engine[cli]'\n"
+    )
 
 
 def test_a_reader_that_goes_away_is_not_complained_about(log: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        done = subprocess.run([*PROGRAM, "verify", log], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+        done = subprocess.run(
+            [*PROGRAM, "verify", log],
+            cwd=ROOT,
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            timeout=60,
+            check=False,
+        )
     finally:
         os.close(writer)
     assert (done.returncode, done.stderr) == (cli.PIPE_CLOSED, b"")
@@ -167,7 +215,8 @@ main()
 
 def test_a_command_is_imported_only_when_it_is_asked_for() -> None:
     code = (
-        "import sys; from commitlog import cli; cli.run(['--version']); print([m for m in sys.modules if m.startswith('commitlog.cli.')])"
+        "import sys; from commitlog import cli; cli.run(['--version']); print([m for m in "
+        "sys.modules if m.startswith('commitlog.cli.')])"
     )
     assert interpreter("-c", code).stdout.splitlines()[-1] == "['commitlog.cli.group']"
 

@@ -18,7 +18,9 @@ def completed(*words: str) -> set[str]:
         "COMP_WORDS": " ".join(("commitlog", *words)),
         "COMP_CWORD": str(len(words)),
     }
-    done = subprocess.run(PROGRAM, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        PROGRAM, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     return set(done.stdout.split())
 
@@ -34,7 +36,10 @@ def test_names_of_tailers_are_completed_behind_their_log(tmp_path: Path) -> None
     with commitlog.open(tmp_path / "log") as log:
         for name in ("billing", "backup", "shipping"):
             log.tailer(name).close()
-    assert completed("tail", str(tmp_path / "log"), "--name", "b") == {"plain,billing", "plain,backup"}
+    assert completed("tail", str(tmp_path / "log"), "--name", "b") == {
+        "plain,billing",
+        "plain,backup",
+    }
     assert completed("tail", str(tmp_path / "absent"), "--name", "b") == set()
     assert completed("tail", "--name", "b") == set()
 
@@ -51,6 +56,12 @@ echo "${COMPREPLY[@]}"
 """
     environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        ["bash", "--norc", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+        ["bash", "--norc", "-c", script],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert done.stdout == "verify\n", done.stderr

@@ -13,24 +13,45 @@ from tests.clock import Clock, clocked
 
 
 @clocked("2026-11-20T12:00:00+01:00")
-def test_the_files_of_a_day_are_named_on_the_clock_of_the_logs_zone(clock: Clock, path: Path) -> None:
-    with commitlog.open(path, roll_cycle="SIX_HOURLY", time_zone="Europe/Berlin", segment_size=SEGMENT) as log:
+def test_the_files_of_a_day_are_named_on_the_clock_of_the_logs_zone(
+    clock: Clock, path: Path
+) -> None:
+    with commitlog.open(
+        path, roll_cycle="SIX_HOURLY", time_zone="Europe/Berlin", segment_size=SEGMENT
+    ) as log:
         for hours in (0, 6, 6, 6, 6, 6):
-            clock.move(hours * 3600)  # and not once more in the end: the log's own thread would roll into a seventh cycle
+            clock.move(
+                hours * 3600
+            )  # and not once more in the end: the log's own thread would roll into a seventh cycle
             log.append(b"x" * 100)
-    lines = [line.split("\t") for line in run("info", "--cycles", path).stdout.decode().splitlines()]
-    assert [line[1] for line in lines][:3] == ["2026-11-20T12:00:00+01:00", "2026-11-20T18:00:00+01:00", "2026-11-21T00:00:00+01:00"]
+    lines = [
+        line.split("\t") for line in run("info", "--cycles", path).stdout.decode().splitlines()
+    ]
+    assert [line[1] for line in lines][:3] == [
+        "2026-11-20T12:00:00+01:00",
+        "2026-11-20T18:00:00+01:00",
+        "2026-11-21T00:00:00+01:00",
+    ]
     assert [line[2].endswith("+") for line in lines] == [False] * 5 + [True]
     assert {(line[3], line[4]) for line in lines} == {("1", "120")}
     assert [line[5] for line in lines] == [f"{number * SEGMENT:020d}.seg" for number in range(6)]
     day = [
         json.loads(line)
-        for line in run("info", "--cycles", "--from", "2026-11-21", "--to", "2026-11-22", "--json", path).stdout.splitlines()
+        for line in run(
+            "info", "--cycles", "--from", "2026-11-21", "--to", "2026-11-22", "--json", path
+        ).stdout.splitlines()
     ]
-    assert [cycle["files"] for cycle in day] == [[str(path / f"{number * SEGMENT:020d}.seg")] for number in (2, 3, 4, 5)]
-    assert (day[0]["start"], day[0]["end"]) == ("2026-11-21T00:00:00+01:00", "2026-11-21T06:00:00+01:00")
+    assert [cycle["files"] for cycle in day] == [
+        [str(path / f"{number * SEGMENT:020d}.seg")] for number in (2, 3, 4, 5)
+    ]
+    assert (day[0]["start"], day[0]["end"]) == (
+        "2026-11-21T00:00:00+01:00",
+        "2026-11-21T06:00:00+01:00",
+    )
     assert (day[0]["records"], day[0]["bytes"], day[0]["over"]) == (1, 120, True)
-    between = run("info", "--cycles", "--from", "2026-11-20T17:00", "--to", "2026-11-21T06:00+01:00", path).stdout.splitlines()
+    between = run(
+        "info", "--cycles", "--from", "2026-11-20T17:00", "--to", "2026-11-21T06:00+01:00", path
+    ).stdout.splitlines()
     assert [line.split(b"\t")[1] for line in between] == [line[1].encode() for line in lines[:3]]
     assert run("info", "--cycles", "--from", "2026-11-19", "--to", "2026-11-20", path).stdout == b""
 
@@ -79,7 +100,10 @@ def test_append_creates_a_log_with_a_cycle_and_info_says_it(tmp_path: Path) -> N
     assert json.loads((path / "log.json").read_bytes())["roll_cycle"] == "DAILY"
     for wrong, said in (
         (["--roll-cycle", "DAYLY"], "did you mean 'DAILY'"),
-        (["--roll-cycle", "DAILY", "--time-zone", "Berlin"], "expected a time zone such as Europe/Berlin"),
+        (
+            ["--roll-cycle", "DAILY", "--time-zone", "Berlin"],
+            "expected a time zone such as Europe/Berlin",
+        ),
         (["--time-zone", "UTC"], "give --roll-cycle, too"),
     ):
         done = run("append", *wrong, tmp_path / "other", feed=b"one\n")

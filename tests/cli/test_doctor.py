@@ -47,10 +47,21 @@ def test_a_disk_that_is_too_small_fails_with_what_to_do(tmp_path: Path) -> None:
         mount = f'mount -t tmpfs -o size={small_disk.SIZE} none "$0" && exec "$@"'
         command, environment = [*launcher, "sh", "-c", mount, str(tmp_path)], {}
     command += [*PROGRAM, "doctor", "--json", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr
     report = json.loads(done.stdout)
-    failed = {finding["name"]: finding["advice"] for finding in report["findings"] if finding["verdict"] == "failed"}
+    failed = {
+        finding["name"]: finding["advice"]
+        for finding in report["findings"]
+        if finding["verdict"] == "failed"
+    }
     assert report["fine"] is False
     assert failed
     assert set(failed) <= {"room", "allocation", "shared memory"}
@@ -79,7 +90,9 @@ checks.CHECKS += (checks.Check("signal", "ends it", lambda ground: signal.pause(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "terminated"])
-def test_whoever_ends_it_finds_the_directory_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
+def test_whoever_ends_it_finds_the_directory_as_it_was(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     with started("doctor", tmp_path, before=NEVER_DONE) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith(b"ok")

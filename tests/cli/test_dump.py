@@ -52,22 +52,43 @@ def test_every_frame_is_printed_and_what_lies_between_them(path: Path) -> None:
         *("segment", "record", "record", "skip"),
         *("segment", "record", "skip", "claim", "record", "damage", "record", "rest"),
     ]
-    assert [bytes.fromhex(part["value"]) for part in found if part["kind"] == "record"] == [b"zero", b"one", b"two", b"three", b"five"]
+    assert [bytes.fromhex(part["value"]) for part in found if part["kind"] == "record"] == [
+        b"zero",
+        b"one",
+        b"two",
+        b"three",
+        b"five",
+    ]
     claim = next(part for part in found if part["kind"] == "claim")
-    assert (claim["flags"], claim["slot"], claim["generation"], claim["length"]) == (["CLAIMED"], 3, 1, 40)
+    assert (claim["flags"], claim["slot"], claim["generation"], claim["length"]) == (
+        ["CLAIMED"],
+        3,
+        1,
+        40,
+    )
     # They follow one another without a hole, up to the segment's end.
     for number in (0, 1):
-        parts = [part for part in found if part["kind"] != "segment" and part["position"] // SIZE == number]
+        parts = [
+            part
+            for part in found
+            if part["kind"] != "segment" and part["position"] // SIZE == number
+        ]
         ends = [part["position"] + part["step"] for part in parts]
         assert [part["position"] for part in parts] == [number * SIZE + HEADER, *ends[:-1]]
         assert ends[-1] == (number + 1) * SIZE
 
 
-def test_a_range_is_of_positions_and_a_segment_alone_is_read_like_a_log(path: Path, tmp_path: Path) -> None:
+def test_a_range_is_of_positions_and_a_segment_alone_is_read_like_a_log(
+    path: Path, tmp_path: Path
+) -> None:
     everything = [part for part in dump(path)[1] if part["kind"] != "segment"]
     start, stop = everything[3]["position"], everything[6]["position"]
-    assert [part for part in dump("--from", start, "--to", stop, path)[1] if part["kind"] != "segment"] == everything[3:6]
-    assert [part["file"] for part in dump("--to", HEADER + 1, path)[1] if part["kind"] == "segment"] == [str(path / f"{0:020d}.seg")]
+    assert [
+        part for part in dump("--from", start, "--to", stop, path)[1] if part["kind"] != "segment"
+    ] == everything[3:6]
+    assert [
+        part["file"] for part in dump("--to", HEADER + 1, path)[1] if part["kind"] == "segment"
+    ] == [str(path / f"{0:020d}.seg")]
     shutil.copy(path / f"{SIZE:020d}.seg", tmp_path / "x.seg")
     status, alone = dump(tmp_path / "x.seg")
     assert status == 1
@@ -76,7 +97,11 @@ def test_a_range_is_of_positions_and_a_segment_alone_is_read_like_a_log(path: Pa
 
 def reference(path: Path, start: int) -> list[dict[str, Any]]:
     """What `--from` has to print, out of all that there is."""
-    return [part for part in dump(path)[1] if part["kind"] != "segment" and part["position"] + part["step"] > start]
+    return [
+        part
+        for part in dump(path)[1]
+        if part["kind"] != "segment" and part["position"] + part["step"] > start
+    ]
 
 
 def frames(path: Path, start: int) -> list[dict[str, Any]]:
@@ -85,10 +110,14 @@ def frames(path: Path, start: int) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def long(files: LogFiles) -> Path:
-    """A segment of a thousand records that is not sealed, in front of it a sealed one of as many."""
+    """A segment of a thousand records that is not sealed, in front of it a sealed one of as
+    many.
+    """
     files.directory.close()
     shutil.rmtree(files.path)
-    with commitlog.open(files.path, segment_size=SIZE, tuning=commitlog.Tuning(index_spacing=16)) as log:
+    with commitlog.open(
+        files.path, segment_size=SIZE, tuning=commitlog.Tuning(index_spacing=16)
+    ) as log:
         for _ in range(2):
             log.append_many([b"%04d" % number for number in range(1000)])
             log.roll()
@@ -97,18 +126,29 @@ def long(files: LogFiles) -> Path:
 
 
 @pytest.mark.parametrize("segment", [1, 2])
-def test_a_range_deep_in_a_segment_is_come_to_by_its_index(long: Path, segment: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_deep_in_a_segment_is_come_to_by_its_index(
+    long: Path, segment: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     walked = []
     looked_at = dump_command._frame
-    monkeypatch.setattr(dump_command, "_frame", lambda held, offset: walked.append(offset) or looked_at(held, offset))
+    monkeypatch.setattr(
+        dump_command,
+        "_frame",
+        lambda held, offset: walked.append(offset) or looked_at(held, offset),
+    )
     start = segment * SIZE + HEADER + 900 * 24 + 8
     assert cli.run(["dump", "--from", str(start), "--to", str(start + 48), str(long)]) == 0
     assert 0 < len(walked) <= 256 + 4
 
 
-@pytest.mark.parametrize("harm", ["none", "flipped", "zeroed", "claimed", "garbage", "long claim", "indexed record", "no index"])
+@pytest.mark.parametrize(
+    "harm",
+    ["none", "flipped", "zeroed", "claimed", "garbage", "long claim", "indexed record", "no index"],
+)
 def test_a_range_is_the_same_whatever_stands_before_it(long: Path, harm: str) -> None:
-    """Damage in front of it, around it and behind it; a claim whose length leads past indexed records."""
+    """Damage in front of it, around it and behind it; a claim whose length leads past indexed
+    records.
+    """
     file = long / f"{SIZE:020d}.seg"
     content = bytearray(file.read_bytes())
     at = HEADER + 300 * 24
@@ -131,19 +171,30 @@ def test_a_range_is_the_same_whatever_stands_before_it(long: Path, harm: str) ->
     everything = [part for part in dump(long)[1] if part["kind"] != "segment"]
     for record in (0, 1, 15, 16, 255, 256, 299, 300, 305, 311, 320, 511, 512, 513, 650, 701, 999):
         start = SIZE + HEADER + record * 24 + 8 * (record % 3)
-        assert frames(long, start) == [part for part in everything if part["position"] + part["step"] > start]
+        assert frames(long, start) == [
+            part for part in everything if part["position"] + part["step"] > start
+        ]
 
 
 def test_an_index_that_does_not_agree_with_the_frames_is_not_followed(long: Path) -> None:
     """Sound by its CRCs, and every record that it names stands eight bytes further on."""
-    directory = LogDirectory(str(long), SIZE, bytes.fromhex(json.loads((long / "log.json").read_bytes())["uuid"].replace("-", "")))
+    directory = LogDirectory(
+        str(long),
+        SIZE,
+        bytes.fromhex(json.loads((long / "log.json").read_bytes())["uuid"].replace("-", "")),
+    )
     try:
         seal = SealTable(directory).get(1)
         assert seal is not None
         index = index_file.read(directory, 1, seal)[0]
         assert index is not None
-        shifted = b"".join(struct.pack("<Qq", offset + 8, time_ns) for offset, time_ns in struct.iter_unpack("<Qq", index.content()))
-        wrong = SparseIndex(index.segment_id, SIZE, index.spacing, shifted, index.records, index.largest_ns)
+        shifted = b"".join(
+            struct.pack("<Qq", offset + 8, time_ns)
+            for offset, time_ns in struct.iter_unpack("<Qq", index.content())
+        )
+        wrong = SparseIndex(
+            index.segment_id, SIZE, index.spacing, shifted, index.records, index.largest_ns
+        )
         assert index_file.write(directory, 1, wrong, seal)
         assert index_file.read(directory, 1, seal)[1] == "sound"
     finally:
@@ -157,7 +208,9 @@ def test_a_range_of_an_archive_needs_no_other_segment(long: Path, tmp_path: Path
     assert run("archive", "--keep", long, tmp_path / "place").returncode == 0
     (tmp_path / "place" / f"{0:020d}.seg.zst").write_bytes(b"cut")
     expected = reference(long, SIZE + HEADER)
-    assert frames(tmp_path / "place", SIZE + HEADER) == [part for part in expected if part["position"] < 2 * SIZE]
+    assert frames(tmp_path / "place", SIZE + HEADER) == [
+        part for part in expected if part["position"] < 2 * SIZE
+    ]
 
 
 def test_lines_for_people_have_the_same(path: Path) -> None:
@@ -187,8 +240,17 @@ def test_a_sound_log_is_dumped_with_its_seal_keys_and_types(tmp_path: Path) -> N
         cycle = log.cycles()[0].number
     status, found = dump(path)
     assert status == 0
-    assert (found[0]["cycle"], found[0]["seal"]["record_count"], found[0]["seal"]["first_sequence"]) == (cycle, 2, 0)
-    assert (found[1]["key"], found[1]["type"], found[1]["flags"], found[1]["crc_right"]) == (b"order-42".hex(), 7, ["EXT"], True)
+    assert (
+        found[0]["cycle"],
+        found[0]["seal"]["record_count"],
+        found[0]["seal"]["first_sequence"],
+    ) == (cycle, 2, 0)
+    assert (found[1]["key"], found[1]["type"], found[1]["flags"], found[1]["crc_right"]) == (
+        b"order-42".hex(),
+        7,
+        ["EXT"],
+        True,
+    )
     assert (found[2]["key"], found[2]["value"], found[2]["flags"]) == (None, "", [])
     assert f"cycle {cycle}\n  sealed: ends at offset" in run("dump", path).stdout.decode()
 
@@ -202,7 +264,9 @@ def test_a_sound_log_is_dumped_with_its_seal_keys_and_types(tmp_path: Path) -> N
     ],
     ids=str,
 )
-def test_what_cannot_be_dumped_is_refused(tmp_path: Path, arguments: list[str], status: int, said: str) -> None:
+def test_what_cannot_be_dumped_is_refused(
+    tmp_path: Path, arguments: list[str], status: int, said: str
+) -> None:
     (tmp_path / "x.seg").write_bytes(b"text")
     done = run("dump", *arguments, tmp_path / "x.seg")
     assert (done.returncode, done.stdout) == (status, b"")

@@ -26,7 +26,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def tail_of(text: str, path: Path) -> float:
-    found = re.search(rf'^commitlog_tail_position_bytes\{{log="{re.escape(str(path))}"\}} (\S+)$', text, re.MULTILINE)
+    found = re.search(
+        rf'^commitlog_tail_position_bytes\{{log="{re.escape(str(path))}"\}} (\S+)$',
+        text,
+        re.MULTILINE,
+    )
     assert found is not None, text
     return float(found[1])
 
@@ -52,7 +56,11 @@ def test_a_file_is_written_once(path: Path, tmp_path: Path) -> None:
     assert tail_of((tmp_path / "log.prom").read_text(), path) == 4096 + 48
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)], ids=["INT", "TERM", "HUP"])
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 0), (signal.SIGHUP, 0)],
+    ids=["INT", "TERM", "HUP"],
+)
 def test_a_file_is_written_again_and_again_until_a_signal(
     path: Path, tmp_path: Path, until: Until, number: signal.Signals, status: int
 ) -> None:
@@ -92,9 +100,15 @@ def test_each_scrape_is_a_look_of_its_own(path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--listen", "nowhere:"], b"expected HOST:PORT or PORT, such as 127.0.0.1:9464, not 'nowhere:'"),
+        (
+            ["--listen", "nowhere:"],
+            b"expected HOST:PORT or PORT, such as 127.0.0.1:9464, not 'nowhere:'",
+        ),
         (["--listen", "70000"], b"expected HOST:PORT or PORT, such as 127.0.0.1:9464, not '70000'"),
-        (["--output", "x", "--interval", "soon"], b"expected a time such as 15 or 500ms, not 'soon'"),
+        (
+            ["--output", "x", "--interval", "soon"],
+            b"expected a time such as 15 or 500ms, not 'soon'",
+        ),
         (["--interval", "1"], b"--interval goes with --output"),
         (["--listen", "0", "--output", "x"], b"choose one of --listen and --output"),
     ],
@@ -106,17 +120,27 @@ def test_wrong_options_are_refused_by_name(path: Path, options: list[str], said:
     assert said in done.stderr
 
 
-def test_what_cannot_be_had_is_said_in_a_line(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")  # a name server that does not answer is not waited for
+def test_what_cannot_be_had_is_said_in_a_line(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(
+        "RES_OPTIONS", "timeout:1 attempts:1"
+    )  # a name server that does not answer is not waited for
     with started("export-metrics", "--listen", "127.0.0.1:0", path) as process:
         assert process.stderr is not None
         port = int(read_until(process.stderr.fileno(), b"\n").split(b":")[2].split(b"/")[0])
         cases: list[tuple[list[object], bytes]] = [
             ([tmp_path / "absent"], b"there is no log here"),
-            (["--listen", f"127.0.0.1:{port}", path], b"cannot listen at 127.0.0.1:%d: Address already in use" % port),
+            (
+                ["--listen", f"127.0.0.1:{port}", path],
+                b"cannot listen at 127.0.0.1:%d: Address already in use" % port,
+            ),
             (["--listen", "no such host:0", path], b"not 'no such host:0'"),
             (["--listen", "host.invalid:9464", path], b"cannot listen at host.invalid:9464: "),
-            (["--output", tmp_path / "absent" / "x.prom", path], b"the metrics cannot be written: No such file or directory"),
+            (
+                ["--output", tmp_path / "absent" / "x.prom", path],
+                b"the metrics cannot be written: No such file or directory",
+            ),
         ]
         for arguments, said in cases:
             done = run("export-metrics", *arguments)
@@ -126,8 +150,16 @@ def test_what_cannot_be_had_is_said_in_a_line(path: Path, tmp_path: Path, monkey
             assert done.returncode == 2 or done.stderr.count(b"\n") == 1, done.stderr
 
 
-def test_without_prometheus_client_the_extra_is_named(path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    script = "import sys\nsys.modules['prometheus_client'] = None\nfrom commitlog.cli import run\nsys.exit(run(sys.argv[1:]))"
+def test_without_prometheus_client_the_extra_is_named(
+    path: Path, run_python: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    script = (
+        "import sys\nsys.modules['prometheus_client'] = None\nfrom commitlog.cli import run\n"
+        "sys.exit(run(sys.argv[1:]))"
+    )
     done = run_python(script, "export-metrics", path)
     assert done.returncode == 2
-    assert "commitlog.metrics needs prometheus_client: pip install 'commitlog-engine[metrics]'" in done.stderr
+    assert (
+        "commitlog.metrics needs prometheus_client: pip install 'commitlog-engine[metrics]'"
+        in done.stderr
+    )

@@ -12,8 +12,24 @@ import commitlog
 from commitlog.cli.filter import Filter, compiled, first_match
 from commitlog.tail.batch import Batch
 
-# Values that share beginnings and ends, so that two neighbours hold together what neither holds alone.
-WORDS = [b"", b"a", b"b", b"ab", b"ba", b"aab", b"a\nb", b"\n", b"ab\n", b"\xc3\xa9", b"\xc3", b"\xa9b", b"AB", b"x y"]
+# Values that share beginnings and ends, so that two neighbours hold together what neither holds
+# alone.
+WORDS = [
+    b"",
+    b"a",
+    b"b",
+    b"ab",
+    b"ba",
+    b"aab",
+    b"a\nb",
+    b"\n",
+    b"ab\n",
+    b"\xc3\xa9",
+    b"\xc3",
+    b"\xa9b",
+    b"AB",
+    b"x y",
+]
 PATTERNS = {
     "ab": b"ab",
     "^ab$": b"^ab$",
@@ -67,7 +83,9 @@ def test_rows_are_those_in_which_re_matches(text: str, mixed: Batch) -> None:
         ("abc", "c", []),
     ],
 )
-def test_all_includes_and_no_exclude_must_match(include: str, exclude: str, rows: list[int], tmp_path: Path) -> None:
+def test_all_includes_and_no_exclude_must_match(
+    include: str, exclude: str, rows: list[int], tmp_path: Path
+) -> None:
     batch = batch_of([b"ab", b"a", b"b", b"abc", b"", b"c"], tmp_path / "log")
     chosen = Filter(list(map(compiled, include)), list(map(compiled, exclude)))
     assert chosen.rows(batch).tolist() == rows

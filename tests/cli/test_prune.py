@@ -26,7 +26,10 @@ def test_it_says_what_went_and_why_the_next_one_stays(log: Path) -> None:
     lines = done.stdout.decode().splitlines()
     assert lines[0].startswith(f"{log}: deleted 5 segments, ")
     assert lines[1].endswith("bytes, max_bytes")
-    assert lines[-1] == f"  position {5 * SEGMENT} stays: it is the last sealed segment, which always stays"
+    assert (
+        lines[-1]
+        == f"  position {5 * SEGMENT} stays: it is the last sealed segment, which always stays"
+    )
     assert segments(log)[0] == f"{5 * SEGMENT:020d}.seg"
     with commitlog.open(log) as opened:
         assert list(opened.tailer().values()) == [b"5"]
@@ -53,7 +56,12 @@ def test_beside_a_writer_that_goes_on(log: Path) -> None:
 
 def test_young_segments_and_free_disks_stay_as_they_are(log: Path) -> None:
     before = segments(log)
-    for arguments in (("--older-than", "7d"), ("--min-free", "0%"), ("--min-free", "1"), ("--max-bytes", "1TiB")):
+    for arguments in (
+        ("--older-than", "7d"),
+        ("--min-free", "0%"),
+        ("--min-free", "1"),
+        ("--max-bytes", "1TiB"),
+    ):
         done = run("prune", *arguments, log)
         assert done.stdout.startswith(f"{log}: deleted 0 segments, 0 bytes".encode()), arguments
     assert segments(log) == before
@@ -73,7 +81,9 @@ def test_young_segments_and_free_disks_stay_as_they_are(log: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_wrong_usage_is_refused_with_what_was_expected(log: Path, arguments: tuple[str, ...], expected: str) -> None:
+def test_wrong_usage_is_refused_with_what_was_expected(
+    log: Path, arguments: tuple[str, ...], expected: str
+) -> None:
     before = segments(log)
     done = run("prune", *arguments, log)
     assert done.returncode == 2

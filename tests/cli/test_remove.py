@@ -38,7 +38,13 @@ def test_a_log_is_deleted_with_its_directory(log: Path) -> None:
 
 def test_all_that_belongs_to_a_log_is_deleted(log: Path) -> None:
     segment = next(log.glob("*.seg")).name
-    for name in (f"{segment}.cut", f"{segment}.cut.1", f"{segment}.broken", "log.json.broken", segment.replace("seg", "idx")):
+    for name in (
+        f"{segment}.cut",
+        f"{segment}.cut.1",
+        f"{segment}.broken",
+        "log.json.broken",
+        segment.replace("seg", "idx"),
+    ):
         (log / name).write_bytes(b"")
     (log / f".{segment}.0123456789abcdef.tmp").write_bytes(b"")
     (log / f".{segment}.cut.0123456789abcdef.tmp").write_bytes(b"")
@@ -62,7 +68,9 @@ def test_foreign_files_are_left_and_listed(log: Path) -> None:
 
 
 @pytest.mark.parametrize("pool", [(), ("--pool", 1)], ids=["mapped", "pooled"])
-def test_a_log_that_is_held_is_refused_and_its_holder_named(tmp_path: Path, pool: tuple[object, ...], until: Until) -> None:
+def test_a_log_that_is_held_is_refused_and_its_holder_named(
+    tmp_path: Path, pool: tuple[object, ...], until: Until
+) -> None:
     path = tmp_path / "log"
     with started("append", *pool, "--segment-size", SEGMENT, path) as writer:
         assert writer.stdin is not None
@@ -95,7 +103,9 @@ def test_shared_memory_that_a_killed_writer_left_goes_too(tmp_path: Path) -> Non
     path = tmp_path / "log"
     pid = os.fork()
     if pid == 0:
-        pool = commitlog.TransientStorePool(buffers=2, buffer_size=SEGMENT, backing="shm", lock_memory="off", low_water=0)
+        pool = commitlog.TransientStorePool(
+            buffers=2, buffer_size=SEGMENT, backing="shm", lock_memory="off", low_water=0
+        )
         commitlog.open(path, pool=pool).append(b"one")
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
@@ -114,10 +124,12 @@ def test_a_log_without_its_identity_is_known_by_its_segments(files: LogFiles) ->
     assert not files.path.exists()
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- asking ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("answer", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1), (b"\x03", 130)])
+@pytest.mark.parametrize(
+    ("answer", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1), (b"\x03", 130)]
+)
 def test_a_terminal_is_asked(log: Path, answer: bytes, status: int) -> None:
     with on_terminal("remove", log) as (process, terminal):
         read_until(terminal, b"[y/N]:")
@@ -136,12 +148,14 @@ def test_without_a_terminal_it_wants_to_be_told(log: Path) -> None:
     assert len(_values(log)) == 5_000
 
 
-# --- what is no log ---------------------------------------------------------------------------------------------------
+# --- what is no log -------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can give files away")
 @pytest.mark.parametrize("closed", [".", "tailers"])
-def test_a_directory_that_may_not_be_changed_loses_nothing(closed: str, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+def test_a_directory_that_may_not_be_changed_loses_nothing(
+    closed: str, in_child: Callable[[Callable[[], Any]], Any]
+) -> None:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "log")
         with commitlog.open(path, segment_size=SEGMENT) as opened:
@@ -159,7 +173,10 @@ def test_a_directory_that_may_not_be_changed_loses_nothing(closed: str, in_child
             return done.returncode, done.stderr
 
         status, said = in_child(remove)
-        assert (status, said.startswith(b"commitlog: no permission to delete what is in here")) == (1, True)
+        assert (status, said.startswith(b"commitlog: no permission to delete what is in here")) == (
+            1,
+            True,
+        )
         assert sorted(path.rglob("*")) == before
 
 
@@ -170,7 +187,10 @@ def test_what_is_no_log_stays(tmp_path: Path, log: Path) -> None:
     (tmp_path / "link").symlink_to(log)
     for name, what in (
         ("file", b"this is a file"),
-        ("folder", b"log.json is missing, and no segment with a sound header says what log this was"),
+        (
+            "folder",
+            b"log.json is missing, and no segment with a sound header says what log this was",
+        ),
         ("link", b"this is a symbolic link: name the log itself"),
         ("link/", b"this is a symbolic link"),
         ("absent", b"there is no log here"),

@@ -9,9 +9,17 @@ from commitlog import cli
 
 @pytest.mark.parametrize(
     ("arguments", "option"),
-    [(["export", "log", "out", "--step"], "--step"), (["compact", "log", "new", "--segment-size"], "--segment-size")],
+    [
+        (["export", "log", "out", "--step"], "--step"),
+        (["compact", "log", "new", "--segment-size"], "--segment-size"),
+    ],
 )
 @pytest.mark.parametrize("size", ["much", "-1", "\u00b2", "\u0665"])
-def test_bad_size_is_refused_before_spark_starts(arguments: list[str], option: str, size: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_size_is_refused_before_spark_starts(
+    arguments: list[str], option: str, size: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["spark", *arguments, size]) == cli.USAGE
-    assert f"{option}': expected a size such as 65536 or 64MiB, not {size!r}" in capsys.readouterr().err
+    assert (
+        f"{option}': expected a size such as 65536 or 64MiB, not {size!r}"
+        in capsys.readouterr().err
+    )

@@ -16,7 +16,16 @@ import pytest
 import commitlog
 from commitlog import cli
 from commitlog.cli.printed import escaped
-from tests.cli.program import LIMIT_S, SEGMENT, interrupted, on_terminal, read_until, run, shell, started
+from tests.cli.program import (
+    LIMIT_S,
+    SEGMENT,
+    interrupted,
+    on_terminal,
+    read_until,
+    run,
+    shell,
+    started,
+)
 from tests.log_files import HEADER, LogFiles, numbered
 
 PIPE_CLOSED = 141
@@ -45,7 +54,13 @@ def test_a_record_is_a_line_of_five_fields(tmp_path: Path) -> None:
 
 
 def test_no_escaped_value_can_be_taken_for_another() -> None:
-    values = [bytes([byte]) for byte in range(256)] + [b"\\n", b"\\x1b", "\u00a0".encode(), "\u0085".encode(), "\U000e0001".encode()]
+    values = [bytes([byte]) for byte in range(256)] + [
+        b"\\n",
+        b"\\x1b",
+        "\u00a0".encode(),
+        "\u0085".encode(),
+        "\U000e0001".encode(),
+    ]
     lines = [escaped(value) for value in values]
     assert len(set(lines)) == len(values)
     assert all(line.isprintable() for line in lines)
@@ -56,7 +71,9 @@ def test_json_lines_tell_text_from_bytes(tmp_path: Path) -> None:
         log.append("Ü\n".encode(), timestamp_ns=STAMP_NS)
         log.append(b"\xff\0", key=b"\xfe", type=3, timestamp_ns=STAMP_NS)
         log.append(b"", key=b"", timestamp_ns=STAMP_NS)
-    found = [json.loads(line) for line in run("tail", "--json", tmp_path / "log").stdout.splitlines()]
+    found = [
+        json.loads(line) for line in run("tail", "--json", tmp_path / "log").stdout.splitlines()
+    ]
     same = {"timestamp_ns": STAMP_NS}
     assert found == [
         {"position": 4096, "type": 0, "key": None, "value": "Ü\n", **same},
@@ -81,9 +98,15 @@ def test_the_last_n_are_found_across_segments(tmp_path: Path) -> None:
         log.append_many([b"x", b"y"])
     values += [b"x", b"y"]
     for count in (0, 3, 2_500, 20_000):
-        assert shown(run("tail", "-n", count, tmp_path / "log").stdout) == values[len(values) - min(count, len(values)) :], count
+        assert (
+            shown(run("tail", "-n", count, tmp_path / "log").stdout)
+            == values[len(values) - min(count, len(values)) :]
+        ), count
     assert shown(run("tail", tmp_path / "log").stdout) == values[-10:]
-    assert shown(run("tail", "--from", hex(positions[9_990]), tmp_path / "log").stdout) == values[9_990:]
+    assert (
+        shown(run("tail", "--from", hex(positions[9_990]), tmp_path / "log").stdout)
+        == values[9_990:]
+    )
     assert shown(run("tail", "--from", "first", tmp_path / "log").stdout) == values
 
 
@@ -106,16 +129,21 @@ def test_damage_is_told_where_it_is_met(files: LogFiles) -> None:
     assert b"damage: skipped position" in done.stderr
 
 
-# --- where it begins, which records, when it ends ----------------------------------------------------------------------
+# --- where it begins, which records, when it ends -------------------------------------------------
 
 
 @pytest.fixture
 def hours(tmp_path: Path) -> Path:
-    """Twenty-four records in several segments, an hour apart from the first of May 2026 on, of which every third is an error."""
+    """Twenty-four records in several segments, an hour apart from the first of May 2026 on, of
+    which every third is an error.
+    """
     began_ns = 1_777_593_600 * 10**9
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         for hour in range(24):
-            log.append(b"%s hour %d" % (b"ERROR" if hour % 3 == 0 else b"INFO", hour), timestamp_ns=began_ns + hour * 3600 * 10**9)
+            log.append(
+                b"%s hour %d" % (b"ERROR" if hour % 3 == 0 else b"INFO", hour),
+                timestamp_ns=began_ns + hour * 3600 * 10**9,
+            )
             if hour % 7 == 6:
                 log.roll()
     return tmp_path / "log"
@@ -156,7 +184,10 @@ def test_it_goes_back_from_where_it_begins(hours: Path) -> None:
     assert hours_of("--reverse", "--from", 4096, hours) == [0]
     assert hours_of("--reverse", "--from-time", "2026-05-01T02:00", hours) == [1, 0]
     assert hours_of("--reverse", "--include", "ERROR", "-n", 2, hours) == [21, 18]
-    assert hours_of("--reverse", "--from", "end", "--until", "hour 21", "--limit", 2, hours) == [23, 22]
+    assert hours_of("--reverse", "--from", "end", "--until", "hour 21", "--limit", 2, hours) == [
+        23,
+        22,
+    ]
 
 
 def test_it_ends_with_the_first_match_shown_or_not(hours: Path) -> None:
@@ -169,7 +200,9 @@ def test_it_ends_with_the_first_match_shown_or_not(hours: Path) -> None:
 def test_filters_apply_to_what_is_followed(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append(b"old ERROR")
-        with started("tail", "-f", "--include", "ERROR", "--until", "END", tmp_path / "log") as process:
+        with started(
+            "tail", "-f", "--include", "ERROR", "--until", "END", tmp_path / "log"
+        ) as process:
             assert process.stdout is not None
             read_until(process.stdout.fileno(), b"\n")
             log.append_many([b"INFO", b"new ERROR", b"DEBUG"])
@@ -189,7 +222,7 @@ def test_a_follower_whose_filter_lets_nothing_pass_ends_with_its_reader(tmp_path
             assert process.wait(LIMIT_S) == PIPE_CLOSED
 
 
-# --- named tailers -----------------------------------------------------------------------------------------------------
+# --- named tailers --------------------------------------------------------------------------------
 
 
 def place_of(path: Path, name: str) -> int:
@@ -215,7 +248,10 @@ def test_a_named_tailer_moves_past_what_was_printed(hours: Path) -> None:
 
 
 def test_a_named_tailer_moves_while_records_are_replayed(hours: Path, until: Until) -> None:
-    with commitlog.open(hours, "r") as log, started("tail", "--name", "billing", "--speed", 1, hours) as process:
+    with (
+        commitlog.open(hours, "r") as log,
+        started("tail", "--name", "billing", "--speed", 1, hours) as process,
+    ):
         first = log.tailer(start="first").read()
         assert first is not None
         until(lambda: any((tailer.position or 0) > first.position for tailer in log.tailers()))
@@ -236,27 +272,46 @@ def test_a_name_that_is_in_use_is_refused(hours: Path) -> None:
     assert done.stderr.startswith(b"commitlog: tailer 'billing' is read by")
 
 
-# --- how records are printed -------------------------------------------------------------------------------------------
+# --- how records are printed ----------------------------------------------------------------------
 
 
 def test_fields_are_chosen_and_ordered(hours: Path) -> None:
     done = run("tail", "-n", 1, "--fields", "sequence,value,position", hours)
     sequence, value, position = done.stdout.rstrip(b"\n").split(b"\t")
     assert (sequence, value) == (b"23", b"INFO hour 23")
-    found = json.loads(run("tail", "-n", 1, "--json", "--fields", "sequence,value,position,timestamp", hours).stdout)
-    assert found == {"sequence": 23, "value": "INFO hour 23", "position": int(position), "timestamp_ns": 1_777_676_400 * 10**9}
+    found = json.loads(
+        run(
+            "tail", "-n", 1, "--json", "--fields", "sequence,value,position,timestamp", hours
+        ).stdout
+    )
+    assert found == {
+        "sequence": 23,
+        "value": "INFO hour 23",
+        "position": int(position),
+        "timestamp_ns": 1_777_676_400 * 10**9,
+    }
 
 
 def test_times_are_printed_in_a_zone_with_its_daylight_saving(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
-        for second in (1_774_745_999, 1_774_746_000):  # the last Sunday of March 2026, one o'clock UTC
+        for second in (
+            1_774_745_999,
+            1_774_746_000,
+        ):  # the last Sunday of March 2026, one o'clock UTC
             log.append(b"x", timestamp_ns=second * 10**9 + 5)
-    assert run("tail", "-z", "Europe/Berlin", "--fields", "timestamp", tmp_path / "log").stdout.decode().splitlines() == [
+    assert run(
+        "tail", "-z", "Europe/Berlin", "--fields", "timestamp", tmp_path / "log"
+    ).stdout.decode().splitlines() == [
         "2026-03-29T01:59:59.000000005+01:00",
         "2026-03-29T03:00:00.000000005+02:00",
     ]
-    found = json.loads(run("tail", "-z", "America/New_York", "-n", 1, "--json", tmp_path / "log").stdout)
-    assert (found["timestamp_ns"], found["timestamp"]) == (1_774_746_000_000_000_005, "2026-03-28T21:00:00.000000005-04:00")
+    found = json.loads(
+        run("tail", "-z", "America/New_York", "-n", 1, "--json", tmp_path / "log").stdout
+    )
+    assert (found["timestamp_ns"], found["timestamp"]) == (
+        1_774_746_000_000_000_005,
+        "2026-03-28T21:00:00.000000005-04:00",
+    )
 
 
 def test_hex_and_multi_line(tmp_path: Path) -> None:
@@ -264,15 +319,22 @@ def test_hex_and_multi_line(tmp_path: Path) -> None:
         log.append(b"one\ttab\ntwo\x1b\n", key=b"k\n", type=3)
         log.append(b"", key=b"")
     plain = ("--fields", "type,key,value", tmp_path / "log")
-    assert run("tail", "--hex", *plain).stdout == b'3\t"6b0a"\t6f6e65097461620a74776f1b0a\n0\t""\t\n'
-    assert run("tail", "--multi-line", *plain).stdout == b'3\t"k\\n"\n    one\ttab\n    two\\x1b\n0\t""\n'
-    assert run("tail", "--multi-line", "--hex", "-n", 2, "--limit", 1, *plain).stdout.decode().splitlines() == [
+    assert (
+        run("tail", "--hex", *plain).stdout == b'3\t"6b0a"\t6f6e65097461620a74776f1b0a\n0\t""\t\n'
+    )
+    assert (
+        run("tail", "--multi-line", *plain).stdout
+        == b'3\t"k\\n"\n    one\ttab\n    two\\x1b\n0\t""\n'
+    )
+    assert run(
+        "tail", "--multi-line", "--hex", "-n", 2, "--limit", 1, *plain
+    ).stdout.decode().splitlines() == [
         '3\t"6b0a"',
         "    00000000  6f 6e 65 09 74 61 62 0a  74 77 6f 1b 0a           |one.tab.two..|",
     ]
 
 
-# --- replay ------------------------------------------------------------------------------------------------------------
+# --- replay ---------------------------------------------------------------------------------------
 
 
 def test_a_replay_waits_between_records_and_shows_each_before_the_pause(tmp_path: Path) -> None:
@@ -284,7 +346,11 @@ def test_a_replay_waits_between_records_and_shows_each_before_the_pause(tmp_path
         assert shown(read_until(process.stdout.fileno(), b"\t1\n")) == [b"0", b"1"]
         assert process.poll() is None
         assert interrupted(process)[:2] == (130, b"")
-    assert shown(run("tail", "--speed", "1", "--max-pause", "1ms", tmp_path / "log").stdout) == [b"0", b"1", b"1000000"]
+    assert shown(run("tail", "--speed", "1", "--max-pause", "1ms", tmp_path / "log").stdout) == [
+        b"0",
+        b"1",
+        b"1000000",
+    ]
 
 
 def test_a_replay_ends_with_its_reader_in_the_middle_of_a_pause(tmp_path: Path) -> None:
@@ -295,11 +361,13 @@ def test_a_replay_ends_with_its_reader_in_the_middle_of_a_pause(tmp_path: Path) 
     assert (done.returncode, shown(done.stdout), done.stderr) == (PIPE_CLOSED, [b"0"], b"")
 
 
-# --- following --------------------------------------------------------------------------------------------------------
+# --- following ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("idle", ["backoff", "block"])
-def test_records_are_followed_as_they_come_each_on_its_line_at_once(tmp_path: Path, idle: str) -> None:
+def test_records_are_followed_as_they_come_each_on_its_line_at_once(
+    tmp_path: Path, idle: str
+) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append_many([b"old", b"last"])
         with started("tail", "-f", "-n", 1, "--idle", idle, tmp_path / "log") as process:
@@ -319,7 +387,11 @@ def test_records_are_followed_as_they_come_each_on_its_line_at_once(tmp_path: Pa
 def test_two_processes_follow_what_a_third_appends(tmp_path: Path) -> None:
     path = tmp_path / "log"
     run("append", path)
-    with started("tail", "-f", path) as one, started("tail", "-f", "--json", path) as two, started("append", path) as writer:
+    with (
+        started("tail", "-f", path) as one,
+        started("tail", "-f", "--json", path) as two,
+        started("append", path) as writer,
+    ):
         assert one.stdout is not None
         assert two.stdout is not None
         assert writer.stdin is not None
@@ -341,12 +413,18 @@ def test_a_writer_that_comes_later_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("idle", ["backoff", "block"])
-def test_a_log_that_is_yet_to_come_is_waited_for_if_so_told(tmp_path: Path, until: Until, idle: str) -> None:
+def test_a_log_that_is_yet_to_come_is_waited_for_if_so_told(
+    tmp_path: Path, until: Until, idle: str
+) -> None:
     path = tmp_path / "log"
     with started("tail", "-f", "--wait", "--idle", idle, path) as follower:
         assert follower.stdout is not None
         status = Path(f"/proc/{follower.pid}/status")
-        until(lambda: int(status.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0]) > 100)  # it looks again and again
+        until(
+            lambda: (
+                int(status.read_text().partition("\nvoluntary_ctxt_switches:")[2].split()[0]) > 100
+            )
+        )  # it looks again and again
         assert not path.exists()
         with commitlog.open(path, segment_size=SEGMENT) as log:
             log.append(b"the first")
@@ -355,7 +433,9 @@ def test_a_log_that_is_yet_to_come_is_waited_for_if_so_told(tmp_path: Path, unti
 
 
 def test_a_follower_ends_with_its_reader_although_nothing_comes(tmp_path: Path) -> None:
-    """`head` ends after the first line; without a second one nothing would be written to notice it by."""
+    """`head` ends after the first line; without a second one nothing would be written to notice it
+    by.
+    """
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append_many([b"one", b"two"])
         done = shell('c tail -f "$1" | head -1', tmp_path / "log")
@@ -404,31 +484,55 @@ def test_a_killed_writer_is_followed_by_the_next_one(tmp_path: Path) -> None:
         (("--idle", "block"), "--idle says how to wait, which only --follow does"),
         (("--wait",), "--wait waits for records that are yet to come, which only --follow shows"),
         (("-f", "--idle", "nap"), "'nap' is not one of"),
-        (("--from-sequence", "3", "--from-time", "now"), "--from-sequence and --from-time both say where to begin"),
-        (("-n", "1", "--from", "0", "--from-time", "now"), "-n and --from and --from-time all say where to begin"),
+        (
+            ("--from-sequence", "3", "--from-time", "now"),
+            "--from-sequence and --from-time both say where to begin",
+        ),
+        (
+            ("-n", "1", "--from", "0", "--from-time", "now"),
+            "-n and --from and --from-time all say where to begin",
+        ),
         (("--from-time", "tomorrow"), "expected a time such as 2026-05-01,"),
         (("--from-time", "2026-02-30"), "expected a time such as 2026-05-01,"),
         (("--from-time", "-10"), "expected a time such as 2026-05-01,"),
         (("--from-time", "9999-01-01"), "expected a time such as 2026-05-01,"),
         (("--from-time", "-999999999999999w"), "expected a time such as 2026-05-01,"),
-        (("-z", "Europe/Nowhere"), "expected a time zone such as Europe/Berlin, UTC or local, not 'Europe/Nowhere'"),
+        (
+            ("-z", "Europe/Nowhere"),
+            "expected a time zone such as Europe/Berlin, UTC or local, not 'Europe/Nowhere'",
+        ),
         (("-z", "../../etc/passwd"), "expected a time zone"),
         (("-z", "Europe"), "expected a time zone"),
-        (("--include", "("), "expected a regular expression as Python's re has them, not '(': missing )"),
+        (
+            ("--include", "("),
+            "expected a regular expression as Python's re has them, not '(': missing )",
+        ),
         (("--exclude", "[a"), "expected a regular expression"),
         (("--until", "*"), "expected a regular expression"),
         (("--limit", "0"), "expected a whole number of at least 1, not '0'"),
         (("--speed", "0"), "expected a number from 1e-06 to 1e+06, such as 1 or 10, not '0'"),
         (("--speed", "fast"), "expected a number from"),
         (("--max-pause", "1s"), "--max-pause bounds the pauses that --speed makes"),
-        (("--speed", "1", "--max-pause", "soon"), "expected a time such as 15 or 500ms, not 'soon'"),
+        (
+            ("--speed", "1", "--max-pause", "soon"),
+            "expected a time such as 15 or 500ms, not 'soon'",
+        ),
         (("--name", "../x"), "name must be 1 to"),
-        (("--fields", "position,offset"), "expected some of position,sequence,timestamp,type,key,value, each once"),
+        (
+            ("--fields", "position,offset"),
+            "expected some of position,sequence,timestamp,type,key,value, each once",
+        ),
         (("--fields", "key,key"), "expected some of position,"),
         (("--json", "--hex"), "--json and --hex are different ways to print"),
         (("--json", "--multi-line"), "--json and --multi-line are different ways to print"),
-        (("--multi-line", "--fields", "key"), "--multi-line is about the value, which --fields leaves out"),
-        (("-r", "-f"), "--reverse goes back to older records, and --follow waits for newer records"),
+        (
+            ("--multi-line", "--fields", "key"),
+            "--multi-line is about the value, which --fields leaves out",
+        ),
+        (
+            ("-r", "-f"),
+            "--reverse goes back to older records, and --follow waits for newer records",
+        ),
         (("-r", "--speed", "1"), "and --speed replays them forward"),
         (("-r", "--from", "first"), "nothing comes before --from first"),
     ],

@@ -14,7 +14,9 @@ from tests.cli.program import SEGMENT, run
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """A closed log of ten records; `billing` has read three of them, and `audit`, which is required, none."""
+    """A closed log of ten records; `billing` has read three of them, and `audit`, which is
+    required, none.
+    """
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=SEGMENT) as opened:
         opened.append_many([b"%d" % number for number in range(10)])
@@ -42,7 +44,9 @@ def test_the_list(log: Path) -> None:
     assert head == f"{log}: 2 named tailers, ends at position {end}"
     assert audit.startswith(f"  audit: position 4096, {end - 4096} bytes behind, moved ")
     assert audit.endswith(", required within 1048576 bytes, nobody reads")
-    assert billing.startswith(f"  billing: position {4096 + 3 * 24}, {7 * 24} bytes behind, moved 0:0")
+    assert billing.startswith(
+        f"  billing: position {4096 + 3 * 24}, {7 * 24} bytes behind, moved 0:0"
+    )
     assert "read by process " in billing
 
 
@@ -70,7 +74,10 @@ def test_a_damaged_file_is_named_and_made_anew(log: Path) -> None:
     assert said(log)[2].startswith("  billing: damaged: it has 7 bytes and not 4096; ")
     verified = run("verify", log)
     assert verified.returncode == 0
-    assert b"  note: the file of tailer 'billing' is damaged: it has 7 bytes and not 4096; " in verified.stdout
+    assert (
+        b"  note: the file of tailer 'billing' is damaged: it has 7 bytes and not 4096; "
+        in verified.stdout
+    )
     said(log, "reset", "billing", "first")
     assert positions(log)["billing"] == 4096
 

@@ -1,4 +1,6 @@
-"""What holds for claims of every log: written in place, rolled back when something goes wrong, and in nobody's way."""
+"""What holds for claims of every log: written in place, rolled back when something goes wrong, and
+in nobody's way.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,12 @@ def test_a_claim_is_written_in_place(open_log: Open) -> None:
     with log.claim(10, key=b"k", type=7, timestamp_ns=3) as claim:
         claim.buffer[:] = b"0123456789"
     record = log.read(claim.position)
-    assert (record.value, record.key, record.type, record.timestamp_ns) == (b"0123456789", b"k", 7, 3)
+    assert (record.value, record.key, record.type, record.timestamp_ns) == (
+        b"0123456789",
+        b"k",
+        7,
+        3,
+    )
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 99, 100])

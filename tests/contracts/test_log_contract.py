@@ -1,4 +1,6 @@
-"""What holds for every log, whichever flush service it has and wherever its uncommitted bytes live."""
+"""What holds for every log, whichever flush service it has and wherever its uncommitted bytes
+live.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import pytest
 import commitlog
 from tests.setups import BY_HAND, LARGEST_VALUE, Logs, Open, Setup, all_appended, values
 
-# --- what goes in comes out ------------------------------------------------------------------------------------------
+# --- what goes in comes out -----------------------------------------------------------------------
 
 
 def test_values_of_all_small_sizes_and_around_the_maximum_come_back(open_log: Open) -> None:
@@ -41,12 +43,19 @@ def test_keys_types_and_timestamps_come_back(open_log: Open) -> None:
     log = open_log()
     for value, key, kind, stamp in given:
         log.append(value, key=key, type=kind, timestamp_ns=stamp)
-    found = [(record.value, record.key, record.type, record.timestamp_ns) for record in log.tailer(visibility="appended")]
+    found = [
+        (record.value, record.key, record.type, record.timestamp_ns)
+        for record in log.tailer(visibility="appended")
+    ]
     assert found == given
 
 
-@pytest.mark.parametrize("make", [bytearray, memoryview, lambda value: np.frombuffer(value, dtype=np.uint8)])
-def test_whatever_offers_its_bytes_can_be_appended(logs: Logs, make: Callable[[bytes], Any]) -> None:
+@pytest.mark.parametrize(
+    "make", [bytearray, memoryview, lambda value: np.frombuffer(value, dtype=np.uint8)]
+)
+def test_whatever_offers_its_bytes_can_be_appended(
+    logs: Logs, make: Callable[[bytes], Any]
+) -> None:
     log = logs.open()
     log.append(make(b"some bytes"), key=make(b"key"))
     log.append_many([make(b"more"), b"bytes"], keys=[make(b""), None])
@@ -61,7 +70,9 @@ def test_a_list_is_appended_in_order(open_log: Open) -> None:
     log = open_log()
     positions = log.append_many(written, keys=keys, types=types, timestamp_ns=42)
     records = list(log.tailer(visibility="appended"))
-    assert [(record.value, record.key, record.type) for record in records] == list(zip(written, keys, types, strict=True))
+    assert [(record.value, record.key, record.type) for record in records] == list(
+        zip(written, keys, types, strict=True)
+    )
     assert {record.timestamp_ns for record in records} == {42}
     assert positions.tolist() == [record.position for record in records]
     assert log.append_many([]).tolist() == []
@@ -78,15 +89,20 @@ def test_the_rows_of_an_array_are_appended_in_order(open_log: Open) -> None:
     found = all_appended(log)
     strided = np.ascontiguousarray(rows[::2, ::3])
     assert found == [row.tobytes() for array in (rows, strided, table) for row in array]
-    assert positions.tolist() == [record.position for record in log.tailer(visibility="appended")][:5000]
+    assert (
+        positions.tolist()
+        == [record.position for record in log.tailer(visibility="appended")][:5000]
+    )
     assert log.append_array(np.zeros((0, 8))).tolist() == []
 
 
-# --- watermarks and visibility ---------------------------------------------------------------------------------------
+# --- watermarks and visibility --------------------------------------------------------------------
 
 
 def test_watermarks_never_overtake_each_other(open_log: Open) -> None:
-    log = open_log(flush_interval=0.001, commit_interval=0.001, flush_least_pages=0, commit_least_pages=0)
+    log = open_log(
+        flush_interval=0.001, commit_interval=0.001, flush_least_pages=0, commit_least_pages=0
+    )
     done = threading.Event()
 
     def append() -> None:
@@ -104,7 +120,9 @@ def test_watermarks_never_overtake_each_other(open_log: Open) -> None:
             assert flushed <= committed <= appended <= tail
         writing.result()
     log.flush()
-    assert log.flushed_position == log.committed_position == log.appended_position == log.tail_position
+    assert (
+        log.flushed_position == log.committed_position == log.appended_position == log.tail_position
+    )
 
 
 def test_each_visibility_shows_what_it_promises(open_log: Open, setup: Setup) -> None:
@@ -128,16 +146,22 @@ def test_a_sync_append_is_durable_when_it_returns(open_log: Open, setup: Setup) 
     assert (log.flushed_position == log.tail_position) == (setup.flush == "sync")
 
 
-def test_commit_shows_records_to_a_reader_in_another_process(open_log: Open, logs: Logs, in_child: Callable[..., Any]) -> None:
+def test_commit_shows_records_to_a_reader_in_another_process(
+    open_log: Open, logs: Logs, in_child: Callable[..., Any]
+) -> None:
     log = open_log(**BY_HAND)
-    positions = log.append_many([b"a", b"b", bytes(5000)], keys=[b"k", None, b""], sync=False).tolist()
+    positions = log.append_many(
+        [b"a", b"b", bytes(5000)], keys=[b"k", None, b""], sync=False
+    ).tolist()
     log.commit()
 
     def read() -> list[tuple[Any, ...]]:
         with commitlog.open(logs.path / "log", "r", log.options) as reader:
             return [(record.position, record.key, record.value) for record in reader.tailer()]
 
-    assert in_child(read) == list(zip(positions, [b"k", None, b""], [b"a", b"b", bytes(5000)], strict=True))
+    assert in_child(read) == list(
+        zip(positions, [b"k", None, b""], [b"a", b"b", bytes(5000)], strict=True)
+    )
 
 
 def test_a_reader_follows_a_log_while_it_is_written_and_rolled(open_log: Open, logs: Logs) -> None:
@@ -145,7 +169,12 @@ def test_a_reader_follows_a_log_while_it_is_written_and_rolled(open_log: Open, l
     reader = logs.open(mode="r")
     written = [b"%06d" % index * 50 for index in range(3000)]
     with ThreadPoolExecutor(1) as pool:
-        reading = pool.submit(lambda: [record.value for _, record in zip(written, reader.tailer().follow(timeout=60), strict=False)])
+        reading = pool.submit(
+            lambda: [
+                record.value
+                for _, record in zip(written, reader.tailer().follow(timeout=60), strict=False)
+            ]
+        )
         for start in range(0, 3000, 100):
             log.append_many(written[start : start + 100], sync=False)
         assert reading.result() == written
@@ -161,7 +190,7 @@ def test_the_flushed_watermark_reaches_other_handles(open_log: Open, logs: Logs)
     assert reader.flushed_position == log.flushed_position
 
 
-# --- restart ---------------------------------------------------------------------------------------------------------
+# --- restart --------------------------------------------------------------------------------------
 
 
 def test_a_clean_restart_keeps_all_records_at_their_positions(open_log: Open) -> None:
@@ -173,7 +202,9 @@ def test_a_clean_restart_keeps_all_records_at_their_positions(open_log: Open) ->
         log.close()
         log = open_log()
         assert log.tail_position == log.flushed_position == tail
-        assert [(record.position, record.value) for record in log.tailer()] == list(zip(positions, written, strict=True))
+        assert [(record.position, record.value) for record in log.tailer()] == list(
+            zip(positions, written, strict=True)
+        )
         positions.append(log.append(b"again"))
         written.append(b"again")
         assert positions[-1] == tail
@@ -206,7 +237,7 @@ def test_closing_returns_the_buffers(logs: Logs, setup: Setup) -> None:
         assert pool.borrowed == 0
 
 
-# --- reading ---------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def test_views_stay_valid_after_roll_and_close(open_log: Open) -> None:
@@ -241,8 +272,12 @@ def test_a_tailer_starts_where_it_is_told(open_log: Open) -> None:
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
 @pytest.mark.parametrize("visibility", ["committed", "appended", "flushed"])
-def test_follow_waits_for_records_and_ends_with_the_log(open_log: Open, idle: Any, visibility: Any) -> None:
-    log = open_log(commit_interval=0.002, commit_least_pages=0, flush_interval=0.002, flush_least_pages=0)
+def test_follow_waits_for_records_and_ends_with_the_log(
+    open_log: Open, idle: Any, visibility: Any
+) -> None:
+    log = open_log(
+        commit_interval=0.002, commit_least_pages=0, flush_interval=0.002, flush_least_pages=0
+    )
     tailer = log.tailer(visibility=visibility)
     seen: list[bytes] = []
     arrived = threading.Semaphore(0)
@@ -294,11 +329,21 @@ def test_batches_equal_iteration(open_log: Open) -> None:
         while len(batch := tailer.read_batch(most)):
             assert len(batch) <= most
             columns = (batch.positions.tolist(), batch.timestamps_ns.tolist(), batch.types.tolist())
-            found += list(zip(*columns, [batch.key(row) for row in range(len(batch))], batch.values(), strict=True))
-        assert found == [(record.position, record.timestamp_ns, record.type, record.key, record.value) for record in records]
+            found += list(
+                zip(
+                    *columns,
+                    [batch.key(row) for row in range(len(batch))],
+                    batch.values(),
+                    strict=True,
+                )
+            )
+        assert found == [
+            (record.position, record.timestamp_ns, record.type, record.key, record.value)
+            for record in records
+        ]
 
 
-# --- many threads ----------------------------------------------------------------------------------------------------
+# --- many threads ---------------------------------------------------------------------------------
 
 
 def test_concurrent_appends_flushes_and_tailers(open_log: Open) -> None:
@@ -310,7 +355,9 @@ def test_concurrent_appends_flushes_and_tailers(open_log: Open) -> None:
             log.append(b"%d %d " % (writer, index) + bytes(100), sync=False)
             with log.claim(120) as claim:
                 claim.buffer[:] = (b"%d %d " % (writer, index + 1)).ljust(120, b"\0")
-            log.append_many([b"%d %d " % (writer, there) for there in (index + 2, index + 3)], sync=False)
+            log.append_many(
+                [b"%d %d " % (writer, there) for there in (index + 2, index + 3)], sync=False
+            )
 
     def flush(stop: threading.Event) -> None:
         while not stop.is_set():
@@ -323,7 +370,9 @@ def test_concurrent_appends_flushes_and_tailers(open_log: Open) -> None:
 
     stop = threading.Event()
     with ThreadPoolExecutor(7) as pool:
-        reading = [pool.submit(read, visibility) for visibility in ("appended", "committed", "flushed")]
+        reading = [
+            pool.submit(read, visibility) for visibility in ("appended", "committed", "flushed")
+        ]
         flushing = pool.submit(flush, stop)
         for writing in [pool.submit(append, writer) for writer in range(3)]:
             writing.result()

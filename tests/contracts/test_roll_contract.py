@@ -1,4 +1,6 @@
-"""What holds for the ends of segments in every log: records that fill them, that do not fit, and rolls at any moment."""
+"""What holds for the ends of segments in every log: records that fill them, that do not fit, and
+rolls at any moment.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,15 @@ from tests.setups import HEADER, LARGEST_VALUE, SEGMENT, Logs, Open, all_appende
 
 def test_16_byte_appends_roll_the_smallest_segments(open_log: Open) -> None:
     log = open_log()
-    rows = np.arange(20 * 1920 * 2, dtype=np.uint64).reshape(-1, 2)  # twenty segments full, to the byte
+    rows = np.arange(20 * 1920 * 2, dtype=np.uint64).reshape(
+        -1, 2
+    )  # twenty segments full, to the byte
     for number in range(20):
         positions = log.append_array(rows[number * 1920 : (number + 1) * 1920], sync=False)
-        assert positions[[0, -1]].tolist() == [number * SEGMENT + HEADER, (number + 1) * SEGMENT - 32]
+        assert positions[[0, -1]].tolist() == [
+            number * SEGMENT + HEADER,
+            (number + 1) * SEGMENT - 32,
+        ]
     assert log.tail_position == 20 * SEGMENT + HEADER
     log.commit()
     assert b"".join(values(log)) == rows.tobytes()

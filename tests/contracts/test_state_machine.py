@@ -13,7 +13,14 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import commitlog
 from commitlog import CommitLog, Options, TransientStorePool
@@ -41,17 +48,31 @@ def undo() -> None:
     raise Undone
 
 
-SIZES = st.one_of(st.integers(0, 40), st.sampled_from([100, 1000, 4080, LARGEST_VALUE - 64, LARGEST_VALUE - 100]))
-VALUES = st.builds(lambda size, seed: bytes((seed + index) % 256 for index in range(size)), SIZES, st.integers(0, 255))
+SIZES = st.one_of(
+    st.integers(0, 40), st.sampled_from([100, 1000, 4080, LARGEST_VALUE - 64, LARGEST_VALUE - 100])
+)
+VALUES = st.builds(
+    lambda size, seed: bytes((seed + index) % 256 for index in range(size)),
+    SIZES,
+    st.integers(0, 255),
+)
 # Zeros and what looks like frame words are what a reader could take for something else.
-ODD_VALUES = st.one_of(VALUES, st.builds(bytes, SIZES), st.just(b"\x18\0\0\x10" * 12), st.just(b"\x08\0\0\x20" * 12))
+ODD_VALUES = st.one_of(
+    VALUES, st.builds(bytes, SIZES), st.just(b"\x18\0\0\x10" * 12), st.just(b"\x08\0\0\x20" * 12)
+)
 KEYS = st.none() | st.binary(max_size=20)
 TYPES = st.sampled_from([0, 0, 1, 2**32 - 1])
-CHILD_STEPS = st.lists(st.one_of(ODD_VALUES, st.sampled_from(["commit", "flush", "roll", "open claim"])), min_size=1, max_size=12)
+CHILD_STEPS = st.lists(
+    st.one_of(ODD_VALUES, st.sampled_from(["commit", "flush", "roll", "open claim"])),
+    min_size=1,
+    max_size=12,
+)
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Drives one log. Background services are as good as off, so that each step shows what it did itself."""
+    """Drives one log. Background services are as good as off, so that each step shows what it did
+    itself.
+    """
 
     start_backing: ClassVar[Backing]
 
@@ -88,7 +109,7 @@ class LogMachine(RuleBasedStateMachine):
         if self.backing == "mapped":
             self.committed = len(self.rows)
 
-    # --- steps -----------------------------------------------------------------------------------------------------
+    # --- steps ------------------------------------------------------------------------------------
 
     @rule(value=ODD_VALUES, key=KEYS, kind=TYPES)
     def append(self, value: bytes, key: bytes | None, kind: int) -> None:
@@ -100,7 +121,9 @@ class LogMachine(RuleBasedStateMachine):
         assert self.log is not None
         columns = tuple(zip(*values, strict=True)) or ((), (), ())
         positions = self.log.append_many(columns[0], keys=columns[1], types=columns[2])
-        self.added(*(Row(int(position), *row) for position, row in zip(positions, values, strict=True)))
+        self.added(
+            *(Row(int(position), *row) for position, row in zip(positions, values, strict=True))
+        )
 
     @rule(value=ODD_VALUES, key=KEYS, kind=TYPES, spare=st.integers(0, 50))
     def claim(self, value: bytes, key: bytes | None, kind: int, spare: int) -> None:
@@ -155,9 +178,17 @@ class LogMachine(RuleBasedStateMachine):
         numbers = parts_of(self.log).queue.numbers()
         assert numbers == list(range(numbers[0], numbers[-1] + 1))
 
-    @rule(steps=CHILD_STEPS, backing=st.sampled_from(["mapped", "anonymous", "shm"]), after=st.sampled_from(["mapped", "anonymous", "shm"]))
-    def kill_another_writer(self, steps: list[bytes | str], backing: Backing, after: Backing) -> None:
-        """A child writes to the log and is killed; what it lost is an end of what it had not committed."""
+    @rule(
+        steps=CHILD_STEPS,
+        backing=st.sampled_from(["mapped", "anonymous", "shm"]),
+        after=st.sampled_from(["mapped", "anonymous", "shm"]),
+    )
+    def kill_another_writer(
+        self, steps: list[bytes | str], backing: Backing, after: Backing
+    ) -> None:
+        """A child writes to the log and is killed; what it lost is an end of what it had not
+        committed.
+        """
         self.close()
         safe = len(self.rows)
         reader, writer = os.pipe()
@@ -179,13 +210,16 @@ class LogMachine(RuleBasedStateMachine):
         self.rows = self.rows[:kept]
         self.committed = self.flushed = kept
 
-    # --- what must hold --------------------------------------------------------------------------------------------
+    # --- what must hold ---------------------------------------------------------------------------
 
     @invariant()
     def the_log_is_the_list(self) -> None:
         if self.log is None:
             return
-        found = [Row(record.position, record.value, record.key, record.type) for record in self.log.tailer(visibility="appended")]
+        found = [
+            Row(record.position, record.value, record.key, record.type)
+            for record in self.log.tailer(visibility="appended")
+        ]
         assert found == self.rows
 
     @invariant()
@@ -207,7 +241,10 @@ class LogMachine(RuleBasedStateMachine):
         index = data.draw(st.integers(0, len(self.rows) - 1))
         row = self.rows[index]
         assert self.log.read(row.position).value == row.value
-        assert len(list(self.log.tailer(start=row.position, visibility="appended").values())) == len(self.rows) - index
+        assert (
+            len(list(self.log.tailer(start=row.position, visibility="appended").values()))
+            == len(self.rows) - index
+        )
 
     @precondition(lambda self: self.rows)
     @rule(data=st.data())
@@ -215,7 +252,11 @@ class LogMachine(RuleBasedStateMachine):
         """No position but a record's own is taken for one, and asking changes nothing."""
         assert self.log is not None
         row = data.draw(st.sampled_from(self.rows))
-        inside = row.position + data.draw(st.integers(1, 16 + len(row.value) - 1)) if row.value else row.position + 8
+        inside = (
+            row.position + data.draw(st.integers(1, 16 + len(row.value) - 1))
+            if row.value
+            else row.position + 8
+        )
         with pytest.raises(PositionError):
             self.log.read(inside)
 
@@ -226,7 +267,14 @@ class LogMachine(RuleBasedStateMachine):
 
 def make_pool(backing: Backing) -> TransientStorePool:
     assert backing != "mapped"
-    return TransientStorePool(buffers=2, buffer_size=SEGMENT, backing=backing, lock_memory="off", low_water=0, wait_timeout=60)
+    return TransientStorePool(
+        buffers=2,
+        buffer_size=SEGMENT,
+        backing=backing,
+        lock_memory="off",
+        low_water=0,
+        wait_timeout=60,
+    )
 
 
 def open_log(path: Path, pool: TransientStorePool | None, flush: Any) -> CommitLog:
@@ -234,8 +282,12 @@ def open_log(path: Path, pool: TransientStorePool | None, flush: Any) -> CommitL
     return commitlog.open(path, "a", options)
 
 
-def write_and_die(path: Path, backing: Backing, flush: Any, steps: list[bytes | str], out: int) -> None:
-    """The child: says what it wrote and how many of these were committed, then is gone without a word to anybody."""
+def write_and_die(
+    path: Path, backing: Backing, flush: Any, steps: list[bytes | str], out: int
+) -> None:
+    """The child: says what it wrote and how many of these were committed, then is gone without a
+    word to anybody.
+    """
     try:
         log = open_log(path, None if backing == "mapped" else make_pool(backing), flush)
         rows: list[Row] = []
@@ -262,4 +314,7 @@ def write_and_die(path: Path, backing: Backing, flush: Any, steps: list[bytes | 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
 def test_a_log_holds_what_a_list_would(backing: Backing) -> None:
     machine = type(f"LogMachineOn{backing.capitalize()}", (LogMachine,), {"start_backing": backing})
-    run_state_machine_as_test(machine, settings=settings(settings.get_profile("fixed"), max_examples=20, stateful_step_count=25))
+    run_state_machine_as_test(
+        machine,
+        settings=settings(settings.get_profile("fixed"), max_examples=20, stateful_step_count=25),
+    )

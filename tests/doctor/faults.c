@@ -1,4 +1,5 @@
-/* A machine that lacks something, for one process and its children (LD_PRELOAD). COMMITLOG_LACKS names what: */
+/* A machine that lacks something, for one process and its children (LD_PRELOAD). COMMITLOG_LACKS
+ * names what: */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -30,7 +31,9 @@ int posix_fallocate(int fd, off_t offset, off_t length) {
     }
     return refused("allocation") ? EOPNOTSUPP : REAL(posix_fallocate)(fd, offset, length);
 }
-int posix_fallocate64(int fd, off_t offset, off_t length) { return posix_fallocate(fd, offset, length); }
+int posix_fallocate64(int fd, off_t offset, off_t length) {
+    return posix_fallocate(fd, offset, length);
+}
 
 /* "rename": refused. "names": replaces what is there. */
 int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsigned int flags) {
@@ -93,7 +96,9 @@ int fsync(int fd) {
     }
     return REAL(fsync)(fd);
 }
-int mlock(const void *address, size_t length) { return refused("lock") ? -1 : REAL(mlock)(address, length); }
+int mlock(const void *address, size_t length) {
+    return refused("lock") ? -1 : REAL(mlock)(address, length);
+}
 
 /* "memory": there is no POSIX shared memory. */
 int shm_open(const char *name, int flags, mode_t mode) {

@@ -1,4 +1,6 @@
-"""Machines that lack something: the library of `faults.c` under a child, and what the doctor finds there."""
+"""Machines that lack something: the library of `faults.c` under a child, and what the doctor finds
+there.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,41 @@ def build(directory: Path) -> Path:
     """Compile the library."""
     library = directory / "faults.so"
     source = Path(__file__).with_name("faults.c")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", library, source, "-ldl"], check=True)
+    subprocess.run(
+        [
+            "gcc",
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-o",
+            library,
+            source,
+            "-ldl",
+        ],
+        check=True,
+    )
     return library
 
 
-def examined(place: Path, *names: str, library: Path | None = None, lacks: str = "", launcher: tuple[str, ...] = ()) -> list[Said]:
-    """What the checks of those names say about a directory, in a process of their own that lacks something."""
+def examined(
+    place: Path,
+    *names: str,
+    library: Path | None = None,
+    lacks: str = "",
+    launcher: tuple[str, ...] = (),
+) -> list[Said]:
+    """What the checks of those names say about a directory, in a process of their own that lacks
+    something.
+    """
     environment = dict(os.environ)
     if library is not None:
         environment |= {"LD_PRELOAD": str(library), "COMMITLOG_LACKS": lacks}
     command = [*launcher, sys.executable, "-c", _EXAMINE, str(place), *names]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 0, done.stderr
     return [Said(*each) for each in json.loads(done.stdout.splitlines()[-1])]

@@ -41,7 +41,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", LACKS, ids=lambda case: f"{case[0]}-{case[1]}")
-def test_what_a_machine_lacks_is_found(library: Path, tmp_path: Path, case: tuple[str, str, str, str]) -> None:
+def test_what_a_machine_lacks_is_found(
+    library: Path, tmp_path: Path, case: tuple[str, str, str, str]
+) -> None:
     lacks, name, verdict, word = case
     (said,) = examined(tmp_path, name, library=library, lacks=lacks)
     assert said.verdict == verdict, said
@@ -63,12 +65,20 @@ def test_too_few_open_files_fail(tmp_path: Path) -> None:
     assert said.verdict == WARNING
 
 
-def test_a_small_room_is_a_warning_and_a_tiny_one_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_room_is_a_warning_and_a_tiny_one_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     space = os.statvfs(tmp_path)
-    for free, verdict in ((1 << 20, Verdict.FAILED), (64 << 20, Verdict.WARNING), (1 << 40, Verdict.OK)):
+    for free, verdict in (
+        (1 << 20, Verdict.FAILED),
+        (64 << 20, Verdict.WARNING),
+        (1 << 40, Verdict.OK),
+    ):
         fields = list(space)
         fields[4] = free // space.f_frsize
-        monkeypatch.setattr(storage.os, "statvfs", lambda path, fields=tuple(fields): os.statvfs_result(fields))
+        monkeypatch.setattr(
+            storage.os, "statvfs", lambda path, fields=tuple(fields): os.statvfs_result(fields)
+        )
         with Ground(tmp_path) as ground:
             assert storage.check_room(ground).verdict is verdict
 
@@ -95,7 +105,11 @@ def test_network_fuse_memory_and_copying_file_systems_are_told_apart(
 @pytest.mark.parametrize(
     ("setting", "value", "check"),
     [
-        ("/sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet", system.check_clock),
+        (
+            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
+            "hpet",
+            system.check_clock,
+        ),
     ],
 )
 def test_slow_clocks_and_strict_memory_are_warned_about(
@@ -127,7 +141,9 @@ def test_old_kernels_other_processors_and_slow_crcs_are_told(
         assert system.check_platform(ground).verdict is verdict
 
 
-def test_a_boot_id_that_cannot_be_read_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_boot_id_that_cannot_be_read_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> bytes:
         raise FileNotFoundError(2, "No such file or directory")
 
@@ -136,7 +152,9 @@ def test_a_boot_id_that_cannot_be_read_fails(tmp_path: Path, monkeypatch: pytest
         assert system.check_boot_id(ground).verdict is Verdict.FAILED
 
 
-def test_the_round_sees_a_record_that_is_not_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_round_sees_a_record_that_is_not_as_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     honest = round.content
     monkeypatch.setattr(round, "_RECORDS", 50)
     with Ground(tmp_path) as ground:
@@ -159,7 +177,9 @@ def _write_wrongly(path: str, writer: int, honest: object) -> None:
             log.append(value + b"!" if number == 20 else value)
 
 
-def test_after_a_failure_the_round_is_not_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_failure_the_round_is_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> bytes:
         raise FileNotFoundError(2, "No such file or directory")
 

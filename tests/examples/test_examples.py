@@ -1,4 +1,6 @@
-"""The examples as their users run them: real processes, started in any order, ended by a limit or by Ctrl-C."""
+"""The examples as their users run them: real processes, started in any order, ended by a limit or
+by Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,33 @@ Start = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts an example on a bus of the test's own, in shared memory, where the examples are at home."""
+    """Starts an example on a bus of the test's own, in shared memory, where the examples are at
+    home.
+    """
     place = Path(tempfile.mkdtemp(prefix="commitlog-test-", dir="/dev/shm"))
     running: list[subprocess.Popen[str]] = []
 
     def run(name: str, *arguments: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-W", "error", f"examples/{name}.py", "--path", str(place / "bus"), *map(str, arguments)]
+        command = [
+            sys.executable,
+            "-W",
+            "error",
+            f"examples/{name}.py",
+            "--path",
+            str(place / "bus"),
+            *map(str, arguments),
+        ]
         environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
-        running.append(subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        running.append(
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
         return running[-1]
 
     yield run
@@ -46,7 +67,9 @@ def output(process: subprocess.Popen[str]) -> list[str]:
 
 def test_objects_of_two_writers_reach_a_reader_that_came_first(start: Start) -> None:
     reader = start("object_reader", "--limit", 6)
-    writers = [start("object_writer", "--limit", 3, "--interval", 0.01, source) for source in (0, 1)]
+    writers = [
+        start("object_writer", "--limit", 3, "--interval", 0.01, source) for source in (0, 1)
+    ]
     for source, writer in enumerate(writers):
         assert output(writer) == [f"Sent: PriceUpdate [source={source}, price=20, quantity=40]"] * 3
     lines = [f"Read: PriceUpdate [source={source}, price=20, quantity=40]" for source in (0, 1)]
@@ -56,24 +79,34 @@ def test_objects_of_two_writers_reach_a_reader_that_came_first(start: Start) -> 
 def test_bytes_reach_a_reader_that_comes_last(start: Start) -> None:
     sent = output(start("bytes_writer", "--limit", 4, "--interval", 0))
     assert sent == [f"Sent: {[index] * 10}" for index in range(4)]
-    assert output(start("bytes_reader", "--limit", 4)) == [line.replace("Sent", "Read") for line in sent]
+    assert output(start("bytes_reader", "--limit", 4)) == [
+        line.replace("Sent", "Read") for line in sent
+    ]
 
 
 def test_the_token_goes_round(start: Start) -> None:
     nodes = [start("node", "--limit", 3, "--interval", 0, number, 3) for number in (2, 0, 1)]
     for number, node in zip((2, 0, 1), nodes, strict=True):
-        assert output(node) == [f"Node {number} has the token after {number + 3 * turn} hops" for turn in range(3)]
+        assert output(node) == [
+            f"Node {number} has the token after {number + 3 * turn} hops" for turn in range(3)
+        ]
 
 
 def test_a_node_that_is_started_again_finds_the_token(start: Start) -> None:
-    assert output(start("node", "--limit", 1, "--interval", 0, 0, 2)) == ["Node 0 has the token after 0 hops"]
+    assert output(start("node", "--limit", 1, "--interval", 0, 0, 2)) == [
+        "Node 0 has the token after 0 hops"
+    ]
     interrupted = start("node", "--interval", 30, 1, 2)
     assert interrupted.stdout is not None
     assert interrupted.stdout.readline() == "Node 1 has the token after 1 hops\n"
     interrupted.send_signal(signal.SIGINT)
     assert output(interrupted) == []
-    assert output(start("node", "--limit", 1, "--interval", 0, 1, 2)) == ["Node 1 has the token after 1 hops"]
-    assert output(start("node", "--limit", 1, "--interval", 0, 0, 2)) == ["Node 0 has the token after 2 hops"]
+    assert output(start("node", "--limit", 1, "--interval", 0, 1, 2)) == [
+        "Node 1 has the token after 1 hops"
+    ]
+    assert output(start("node", "--limit", 1, "--interval", 0, 0, 2)) == [
+        "Node 0 has the token after 2 hops"
+    ]
 
 
 def test_a_node_outside_the_ring_is_refused(start: Start) -> None:
@@ -85,7 +118,11 @@ def test_a_node_outside_the_ring_is_refused(start: Start) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("object_writer", "--interval", 30, 0), ("bytes_writer", "--interval", 30), ("node", "--interval", 30, 0, 1)],
+    [
+        ("object_writer", "--interval", 30, 0),
+        ("bytes_writer", "--interval", 30),
+        ("node", "--interval", 30, 0, 1),
+    ],
     ids=lambda arguments: str(arguments[0]),
 )
 def test_ctrl_c_ends_a_writer_quietly(start: Start, arguments: tuple[object, ...]) -> None:
@@ -96,8 +133,13 @@ def test_ctrl_c_ends_a_writer_quietly(start: Start, arguments: tuple[object, ...
     output(process)
 
 
-@pytest.mark.parametrize(("reader", "writer"), [("object_reader", ("object_writer", 0)), ("bytes_reader", ("bytes_writer",))])
-def test_ctrl_c_ends_a_reader_quietly(start: Start, reader: str, writer: tuple[object, ...]) -> None:
+@pytest.mark.parametrize(
+    ("reader", "writer"),
+    [("object_reader", ("object_writer", 0)), ("bytes_reader", ("bytes_writer",))],
+)
+def test_ctrl_c_ends_a_reader_quietly(
+    start: Start, reader: str, writer: tuple[object, ...]
+) -> None:
     output(start(*writer, "--limit", 1, "--interval", 0))
     process = start(reader)
     assert process.stdout is not None

@@ -30,7 +30,9 @@ class Account:
                 self.promised[report.position] = self.claimed.pop(report.position)
                 assert self.promised[report.position] == mark
             elif report.kind == APPENDED:
-                assert report.position not in self.promised, f"position {report.position} was given twice"
+                assert report.position not in self.promised, (
+                    f"position {report.position} was given twice"
+                )
                 self.promised[report.position] = mark
             else:
                 assert report.kind == OPENED, report
@@ -38,21 +40,32 @@ class Account:
     def check(self, log: CommitLog, *, lossless: bool = True) -> int:
         """Hold the log against the account; how many promised records it has lost.
 
-        Everything that is there is genuine, stands where it was said to stand, and each session's records are a prefix of what it
-        appended, in order. What an earlier check has found is still there. With `lossless`, everything promised is.
+        Everything that is there is genuine, stands where it was said to stand, and each session's
+        records are a prefix of what it appended, in order. What an earlier check has found is still
+        there. With `lossless`, everything promised is.
         """
         found = read_all(log)
         known = self.found | self.promised
         for position, mark in found.items():
-            assert known.get(position, mark) == mark, f"position {position} was {known[position]} and is {mark}"
+            assert known.get(position, mark) == mark, (
+                f"position {position} was {known[position]} and is {mark}"
+            )
         assert self.found.items() <= found.items(), "what a recovered log has given once is gone"
         check_prefixes(found, self.claimers)
-        # A session's last publish may not have been reported any more; no other claim of it can have become a record.
-        unreported = [self.claimed[position].session for position in self.claimed.keys() & found.keys()]
-        assert len(unreported) == len(set(unreported)), "claims that were never published have become records"
+        # A session's last publish may not have been reported any more; no other claim of it can
+        # have become a record.
+        unreported = [
+            self.claimed[position].session for position in self.claimed.keys() & found.keys()
+        ]
+        assert len(unreported) == len(set(unreported)), (
+            "claims that were never published have become records"
+        )
         lost = self.promised.keys() - found.keys()
         if lossless:
-            assert not lost, f"{len(lost)} acknowledged records are lost, the first at {min(lost)}: {self.promised[min(lost)]}"
+            assert not lost, (
+                f"{len(lost)} acknowledged records are lost, the first at {min(lost)}: "
+                f"{self.promised[min(lost)]}"
+            )
         for position in lost:
             del self.promised[position]
         self.found = found
@@ -69,11 +82,15 @@ def read_all(log: CommitLog) -> dict[int, Mark]:
 
 
 def check_prefixes(found: dict[int, Mark], claimers: set[int]) -> None:
-    """Each session's records are 0, 1, 2, ... in order; of a claimer's, each ninth may be missing."""
+    """Each session's records are 0, 1, 2, ... in order; of a claimer's, each ninth may be
+    missing.
+    """
     following: dict[int, int] = {}
     for mark in found.values():
         expected = following.get(mark.session, 0)
         while expected < mark.index and mark.session in claimers and expected % CLAIM_EVERY == 0:
             expected += 1
-        assert mark.index == expected, f"after record {expected - 1} of session {mark.session} comes {mark.index}"
+        assert mark.index == expected, (
+            f"after record {expected - 1} of session {mark.session} comes {mark.index}"
+        )
         following[mark.session] = expected + 1

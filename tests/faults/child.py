@@ -1,7 +1,9 @@
-"""Child processes that are made to be killed, and the pipe over which they say what they were promised.
+"""Child processes that are made to be killed, and the pipe over which they say what they were
+promised.
 
-A report is written after the call that it is about has returned, so whatever the parent finds in the pipe, also after the child's death,
-was acknowledged; what was acknowledged but not yet reported when the signal came is the one thing that the parent cannot know.
+A report is written after the call that it is about has returned, so whatever the parent finds in
+the pipe, also after the child's death, was acknowledged; what was acknowledged but not yet reported
+when the signal came is the one thing that the parent cannot know.
 """
 
 from __future__ import annotations
@@ -58,7 +60,8 @@ Target = Callable[..., None]
 
 
 class Child:
-    """A process that runs ``target(link, *arguments)``: a fork of this one, or a new interpreter under `launcher` and `environment`.
+    """A process that runs ``target(link, *arguments)``: a fork of this one, or a new interpreter
+    under `launcher` and `environment`.
 
     Parameters
     ----------
@@ -89,7 +92,16 @@ class Child:
         self.status: int | None = None
         if launcher or environment is not None:
             name = f"{target.__module__}:{target.__qualname__}"
-            command = [*launcher, sys.executable, "-m", "tests.faults.child", name, str(out), str(into), json.dumps(arguments)]
+            command = [
+                *launcher,
+                sys.executable,
+                "-m",
+                "tests.faults.child",
+                name,
+                str(out),
+                str(into),
+                json.dumps(arguments),
+            ]
             variables = os.environ | {"PYTHONPATH": str(ROOT)} | (environment or {})
             self._process = subprocess.Popen(command, cwd=ROOT, env=variables, pass_fds=(out, into))
             self.pid = self._process.pid
@@ -102,7 +114,7 @@ class Child:
         os.close(out)
         os.close(into)
 
-    # --- what it says ----------------------------------------------------------------------------------------------
+    # --- what it says -----------------------------------------------------------------------------
 
     def hear(self, count: int, limit_s: float = TIME_LIMIT_S) -> list[Report]:
         """The next `count` reports; an error when the child ends before."""
@@ -112,13 +124,19 @@ class Child:
             assert left > 0, f"the child said nothing for {limit_s:g} s"
             if select.select([self._in], [], [], left)[0]:
                 data = os.read(self._in, _PIPE_SIZE)
-                assert data, f"the child ended early, with status {self.wait()}; its traceback is in the captured output"
+                assert data, (
+                    f"the child ended early, with status {self.wait()}; its traceback is in the "
+                    "captured output"
+                )
                 self._buffer += data
         return self._take(count)
 
     def alive(self) -> bool:
         """Whether it still runs."""
-        if self.status is None and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+        if (
+            self.status is None
+            and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        ):
             self.wait()
         return self.status is None
 
@@ -153,14 +171,17 @@ class Child:
         os.kill(self.pid, signal.SIGCONT)
 
     def _take(self, count: int) -> list[Report]:
-        data, self._buffer = self._buffer[: count * _REPORT.size], self._buffer[count * _REPORT.size :]
+        data, self._buffer = (
+            self._buffer[: count * _REPORT.size],
+            self._buffer[count * _REPORT.size :],
+        )
         return [Report(kind.decode(), *numbers) for kind, *numbers in _REPORT.iter_unpack(data)]
 
     def go_on(self) -> None:
         """Let it go on behind its `Link.wait`."""
         os.write(self._out, b"!")
 
-    # --- its end ---------------------------------------------------------------------------------------------------
+    # --- its end ----------------------------------------------------------------------------------
 
     def kill(self) -> list[Report]:
         """SIGKILL, and what it had reported until then."""
@@ -169,9 +190,13 @@ class Child:
         return self.hear_rest()
 
     def kill_if_alive(self) -> list[Report]:
-        """SIGKILL to one that may be ending, and what it had reported; `status` tells which was faster."""
+        """SIGKILL to one that may be ending, and what it had reported; `status` tells which was
+        faster.
+        """
         os.kill(self.pid, signal.SIGKILL)
-        assert self.wait() in (-signal.SIGKILL, 0), "the child failed; its traceback is in the captured output"
+        assert self.wait() in (-signal.SIGKILL, 0), (
+            "the child failed; its traceback is in the captured output"
+        )
         return self.hear_rest()
 
     def wait(self) -> int:
@@ -192,7 +217,9 @@ class Child:
     def join(self) -> list[Report]:
         """Wait for an end of its own, which must be a good one, and give what is left to hear."""
         status = self.wait()
-        assert status == 0, f"the child ended with status {status}; its traceback is in the captured output"
+        assert status == 0, (
+            f"the child ended with status {status}; its traceback is in the captured output"
+        )
         return self.hear_rest()
 
     def end(self) -> None:
@@ -207,7 +234,9 @@ class Child:
 
 
 def _run(target: Target, link: Link, arguments: Sequence[Any]) -> None:
-    """Run to the end of the process: nothing of the parent's test machinery may run in the child."""
+    """Run to the end of the process: nothing of the parent's test machinery may run in the
+    child.
+    """
     status = 1
     try:
         target(link, *arguments)

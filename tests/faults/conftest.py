@@ -1,4 +1,6 @@
-"""What the tests of faults share: children that are gone at the end of each test, and a seed that is printed."""
+"""What the tests of faults share: children that are gone at the end of each test, and a seed that
+is printed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def start() -> Iterator[Callable[..., Child]]:
 
 @pytest.fixture
 def numbers(request: pytest.FixtureRequest) -> random.Random:
-    """Random numbers of a seed that depends on the test alone; COMMITLOG_SEED varies all of them."""
+    """Random numbers of a seed that depends on the test alone; COMMITLOG_SEED varies all of
+    them.
+    """
     seed = f"{os.environ.get('COMMITLOG_SEED', '0')} {request.node.name}"
     print(f"seed: {seed!r}")
     return random.Random(seed)
@@ -47,7 +51,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def shared_memory_removed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The buffers of this test's pools have names that begin alike; what a killed child never got to write down does not outlive it."""
+    """The buffers of this test's pools have names that begin alike; what a killed child never got
+    to write down does not outlive it.
+    """
     prefix = secrets.token_hex(8)
     monkeypatch.setenv(SHM_PREFIX, prefix)
     yield

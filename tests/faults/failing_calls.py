@@ -1,6 +1,8 @@
-"""One case for each call on the durability path: what provokes it, and what becomes of the log when it fails.
+"""One case for each call on the durability path: what provokes it, and what becomes of the log when
+it fails.
 
-The cases are the rows of the table in docs/durability.md. A worker process under the shim runs them, one after the other.
+The cases are the rows of the table in docs/durability.md. A worker process under the shim runs
+them, one after the other.
 """
 
 from __future__ import annotations
@@ -78,7 +80,9 @@ class Scene:
     def check_met(self) -> None:
         """Each fault was met."""
         for fault, before in self._armed:
-            assert shim.failures(self._state, fault.call) > before, f"{fault.call} was not called on {fault.name!r}"
+            assert shim.failures(self._state, fault.call) > before, (
+                f"{fault.call} was not called on {fault.name!r}"
+            )
 
     def append(self, log: CommitLog, count: int = 1) -> None:
         self.acknowledged += log.append_many([VALUE] * count, sync=True).tolist()
@@ -126,7 +130,9 @@ class Case(NamedTuple):
 
 
 def run(case: Case, scene: Scene) -> None:
-    """Let the calls fail under the act, then see what is acknowledged afterwards, by this handle, another process and the next open."""
+    """Let the calls fail under the act, then see what is acknowledged afterwards, by this handle,
+    another process and the next open.
+    """
     log, made = open_log(str(scene.path), case.pool, OPTIONS | case.options)
     scene.append(log, 3)
     if case.before is not None:
@@ -141,7 +147,9 @@ def run(case: Case, scene: Scene) -> None:
     scene.check_met()
     _check_error(case, error)
     if not log.closed:
-        (_check_failed if case.effect == FAILS else _check_going_on)(scene, log, beside=case.pool is None)
+        (_check_failed if case.effect == FAILS else _check_going_on)(
+            scene, log, beside=case.pool is None
+        )
         if made is not None:
             made.close()
     _check_reopened(scene)
@@ -220,7 +228,7 @@ def _check_reopened(scene: Scene) -> None:
     assert not image.temporaries(scene.path)
 
 
-# --- what provokes the calls -----------------------------------------------------------------------------------------
+# --- what provokes the calls ----------------------------------------------------------------------
 
 
 def roll(scene: Scene, log: CommitLog) -> None:
@@ -325,7 +333,9 @@ def reopen(scene: Scene, log: CommitLog) -> None:
 
 
 def die(link: Link, path: str) -> None:
-    """Leave a log that was not closed, with a temporary file beside it, and segments behind its end."""
+    """Leave a log that was not closed, with a temporary file beside it, and segments behind its
+    end.
+    """
     log, _ = open_log(path, None, OPTIONS | {"allocate_ahead": 1})
     log.append_many([VALUE] * TO_ROLL)
     os._exit(0)
@@ -357,8 +367,15 @@ def join_prepared(scene: Scene, log: CommitLog) -> None:
 
 def _all_causes(call: str, fault: str, name: str, where: str) -> list[Case]:
     """A file that cannot be made: no room is an error of its own."""
-    causes = [(errno.EIO, IOFailureError), (errno.ENOSPC, DiskFullError), (errno.EDQUOT, DiskFullError)]
-    return [Case(call, where, RAISES, (Fault(fault, name, cause),), roll, error=error) for cause, error in causes]
+    causes = [
+        (errno.EIO, IOFailureError),
+        (errno.ENOSPC, DiskFullError),
+        (errno.EDQUOT, DiskFullError),
+    ]
+    return [
+        Case(call, where, RAISES, (Fault(fault, name, cause),), roll, error=error)
+        for cause, error in causes
+    ]
 
 
 SEGMENT, INDEX = ".seg", ".idx"
@@ -369,10 +386,29 @@ CASES = [
     *_all_causes("pwrite", "pwrite", SEGMENT, "a new segment's header"),
     *_all_causes("fsync", "fsync file", SEGMENT, "a new segment's file"),
     *_all_causes("rename", "rename", SEGMENT, "a new segment into its place"),
-    Case("unlink", "a segment that could not be made", RAISES, (Fault("rename", SEGMENT), Fault("unlink", ".tmp")), roll),
+    Case(
+        "unlink",
+        "a segment that could not be made",
+        RAISES,
+        (Fault("rename", SEGMENT), Fault("unlink", ".tmp")),
+        roll,
+    ),
     Case("fsync", "the directory with a new segment", FAILS, (Fault("fsync directory"),), roll),
-    Case("fsync", "the directory with a new segment", FAILS, (Fault("fsync directory", cause=errno.ENOSPC),), roll),
-    Case("fsync", "the directory, with another process's segment", FAILS, (Fault("fsync directory"),), roll, make_next_segment),
+    Case(
+        "fsync",
+        "the directory with a new segment",
+        FAILS,
+        (Fault("fsync directory", cause=errno.ENOSPC),),
+        roll,
+    ),
+    Case(
+        "fsync",
+        "the directory, with another process's segment",
+        FAILS,
+        (Fault("fsync directory"),),
+        roll,
+        make_next_segment,
+    ),
     Case(
         "fsync",
         "the directory, ahead of need",
@@ -382,7 +418,14 @@ CASES = [
         roll,
         options={"allocate_ahead": 1},
     ),
-    Case("pwrite", "the `lock` file: a shared-memory buffer's name", RAISES, (Fault("pwrite", "lock"),), roll, pool=SHM),
+    Case(
+        "pwrite",
+        "the `lock` file: a shared-memory buffer's name",
+        RAISES,
+        (Fault("pwrite", "lock"),),
+        roll,
+        pool=SHM,
+    ),
     # Committing and flushing.
     Case("pwrite", "a commit", FAILS, (Fault("pwrite", SEGMENT),), commit, pool={}),
     Case("msync", "a flush", FAILS, (Fault("msync"),), append_durably),
@@ -395,78 +438,243 @@ CASES = [
         options={"checkpoint_interval": 0.001},
     ),
     # Sealing.
-    Case("rename", "a segment's index into its place", IGNORED, (Fault("rename", INDEX),), roll_and_seal),
+    Case(
+        "rename",
+        "a segment's index into its place",
+        IGNORED,
+        (Fault("rename", INDEX),),
+        roll_and_seal,
+    ),
     # Closing.
-    Case("msync", "the flush of `close()`", FAILS, (Fault("msync"),), close, lambda scene, log: log.append(VALUE)),
+    Case(
+        "msync",
+        "the flush of `close()`",
+        FAILS,
+        (Fault("msync"),),
+        close,
+        lambda scene, log: log.append(VALUE),
+    ),
     Case("pwrite", "the clean mark", RAISES, (Fault("pwrite", "checkpoint"),), close),
     Case("fdatasync", "the clean mark", RAISES, (Fault("fdatasync", "checkpoint"),), close),
     # Deleting.
-    Case("unlink", "a segment that is deleted", RAISES, (Fault("unlink", SEGMENT),), delete_segments, fill_and_disown),
-    Case("msync", "the seal behind a deleted segment", FAILS, (Fault("msync"),), delete_segments, fill_and_disown),
-    Case("fsync", "the directory without a deleted segment", FAILS, (Fault("fsync directory"),), delete_segments, fill_and_disown),
+    Case(
+        "unlink",
+        "a segment that is deleted",
+        RAISES,
+        (Fault("unlink", SEGMENT),),
+        delete_segments,
+        fill_and_disown,
+    ),
+    Case(
+        "msync",
+        "the seal behind a deleted segment",
+        FAILS,
+        (Fault("msync"),),
+        delete_segments,
+        fill_and_disown,
+    ),
+    Case(
+        "fsync",
+        "the directory without a deleted segment",
+        FAILS,
+        (Fault("fsync directory"),),
+        delete_segments,
+        fill_and_disown,
+    ),
     # Named tailers.
     Case("fallocate", "a tailer's file", RAISES, (Fault("fallocate", "reader"),), name_tailer),
     Case("pwrite", "a tailer's file", RAISES, (Fault("pwrite", "reader"),), name_tailer),
     Case("fsync", "a tailer's file", RAISES, (Fault("fsync file", "reader"),), name_tailer),
-    Case("rename", "a tailer's file into its place", RAISES, (Fault("rename", "reader"),), name_tailer),
-    Case("fsync", "the folder `tailers`", RAISES, (Fault("fsync directory", "tailers"),), name_tailer),
+    Case(
+        "rename",
+        "a tailer's file into its place",
+        RAISES,
+        (Fault("rename", "reader"),),
+        name_tailer,
+    ),
+    Case(
+        "fsync", "the folder `tailers`", RAISES, (Fault("fsync directory", "tailers"),), name_tailer
+    ),
     Case("msync", "a tailer's terms", RAISES, (Fault("msync"),), require_tailer),
-    Case("unlink", "a tailer that is deleted", RAISES, (Fault("unlink", "reader"),), delete_tailer, name_tailer),
+    Case(
+        "unlink",
+        "a tailer that is deleted",
+        RAISES,
+        (Fault("unlink", "reader"),),
+        delete_tailer,
+        name_tailer,
+    ),
 ]
 CLOSED_CASES = [
     # Opening.
-    Case("fsync", "the directory above a new log", RAISES, (Fault("fsync directory"),), reopen, remove),
+    Case(
+        "fsync",
+        "the directory above a new log",
+        RAISES,
+        (Fault("fsync directory"),),
+        reopen,
+        remove,
+    ),
     Case("fsync", "`log.json`", RAISES, (Fault("fsync file", "log.json"),), reopen, remove),
-    Case("rename", "`log.json` into its place", RAISES, (Fault("rename", "log.json"),), reopen, remove),
-    Case("fsync", "the directory with `log.json`", RAISES, (Fault("fsync directory", after=1),), reopen, remove),
+    Case(
+        "rename",
+        "`log.json` into its place",
+        RAISES,
+        (Fault("rename", "log.json"),),
+        reopen,
+        remove,
+    ),
+    Case(
+        "fsync",
+        "the directory with `log.json`",
+        RAISES,
+        (Fault("fsync directory", after=1),),
+        reopen,
+        remove,
+    ),
     Case("fallocate", "`cursors`", RAISES, (Fault("fallocate", "cursors"),), reopen, remove),
     Case("fallocate", "`checkpoint`", RAISES, (Fault("fallocate", "checkpoint"),), reopen, remove),
     Case("fsync", "`checkpoint`", RAISES, (Fault("fsync file", "checkpoint"),), reopen, remove),
-    Case("pwrite", "the clean mark is taken away", RAISES, (Fault("pwrite", "checkpoint"),), reopen),
-    Case("fdatasync", "the clean mark is taken away", RAISES, (Fault("fdatasync", "checkpoint"),), reopen),
-    Case("fallocate", "the blocks of the segment in use", RAISES, (Fault("fallocate", SEGMENT),), reopen),
+    Case(
+        "pwrite", "the clean mark is taken away", RAISES, (Fault("pwrite", "checkpoint"),), reopen
+    ),
+    Case(
+        "fdatasync",
+        "the clean mark is taken away",
+        RAISES,
+        (Fault("fdatasync", "checkpoint"),),
+        reopen,
+    ),
+    Case(
+        "fallocate",
+        "the blocks of the segment in use",
+        RAISES,
+        (Fault("fallocate", SEGMENT),),
+        reopen,
+    ),
     # Recovering.
-    Case("unlink", "what a killed process left half made", RAISES, (Fault("unlink", ".tmp"),), reopen, tear),
+    Case(
+        "unlink",
+        "what a killed process left half made",
+        RAISES,
+        (Fault("unlink", ".tmp"),),
+        reopen,
+        tear,
+    ),
     Case("pwrite", "a copy of what is cut", RAISES, (Fault("pwrite", ".tmp"),), reopen, tear),
     Case("fsync", "a copy of what is cut", RAISES, (Fault("fsync file", ".tmp"),), reopen, tear),
     Case("rename", "a copy of what is cut", RAISES, (Fault("rename", ".cut"),), reopen, tear),
-    Case("unlink", "a segment behind the end", RAISES, (Fault("unlink", SEGMENT, after=1),), reopen, tear),
+    Case(
+        "unlink",
+        "a segment behind the end",
+        RAISES,
+        (Fault("unlink", SEGMENT, after=1),),
+        reopen,
+        tear,
+    ),
     Case("pwrite", "zeros behind the end", RAISES, (Fault("pwrite", "log/0"),), reopen, tear),
     Case("fsync", "zeros behind the end", RAISES, (Fault("fsync file", "log/0"),), reopen, tear),
     Case("msync", "what is kept", RAISES, (Fault("msync"),), reopen, tear),
-    Case("fsync", "the directory after a recovery", RAISES, (Fault("fsync directory"),), reopen, tear),
-    # Deleting and archiving beside the writers.
-    Case("fsync", "the seal behind a deleted segment, by `prune`", RAISES, (Fault("fsync file", SEGMENT),), prune_outside, fill_and_disown),
-    Case("unlink", "a segment that is deleted, by `prune`", RAISES, (Fault("unlink", SEGMENT),), prune_outside, fill_and_disown),
     Case(
-        "fsync", "the directory without a deleted segment, by `prune`", RAISES, (Fault("fsync directory"),), prune_outside, fill_and_disown
+        "fsync", "the directory after a recovery", RAISES, (Fault("fsync directory"),), reopen, tear
+    ),
+    # Deleting and archiving beside the writers.
+    Case(
+        "fsync",
+        "the seal behind a deleted segment, by `prune`",
+        RAISES,
+        (Fault("fsync file", SEGMENT),),
+        prune_outside,
+        fill_and_disown,
+    ),
+    Case(
+        "unlink",
+        "a segment that is deleted, by `prune`",
+        RAISES,
+        (Fault("unlink", SEGMENT),),
+        prune_outside,
+        fill_and_disown,
+    ),
+    Case(
+        "fsync",
+        "the directory without a deleted segment, by `prune`",
+        RAISES,
+        (Fault("fsync directory"),),
+        prune_outside,
+        fill_and_disown,
     ),
     Case("fsync", "an archived segment", RAISES, (Fault("fsync file", ".zst"),), archive, fill),
-    Case("rename", "an archived segment into its place", RAISES, (Fault("rename", ".zst"),), archive, fill),
-    Case("fsync", "the archive's folder", RAISES, (Fault("fsync directory", "archive", after=1),), archive, fill),
+    Case(
+        "rename",
+        "an archived segment into its place",
+        RAISES,
+        (Fault("rename", ".zst"),),
+        archive,
+        fill,
+    ),
+    Case(
+        "fsync",
+        "the archive's folder",
+        RAISES,
+        (Fault("fsync directory", "archive", after=1),),
+        archive,
+        fill,
+    ),
     # Staging and joining.
     Case("ftruncate", "a staged segment", RAISES, (Fault("ftruncate"),), join_staged),
     Case("pwrite", "a staged segment", RAISES, (Fault("pwrite", ".staged"),), join_staged),
     Case("fsync", "a staged segment", RAISES, (Fault("fsync file", ".staged"),), join_staged),
     Case("rename", "a staged segment", RAISES, (Fault("rename", ".staged"),), join_staged),
-    Case("fsync", "the folder of staged segments", RAISES, (Fault("fsync directory", ".staged"),), join_staged),
+    Case(
+        "fsync",
+        "the folder of staged segments",
+        RAISES,
+        (Fault("fsync directory", ".staged"),),
+        join_staged,
+    ),
     Case("fsync", "a join's note", RAISES, (Fault("fsync file", "joining"),), join_prepared),
-    Case("rename", "a join's note into its place", RAISES, (Fault("rename", "joining"),), join_prepared),
-    Case("rename", "a joined segment into its place", RAISES, (Fault("rename", ".staged"),), join_prepared),
+    Case(
+        "rename",
+        "a join's note into its place",
+        RAISES,
+        (Fault("rename", "joining"),),
+        join_prepared,
+    ),
+    Case(
+        "rename",
+        "a joined segment into its place",
+        RAISES,
+        (Fault("rename", ".staged"),),
+        join_prepared,
+    ),
     Case("msync", "the end of the segment before a join", RAISES, (Fault("msync"),), join_prepared),
-    Case("pwrite", "the checkpoint, in a join", RAISES, (Fault("pwrite", "checkpoint", after=1),), join_prepared),
-    Case("fdatasync", "the checkpoint, in a join", RAISES, (Fault("fdatasync", "checkpoint", after=1),), join_prepared),
+    Case(
+        "pwrite",
+        "the checkpoint, in a join",
+        RAISES,
+        (Fault("pwrite", "checkpoint", after=1),),
+        join_prepared,
+    ),
+    Case(
+        "fdatasync",
+        "the checkpoint, in a join",
+        RAISES,
+        (Fault("fdatasync", "checkpoint", after=1),),
+        join_prepared,
+    ),
     Case("unlink", "a join's note", RAISES, (Fault("unlink", "joining"),), join_prepared),
 ]
 CASES += [case._replace(closed=True) for case in CLOSED_CASES]
 BY_NAME = {case.name: case for case in CASES}
 
 
-# --- the worker ------------------------------------------------------------------------------------------------------
+# --- the worker -----------------------------------------------------------------------------------
 
 
 def serve(link: Link, directory: str) -> None:
-    """Run the case that the file `wanted` names, each time that the parent says so; its traceback is left in `outcome`."""
+    """Run the case that the file `wanted` names, each time that the parent says so; its traceback
+    is left in `outcome`.
+    """
     state = shim.own_state()
     number = 0
     while True:

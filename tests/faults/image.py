@@ -1,4 +1,6 @@
-"""Log directories as bytes: the cells of `cursors`, copies, and what a restart of the machine would leave."""
+"""Log directories as bytes: the cells of `cursors`, copies, and what a restart of the machine would
+leave.
+"""
 
 from __future__ import annotations
 
@@ -69,9 +71,11 @@ def forget_boot(directory: Path) -> None:
 
 
 def copy_live(source: Path, target: Path) -> None:
-    """Copy a log's files while it is written, as any tool would: file by file, and those that have gone meanwhile are left out.
+    """Copy a log's files while it is written, as any tool would: file by file, and those that have
+    gone meanwhile are left out.
 
-    The checkpoint comes first: a later one says of records that they are durable which the copies of the segments do not have.
+    The checkpoint comes first: a later one says of records that they are durable which the copies
+    of the segments do not have.
     """
     target.mkdir()
     for name in sorted(os.listdir(source), key=lambda name: (name != "checkpoint", name)):
@@ -80,7 +84,9 @@ def copy_live(source: Path, target: Path) -> None:
 
 
 def restarted(directory: Path) -> None:
-    """Finish a copy that stands for the log itself after a restart: in its own place, of another boot, as far as its files are whole."""
+    """Finish a copy that stands for the log itself after a restart: in its own place, of another
+    boot, as far as its files are whole.
+    """
     cursors = directory / "cursors"
     if cursors.exists() and cursors.stat().st_size >= HEADER_SIZE:
         poke(cursors, _INODE_AT, struct.pack("<Q", cursors.stat().st_ino))
@@ -91,11 +97,15 @@ def restarted(directory: Path) -> None:
             holder = json.loads(lock.read_text())
         except ValueError:
             return
-        lock.write_text(json.dumps(holder | {"inode": directory.stat().st_ino, "boot_id": OTHER_BOOT.hex()}))
+        lock.write_text(
+            json.dumps(holder | {"inode": directory.stat().st_ino, "boot_id": OTHER_BOOT.hex()})
+        )
 
 
 def behind(directory: Path, end: int) -> bytes:
-    """What the files hold behind position `end`, headers left out, with runs of zeros dropped: empty where all is zero."""
+    """What the files hold behind position `end`, headers left out, with runs of zeros dropped:
+    empty where all is zero.
+    """
     rest = b""
     for path in segments(directory):
         base = int(path.stem)

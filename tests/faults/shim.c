@@ -1,12 +1,13 @@
-/* Stands between a process and the C library (LD_PRELOAD) and does four things to the calls that make bytes durable:
+/* Stands between a process and the C library (LD_PRELOAD) and does four things to the calls that
+ * make bytes durable:
  *
- *   it fails them on demand: all of a kind, those on files whose name has a given part, or those from the n-th one on;
- *   it delays them on demand;
- *   it counts them;
- *   it keeps a shadow: the bytes of each file as they were last made durable, which is all that a power cut has to leave.
+ *   it fails them on demand: all of a kind, those on files whose name has a given part, or those
+ * from the n-th one on; it delays them on demand; it counts them; it keeps a shadow: the bytes of
+ * each file as they were last made durable, which is all that a power cut has to leave.
  *
- * COMMITLOG_SHIM_STATE   a file of one page, mapped: errno values to fail with, by call, counters, by call, and delays
- * COMMITLOG_SHIM_SHADOW  a directory for the shadow: a file per inode, and `entries-<inode>` with the names of a synced directory */
+ * COMMITLOG_SHIM_STATE   a file of one page, mapped: errno values to fail with, by call, counters,
+ * by call, and delays COMMITLOG_SHIM_SHADOW  a directory for the shadow: a file per inode, and
+ * `entries-<inode>` with the names of a synced directory */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -23,17 +24,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MSYNC, PWRITE, FDATASYNC, FSYNC, FALLOCATE, RENAME, LINK, UNLINK, FTRUNCATE, FSYNC_DIRECTORY, FSYNC_FILE, PUNCH, CALLS };
+enum {
+    MSYNC,
+    PWRITE,
+    FDATASYNC,
+    FSYNC,
+    FALLOCATE,
+    RENAME,
+    LINK,
+    UNLINK,
+    FTRUNCATE,
+    FSYNC_DIRECTORY,
+    FSYNC_FILE,
+    PUNCH,
+    CALLS
+};
 #define KINDS 16
 
 typedef struct {
     int64_t fail[KINDS];   /* errno values; 0 lets the call through */
     uint64_t count[KINDS]; /* calls that were let through */
     uint64_t flushed;      /* bytes in the ranges of msync */
-    int64_t delay[KINDS];  /* microseconds before each call, in slices: set to 0, those under way go on */
-    int64_t first[KINDS];  /* so many that would fail are let through before */
+    int64_t delay[KINDS]; /* microseconds before each call, in slices: set to 0, those under way go
+                             on */
+    int64_t first[KINDS]; /* so many that would fail are let through before */
     uint64_t failed[KINDS];
-    char name[KINDS][64];  /* only files with this in their path fail; of a rename, the old name's counts too */
+    char name[KINDS][64]; /* only files with this in their path fail; of a rename, the old name's
+                             counts too */
 } state;
 
 typedef struct {
@@ -56,7 +73,9 @@ static void hold(void) { pthread_mutex_lock(&lock); }
 static void let_go(void) { pthread_mutex_unlock(&lock); }
 
 __attribute__((constructor)) static void begin(void) {
-    pthread_atfork(hold, let_go, let_go); /* the child has this lock free, whichever thread of its parent was at it */
+    pthread_atfork(
+        hold, let_go,
+        let_go); /* the child has this lock free, whichever thread of its parent was at it */
     const char *path = getenv("COMMITLOG_SHIM_STATE");
     int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (fd >= 0) {
@@ -84,13 +103,15 @@ static int concerned(int call, int fd, const char *name) {
 /* Whether the call on a file, by its descriptor or its name, has to fail: with errno set. */
 static int refused_on(int call, int fd, const char *name) {
     int64_t cause = __atomic_load_n(&shared->fail[call], __ATOMIC_ACQUIRE);
-    if (cause != 0 && concerned(call, fd, name) && __atomic_fetch_sub(&shared->first[call], 1, __ATOMIC_RELAXED) <= 0) {
+    if (cause != 0 && concerned(call, fd, name) &&
+        __atomic_fetch_sub(&shared->first[call], 1, __ATOMIC_RELAXED) <= 0) {
         __atomic_fetch_add(&shared->failed[call], 1, __ATOMIC_RELAXED);
         errno = (int)cause;
         return 1;
     }
     __atomic_fetch_add(&shared->count[call], 1, __ATOMIC_RELAXED);
-    for (int64_t slept = 0; slept < __atomic_load_n(&shared->delay[call], __ATOMIC_ACQUIRE); slept += 1000) {
+    for (int64_t slept = 0; slept < __atomic_load_n(&shared->delay[call], __ATOMIC_ACQUIRE);
+         slept += 1000) {
         usleep(1000);
     }
     return 0;
@@ -101,12 +122,14 @@ static int refused(int call) { return refused_on(call, -1, NULL); }
 /* --- the shadow --- */
 
 /* `whole`: all of the file, whose inode may have been another file's before. */
-static void keep(ino_t inode, const char *bytes, size_t length, off_t offset, off_t size, int whole) {
+static void keep(ino_t inode, const char *bytes, size_t length, off_t offset, off_t size,
+                 int whole) {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s/%llu", shadow, (unsigned long long)inode);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     struct stat status;
-    if (fd < 0 || fstat(fd, &status) != 0 || ((whole || status.st_size < size) && REAL(ftruncate)(fd, size) != 0) ||
+    if (fd < 0 || fstat(fd, &status) != 0 ||
+        ((whole || status.st_size < size) && REAL(ftruncate)(fd, size) != 0) ||
         REAL(pwrite)(fd, bytes, length, offset) != (ssize_t)length) {
         abort();
     }
@@ -123,7 +146,9 @@ static void keep_directory(int fd, ino_t inode) {
         abort();
     }
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        if (entry->d_type == DT_REG || (entry->d_type == DT_DIR && strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)) {
+        if (entry->d_type == DT_REG ||
+            (entry->d_type == DT_DIR && strcmp(entry->d_name, ".") != 0 &&
+             strcmp(entry->d_name, "..") != 0)) {
             fprintf(out, "%llu %s\n", (unsigned long long)entry->d_ino, entry->d_name);
         }
     }
@@ -134,7 +159,8 @@ static void keep_directory(int fd, ino_t inode) {
     }
 }
 
-/* What a sync of a whole file makes durable. A directory counts only when it is a log's, or a folder in one. */
+/* What a sync of a whole file makes durable. A directory counts only when it is a log's, or a
+ * folder in one. */
 static void keep_file(int fd) {
     struct stat status;
     if (shadow == NULL || fstat(fd, &status) != 0) {
@@ -170,7 +196,8 @@ static void keep_range(char *start, size_t length) {
         if (map->start != NULL && start >= map->start && start < map->start + map->length) {
             size_t whole = (length + 4095) / 4096 * 4096;
             size_t room = (size_t)(map->start + map->length - start);
-            keep(map->inode, start, whole < room ? whole : room, map->offset + (start - map->start), map->offset + (off_t)map->length, 0);
+            keep(map->inode, start, whole < room ? whole : room, map->offset + (start - map->start),
+                 map->offset + (off_t)map->length, 0);
             break;
         }
     }
@@ -181,7 +208,8 @@ static void keep_range(char *start, size_t length) {
 
 static void *note_mapping(void *start, size_t length, int flags, int fd, off_t offset) {
     struct stat status;
-    if (start == MAP_FAILED || !(flags & MAP_SHARED) || fd < 0 || shadow == NULL || fstat(fd, &status) != 0) {
+    if (start == MAP_FAILED || !(flags & MAP_SHARED) || fd < 0 || shadow == NULL ||
+        fstat(fd, &status) != 0) {
         return start;
     }
     pthread_mutex_lock(&lock);
@@ -196,11 +224,13 @@ static void *note_mapping(void *start, size_t length, int flags, int fd, off_t o
 }
 
 void *mmap(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
-    return note_mapping(REAL(mmap)(address, length, protection, flags, fd, offset), length, flags, fd, offset);
+    return note_mapping(REAL(mmap)(address, length, protection, flags, fd, offset), length, flags,
+                        fd, offset);
 }
 
 void *mmap64(void *address, size_t length, int protection, int flags, int fd, off_t offset) {
-    return note_mapping(REAL(mmap)(address, length, protection, flags, fd, offset), length, flags, fd, offset);
+    return note_mapping(REAL(mmap)(address, length, protection, flags, fd, offset), length, flags,
+                        fd, offset);
 }
 
 int munmap(void *address, size_t length) {
@@ -246,21 +276,29 @@ ssize_t pwrite(int fd, const void *bytes, size_t length, off_t offset) {
     return refused_on(PWRITE, fd, NULL) ? -1 : REAL(pwrite)(fd, bytes, length, offset);
 }
 
-ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset) { return pwrite(fd, bytes, length, offset); }
+ssize_t pwrite64(int fd, const void *bytes, size_t length, off_t offset) {
+    return pwrite(fd, bytes, length, offset);
+}
 
 int posix_fallocate(int fd, off_t offset, off_t length) {
     return refused_on(FALLOCATE, fd, NULL) ? errno : REAL(posix_fallocate)(fd, offset, length);
 }
 
-int posix_fallocate64(int fd, off_t offset, off_t length) { return posix_fallocate(fd, offset, length); }
+int posix_fallocate64(int fd, off_t offset, off_t length) {
+    return posix_fallocate(fd, offset, length);
+}
 
 int fallocate(int fd, int mode, off_t offset, off_t length) {
     return refused_on(PUNCH, fd, NULL) ? -1 : REAL(fallocate)(fd, mode, offset, length);
 }
 
-int fallocate64(int fd, int mode, off_t offset, off_t length) { return fallocate(fd, mode, offset, length); }
+int fallocate64(int fd, int mode, off_t offset, off_t length) {
+    return fallocate(fd, mode, offset, length);
+}
 
-int ftruncate(int fd, off_t length) { return refused_on(FTRUNCATE, fd, NULL) ? -1 : REAL(ftruncate)(fd, length); }
+int ftruncate(int fd, off_t length) {
+    return refused_on(FTRUNCATE, fd, NULL) ? -1 : REAL(ftruncate)(fd, length);
+}
 
 int ftruncate64(int fd, off_t length) { return ftruncate(fd, length); }
 
@@ -270,7 +308,9 @@ static int refused_rename(const char *old, const char *new) {
     return refused_on(RENAME, -1, strstr(old, shared->name[RENAME]) != NULL ? old : new);
 }
 
-int rename(const char *old, const char *new) { return refused_rename(old, new) ? -1 : REAL(rename)(old, new); }
+int rename(const char *old, const char *new) {
+    return refused_rename(old, new) ? -1 : REAL(rename)(old, new);
+}
 
 int renameat(int old_fd, const char *old, int new_fd, const char *new) {
     return refused_rename(old, new) ? -1 : REAL(renameat)(old_fd, old, new_fd, new);
@@ -280,7 +320,9 @@ int renameat2(int old_fd, const char *old, int new_fd, const char *new, unsigned
     return refused_rename(old, new) ? -1 : REAL(renameat2)(old_fd, old, new_fd, new, flags);
 }
 
-int link(const char *old, const char *new) { return refused_on(LINK, -1, new) ? -1 : REAL(link)(old, new); }
+int link(const char *old, const char *new) {
+    return refused_on(LINK, -1, new) ? -1 : REAL(link)(old, new);
+}
 
 int linkat(int old_fd, const char *old, int new_fd, const char *new, int flags) {
     return refused_on(LINK, -1, new) ? -1 : REAL(linkat)(old_fd, old, new_fd, new, flags);
@@ -288,4 +330,6 @@ int linkat(int old_fd, const char *old, int new_fd, const char *new, int flags) 
 
 int unlink(const char *name) { return refused_on(UNLINK, -1, name) ? -1 : REAL(unlink)(name); }
 
-int unlinkat(int fd, const char *name, int flags) { return refused_on(UNLINK, -1, name) ? -1 : REAL(unlinkat)(fd, name, flags); }
+int unlinkat(int fd, const char *name, int flags) {
+    return refused_on(UNLINK, -1, name) ? -1 : REAL(unlinkat)(fd, name, flags);
+}

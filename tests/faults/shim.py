@@ -1,4 +1,6 @@
-"""The shim of `shim.c`: built once, its state, and the power cuts that its shadow makes possible."""
+"""The shim of `shim.c`: built once, its state, and the power cuts that its shadow makes
+possible.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,23 @@ def build(directory: Path) -> Path:
     """Compile the shim."""
     library = directory / "shim.so"
     source = Path(__file__).with_name("shim.c")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o", library, source, "-ldl", "-pthread"], check=True)
+    subprocess.run(
+        [
+            "gcc",
+            "-shared",
+            "-fPIC",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-o",
+            library,
+            source,
+            "-ldl",
+            "-pthread",
+        ],
+        check=True,
+    )
     return library
 
 
@@ -44,7 +62,9 @@ def fail(state: mmap.mmap, call: str, cause: int, *, name: str = "", after: int 
     """See `Shim.fail`, also for a child that does it itself."""
     index = CALLS.index(call)
     struct.pack_into("<q", state, index * 8, 0)
-    state[_NAMES_AT + index * _NAME_SIZE : _NAMES_AT + (index + 1) * _NAME_SIZE] = name.encode().ljust(_NAME_SIZE, b"\0")
+    state[_NAMES_AT + index * _NAME_SIZE : _NAMES_AT + (index + 1) * _NAME_SIZE] = (
+        name.encode().ljust(_NAME_SIZE, b"\0")
+    )
     struct.pack_into("<q", state, _FIRST_AT + index * 8, after)
     struct.pack_into("<q", state, index * 8, cause)
 
@@ -83,7 +103,10 @@ class Shim:
 
     def environment(self, *, shadow: bool = False) -> dict[str, str]:
         """The variables under which a child has it."""
-        variables = {"LD_PRELOAD": str(self._library), "COMMITLOG_SHIM_STATE": str(self._state_path)}
+        variables = {
+            "LD_PRELOAD": str(self._library),
+            "COMMITLOG_SHIM_STATE": str(self._state_path),
+        }
         return variables | ({"COMMITLOG_SHIM_SHADOW": str(self.shadow)} if shadow else {})
 
     def fail(self, call: str, cause: int, *, name: str = "", after: int = 0) -> None:
@@ -120,7 +143,9 @@ class Shim:
         return (self.shadow / str(file.stat().st_ino)).read_bytes()
 
     def settle(self, directory: Path) -> None:
-        """Take down as durable all that there is in a directory: a restarted machine found it on its disk."""
+        """Take down as durable all that there is in a directory: a restarted machine found it on
+        its disk.
+        """
         entries = list(os.scandir(directory))
         lines = "".join(f"{entry.inode()} {entry.name}\n" for entry in entries)
         (self.shadow / f"entries-{directory.stat().st_ino}").write_text(lines)
@@ -131,9 +156,11 @@ class Shim:
             else:
                 (self.shadow / str(entry.inode())).write_bytes(path.read_bytes())
 
-    def cut_power(self, log: Path, target: Path, numbers: random.Random, written_share: float) -> None:
-        """Make `target` what a power cut would leave of `log`: what was made durable, and some of what was not, sector by sector of the
-        files and name by name of the directories.
+    def cut_power(
+        self, log: Path, target: Path, numbers: random.Random, written_share: float
+    ) -> None:
+        """Make `target` what a power cut would leave of `log`: what was made durable, and some of
+        what was not, sector by sector of the files and name by name of the directories.
 
         Parameters
         ----------
@@ -149,7 +176,9 @@ class Shim:
         self._cut_directory(log, target, numbers, written_share)
         image.restarted(target)
 
-    def _cut_directory(self, log: Path, target: Path, numbers: random.Random, written_share: float) -> None:
+    def _cut_directory(
+        self, log: Path, target: Path, numbers: random.Random, written_share: float
+    ) -> None:
         target.mkdir()
         noted = self.shadow / f"entries-{log.stat().st_ino}"
         lines = noted.read_text().splitlines() if noted.exists() else []
@@ -165,7 +194,9 @@ class Shim:
             else:
                 (target / name).write_bytes(self._cut_file(inode, path, numbers, written_share))
 
-    def _cut_file(self, inode: int, path: Path | None, numbers: random.Random, written_share: float) -> bytes:
+    def _cut_file(
+        self, inode: int, path: Path | None, numbers: random.Random, written_share: float
+    ) -> bytes:
         """What is left of a file; without a path, of one that has lost its name since."""
         kept = self.shadow / str(inode)
         durable = kept.read_bytes() if kept.exists() else b""
@@ -174,5 +205,7 @@ class Shim:
         content = bytearray(durable.ljust(size, b"\0"))
         for at in range(0, min(size, len(live)), _SECTOR):
             if numbers.random() < written_share:
-                content[at : at + _SECTOR] = live[at : at + _SECTOR].ljust(min(_SECTOR, size - at), b"\0")
+                content[at : at + _SECTOR] = live[at : at + _SECTOR].ljust(
+                    min(_SECTOR, size - at), b"\0"
+                )
         return bytes(content)

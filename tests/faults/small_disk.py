@@ -1,6 +1,8 @@
-"""Small real file systems: a tmpfs where namespaces can be had, an ext4 image where loop devices can, each in a mount namespace of its own.
+"""Small real file systems: a tmpfs where namespaces can be had, an ext4 image where loop devices
+can, each in a mount namespace of its own.
 
-A machine that gives neither to this user still has the shim, which refuses the pre-allocation as a full disk does.
+A machine that gives neither to this user still has the shim, which refuses the pre-allocation as a
+full disk does.
 """
 
 from __future__ import annotations
@@ -17,9 +19,15 @@ _EXT4_SIZE = 2 << 20  # its own structures take their part
 
 
 def launcher() -> list[str] | None:
-    """The command that gives a mount namespace of one's own, or None where there is no such permission."""
-    command = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
-    if shutil.which("unshare") is None or not _mounts(command, ["mount", "-t", "tmpfs", "none", "/mnt"]):
+    """The command that gives a mount namespace of one's own, or None where there is no such
+    permission.
+    """
+    command = (
+        ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+    )
+    if shutil.which("unshare") is None or not _mounts(
+        command, ["mount", "-t", "tmpfs", "none", "/mnt"]
+    ):
         return None
     return command
 
@@ -36,7 +44,12 @@ def kinds() -> list[str]:
         return ["shim"]
     with tempfile.TemporaryDirectory() as directory:
         image = Path(directory) / "image"
-        return ["tmpfs", "ext4"] if _make_ext4(image) and _mounts(command, ["mount", "-o", "loop", str(image), directory]) else ["tmpfs"]
+        return (
+            ["tmpfs", "ext4"]
+            if _make_ext4(image)
+            and _mounts(command, ["mount", "-o", "loop", str(image), directory])
+            else ["tmpfs"]
+        )
 
 
 def _make_ext4(image: Path) -> bool:
@@ -44,14 +57,23 @@ def _make_ext4(image: Path) -> bool:
         return False
     with image.open("wb") as file:
         file.truncate(_EXT4_SIZE)
-    return subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-N", "64", str(image)], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            ["mkfs.ext4", "-q", "-m", "0", "-N", "64", str(image)], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def mount(kind: str, point: Path) -> None:
-    """Mount a small file system of that kind. Only within the namespace that `launcher` gave; it goes with the last process in it."""
+    """Mount a small file system of that kind. Only within the namespace that `launcher` gave; it
+    goes with the last process in it.
+    """
     point.mkdir()
     if kind == "tmpfs":
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(point)], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={SIZE}", "none", str(point)], check=True
+        )
     elif kind == "ext4":
         image = point.with_suffix(".image")
         assert _make_ext4(image)

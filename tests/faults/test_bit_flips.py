@@ -1,4 +1,6 @@
-"""One flipped bit anywhere in a closed log's files: only genuine records are read, or an error of ours says what is wrong."""
+"""One flipped bit anywhere in a closed log's files: only genuine records are read, or an error of
+ours says what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ def make_log(path: Path) -> None:
 
 
 def flip_many(link: Link, source: str, target: str, seed: str, flips: int) -> None:
-    """Flip a bit, open and read in every way, and take the whole log back; say where one was that did harm."""
+    """Flip a bit, open and read in every way, and take the whole log back; say where one was that
+    did harm.
+    """
     numbers = random.Random(seed)
-    files = [file for file in sorted(Path(source).iterdir()) if file.name not in ("lock", "cursors")]
+    files = [
+        file for file in sorted(Path(source).iterdir()) if file.name not in ("lock", "cursors")
+    ]
     segments = [file for file in files if file.suffix == ".seg"]
     for turn in range(flips):
         shutil.rmtree(target, ignore_errors=True)
@@ -72,7 +78,9 @@ def use(path: str, mode: str) -> None:
 
 
 def read(log: commitlog.CommitLog, on_damage: str) -> list[int] | None:
-    """The indexes that are read by records, the same as by batches and values; None where an error of ours ended it."""
+    """The indexes that are read by records, the same as by batches and values; None where an error
+    of ours ended it.
+    """
     try:
         with log.tailer(on_damage=on_damage) as tailer:  # type: ignore[arg-type]
             indexes = [mark_of(record.value).index for record in tailer]
@@ -101,7 +109,9 @@ def run_flips(tmp_path: Path, path: Path, numbers: random.Random, start: Start, 
     assert last.kind == "Z"
 
 
-def test_a_flipped_bit_gives_genuine_records_or_an_error(tmp_path: Path, path: Path, numbers: random.Random, start: Start) -> None:
+def test_a_flipped_bit_gives_genuine_records_or_an_error(
+    tmp_path: Path, path: Path, numbers: random.Random, start: Start
+) -> None:
     run_flips(tmp_path, path, numbers, start, FLIPS)
 
 

@@ -1,4 +1,6 @@
-"""A directory that was copied while its log was written is a log of its own, and never passes for the one it was copied from."""
+"""A directory that was copied while its log was written is a log of its own, and never passes for
+the one it was copied from.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,12 @@ def write_until_told(link: Link, path: str, pool: dict[str, Any] | None) -> None
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_copy_of_a_live_log_recovers_alone_and_both_go_on(tmp_path: Path, path: Path, pool: str, start: Start) -> None:
-    """Copies taken while it is written hold a prefix; writing to them leaves the original as it was, and the other way round."""
+def test_a_copy_of_a_live_log_recovers_alone_and_both_go_on(
+    tmp_path: Path, path: Path, pool: str, start: Start
+) -> None:
+    """Copies taken while it is written hold a prefix; writing to them leaves the original as it
+    was, and the other way round.
+    """
     child = start(write_until_told, str(path), POOLS[pool])
     account = Account()
     for turn in range(COPIES):
@@ -68,8 +74,12 @@ def test_a_copy_of_a_live_log_recovers_alone_and_both_go_on(tmp_path: Path, path
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_copied_cursors_file_is_not_believed(tmp_path: Path, path: Path, pool: str, start: Start) -> None:
-    """The copy's cells say READY and are of this boot; a reader of the copy does not follow them, and no lock is in its way."""
+def test_a_copied_cursors_file_is_not_believed(
+    tmp_path: Path, path: Path, pool: str, start: Start
+) -> None:
+    """The copy's cells say READY and are of this boot; a reader of the copy does not follow them,
+    and no lock is in its way.
+    """
     child = start(write_some, str(path), 0, 50, How(POOLS[pool], {"flush": "none"}))
     account = Account()
     reports = child.hear(51)
@@ -77,7 +87,12 @@ def test_a_copied_cursors_file_is_not_believed(tmp_path: Path, path: Path, pool:
     copy = tmp_path / "copy"
     image.copy_live(path, copy)
     end = reports[-1].position
-    for name, lie in (("tail", end + 4096), ("appended", end + 4096), ("committed", end + 4096), ("flushed", end + 4096)):
+    for name, lie in (
+        ("tail", end + 4096),
+        ("appended", end + 4096),
+        ("committed", end + 4096),
+        ("flushed", end + 4096),
+    ):
         image.set_cell(copy, name, lie)
     with commitlog.open(copy, "r") as reader:
         assert reader.tail_position <= end
@@ -96,7 +111,9 @@ def test_a_copied_cursors_file_is_not_believed(tmp_path: Path, path: Path, pool:
         assert 8 not in {mark.session for mark in account.found.values()}
 
 
-def test_a_copy_does_not_take_the_shared_memory_of_the_live_log(tmp_path: Path, path: Path, start: Start) -> None:
+def test_a_copy_does_not_take_the_shared_memory_of_the_live_log(
+    tmp_path: Path, path: Path, start: Start
+) -> None:
     """Its `lock` file names the buffers; they are the original's, alive or dead."""
     child = start(write_some, str(path), 0, 20, How({"backing": "shm"}, LAZY))
     account = Account()

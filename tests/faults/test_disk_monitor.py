@@ -1,4 +1,6 @@
-"""The disk monitor on a real small disk: appends stop while others still have room there, and go on when segments are deleted."""
+"""The disk monitor on a real small disk: appends stop while others still have room there, and go on
+when segments are deleted.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +53,8 @@ def fill_and_prune(link: Link, kind: str, point: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in small_disk.kinds() if kind != "shim"])
-def test_on_a_small_disk_appends_stop_early_and_go_on_after_a_deletion(kind: str, tmp_path: Path, start: Callable[..., Child]) -> None:
+def test_on_a_small_disk_appends_stop_early_and_go_on_after_a_deletion(
+    kind: str, tmp_path: Path, start: Callable[..., Child]
+) -> None:
     child = start(fill_and_prune, kind, str(tmp_path / "disk"), launcher=small_disk.launcher())
     assert [report.kind for report in child.join()] == ["E"]

@@ -1,4 +1,6 @@
-"""Each call on the durability path fails once: an error of commitlog's own, and nothing is acknowledged that is in doubt."""
+"""Each call on the durability path fails once: an error of commitlog's own, and nothing is
+acknowledged that is in doubt.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,17 @@ from commitlog.errors import IOFailureError
 from commitlog.keep import archive_segments
 from tests.faults import image
 from tests.faults.child import Child, Link
-from tests.faults.failing_calls import BY_NAME, CASES, FAILS, OPTIONS, VALUE, Scene, fill, serve, tear
+from tests.faults.failing_calls import (
+    BY_NAME,
+    CASES,
+    FAILS,
+    OPTIONS,
+    VALUE,
+    Scene,
+    fill,
+    serve,
+    tear,
+)
 from tests.faults.shim import Shim, fail, own_state
 from tests.faults.writers import open_log
 from tests.setups import tuned
@@ -48,9 +60,21 @@ def test_failing_call_acknowledges_nothing_in_doubt(name: str, run_case: Run) ->
 
 
 def test_document_has_a_row_for_each_failing_call() -> None:
-    section = DOCUMENT.read_text().partition("\n## Each system call that can fail\n")[2].partition("\n## ")[0]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
-    rows = {(row[0].strip("`"), row[1]): row[2] for row in cells if len(row) == 3 and row[0].startswith("`")}
+    section = (
+        DOCUMENT.read_text()
+        .partition("\n## Each system call that can fail\n")[2]
+        .partition("\n## ")[0]
+    )
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("|")
+    ]
+    rows = {
+        (row[0].strip("`"), row[1]): row[2]
+        for row in cells
+        if len(row) == 3 and row[0].startswith("`")
+    }
     assert {(case.call, case.where) for case in CASES} == rows.keys()
     for case in CASES:
         assert (case.effect == FAILS) == rows[case.call, case.where].startswith(FAILS), case.name
@@ -68,7 +92,9 @@ def open_refused_then_recovered(link: Link, path: str) -> None:
     log.close()
 
 
-def test_recovery_after_failed_one_zeroes_durably(path: Path, shim: Shim, start: Callable[..., Child]) -> None:
+def test_recovery_after_failed_one_zeroes_durably(
+    path: Path, shim: Shim, start: Callable[..., Child]
+) -> None:
     log, _ = open_log(str(path), None, OPTIONS)
     log.append(VALUE, sync=True)
     end = log.tail_position
@@ -80,8 +106,12 @@ def test_recovery_after_failed_one_zeroes_durably(path: Path, shim: Shim, start:
     assert not shim.durable(segment)[end + 4096 :].strip(b"\0")
 
 
-def test_archive_with_failing_folder_deletes_no_segment(path: Path, shim: Shim, start: Callable[..., Child]) -> None:
-    """A segment that a killed run had put in place is deleted from the log only after the folder is synced."""
+def test_archive_with_failing_folder_deletes_no_segment(
+    path: Path, shim: Shim, start: Callable[..., Child]
+) -> None:
+    """A segment that a killed run had put in place is deleted from the log only after the folder is
+    synced.
+    """
     pytest.importorskip("zstandard")
     child = start(archive_under_failing_folder, str(path), environment=shim.environment())
     child.join()
@@ -105,7 +135,9 @@ def archive_under_failing_folder(link: Link, path: str) -> None:
 
 
 def create_below_new_directories(link: Link, path: str) -> None:
-    """Each name on the way to a new log is synced by its parent, and where that fails there is no log."""
+    """Each name on the way to a new log is synced by its parent, and where that fails there is no
+    log.
+    """
     state = own_state()
     for after in range(3):
         fail(state, "fsync directory", errno.EIO, after=after)
@@ -116,6 +148,8 @@ def create_below_new_directories(link: Link, path: str) -> None:
         commitlog.open(f"{path}/{after}/b/c", **tuned(OPTIONS)).close()
 
 
-def test_names_of_new_directories_are_synced(path: Path, shim: Shim, start: Callable[..., Child]) -> None:
+def test_names_of_new_directories_are_synced(
+    path: Path, shim: Shim, start: Callable[..., Child]
+) -> None:
     path.mkdir()
     start(create_below_new_directories, str(path), environment=shim.environment()).join()

@@ -1,4 +1,6 @@
-"""A disk that is full, then not: an error and never a signal, a log that can be read, and no position given twice."""
+"""A disk that is full, then not: an error and never a signal, a log that can be read, and no
+position given twice.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ THREADS = 3
 
 
 class Disk:
-    """A small file system that can be filled and freed; where there is none, the parent's shim plays it on request."""
+    """A small file system that can be filled and freed; where there is none, the parent's shim
+    plays it on request.
+    """
 
     def __init__(self, link: Link, kind: str, point: str) -> None:
         self._link = link
@@ -85,7 +89,9 @@ def fill_and_free(link: Link, kind: str, point: str, pool: dict[str, Any] | None
 
 
 def log_while_full(link: Link, disk: Disk, log: CommitLog, first: int) -> int:
-    """Fill the disk, and see that the log stands still, whole and readable; the index that was refused."""
+    """Fill the disk, and see that the log stands still, whole and readable; the index that was
+    refused.
+    """
     disk.fill()
     refused = append_until_full(link, log, 0, first)
     end = log.tail_position
@@ -105,7 +111,9 @@ def check_whole(path: Path, count: int) -> None:
 
 
 def from_many_threads(link: Link, kind: str, point: str, pool: dict[str, Any] | None) -> None:
-    """Several threads meet the full disk; each gets the error, and each goes on when there is room."""
+    """Several threads meet the full disk; each gets the error, and each goes on when there is
+    room.
+    """
     disk = Disk(link, kind, point)
     log, made = open_log(str(disk.path / "log"), pool, {"flush": "async"})
     disk.fill()
@@ -146,10 +154,16 @@ def from_many_threads(link: Link, kind: str, point: str, pool: dict[str, Any] | 
 
 @pytest.fixture
 def run(tmp_path: Path, start: Start, shim: Shim) -> Callable[..., list[Report]]:
-    """Run a child on a small disk to its good end, playing the disk where the shim has to; what it said."""
+    """Run a child on a small disk to its good end, playing the disk where the shim has to; what it
+    said.
+    """
 
     def on_small_disk(target: Callable[..., None], kind: str, pool: str) -> list[Report]:
-        options = {"environment": shim.environment()} if kind == "shim" else {"launcher": small_disk.launcher()}
+        options = (
+            {"environment": shim.environment()}
+            if kind == "shim"
+            else {"launcher": small_disk.launcher()}
+        )
         child = start(target, kind, str(tmp_path / "disk"), POOLS[pool], **options)
         reports = []
         while child.alive():
@@ -165,7 +179,9 @@ def run(tmp_path: Path, start: Start, shim: Shim) -> Callable[..., list[Report]]
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("kind", small_disk.kinds())
-def test_a_full_disk_refuses_appends_and_nothing_else(kind: str, pool: str, run: Callable[..., list[Report]]) -> None:
+def test_a_full_disk_refuses_appends_and_nothing_else(
+    kind: str, pool: str, run: Callable[..., list[Report]]
+) -> None:
     reports = run(fill_and_free, kind, pool)
     account = Account()
     account.note(report for report in reports if report.kind == APPENDED)
@@ -175,9 +191,13 @@ def test_a_full_disk_refuses_appends_and_nothing_else(kind: str, pool: str, run:
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("kind", small_disk.kinds())
-def test_every_thread_gets_the_error_of_a_full_disk_and_goes_on_after_it(kind: str, pool: str, run: Callable[..., list[Report]]) -> None:
+def test_every_thread_gets_the_error_of_a_full_disk_and_goes_on_after_it(
+    kind: str, pool: str, run: Callable[..., list[Report]]
+) -> None:
     reports = run(from_many_threads, kind, pool)
     account = Account()
     account.note(report for report in reports if report.kind == APPENDED)
-    seen = {report.position: (report.session, report.index) for report in reports if report.kind == "S"}
+    seen = {
+        report.position: (report.session, report.index) for report in reports if report.kind == "S"
+    }
     assert seen == account.promised

@@ -1,4 +1,6 @@
-"""Who holds a log: told to whoever comes second, and free in the moment in which the holder dies."""
+"""Who holds a log: told to whoever comes second, and free in the moment in which the holder
+dies.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def test_a_second_open_names_the_holder(path: Path, holder: str, second: str, st
 
 
 def test_a_pooled_open_of_a_mapped_log_names_its_writers(path: Path, start: Start) -> None:
-    children = [start(write_some, str(path), session, 5, How(None, {"flush": "none"})) for session in range(2)]
+    children = [
+        start(write_some, str(path), session, 5, How(None, {"flush": "none"}))
+        for session in range(2)
+    ]
     for child in children:
         child.hear(6)
     with pytest.raises(LogLockedError) as caught:
@@ -55,7 +60,9 @@ def test_an_open_in_the_same_process_says_so(path: Path) -> None:
 
 @pytest.mark.parametrize("holder", POOLS)
 @pytest.mark.parametrize("second", POOLS)
-def test_the_lock_of_a_killed_holder_is_free_at_once(path: Path, holder: str, second: str, start: Start) -> None:
+def test_the_lock_of_a_killed_holder_is_free_at_once(
+    path: Path, holder: str, second: str, start: Start
+) -> None:
     """Without waiting at all: `open_timeout` is 0."""
     child = start(write_some, str(path), 0, 5, How(POOLS[holder], {"flush": "sync"}))
     account = Account()
@@ -92,7 +99,9 @@ def fork_and_be_killed(link: Link, path: str, pool: dict[str, Any] | None, claim
 
 
 @pytest.mark.parametrize("kind", POOLS)
-def test_the_lock_of_a_killed_holder_is_free_though_its_forked_child_lives(path: Path, kind: str, start: Start) -> None:
+def test_the_lock_of_a_killed_holder_is_free_though_its_forked_child_lives(
+    path: Path, kind: str, start: Start
+) -> None:
     child = start(fork_and_be_killed, str(path), POOLS[kind], False)
     account = Account()
     account.note(child.hear(2))
@@ -106,8 +115,12 @@ def test_the_lock_of_a_killed_holder_is_free_though_its_forked_child_lives(path:
         os.kill(grandchild, signal.SIGKILL)
 
 
-def test_a_killed_owners_claim_is_rolled_back_at_once_though_its_forked_child_lives(path: Path, start: Start) -> None:
-    """Another process has the log open all the while: no recovery runs, and the dead owner's slot is told from a slow one's."""
+def test_a_killed_owners_claim_is_rolled_back_at_once_though_its_forked_child_lives(
+    path: Path, start: Start
+) -> None:
+    """Another process has the log open all the while: no recovery runs, and the dead owner's slot
+    is told from a slow one's.
+    """
     with commitlog.open(path, segment_size=1 << 16, claim_timeout=3600, sync_timeout=60) as log:
         child = start(fork_and_be_killed, str(path), None, True)
         reports = child.hear(2)

@@ -1,4 +1,6 @@
-"""A failing disk (the shim gives EIO in its place): the log has failed for good and for all, until it is opened anew."""
+"""A failing disk (the shim gives EIO in its place): the log has failed for good and for all, until
+it is opened anew.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog.errors import CommitLogError, DiskFullError, IOFailureError, LogFailedError, SyncTimeoutError
+from commitlog.errors import (
+    CommitLogError,
+    DiskFullError,
+    IOFailureError,
+    LogFailedError,
+    SyncTimeoutError,
+)
 from commitlog.log.open_log import OpenLog
 from commitlog.segment.directory import file_system_type
 from tests.faults import image
@@ -28,12 +36,19 @@ Start = Callable[..., Child]
 FAILED, REFUSED, CLOSED = "E", "N", "Z"
 BEFORE = 60
 TMPFS = 0x01021994
-QUIET = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60, "checkpoint_interval": 60}
+QUIET = {
+    "flush": "none",
+    "commit_interval": 60,
+    "commit_thorough_interval": 60,
+    "checkpoint_interval": 60,
+}
 POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
 
 
 def fail_in_flush(link: Link, path: str, pool: dict[str, Any] | None) -> None:
-    """Sync some, append some, wait for the disk to fail, and try every way to have something acknowledged."""
+    """Sync some, append some, wait for the disk to fail, and try every way to have something
+    acknowledged.
+    """
     log, made = open_log(path, pool, QUIET)
     for index in range(BEFORE):
         link.say(APPENDED, 0, index, log.append(value_of(0, index), sync=index < BEFORE // 2))
@@ -66,7 +81,9 @@ def expect_failure(link: Link, call: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("call", ["msync"])
-def test_a_failed_flush_fails_the_log_for_good(path: Path, call: str, pool: str, start: Start, shim: Shim) -> None:
+def test_a_failed_flush_fails_the_log_for_good(
+    path: Path, call: str, pool: str, start: Start, shim: Shim
+) -> None:
     child = start(fail_in_flush, str(path), POOLS[pool], environment=shim.environment())
     reports = child.hear(BEFORE)
     account = Account()
@@ -86,7 +103,9 @@ def test_a_failed_flush_fails_the_log_for_good(path: Path, call: str, pool: str,
 
 def reopen_after_failure(path: Path, account: Account, synced: int) -> None:
     """Everything that was synced is there, the rest at best; and the log works."""
-    account.promised = {position: mark for position, mark in account.promised.items() if position < synced}
+    account.promised = {
+        position: mark for position, mark in account.promised.items() if position < synced
+    }
     log, made = open_log(str(path), None, {})
     assert log.stats().failed is None
     account.check(log)
@@ -154,7 +173,9 @@ def go_on_beside(link: Link, path: str, session: int) -> None:
 
 
 def test_a_failure_is_one_of_all_processes(path: Path, start: Start, shim: Shim) -> None:
-    """The disk fails under one of two; the other, whose calls would all succeed, acknowledges nothing more either."""
+    """The disk fails under one of two; the other, whose calls would all succeed, acknowledges
+    nothing more either.
+    """
     failing = start(go_on_beside, str(path), 1, environment=shim.environment())
     failing.hear(1)
     other = start(go_on_beside, str(path), 2)
@@ -198,14 +219,20 @@ def dirtied_bytes() -> int:
 def recover_and_count(link: Link, path: str) -> None:
     """Open, and stop before anything is appended."""
     before = dirtied_bytes()
-    log, _ = open_log(path, None, QUIET | {"segment_size": 8 << 20, "allocate_ahead": 0, "prefault": False})
+    log, _ = open_log(
+        path, None, QUIET | {"segment_size": 8 << 20, "allocate_ahead": 0, "prefault": False}
+    )
     link.say("O", dirtied_bytes() - before, 0, log.tail_position)
     link.wait()
     log.close()
 
 
-def test_a_recovery_writes_what_lies_above_the_checkpoint_again(path: Path, start: Start, shim: Shim) -> None:
-    """The system takes those pages for clean, which says nothing: they are dirtied and flushed before the log is exposed."""
+def test_a_recovery_writes_what_lies_above_the_checkpoint_again(
+    path: Path, start: Start, shim: Shim
+) -> None:
+    """The system takes those pages for clean, which says nothing: they are dirtied and flushed
+    before the log is exposed.
+    """
     child = start(append_large, str(path))
     end = child.hear(1)[0].position
     child.kill()
@@ -222,7 +249,9 @@ def test_a_recovery_writes_what_lies_above_the_checkpoint_again(path: Path, star
     child.join()
 
 
-def test_an_open_whose_flush_fails_exposes_nothing_and_the_next_one_starts_over(path: Path, start: Start, shim: Shim) -> None:
+def test_an_open_whose_flush_fails_exposes_nothing_and_the_next_one_starts_over(
+    path: Path, start: Start, shim: Shim
+) -> None:
     child = start(fail_in_flush, str(path), None)
     account = Account()
     account.note(child.hear(BEFORE))
@@ -246,7 +275,9 @@ def open_refused(link: Link, path: str) -> None:
 
 
 def test_a_segment_that_cannot_be_synced_is_not_used(path: Path, start: Start, shim: Shim) -> None:
-    """fsync of the next segment's file fails: the roll is refused, nothing is lost, and later it succeeds."""
+    """fsync of the next segment's file fails: the roll is refused, nothing is lost, and later it
+    succeeds.
+    """
     child = start(roll_on_failing_disk, str(path), environment=shim.environment())
     account = Account()
     account.note(child.hear(1))
@@ -299,7 +330,9 @@ def run_out_of_descriptors() -> list[int]:
     return taken
 
 
-def go_on_without_descriptors(link: Link, path: str, flush: str, pool: dict[str, Any] | None) -> None:
+def go_on_without_descriptors(
+    link: Link, path: str, flush: str, pool: dict[str, Any] | None
+) -> None:
     """Roll and close with none left: an error of ours that passes, and a close that is complete."""
     log, made = open_log(path, pool, {"flush": flush, "allocate_ahead": 0, "prefault": False})
     link.say(APPENDED, 0, 0, log.append(value_of(0, 0), sync=True))
@@ -321,7 +354,9 @@ def go_on_without_descriptors(link: Link, path: str, flush: str, pool: dict[str,
 
 
 @pytest.mark.parametrize(("flush", "pool"), [("async", None), ("none", None), ("none", {})])
-def test_close_without_descriptors_closes_everything(path: Path, flush: str, pool: dict[str, Any] | None, start: Start) -> None:
+def test_close_without_descriptors_closes_everything(
+    path: Path, flush: str, pool: dict[str, Any] | None, start: Start
+) -> None:
     child = start(go_on_without_descriptors, str(path), flush, pool)
     account = Account()
     account.note(child.join())
@@ -358,7 +393,9 @@ def test_leader_stops_at_its_sync_timeout(path: Path, start: Start, shim: Shim) 
 
 
 def test_unexpected_error_of_a_roll_is_raised(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A roll that falls due behind an append: what the system refuses is the next append's to tell; anything else is a bug, and is told."""
+    """A roll that falls due behind an append: what the system refuses is the next append's to tell;
+    anything else is a bug, and is told.
+    """
     log, _ = open_log(str(path), None, QUIET | {"allocate_ahead": 0})
     frame = (SEGMENT_SIZE - HEADER_SIZE) // 8
 
@@ -374,8 +411,12 @@ def test_unexpected_error_of_a_roll_is_raised(path: Path, monkeypatch: pytest.Mo
     log.close()
 
 
-def test_a_lock_file_that_cannot_be_written_refuses_the_roll_and_loses_no_buffer(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the name of a buffer in it, a kill would lose what the buffer holds; the error is one of ours, and passes."""
+def test_a_lock_file_that_cannot_be_written_refuses_the_roll_and_loses_no_buffer(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the name of a buffer in it, a kill would lose what the buffer holds; the error is one
+    of ours, and passes.
+    """
     log, made = open_log(str(path), {"backing": "shm"}, QUIET)
     assert made is not None
 

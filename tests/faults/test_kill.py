@@ -1,4 +1,6 @@
-"""SIGKILL at random moments: what was promised is there, in every mode, however often it happens."""
+"""SIGKILL at random moments: what was promised is there, in every mode, however often it
+happens.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,16 @@ from commitlog import CommitLog
 from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link
-from tests.faults.writers import APPENDED, OPENED, How, close_log, open_log, value_of, write, write_some
+from tests.faults.writers import (
+    APPENDED,
+    OPENED,
+    How,
+    close_log,
+    open_log,
+    value_of,
+    write,
+    write_some,
+)
 
 Start = Callable[..., Child]
 ROUNDS = 12
@@ -37,11 +48,22 @@ MODES = {
     "sync-mapped": Mode(options={"flush": "sync"}),
     "sync-pooled": Mode(pool={}, options={"flush": "sync"}),
     "sync-shm": Mode(pool={"backing": "shm"}, options={"flush": "sync"}),
-    "async-mapped": Mode(options={"flush": "async", "flush_interval": 0.002, "flush_least_pages": 0, "checkpoint_interval": 0.002}),
+    "async-mapped": Mode(
+        options={
+            "flush": "async",
+            "flush_interval": 0.002,
+            "flush_least_pages": 0,
+            "checkpoint_interval": 0.002,
+        }
+    ),
     "none-mapped": Mode(options={"flush": "none"}),
     "shm": Mode(pool={"backing": "shm"}, options={"flush": "async", "commit_interval": 0.01}),
     "shm-none": Mode(pool={"backing": "shm"}, options={"flush": "none", "commit_interval": 0.5}),
-    "anonymous": Mode(pool={}, options={"flush": "async", "commit_interval": 0.005, "commit_least_pages": 0}, lossless=False),
+    "anonymous": Mode(
+        pool={},
+        options={"flush": "async", "commit_interval": 0.005, "commit_least_pages": 0},
+        lossless=False,
+    ),
 }
 REOPENERS: tuple[dict[str, Any] | None, ...] = (None, {}, {"backing": "shm"})
 STYLES = ("append", "many", "claims", "threads")
@@ -57,17 +79,25 @@ def reopened(path: Path, pool: dict[str, Any] | None) -> Iterator[CommitLog]:
 
 
 def style_of(mode: Mode, turn: int) -> str:
-    """Styles by turns. A sync append waits for claims below it, so those with open claims are for the other modes."""
+    """Styles by turns. A sync append waits for claims below it, so those with open claims are for
+    the other modes.
+    """
     style = STYLES[turn % len(STYLES)]
     return "append" if style == "claims" and mode.options["flush"] == "sync" else style
 
 
 def run_rounds(path: Path, mode: Mode, numbers: random.Random, start: Start) -> None:
-    """Kill, recover, check, again and again on one log; now and then the next writer is the one to recover."""
+    """Kill, recover, check, again and again on one log; now and then the next writer is the one to
+    recover.
+    """
     account = Account()
     for turn in range(ROUNDS):
-        child = start(write, str(path), turn * 10, style_of(mode, turn), How(mode.pool, mode.options))
-        account.note(child.hear(numbers.randint(1, 1200 if mode.options["flush"] != "sync" else 150)))
+        child = start(
+            write, str(path), turn * 10, style_of(mode, turn), How(mode.pool, mode.options)
+        )
+        account.note(
+            child.hear(numbers.randint(1, 1200 if mode.options["flush"] != "sync" else 150))
+        )
         account.note(child.kill())
         child.end()
         committed = image.cell(path, "committed")
@@ -84,13 +114,17 @@ def run_rounds(path: Path, mode: Mode, numbers: random.Random, start: Start) -> 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_promised_is_lost_by_kills_in_a_row(path: Path, mode: str, numbers: random.Random, start: Start) -> None:
+def test_nothing_promised_is_lost_by_kills_in_a_row(
+    path: Path, mode: str, numbers: random.Random, start: Start
+) -> None:
     run_rounds(path, MODES[mode], numbers, start)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_promised_is_lost_by_hundreds_of_kills(path: Path, mode: str, numbers: random.Random, start: Start) -> None:
+def test_nothing_promised_is_lost_by_hundreds_of_kills(
+    path: Path, mode: str, numbers: random.Random, start: Start
+) -> None:
     for number in range(LONG_LOGS):
         run_rounds(path.with_name(f"{number}"), MODES[mode], numbers, start)
 
@@ -100,7 +134,9 @@ def test_nothing_promised_is_lost_by_hundreds_of_kills(path: Path, mode: str, nu
 def test_shared_memory_is_recovered_whatever_the_pool_of_the_next_open(
     path: Path, pool: dict[str, Any] | None, style: str, numbers: random.Random, start: Start
 ) -> None:
-    """The writer commits only what wakes its commit service, so that most records come out of the dead pool's buffers."""
+    """The writer commits only what wakes its commit service, so that most records come out of the
+    dead pool's buffers.
+    """
     options = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60}
     account = Account()
     child = start(write, str(path), 0, style, How({"backing": "shm", "buffers": 4}, options))
@@ -116,7 +152,9 @@ def test_shared_memory_is_recovered_whatever_the_pool_of_the_next_open(
     assert not [name for name in names if os.path.exists(f"/dev/shm{name}")]
 
 
-def test_a_missing_shared_memory_buffer_is_reported_as_loss(path: Path, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_missing_shared_memory_buffer_is_reported_as_loss(
+    path: Path, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     options = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60}
     child = start(write_some, str(path), 0, 20, How({"backing": "shm", "buffers": 1}, options))
     child.hear(21)
@@ -130,7 +168,9 @@ def test_a_missing_shared_memory_buffer_is_reported_as_loss(path: Path, start: S
 
 
 def test_an_anonymous_pool_keeps_exactly_what_was_committed(path: Path, start: Start) -> None:
-    """The commit service sleeps for ever, the child commits by hand: the end after the kill is known to the byte."""
+    """The commit service sleeps for ever, the child commits by hand: the end after the kill is
+    known to the byte.
+    """
     child = start(commit_then_append, str(path), 10, 10)
     account = Account()
     account.note(child.hear(11))
@@ -141,13 +181,19 @@ def test_an_anonymous_pool_keeps_exactly_what_was_committed(path: Path, start: S
     with reopened(path, {}) as log:
         assert account.check(log) == 0
         assert log.tail_position == committed
-        assert lost[0].position == committed, "the first lost record's place is taken by the next one"
+        assert lost[0].position == committed, (
+            "the first lost record's place is taken by the next one"
+        )
         assert log.append(value_of(9, 0)) == committed
 
 
 def commit_then_append(link: Link, path: str, committed: int, more: int) -> None:
-    """Append, commit, append more, less in all than wakes the commit service, and say where each stands; then wait to be killed."""
-    log, _ = open_log(path, {}, {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60})
+    """Append, commit, append more, less in all than wakes the commit service, and say where each
+    stands; then wait to be killed.
+    """
+    log, _ = open_log(
+        path, {}, {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60}
+    )
     link.say(OPENED, 0, 0, log.tail_position)
     for index in range(committed):
         link.say(APPENDED, 0, index, log.append(value_of(0, index)))
@@ -166,8 +212,12 @@ def spin(microseconds: int) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_kill_while_opening_or_closing_loses_nothing(path: Path, mode: str, numbers: random.Random, start: Start) -> None:
-    """What a close had not yet committed of an anonymous pool may be lost; a close that returned has lost nothing."""
+def test_a_kill_while_opening_or_closing_loses_nothing(
+    path: Path, mode: str, numbers: random.Random, start: Start
+) -> None:
+    """What a close had not yet committed of an anonymous pool may be lost; a close that returned
+    has lost nothing.
+    """
     account = Account()
     for turn in range(ROUNDS):
         child = start(write_some, str(path), turn, 100, How(MODES[mode].pool, MODES[mode].options))

@@ -1,4 +1,6 @@
-"""Writers killed beside one that lives: it goes on without waiting for the dead, and all that was promised to either is there."""
+"""Writers killed beside one that lives: it goes on without waiting for the dead, and all that was
+promised to either is there.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,15 @@ from tests.faults.writers import How, close_log, open_log, write
 Start = Callable[..., Child]
 KILLS = 12
 LONG_KILLS = 150
-# A dead claim that was taken for a slow one would hold the survivor up beyond every limit of a test.
+# A dead claim that was taken for a slow one would hold the survivor up beyond every limit of a
+# test.
 PATIENT: dict[str, Any] = {"claim_timeout": 3600, "sync_timeout": 3600}
 
 
 @pytest.fixture
-def kill_beside(path: Path, numbers: random.Random, start: Start) -> Callable[[str, str, int], None]:
+def kill_beside(
+    path: Path, numbers: random.Random, start: Start
+) -> Callable[[str, str, int], None]:
     """Kill writers of one style and flush beside a survivor with sync appends."""
 
     def run(style: str, flush: str, kills: int) -> None:
@@ -30,7 +35,14 @@ def kill_beside(path: Path, numbers: random.Random, start: Start) -> Callable[[s
         account.note(survivor.hear(2))
         for turn in range(1, kills + 1):
             victims = [
-                start(write, str(path), 100 * turn + 10 * number, style, How(None, PATIENT | {"flush": flush})) for number in range(2)
+                start(
+                    write,
+                    str(path),
+                    100 * turn + 10 * number,
+                    style,
+                    How(None, PATIENT | {"flush": flush}),
+                )
+                for number in range(2)
             ]
             for victim in victims:
                 account.note(victim.hear(numbers.randint(1, 200)))
@@ -48,12 +60,22 @@ def kill_beside(path: Path, numbers: random.Random, start: Start) -> Callable[[s
     return run
 
 
-@pytest.mark.parametrize(("style", "flush"), [("append", "sync"), ("many", "async"), ("claims", "none"), ("threads", "sync")])
-def test_the_living_go_on_beside_the_killed(style: str, flush: str, kill_beside: Callable[[str, str, int], None]) -> None:
+@pytest.mark.parametrize(
+    ("style", "flush"),
+    [("append", "sync"), ("many", "async"), ("claims", "none"), ("threads", "sync")],
+)
+def test_the_living_go_on_beside_the_killed(
+    style: str, flush: str, kill_beside: Callable[[str, str, int], None]
+) -> None:
     kill_beside(style, flush, KILLS)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("style", "flush"), [("append", "sync"), ("many", "async"), ("claims", "none"), ("threads", "sync")])
-def test_the_living_go_on_beside_hundreds_of_killed(style: str, flush: str, kill_beside: Callable[[str, str, int], None]) -> None:
+@pytest.mark.parametrize(
+    ("style", "flush"),
+    [("append", "sync"), ("many", "async"), ("claims", "none"), ("threads", "sync")],
+)
+def test_the_living_go_on_beside_hundreds_of_killed(
+    style: str, flush: str, kill_beside: Callable[[str, str, int], None]
+) -> None:
     kill_beside(style, flush, LONG_KILLS)

@@ -1,4 +1,6 @@
-"""A recovery that is itself killed, at every step that it takes: the next one ends where an undisturbed one would have."""
+"""A recovery that is itself killed, at every step that it takes: the next one ends where an
+undisturbed one would have.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,26 @@ from commitlog import CommitLog
 from tests.faults import image
 from tests.faults.account import Account, read_all
 from tests.faults.child import Child, Link, Report
-from tests.faults.writers import APPENDED, CLAIMED, OPENED, SEGMENT_SIZE, close_log, open_log, value_of
+from tests.faults.writers import (
+    APPENDED,
+    CLAIMED,
+    OPENED,
+    SEGMENT_SIZE,
+    close_log,
+    open_log,
+    value_of,
+)
 from tests.steps import die, die_at, replace_hook
 
 Start = Callable[..., Child]
 Pool = dict[str, Any] | None
 MOST_STEPS = 80
-LAZY = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60, "checkpoint_interval": 60}
+LAZY = {
+    "flush": "none",
+    "commit_interval": 60,
+    "commit_thorough_interval": 60,
+    "checkpoint_interval": 60,
+}
 SHM: Pool = {"backing": "shm", "buffers": 6}
 
 
@@ -54,7 +69,9 @@ def killed_at(start: Start, path: Path, step: int, pool: Pool) -> bool:
     return not survived
 
 
-def crashed(start: Start, path: Path, count: int, claim_every: int, pool: Pool) -> tuple[Account, list[Report]]:
+def crashed(
+    start: Start, path: Path, count: int, claim_every: int, pool: Pool
+) -> tuple[Account, list[Report]]:
     child = start(crash, str(path), count, claim_every, pool)
     child.wait()
     reports = child.hear_rest()
@@ -78,7 +95,9 @@ def go_on(log: CommitLog, account: Account) -> None:
     [(None, None), (SHM, SHM), (SHM, None), (None, SHM)],
     ids=["mapped by mapped", "shm by shm", "shm by mapped", "mapped by shm"],
 )
-def test_a_kill_at_each_step_of_recovery_loses_nothing(tmp_path: Path, writer: Pool, recoverer: Pool, start: Start) -> None:
+def test_a_kill_at_each_step_of_recovery_loses_nothing(
+    tmp_path: Path, writer: Pool, recoverer: Pool, start: Start
+) -> None:
     for step in range(1, MOST_STEPS):
         path = tmp_path / f"{step}"
         account, _ = crashed(start, path, 500, 99, writer)
@@ -97,7 +116,9 @@ def test_a_kill_at_each_step_of_recovery_loses_nothing(tmp_path: Path, writer: P
     pytest.fail(f"recovery takes more than {MOST_STEPS} steps")
 
 
-def test_an_anonymous_pool_recovered_by_killed_recoveries_keeps_what_was_committed(tmp_path: Path, start: Start) -> None:
+def test_an_anonymous_pool_recovered_by_killed_recoveries_keeps_what_was_committed(
+    tmp_path: Path, start: Start
+) -> None:
     for step in range(1, MOST_STEPS):
         path = tmp_path / f"{step}"
         account, _ = crashed(start, path, 300, 0, {"buffers": 4})
@@ -114,7 +135,9 @@ def test_an_anonymous_pool_recovered_by_killed_recoveries_keeps_what_was_committ
 
 
 def cut_in_the_middle(path: Path, account: Account, reports: list[Report]) -> int:
-    """A restart of the machine that has lost a page in the second of four segments; where the log is going to end."""
+    """A restart of the machine that has lost a page in the second of four segments; where the log
+    is going to end.
+    """
     image.forget_boot(path)
     appended = [report.position for report in reports if report.kind == APPENDED]
     lost = next(position for position in appended if position > SEGMENT_SIZE + SEGMENT_SIZE // 2)
@@ -125,7 +148,9 @@ def cut_in_the_middle(path: Path, account: Account, reports: list[Report]) -> in
 
 
 def test_a_kill_at_each_step_of_a_cut_ends_at_the_same_place(tmp_path: Path, start: Start) -> None:
-    """What follows the cut is saved, zeroed and removed however often the recovery is killed, and never comes back."""
+    """What follows the cut is saved, zeroed and removed however often the recovery is killed, and
+    never comes back.
+    """
     for step in range(1, MOST_STEPS):
         path = tmp_path / f"{step}"
         account, reports = crashed(start, path, 600, 0, None)
@@ -147,7 +172,9 @@ def test_a_kill_at_each_step_of_a_cut_ends_at_the_same_place(tmp_path: Path, sta
     pytest.fail(f"recovery takes more than {MOST_STEPS} steps")
 
 
-def test_recoveries_killed_one_after_the_other_on_one_log_lose_nothing(path: Path, start: Start) -> None:
+def test_recoveries_killed_one_after_the_other_on_one_log_lose_nothing(
+    path: Path, start: Start
+) -> None:
     """Each recovery comes one step further than the last; between them nothing but another kill."""
     account, _ = crashed(start, path, 500, 45, SHM)
     for step in range(1, MOST_STEPS):
@@ -173,12 +200,18 @@ def open_beside(link: Link, path: str, session: int, step: int) -> None:
 
 
 @pytest.mark.parametrize("writer", [None, SHM], ids=["mapped", "shm"])
-def test_openers_that_race_for_a_crashed_log_recover_it_once(tmp_path: Path, writer: Pool, start: Start) -> None:
-    """Four at once, of whom one or two die in the middle of it: the others take over, and nobody works on a log half recovered."""
+def test_openers_that_race_for_a_crashed_log_recover_it_once(
+    tmp_path: Path, writer: Pool, start: Start
+) -> None:
+    """Four at once, of whom one or two die in the middle of it: the others take over, and nobody
+    works on a log half recovered.
+    """
     for step in range(1, 13):
         path = tmp_path / f"{step}"
         account, _ = crashed(start, path, 300, 45, writer)
-        openers = [start(open_beside, str(path), session, step * (session < 3)) for session in range(1, 5)]
+        openers = [
+            start(open_beside, str(path), session, step * (session < 3)) for session in range(1, 5)
+        ]
         for opener in openers:
             opener.wait()
             account.note(opener.hear_rest())

@@ -1,4 +1,6 @@
-"""A kill at each step by which a log, a segment or a roll comes about: the log opens, has what was promised, and goes on."""
+"""A kill at each step by which a log, a segment or a roll comes about: the log opens, has what was
+promised, and goes on.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,12 @@ MOST_STEPS = 60
 SYNC_EVERY = 50
 
 
-def roll_and_die(link: Link, path: str, step: int, from_the_start: bool, how: dict[str, Any]) -> None:
-    """Die at the given step, of the log's creation and first record, or of what follows: two rolls."""
+def roll_and_die(
+    link: Link, path: str, step: int, from_the_start: bool, how: dict[str, Any]
+) -> None:
+    """Die at the given step, of the log's creation and first record, or of what follows: two
+    rolls.
+    """
     passed = die_at(step)
     if from_the_start:
         replace_hook(passed)
@@ -38,17 +44,28 @@ def roll_and_die(link: Link, path: str, step: int, from_the_start: bool, how: di
 
 
 def fill(link: Link, log: CommitLog, session: int, segments: int) -> None:
-    """Append until the tail is that many segments further, syncing now and then, as what is not yet durable must survive a kill, too."""
+    """Append until the tail is that many segments further, syncing now and then, as what is not yet
+    durable must survive a kill, too.
+    """
     end = log.tail_position + segments * SEGMENT_SIZE
     for index in itertools.count():
-        link.say(APPENDED, session, index, log.append(value_of(session, index), sync=index % SYNC_EVERY == 0))
+        link.say(
+            APPENDED,
+            session,
+            index,
+            log.append(value_of(session, index), sync=index % SYNC_EVERY == 0),
+        )
         if log.tail_position > end:
             return
 
 
 def reopen_and_go_on(path: Path, account: Account, pool: Pool) -> None:
-    """Reopen, check, roll twice, check; what was synced is there also where the pool died with its process."""
-    synced = {position for position, mark in account.promised.items() if mark.index % SYNC_EVERY == 0}
+    """Reopen, check, roll twice, check; what was synced is there also where the pool died with its
+    process.
+    """
+    synced = {
+        position for position, mark in account.promised.items() if mark.index % SYNC_EVERY == 0
+    }
     log, made = open_log(str(path), pool, {})
     account.check(log, lossless=pool is None or "backing" in pool)
     assert synced <= account.found.keys()
@@ -71,7 +88,9 @@ def test_a_kill_at_each_step_of_creation_and_roll_loses_nothing(
 ) -> None:
     for step in range(1, MOST_STEPS):
         path = tmp_path / f"{step}"
-        child = start(roll_and_die, str(path), step, from_the_start, {"pool": POOLS[kind], "ahead": ahead})
+        child = start(
+            roll_and_die, str(path), step, from_the_start, {"pool": POOLS[kind], "ahead": ahead}
+        )
         died = child.wait() != 0
         account = Account()
         account.note(child.hear_rest())
@@ -84,7 +103,9 @@ def test_a_kill_at_each_step_of_creation_and_roll_loses_nothing(
 
 
 def roll_beside(link: Link, path: str, session: int, step: int) -> None:
-    """Wait for the start, then fill four segments together with another process, dying at a step; 0 survives."""
+    """Wait for the start, then fill four segments together with another process, dying at a step; 0
+    survives.
+    """
     log, made = open_log(path, None, {"allocate_ahead": 0})
     link.say(OPENED, session)
     link.wait()
@@ -94,8 +115,12 @@ def roll_beside(link: Link, path: str, session: int, step: int) -> None:
     close_log(log, made)
 
 
-def test_a_roller_killed_at_each_step_does_not_hold_the_other_up(tmp_path: Path, start: Start) -> None:
-    """Two processes roll the same segments; one dies in the middle of it, the other goes on and sees all records of both."""
+def test_a_roller_killed_at_each_step_does_not_hold_the_other_up(
+    tmp_path: Path, start: Start
+) -> None:
+    """Two processes roll the same segments; one dies in the middle of it, the other goes on and
+    sees all records of both.
+    """
     for step in range(1, 9):
         path = tmp_path / f"{step}"
         children = [start(roll_beside, str(path), 1, step), start(roll_beside, str(path), 2, 0)]

@@ -24,7 +24,12 @@ RECORDS = 8
 
 def filled(path: str, count: int = RECORDS) -> CommitLog:
     """A log whose records are durable, and say how manieth they are."""
-    log = commitlog.open(path, segment_size=65536, flush="none", tuning=commitlog.Tuning(checkpoint_interval=60, allocate_ahead=0))
+    log = commitlog.open(
+        path,
+        segment_size=65536,
+        flush="none",
+        tuning=commitlog.Tuning(checkpoint_interval=60, allocate_ahead=0),
+    )
     log.append_many([b"%d" % index for index in range(count)])
     log.flush()
     return log
@@ -41,7 +46,9 @@ def read_all(link: Link, path: str, durable: Durable) -> None:
 
 
 @pytest.mark.parametrize(("durable", "syncs"), [(True, RECORDS), ("1h", 1), (False, 0)])
-def test_a_durable_place_is_brought_to_the_disk_with_each_save(path: Path, start: Start, shim: Shim, durable: Durable, syncs: int) -> None:
+def test_a_durable_place_is_brought_to_the_disk_with_each_save(
+    path: Path, start: Start, shim: Shim, durable: Durable, syncs: int
+) -> None:
     child = start(read_all, str(path), durable, environment=shim.environment())
     child.hear(1)
     before = shim.count("msync")
@@ -78,7 +85,9 @@ def test_a_place_that_does_not_reach_the_disk_is_told(path: Path, start: Start, 
 
 
 def read_on_a_full_disk(link: Link, kind: str, point: str) -> None:
-    """A tailer that has its file keeps its place there; a new one finds no room, and leaves nothing half-made."""
+    """A tailer that has its file keeps its place there; a new one finds no room, and leaves nothing
+    half-made.
+    """
     disk = Disk(link, kind, point)
     log = filled(str(disk.path / "log"))
     old = log.tailer("old")
@@ -98,7 +107,13 @@ def read_on_a_full_disk(link: Link, kind: str, point: str) -> None:
 def test_a_full_disk_loses_no_place(tmp_path: Path, start: Start, shim: Shim, kind: str) -> None:
     environment = shim.environment() if kind == "shim" else {}
     launcher = [] if kind == "shim" else small_disk.launcher() or []
-    child = start(read_on_a_full_disk, kind, str(tmp_path / "disk"), launcher=launcher, environment=environment)
+    child = start(
+        read_on_a_full_disk,
+        kind,
+        str(tmp_path / "disk"),
+        launcher=launcher,
+        environment=environment,
+    )
     while (report := child.hear(1)[0]).kind != SAME:
         shim.fail("fallocate", errno.ENOSPC if report.kind == "X" else 0)
         child.go_on()

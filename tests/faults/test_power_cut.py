@@ -1,4 +1,6 @@
-"""A power cut at random moments: whatever the system had written of its own accord, everything that was flushed is there."""
+"""A power cut at random moments: whatever the system had written of its own accord, everything that
+was flushed is there.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,18 @@ FLUSHED = "F"
 CUTS = 12
 LONG_CUTS = 120
 POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
-QUICK = {"flush_interval": 0.001, "flush_least_pages": 0, "checkpoint_interval": 0.001, "sync_timeout": 60}
+QUICK = {
+    "flush_interval": 0.001,
+    "flush_least_pages": 0,
+    "checkpoint_interval": 0.001,
+    "sync_timeout": 60,
+}
 
 
 def append_and_flush(link: Link, path: str, sync: bool, pool: dict[str, Any] | None) -> None:
-    """Append for ever: each record synced, or all of them flushed now and then by `flush` and by the service."""
+    """Append for ever: each record synced, or all of them flushed now and then by `flush` and by
+    the service.
+    """
     log, _ = open_log(path, pool, QUICK | {"flush": "sync" if sync else "async"})
     for index in itertools.count():
         position = log.append(value_of(0, index))
@@ -44,21 +53,35 @@ def append_and_flush(link: Link, path: str, sync: bool, pool: dict[str, Any] | N
 
 
 @pytest.fixture
-def run_cuts(tmp_path: Path, numbers: random.Random, start: Start, shim: Shim) -> Callable[[bool, str, int], None]:
+def run_cuts(
+    tmp_path: Path, numbers: random.Random, start: Start, shim: Shim
+) -> Callable[[bool, str, int], None]:
     """Stop a writer at random moments, make of its log what a power cut would, and look at it."""
 
     def run(sync: bool, kind: str, cuts: int) -> None:
         live = tmp_path / "live"
-        child = start(append_and_flush, str(live), sync, POOLS[kind], environment=shim.environment(shadow=True))
+        child = start(
+            append_and_flush,
+            str(live),
+            sync,
+            POOLS[kind],
+            environment=shim.environment(shadow=True),
+        )
         reports: list[Report] = []
         for turn in range(cuts):
             reports += child.hear(numbers.randint(2, 60 if sync else 400))
             reports += child.pause()
             target = tmp_path / f"cut-{turn}"
             shim.cut_power(live, target, numbers, numbers.choice([0.0, 0.0, 0.2, 0.5, 0.9, 1.0]))
-            flushed = max((report.position for report in reports if report.kind == FLUSHED), default=0)
+            flushed = max(
+                (report.position for report in reports if report.kind == FLUSHED), default=0
+            )
             account = Account()
-            account.note(report for report in reports if report.kind == APPENDED and report.position < flushed)
+            account.note(
+                report
+                for report in reports
+                if report.kind == APPENDED and report.position < flushed
+            )
             check_cut(target, account)
             shutil.rmtree(target)
             child.resume()
@@ -85,7 +108,9 @@ def check_cut(target: Path, account: Account) -> None:
 
 @pytest.mark.parametrize("kind", POOLS)
 @pytest.mark.parametrize("sync", [True, False], ids=["sync", "flush"])
-def test_everything_flushed_survives_power_cuts(kind: str, sync: bool, run_cuts: Callable[[bool, str, int], None]) -> None:
+def test_everything_flushed_survives_power_cuts(
+    kind: str, sync: bool, run_cuts: Callable[[bool, str, int], None]
+) -> None:
     run_cuts(sync, kind, CUTS)
 
 
@@ -97,10 +122,21 @@ def open_and_wait(link: Link, path: str, kind: str) -> None:
 
 @pytest.mark.parametrize("recoverer", POOLS)
 @pytest.mark.parametrize("writer", ["mapped", "shm"])
-def test_what_a_recovery_has_exposed_survives_a_power_cut(path: Path, writer: str, recoverer: str, start: Start, shim: Shim) -> None:
-    """Killed in the same boot, recovered, and then the power goes: readers may have seen all of it."""
+def test_what_a_recovery_has_exposed_survives_a_power_cut(
+    path: Path, writer: str, recoverer: str, start: Start, shim: Shim
+) -> None:
+    """Killed in the same boot, recovered, and then the power goes: readers may have seen all of
+    it.
+    """
     remains = path.with_name("remains")
-    child = start(write_some, str(path), 0, 300, How(POOLS[writer], {"flush": "none"}), environment=shim.environment(shadow=True))
+    child = start(
+        write_some,
+        str(path),
+        0,
+        300,
+        How(POOLS[writer], {"flush": "none"}),
+        environment=shim.environment(shadow=True),
+    )
     account = Account()
     account.note(child.hear(301))
     child.kill()
@@ -114,9 +150,18 @@ def test_what_a_recovery_has_exposed_survives_a_power_cut(path: Path, writer: st
 
 
 @pytest.mark.parametrize("kind", POOLS)
-def test_the_clean_mark_is_durably_gone_before_the_first_claim(path: Path, kind: str, start: Start, shim: Shim) -> None:
+def test_the_clean_mark_is_durably_gone_before_the_first_claim(
+    path: Path, kind: str, start: Start, shim: Shim
+) -> None:
     for _ in range(2):
-        child = start(write_some, str(path), 0, 0, How(POOLS[kind], {}), environment=shim.environment(shadow=True))
+        child = start(
+            write_some,
+            str(path),
+            0,
+            0,
+            How(POOLS[kind], {}),
+            environment=shim.environment(shadow=True),
+        )
         child.hear(1)
         assert not checkpoint_of(path, shim).clean
         child.go_on()
@@ -135,5 +180,7 @@ def checkpoint_of(path: Path, shim: Shim) -> Checkpoint:
 @pytest.mark.long
 @pytest.mark.parametrize("kind", POOLS)
 @pytest.mark.parametrize("sync", [True, False], ids=["sync", "flush"])
-def test_everything_flushed_survives_hundreds_of_power_cuts(kind: str, sync: bool, run_cuts: Callable[[bool, str, int], None]) -> None:
+def test_everything_flushed_survives_hundreds_of_power_cuts(
+    kind: str, sync: bool, run_cuts: Callable[[bool, str, int], None]
+) -> None:
     run_cuts(sync, kind, LONG_CUTS)

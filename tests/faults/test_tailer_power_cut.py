@@ -1,4 +1,6 @@
-"""Named tailers and power cuts: what was durable when a call returned stays, and what was not is as it was before, and never garbage."""
+"""Named tailers and power cuts: what was durable when a call returned stays, and what was not is as
+it was before, and never garbage.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from tests.steps import killed_at
 Start = Callable[..., Child]
 DONE, KILLED = "D", "K"
 RECORDS = 20_000
-AHEAD = 4096  # bytes of reports: so that no child is through before the last cut, however long the parent is held up
+# bytes of reports: so that no child is through before the last cut, however long the parent is held
+# up
+AHEAD = 4096
 SHARES = [0.0, 0.0, 0.2, 0.5, 0.9, 1.0]
 
 
@@ -42,7 +46,9 @@ def kept_in(remains: Path) -> Kept | None:
     with commitlog.open(remains) as log:
         states = log.tailers()
         assert [state.damage for state in states] in ([], [None])
-        assert not (remains / FOLDER).exists() or os.listdir(remains / FOLDER) == [state.name for state in states]
+        assert not (remains / FOLDER).exists() or os.listdir(remains / FOLDER) == [
+            state.name for state in states
+        ]
         if not states:
             return None
         with log.tailer("a") as tailer:
@@ -51,8 +57,12 @@ def kept_in(remains: Path) -> Kept | None:
             return Kept(int(record.value), states[0].required, states[0].max_lag_bytes)
 
 
-def cuts(child: Child, shim: Shim, log: Path, numbers: random.Random, *, count: int, most: int) -> Iterator[tuple[list[Report], Path]]:
-    """So many power cuts at random moments: what the child had reported by then, and what is left of its log."""
+def cuts(
+    child: Child, shim: Shim, log: Path, numbers: random.Random, *, count: int, most: int
+) -> Iterator[tuple[list[Report], Path]]:
+    """So many power cuts at random moments: what the child had reported by then, and what is left
+    of its log.
+    """
     reports: list[Report] = []
     for turn in range(count):
         reports += child.hear(numbers.randint(1, most))
@@ -63,7 +73,7 @@ def cuts(child: Child, shim: Shim, log: Path, numbers: random.Random, *, count: 
         child.resume()
 
 
-# --- the place -----------------------------------------------------------------------------------------------------------
+# --- the place ------------------------------------------------------------------------------------
 
 
 def read_on(link: Link, path: str, way: str, durable: Durable) -> None:
@@ -93,19 +103,31 @@ def _loop(link: Link, tailer: Tailer) -> None:
             return
 
 
-WAYS: dict[str, Callable[[Link, Tailer], None]] = {"read": _read, "reading": _read_in_context, "loop": _loop}
+WAYS: dict[str, Callable[[Link, Tailer], None]] = {
+    "read": _read,
+    "reading": _read_in_context,
+    "loop": _loop,
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_durable_place_survives_power_cuts(path: Path, start: Start, shim: Shim, numbers: random.Random, way: str) -> None:
-    child = start(read_on, str(path), way, True, environment=shim.environment(shadow=True), ahead=AHEAD)
+def test_a_durable_place_survives_power_cuts(
+    path: Path, start: Start, shim: Shim, numbers: random.Random, way: str
+) -> None:
+    child = start(
+        read_on, str(path), way, True, environment=shim.environment(shadow=True), ahead=AHEAD
+    )
     for reports, remains in cuts(child, shim, path, numbers, count=12, most=100):
         kept = kept_in(remains)
         assert kept in (Kept(reports[-1].index), Kept(reports[-1].index + 1))
 
 
-def test_any_other_place_is_after_a_power_cut_one_that_was_saved(path: Path, start: Start, shim: Shim, numbers: random.Random) -> None:
-    child = start(read_on, str(path), "read", False, environment=shim.environment(shadow=True), ahead=AHEAD)
+def test_any_other_place_is_after_a_power_cut_one_that_was_saved(
+    path: Path, start: Start, shim: Shim, numbers: random.Random
+) -> None:
+    child = start(
+        read_on, str(path), "read", False, environment=shim.environment(shadow=True), ahead=AHEAD
+    )
     for reports, remains in cuts(child, shim, path, numbers, count=12, most=100):
         kept = kept_in(remains)
         assert kept is not None
@@ -129,7 +151,9 @@ def append_in_its_place(link: Link, path: str) -> None:
         link.wait()
 
 
-def test_a_place_that_lost_its_records_stands_durably_at_the_end_before_others_come(path: Path, start: Start, shim: Shim) -> None:
+def test_a_place_that_lost_its_records_stands_durably_at_the_end_before_others_come(
+    path: Path, start: Start, shim: Shim
+) -> None:
     remains, rest = path.with_name("remains"), path.with_name("rest")
     child = start(read_what_is_not_flushed, str(path), environment=shim.environment(shadow=True))
     child.hear(1)
@@ -143,7 +167,7 @@ def test_a_place_that_lost_its_records_stands_durably_at_the_end_before_others_c
         assert list(tailer.values()) == [b"new"] * 40
 
 
-# --- what is declared, reset, deleted ------------------------------------------------------------------------------------
+# --- what is declared, reset, deleted -------------------------------------------------------------
 
 
 def acts(seed: int) -> Iterator[tuple[str, int]]:
@@ -151,7 +175,9 @@ def acts(seed: int) -> Iterator[tuple[str, int]]:
     numbers = random.Random(seed)
     there = False
     while True:
-        kind = numbers.choice(["open", "require", "release", "read", *(["evict", "reset", "delete"] if there else [])])
+        kind = numbers.choice(
+            ["open", "require", "release", "read", *(["evict", "reset", "delete"] if there else [])]
+        )
         there = kind != "delete"
         yield kind, numbers.randrange(500)
 
@@ -199,8 +225,12 @@ def act_on(link: Link, path: str, seed: int) -> None:
             link.say(DONE)
 
 
-def test_whatever_is_done_to_a_tailer_no_power_cut_takes_back(path: Path, start: Start, shim: Shim, numbers: random.Random) -> None:
-    """Made, declared required or not so, moved, evicted, reset, deleted: as it was done last, or as what is being done will have it."""
+def test_whatever_is_done_to_a_tailer_no_power_cut_takes_back(
+    path: Path, start: Start, shim: Shim, numbers: random.Random
+) -> None:
+    """Made, declared required or not so, moved, evicted, reset, deleted: as it was done last, or as
+    what is being done will have it.
+    """
     seed = numbers.randrange(1 << 30)
     child = start(act_on, str(path), seed, environment=shim.environment(shadow=True))
     expected, done = acts(seed), 0
@@ -215,7 +245,9 @@ def test_whatever_is_done_to_a_tailer_no_power_cut_takes_back(path: Path, start:
 
 
 def take_over(link: Link, path: str, way: str) -> None:
-    """Whoever makes a tailer is killed at one of the steps, and another goes on with it; each step has a log of its own."""
+    """Whoever makes a tailer is killed at one of the steps, and another goes on with it; each step
+    has a log of its own.
+    """
     for step in itertools.count(1):
         log = filled(f"{path}-{step}", 10)
 
@@ -235,8 +267,12 @@ def take_over(link: Link, path: str, way: str) -> None:
         link.wait()
 
 
-@pytest.mark.parametrize(("way", "expected"), [("require", Kept(0, required=True)), ("reset", Kept(5))])
-def test_a_tailer_whose_maker_was_killed_is_as_durable(path: Path, start: Start, shim: Shim, way: str, expected: Kept) -> None:
+@pytest.mark.parametrize(
+    ("way", "expected"), [("require", Kept(0, required=True)), ("reset", Kept(5))]
+)
+def test_a_tailer_whose_maker_was_killed_is_as_durable(
+    path: Path, start: Start, shim: Shim, way: str, expected: Kept
+) -> None:
     child = start(take_over, str(path), way, environment=shim.environment(shadow=True))
     for step in itertools.count(1):
         (report,) = child.hear(1)

@@ -1,4 +1,6 @@
-"""What stands behind the end of a log that was not closed, and damage below it: one is cut, the other is reported and never cut."""
+"""What stands behind the end of a log that was not closed, and damage below it: one is cut, the
+other is reported and never cut.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,24 @@ from commitlog.errors import CorruptRecordError
 from tests.faults import image
 from tests.faults.account import Account
 from tests.faults.child import Child, Link, Report
-from tests.faults.writers import APPENDED, SEGMENT_SIZE, How, close_log, open_log, value_of, write_some
+from tests.faults.writers import (
+    APPENDED,
+    SEGMENT_SIZE,
+    How,
+    close_log,
+    open_log,
+    value_of,
+    write_some,
+)
 from tests.oracle.segment_file import build_frame, build_skip, read_header
 
 Start = Callable[..., Child]
 DURABLE = {"flush": "sync", "checkpoint_interval": 0.001}
 
 
-def killed_log(start: Start, path: Path, count: int = 40, flush: str = "sync") -> tuple[Account, list[Report], int]:
+def killed_log(
+    start: Start, path: Path, count: int = 40, flush: str = "sync"
+) -> tuple[Account, list[Report], int]:
     """A mapped log whose only writer was killed: what it holds, and where it ends."""
     child = start(write_some, str(path), 0, count, How(None, DURABLE | {"flush": flush}))
     reports = child.hear(count + 1)
@@ -77,12 +89,16 @@ def test_a_last_record_that_is_whole_is_kept(path: Path, start: Start) -> None:
     close_log(log, made)
 
 
-def test_a_torn_frame_before_whole_ones_takes_them_away_and_saves_them(path: Path, start: Start) -> None:
+def test_a_torn_frame_before_whole_ones_takes_them_away_and_saves_them(
+    path: Path, start: Start
+) -> None:
     account, reports, end = killed_log(start, path, flush="none")
     image.forget_boot(path)
     torn = reports[20].position
     image.poke(image.segment_path(path, torn), torn % SEGMENT_SIZE + 8, b"\xff" * 8)
-    account.promised = {position: mark for position, mark in account.promised.items() if position < torn}
+    account.promised = {
+        position: mark for position, mark in account.promised.items() if position < torn
+    }
     log, made = open_log(str(path), None, DURABLE)
     account.check(log)
     assert log.tail_position == torn
@@ -94,21 +110,29 @@ def test_a_torn_frame_before_whole_ones_takes_them_away_and_saves_them(path: Pat
 
 
 def test_a_stale_tail_never_comes_back(path: Path, start: Start) -> None:
-    """New records of exactly the old ones' sizes grow over the cut, kill after kill: no old one is ever read again."""
+    """New records of exactly the old ones' sizes grow over the cut, kill after kill: no old one is
+    ever read again.
+    """
     account, reports, _ = killed_log(start, path, 60, "none")
     image.forget_boot(path)
     torn = reports[10].position
     image.poke(image.segment_path(path, torn), torn % SEGMENT_SIZE + 8, b"\xff" * 8)
-    account.promised = {position: mark for position, mark in account.promised.items() if position < torn}
+    account.promised = {
+        position: mark for position, mark in account.promised.items() if position < torn
+    }
     for index in range(10, 50, 5):
         log, made = open_log(str(path), None, {"flush": "none"})
         values = [record.value for record in log.tailer()]
-        assert values == [value_of(0, old) for old in range(10)] + [new_value(new) for new in range(10, index)]
+        assert values == [value_of(0, old) for old in range(10)] + [
+            new_value(new) for new in range(10, index)
+        ]
         assert log.tail_position == reports[index].position
         assert image.behind(path, log.tail_position) == b""
         close_log(log, made)
         child = start(write_new, str(path), index, index + 5)
-        assert [report.position for report in child.hear(5)] == [report.position for report in reports[index : index + 5]]
+        assert [report.position for report in child.hear(5)] == [
+            report.position for report in reports[index : index + 5]
+        ]
         child.kill()
         image.forget_boot(path)
 
@@ -146,7 +170,9 @@ def test_damage_below_the_flushed_mark_is_reported_with_its_position_and_never_c
             list(log.tailer())
         assert (caught.value.position, caught.value.resume_position) == (damaged, following)
         with log.tailer(on_damage="skip") as tailer:
-            assert [record.position for record in tailer] == [position for position in account.promised if position != damaged]
+            assert [record.position for record in tailer] == [
+                position for position in account.promised if position != damaged
+            ]
         close_log(log, made)
     assert image.segment_path(path, damaged).read_bytes()[4096:] == before[4096:]
 
@@ -162,14 +188,19 @@ def test_damage_in_a_closed_log_is_reported_with_its_position_and_never_cut(path
             assert log.tail_position == end
             with pytest.raises(CorruptRecordError) as caught:
                 list(log.tailer())
-            assert (caught.value.position, caught.value.resume_position) == (positions[7], positions[8])
+            assert (caught.value.position, caught.value.resume_position) == (
+                positions[7],
+                positions[8],
+            )
             assert log.read(positions[8]).value == value_of(0, 8)
             if mode == "a":
                 end = log.append(b"more") + 24
 
 
 @pytest.mark.parametrize("mark", [build_skip, None], ids=["rolled back", "zeros"])
-def test_a_log_of_marks_alone_opens_and_goes_on(path: Path, mark: Callable[..., bytes] | None, start: Start) -> None:
+def test_a_log_of_marks_alone_opens_and_goes_on(
+    path: Path, mark: Callable[..., bytes] | None, start: Start
+) -> None:
     """Nothing but rolled-back claims above the checkpoint, or nothing at all."""
     account, _, end = killed_log(start, path, 1)
     segment = image.segment_path(path, end)
@@ -186,7 +217,9 @@ def test_a_log_of_marks_alone_opens_and_goes_on(path: Path, mark: Callable[..., 
     close_log(log, made)
 
 
-def test_a_reader_of_a_log_that_is_not_recovered_yet_ends_at_the_torn_tail_and_changes_nothing(path: Path, start: Start) -> None:
+def test_a_reader_of_a_log_that_is_not_recovered_yet_ends_at_the_torn_tail_and_changes_nothing(
+    path: Path, start: Start
+) -> None:
     account, _, end = killed_log(start, path)
     image.forget_boot(path)
     frame = next_frame(path, end)
@@ -198,4 +231,6 @@ def test_a_reader_of_a_log_that_is_not_recovered_yet_ends_at_the_torn_tail_and_c
             with log.tailer() as tailer:
                 assert len(list(tailer)) == len(account.promised)
                 assert tailer.read(timeout=0) is None
-        assert before == {file.name: file.read_bytes() for file in path.iterdir() if file.name != "cursors"}
+        assert before == {
+            file.name: file.read_bytes() for file in path.iterdir() if file.name != "cursors"
+        }

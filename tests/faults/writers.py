@@ -1,4 +1,6 @@
-"""Writers to be killed: what they append says of itself who wrote it and the how manieth it was, and can be told from anything else."""
+"""Writers to be killed: what they append says of itself who wrote it and the how manieth it was,
+and can be told from anything else.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def mark_of(value: bytes) -> Mark:
 
 
 class _Names:
-    """In place of `secrets` where buffers are named: random, behind what the test's clean-up looks for."""
+    """In place of `secrets` where buffers are named: random, behind what the test's clean-up looks
+    for.
+    """
 
     @staticmethod
     def token_hex(size: int) -> str:
@@ -58,12 +62,20 @@ class How(NamedTuple):
     options: dict[str, Any]
 
 
-def open_log(path: str, pool: dict[str, Any] | None, options: dict[str, Any]) -> tuple[CommitLog, TransientStorePool | None]:
+def open_log(
+    path: str, pool: dict[str, Any] | None, options: dict[str, Any]
+) -> tuple[CommitLog, TransientStorePool | None]:
     """Open with a pool of the given options, or without one."""
     made = None
     if pool is not None:
         shm.secrets = _Names  # type: ignore[attr-defined]
-        filled = {"buffers": 3, "buffer_size": SEGMENT_SIZE, "lock_memory": "off", "low_water": 0.0, "wait_timeout": 60} | pool
+        filled = {
+            "buffers": 3,
+            "buffer_size": SEGMENT_SIZE,
+            "lock_memory": "off",
+            "low_water": 0.0,
+            "wait_timeout": 60,
+        } | pool
         made = TransientStorePool(**filled)
         try:
             return commitlog.open(path, pool=made, **tuned(PATIENT | options)), made
@@ -138,4 +150,9 @@ def _append_from_threads(link: Link, log: CommitLog, session: int) -> None:
     threading.Event().wait()
 
 
-STYLES = {"append": _append, "many": _append_many, "claims": _claim, "threads": _append_from_threads}
+STYLES = {
+    "append": _append,
+    "many": _append_many,
+    "claims": _claim,
+    "threads": _append_from_threads,
+}

@@ -1,4 +1,6 @@
-"""The checkpoint: one of two records is in force, a torn one never is, and what it says lags behind and never leads."""
+"""The checkpoint: one of two records is in force, a torn one never is, and what it says lags behind
+and never leads.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_records_alternate_between_two_places(log: CommitLog) -> None:
     for turn in range(1, 5):
         parts_of(log).engine.write_checkpoint(turn * HEADER, False)
         contents.append(file.read_bytes())
-        assert read(log) == Checkpoint(position=turn * HEADER, clean=False, count=start.count + turn)
+        assert read(log) == Checkpoint(
+            position=turn * HEADER, clean=False, count=start.count + turn
+        )
     half = len(contents[0]) // 2
     for before, after in itertools.pairwise(contents):
         assert (before[:half] == after[:half]) != (before[half:] == after[half:])
@@ -83,7 +87,12 @@ def test_another_logs_checkpoint_is_none(log: CommitLog, logs: Logs) -> None:
 
 def test_a_checkpoint_never_leads(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(
-        setup, checkpoint_interval=0.001, flush_interval=0.001, flush_least_pages=0, commit_interval=0.001, commit_least_pages=0
+        setup,
+        checkpoint_interval=0.001,
+        flush_interval=0.001,
+        flush_least_pages=0,
+        commit_interval=0.001,
+        commit_least_pages=0,
     )
     for turn in range(200):
         log.append(bytes(500), sync=False)

@@ -20,8 +20,12 @@ def test_the_knobs_become_nanoseconds_and_bytes() -> None:
 
 
 @pytest.mark.parametrize("backing", ["anonymous", "shm"])
-def test_it_commits_at_its_interval_when_enough_waits(logs: Logs, until: Callable[..., None], backing: str) -> None:
-    log = logs.open(pool=logs.pool(backing), **{**NEVER, "commit_interval": 0.002, "commit_least_pages": 1})
+def test_it_commits_at_its_interval_when_enough_waits(
+    logs: Logs, until: Callable[..., None], backing: str
+) -> None:
+    log = logs.open(
+        pool=logs.pool(backing), **{**NEVER, "commit_interval": 0.002, "commit_least_pages": 1}
+    )
     log.append(bytes(100))
     rounds = log.stats().commits
     log.append(bytes(4096))
@@ -30,8 +34,18 @@ def test_it_commits_at_its_interval_when_enough_waits(logs: Logs, until: Callabl
     assert log.stats().committed_bytes == log.tail_position - HEADER
 
 
-def test_what_is_less_waits_for_the_thorough_interval(logs: Logs, until: Callable[..., None]) -> None:
-    log = logs.open(pool=logs.pool(), **{**NEVER, "commit_interval": 0.002, "commit_thorough_interval": 0.05, "commit_least_pages": 100})
+def test_what_is_less_waits_for_the_thorough_interval(
+    logs: Logs, until: Callable[..., None]
+) -> None:
+    log = logs.open(
+        pool=logs.pool(),
+        **{
+            **NEVER,
+            "commit_interval": 0.002,
+            "commit_thorough_interval": 0.05,
+            "commit_least_pages": 100,
+        },
+    )
     log.append(b"little")
     until(lambda: log.committed_position == log.tail_position)
 

@@ -1,4 +1,6 @@
-"""The flush services: what becomes durable of its own accord, what an append waits for, and what a failure means."""
+"""The flush services: what becomes durable of its own accord, what an append waits for, and what a
+failure means.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, Logs, Setup
 
 
-@pytest.mark.parametrize(("flush", "kind"), [("async", FlushService), ("sync", GroupCommitService), ("none", NoFlushService)])
+@pytest.mark.parametrize(
+    ("flush", "kind"),
+    [("async", FlushService), ("sync", GroupCommitService), ("none", NoFlushService)],
+)
 def test_each_name_has_its_service(logs: Logs, flush: Any, kind: type[FlushService]) -> None:
     service = parts_of(logs.open(flush=flush)).writer.services[1]
     assert type(service) is kind
@@ -26,8 +31,16 @@ def test_each_name_has_its_service(logs: Logs, flush: Any, kind: type[FlushServi
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_async_flushes_behind_the_appends(logs: Logs, until: Callable[..., None], backing: Any) -> None:
-    log = logs.open_as(Setup("async", backing), flush_interval=0.002, flush_least_pages=1, commit_interval=0.002, commit_least_pages=0)
+def test_async_flushes_behind_the_appends(
+    logs: Logs, until: Callable[..., None], backing: Any
+) -> None:
+    log = logs.open_as(
+        Setup("async", backing),
+        flush_interval=0.002,
+        flush_least_pages=1,
+        commit_interval=0.002,
+        commit_least_pages=0,
+    )
     log.append_many([bytes(1000)] * 10)
     until(lambda: log.flushed_position > HEADER)
 
@@ -55,7 +68,13 @@ def test_waiting_reader_makes_the_service_flush_little(logs: Logs, backing: Any)
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
 def test_none_flushes_nothing_until_asked(logs: Logs, backing: Any) -> None:
-    log = logs.open_as(Setup("none", backing), flush_interval=0.001, flush_least_pages=0, commit_interval=0.001, commit_least_pages=0)
+    log = logs.open_as(
+        Setup("none", backing),
+        flush_interval=0.001,
+        flush_least_pages=0,
+        commit_interval=0.001,
+        commit_least_pages=0,
+    )
     tail = log.append_array(np.zeros((4000, 16), dtype=np.uint8))[-1]
     assert log.flushed_position == HEADER
     assert log.stats().flushes == 0

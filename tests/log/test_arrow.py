@@ -1,4 +1,6 @@
-"""Appending from Arrow: every kind of column, what nulls mean, what is refused before anything is appended."""
+"""Appending from Arrow: every kind of column, what nulls mean, what is refused before anything is
+appended.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,39 @@ import pytest
 
 from commitlog import CommitLog
 from commitlog._kernel.engine import RowColumns
-from commitlog.errors import ClaimError, CommitLogError, ReadOnlyError, RecordTooLargeError, RecordTypeError
+from commitlog.errors import (
+    ClaimError,
+    CommitLogError,
+    ReadOnlyError,
+    RecordTooLargeError,
+    RecordTypeError,
+)
 from tests.setups import LARGEST_VALUE, Logs, Setup, all_appended
 
 VALUES = [b"first", b"", b"a third one", b"\xc3\xa9", b"x" * 40]
 
 
 def rows(log: CommitLog) -> list[tuple[bytes, bytes | None, int, int]]:
-    return [(record.value, record.key, record.type, record.timestamp_ns) for record in log.tailer(visibility="appended")]
+    return [
+        (record.value, record.key, record.type, record.timestamp_ns)
+        for record in log.tailer(visibility="appended")
+    ]
 
 
 def chunked(kind: pa.DataType) -> pa.ChunkedArray:
-    return pa.chunked_array([pa.array(VALUES[:2], kind), pa.array([], kind), pa.array(VALUES[2:], kind)])
+    return pa.chunked_array(
+        [pa.array(VALUES[:2], kind), pa.array([], kind), pa.array(VALUES[2:], kind)]
+    )
 
 
-KINDS = [pa.binary(), pa.large_binary(), pa.string(), pa.large_string(), pa.binary_view(), pa.string_view()]
+KINDS = [
+    pa.binary(),
+    pa.large_binary(),
+    pa.string(),
+    pa.large_string(),
+    pa.binary_view(),
+    pa.string_view(),
+]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -37,7 +57,9 @@ def test_each_row_of_an_array_is_a_record(logs: Logs, setup: Setup, kind: pa.Dat
     assert [log.read(int(position)).value for position in positions] == VALUES
     log.append_arrow(chunked(kind))
     log.append_arrow(pa.array(VALUES, kind).slice(1, 3))
-    log.append_arrow(pa.array(VALUES, kind).dictionary_encode() if kind in KINDS[:4] else pa.array([], kind))
+    log.append_arrow(
+        pa.array(VALUES, kind).dictionary_encode() if kind in KINDS[:4] else pa.array([], kind)
+    )
     expected = VALUES * 2 + VALUES[1:4] + (VALUES if kind in KINDS[:4] else [])
     assert all_appended(log) == expected
     assert (log.flushed_position == log.tail_position) or setup.flush != "sync"
@@ -48,8 +70,12 @@ def test_rows_of_a_fixed_size_are_records_sliced_or_not(logs: Logs) -> None:
     array = pa.array([b"%04d" % number for number in range(100)], pa.binary(4))
     log.append_arrow(array)
     log.append_arrow(array.slice(90, 5))
-    log.append_arrow(pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"u" * 16], pa.binary(16))))
-    assert all_appended(log) == [b"%04d" % number for number in [*range(100), *range(90, 95)]] + [b"u" * 16]
+    log.append_arrow(
+        pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"u" * 16], pa.binary(16)))
+    )
+    assert all_appended(log) == [b"%04d" % number for number in [*range(100), *range(90, 95)]] + [
+        b"u" * 16
+    ]
 
 
 def test_a_table_has_keys_types_and_timestamps(logs: Logs) -> None:
@@ -75,7 +101,12 @@ def test_a_table_has_keys_types_and_timestamps(logs: Logs) -> None:
 def test_arrow_timestamps_are_taken_in_any_unit_and_zone(logs: Logs) -> None:
     log = logs.open()
     when = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
-    for kind in (pa.timestamp("s", "UTC"), pa.timestamp("ms", "Europe/Berlin"), pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC")):
+    for kind in (
+        pa.timestamp("s", "UTC"),
+        pa.timestamp("ms", "Europe/Berlin"),
+        pa.timestamp("us", "UTC"),
+        pa.timestamp("ns", "UTC"),
+    ):
         log.append_arrow(pa.table({"value": ["v"], "timestamp": pa.array([when], kind)}))
     assert {row[3] for row in rows(log)} == {int(when.timestamp()) * 10**9}
 
@@ -84,10 +115,23 @@ def test_a_null_value_is_a_tombstone_under_a_key_and_refused_without_one(logs: L
     log = logs.open()
     values = pa.array([b"kept", None, b"also"], pa.binary())
     log.append_arrow(pa.table({"value": values, "key": ["a", "b", None]}))
-    log.append_arrow(pa.table({"value": pa.array([None, b"four"], pa.binary(4)), "key": ["c", "d"]}))
+    log.append_arrow(
+        pa.table({"value": pa.array([None, b"four"], pa.binary(4)), "key": ["c", "d"]})
+    )
     log.append_arrow(pa.table({"value": pa.nulls(1), "key": ["e"]}))
-    assert [row[:2] for row in rows(log)] == [(b"kept", b"a"), (b"", b"b"), (b"also", None), (b"", b"c"), (b"four", b"d"), (b"", b"e")]
-    for refused in (values, pa.table({"value": values, "key": ["a", None, "c"]}), pa.chunked_array([values[:1], values[1:]])):
+    assert [row[:2] for row in rows(log)] == [
+        (b"kept", b"a"),
+        (b"", b"b"),
+        (b"also", None),
+        (b"", b"c"),
+        (b"four", b"d"),
+        (b"", b"e"),
+    ]
+    for refused in (
+        values,
+        pa.table({"value": values, "key": ["a", None, "c"]}),
+        pa.chunked_array([values[:1], values[1:]]),
+    ):
         with pytest.raises(RecordTypeError, match="row 1 has a null for a value and no key"):
             log.append_arrow(refused)
     assert log.count() == 6
@@ -95,7 +139,10 @@ def test_a_null_value_is_a_tombstone_under_a_key_and_refused_without_one(logs: L
 
 def test_what_was_read_as_arrow_is_appended_again_as_it_was(logs: Logs, setup: Setup) -> None:
     log, copy = logs.open_as(setup), logs.open("copy")
-    log.append_many([b"v%d" % number for number in range(3000)], keys=[None if number % 3 else b"%d" % number for number in range(3000)])
+    log.append_many(
+        [b"v%d" % number for number in range(3000)],
+        keys=[None if number % 3 else b"%d" % number for number in range(3000)],
+    )
     log.append(b"", key=b"gone", type=8)
     batch = log.tailer(visibility="appended").read_batch()
     copy.append_arrow(batch.to_arrow())
@@ -107,7 +154,9 @@ def test_what_was_read_as_arrow_is_appended_again_as_it_was(logs: Logs, setup: S
 def test_a_million_bytes_over_many_rolls(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     values = [b"%d " % number * (number % 50) for number in range(10_000)]
-    positions = log.append_arrow(pa.table({"value": pa.chunked_array([values[:5000], values[5000:]])}), sync=False)
+    positions = log.append_arrow(
+        pa.table({"value": pa.chunked_array([values[:5000], values[5000:]])}), sync=False
+    )
     assert all_appended(log) == values
     assert log.stats().rolls > 5
     assert (np.diff(positions) > 0).all()
@@ -133,7 +182,11 @@ def test_what_offers_arrows_c_interface_is_taken(logs: Logs) -> None:
 
 def test_nothing_to_append_is_no_error(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
-    for empty in (pa.array([], pa.binary()), pa.chunked_array([], pa.string()), pa.table({"value": pa.array([], pa.binary(3))})):
+    for empty in (
+        pa.array([], pa.binary()),
+        pa.chunked_array([], pa.string()),
+        pa.table({"value": pa.array([], pa.binary(3))}),
+    ):
         assert len(log.append_arrow(empty, sync=True)) == 0
     assert log.count() == 0
 
@@ -154,15 +207,24 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no value": (pa.table({"key": ["k"]}), "there must be one column value"),
     "no columns": (pa.table({}), "there must be one column value"),
     "other column": (value_and(colour=["red", "blue"]), "no place for a column 'colour'"),
-    "two values": (pa.table([["a"], ["b"]], names=["value", "value"]), "there must be one column value"),
+    "two values": (
+        pa.table([["a"], ["b"]], names=["value", "value"]),
+        "there must be one column value",
+    ),
     "two times": (value_and(timestamp=[1, 2], timestamp_ns=[1, 2]), "at most one each"),
     "number keys": (value_and(key=[1, 2]), "the column key must hold bytes"),
-    "text types": (value_and(type=["1", "2"]), "the column type must hold whole numbers, not string"),
+    "text types": (
+        value_and(type=["1", "2"]),
+        "the column type must hold whole numbers, not string",
+    ),
     "negative type": (value_and(type=[1, -1]), "does not fit"),
     "large type": (value_and(type=[1, 1 << 32]), "does not fit"),
     "fractional types": (value_and(type=[1.0, 2.0]), "must hold whole numbers, not double"),
     "negative time": (value_and(timestamp_ns=[None, -5]), "row 1 of the column timestamp_ns is -5"),
-    "early time": (value_and(timestamp=pa.array([0, -1], pa.timestamp("s"))), "row 1 of the column timestamp_ns is -1000000000"),
+    "early time": (
+        value_and(timestamp=pa.array([0, -1], pa.timestamp("s"))),
+        "row 1 of the column timestamp_ns is -1000000000",
+    ),
     "far time": (value_and(timestamp=pa.array([0, 1 << 60], pa.timestamp("s"))), "does not fit"),
     "text times": (value_and(timestamp_ns=["now", "then"]), "whole numbers or timestamps"),
 }
@@ -190,7 +252,9 @@ def test_a_bad_row_in_the_last_chunk_is_found_before_the_first_is_appended(logs:
 
 @pytest.mark.parametrize("offsets", [[0, 3, 2], [0, 1, 9], [-1, 0, 1], [5, 6, 6]], ids=str)
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
-def test_offsets_that_lead_astray_are_refused(logs: Logs, kind: pa.DataType, offsets: list[int]) -> None:
+def test_offsets_that_lead_astray_are_refused(
+    logs: Logs, kind: pa.DataType, offsets: list[int]
+) -> None:
     log = logs.open()
     dtype = np.int64 if kind == pa.large_binary() else np.int32
     mutable = np.array([0, 1, 4], dtype)
@@ -239,5 +303,8 @@ def test_the_state_of_the_log_is_respected(logs: Logs) -> None:
 def test_without_arrow_the_remedy_is_named(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     log = logs.open()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ModuleNotFoundError, match="append_arrow needs pyarrow: pip install 'commitlog-engine\\[arrow\\]'"):
+    with pytest.raises(
+        ModuleNotFoundError,
+        match="append_arrow needs pyarrow: pip install 'commitlog-engine\\[arrow\\]'",
+    ):
         log.append_arrow(None)

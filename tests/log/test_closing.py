@@ -41,10 +41,14 @@ def warned() -> Iterator[list[warnings.WarningMessage]]:
 
 
 def is_closed(path: Path) -> bool:
-    return not any(log.path == str(path) for log in list(registry._logs))
+    """Whether the log is closed, and its lock released with the last of its files."""
+    known = any(log.path == str(path) for log in list(registry._logs))
+    return not known and held_in(path) == []
 
 
-def test_dropped_log_closes_cleanly_with_a_warning(path: Path, until: Until, warned: list[warnings.WarningMessage]) -> None:
+def test_dropped_log_closes_cleanly_with_a_warning(
+    path: Path, until: Until, warned: list[warnings.WarningMessage]
+) -> None:
     log = commitlog.open(path, segment_size=SEGMENT)
     log.append(b"x")
     del log
@@ -57,7 +61,9 @@ def test_dropped_log_closes_cleanly_with_a_warning(path: Path, until: Until, war
 
 @pytest.mark.usefixtures("warned")
 @pytest.mark.parametrize("setup", SETUPS, ids=str)
-def test_dropped_log_keeps_every_record(path: Path, until: Until, setup: Setup, make_pool: Callable[[str], Any]) -> None:
+def test_dropped_log_keeps_every_record(
+    path: Path, until: Until, setup: Setup, make_pool: Callable[[str], Any]
+) -> None:
     pool = make_pool(setup.backing) if setup.pooled else None
     log = commitlog.open(path, flush=setup.flush, pool=pool, segment_size=None if pool else SEGMENT)
     log.append_many([b"x"] * 100)
@@ -94,7 +100,9 @@ def test_log_in_a_garbage_cycle_is_closed(path: Path, until: Until) -> None:
     until(lambda: is_closed(path))
 
 
-def test_closed_log_is_dropped_without_a_warning(path: Path, warned: list[warnings.WarningMessage]) -> None:
+def test_closed_log_is_dropped_without_a_warning(
+    path: Path, warned: list[warnings.WarningMessage]
+) -> None:
     log = commitlog.open(path, segment_size=SEGMENT)
     log.close()
     there = weakref.ref(log)
@@ -104,7 +112,9 @@ def test_closed_log_is_dropped_without_a_warning(path: Path, warned: list[warnin
     assert warned == []
 
 
-def test_log_is_closed_though_warnings_are_errors(path: Path, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_closed_though_warnings_are_errors(
+    path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raised: list[Any] = []
     monkeypatch.setattr("sys.unraisablehook", lambda error: raised.append(error.exc_type))
     with warnings.catch_warnings():

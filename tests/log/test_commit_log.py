@@ -1,4 +1,6 @@
-"""The life of a log's handle: close, fork, signals, the interpreter's end, deletion, and who may use it when."""
+"""The life of a log's handle: close, fork, signals, the interpreter's end, deletion, and who may
+use it when.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ from commitlog.log.parts import parts_of
 from tests.conftest import ROOT
 from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
 
-# --- close -----------------------------------------------------------------------------------------------------------
+# --- close ----------------------------------------------------------------------------------------
 
 
 def uses(log: CommitLog, tailer: Tailer, record: Record) -> list[Callable[[], object]]:
@@ -155,7 +157,9 @@ def test_a_log_is_a_context_manager_that_closes_on_errors_too(logs: Logs) -> Non
     assert list(logs.open().tailer().values()) == [b"kept"]
 
 
-def test_a_log_that_was_never_closed_is_drained_at_exit_with_a_warning(run_python: Callable[..., Any], logs: Logs, tmp_path: Path) -> None:
+def test_a_log_that_was_never_closed_is_drained_at_exit_with_a_warning(
+    run_python: Callable[..., Any], logs: Logs, tmp_path: Path
+) -> None:
     script = """
 import sys, commitlog
 pool = None
@@ -177,7 +181,7 @@ del log, pool
         assert len(list(log.tailer(visibility="flushed"))) == 3000
 
 
-# --- reading handles -------------------------------------------------------------------------------------------------
+# --- reading handles ------------------------------------------------------------------------------
 
 
 def test_a_log_opened_for_reading_changes_nothing(logs: Logs) -> None:
@@ -201,7 +205,9 @@ def test_a_log_opened_for_reading_changes_nothing(logs: Logs) -> None:
     assert [record.value for record in reader.tailer()] == [b"there"]
 
 
-def test_a_tailer_used_by_two_threads_at_once_refuses_the_second(logs: Logs, until: Callable[..., None]) -> None:
+def test_a_tailer_used_by_two_threads_at_once_refuses_the_second(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     log = logs.open()
     tailer = log.tailer()
 
@@ -232,13 +238,21 @@ def test_records_are_pickled_and_compared_by_content(logs: Logs, setup: Setup) -
         twin = pickle.loads(pickle.dumps(record, protocol))
         assert twin == record
         assert hash(twin) == hash(record)
-        assert (twin.position, twin.value, twin.key, twin.type, twin.timestamp_ns) == (HEADER, b"value", b"key", 7, 12)
+        assert (twin.position, twin.value, twin.key, twin.type, twin.timestamp_ns) == (
+            HEADER,
+            b"value",
+            b"key",
+            7,
+            12,
+        )
         assert bytes(twin.view()) == b"value"
     assert record != b"value"
     assert "b'value'" in repr(record)
 
 
-def test_a_view_of_a_record_that_is_not_committed_yet_is_its_value(logs: Logs, setup: Setup) -> None:
+def test_a_view_of_a_record_that_is_not_committed_yet_is_its_value(
+    logs: Logs, setup: Setup
+) -> None:
     log = logs.open_as(setup, **BY_HAND)
     log.append(b"not yet", sync=False)
     record = log.tailer(visibility="appended").read()
@@ -249,21 +263,34 @@ def test_a_view_of_a_record_that_is_not_committed_yet_is_its_value(logs: Logs, s
 
 
 @pytest.mark.parametrize("name", ["log", "tailer"])
-def test_a_log_and_a_tailer_show_what_the_pages_use_and_nothing_of_the_engine(logs: Logs, name: str) -> None:
+def test_a_log_and_a_tailer_show_what_the_pages_use_and_nothing_of_the_engine(
+    logs: Logs, name: str
+) -> None:
     log = logs.open()
     used = log if name == "log" else log.tailer()
     shown = dir(used)
     assert all(hasattr(used, each) for each in shown)
     assert not {"fail", "setup", "move_tail", "batch", "move_to", "_wire"} & set(shown)
-    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")))
-    assert set(re.findall(rf"\b{name}\.([a-z]\w*)", pages)) - {"json", "py", "c", "rst", "readingDocument"} <= set(shown)
+    pages = "".join(
+        page.read_text(encoding="utf-8")
+        for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
+    )
+    assert set(re.findall(rf"\b{name}\.([a-z]\w*)", pages)) - {
+        "json",
+        "py",
+        "c",
+        "readingDocument",
+        "rst",
+    } <= set(shown)
 
 
-# --- deletion --------------------------------------------------------------------------------------------------------
+# --- deletion -------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("no_other_holders")
-def test_deletion_takes_whole_segments_from_the_front_and_never_leaves_holes(logs: Logs, setup: Setup) -> None:
+def test_deletion_takes_whole_segments_from_the_front_and_never_leaves_holes(
+    logs: Logs, setup: Setup
+) -> None:
     log = logs.open_as(setup, **BY_HAND)
     for _ in range(8):
         log.append_array(np.zeros((1000, 32), dtype=np.uint8), sync=False)
@@ -277,7 +304,9 @@ def test_deletion_takes_whole_segments_from_the_front_and_never_leaves_holes(log
     assert log.first_position == 3 * SEGMENT + HEADER
     assert parts_of(log).queue.numbers()[:3] == [3, 4, 5]
     del view
-    assert [Path(path).name for path in log.delete_before(6 * SEGMENT)] == [f"{number * SEGMENT:020d}.seg" for number in (3, 4, 5)]
+    assert [Path(path).name for path in log.delete_before(6 * SEGMENT)] == [
+        f"{number * SEGMENT:020d}.seg" for number in (3, 4, 5)
+    ]
     with pytest.raises(PositionError) as caught:
         tailer.read()
     assert caught.value.first_position == 6 * SEGMENT
@@ -298,7 +327,7 @@ def test_deletion_never_takes_the_segment_in_use(logs: Logs) -> None:
     assert log.append(b"y") == HEADER + 24
 
 
-# --- thousands -------------------------------------------------------------------------------------------------------
+# --- thousands ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -310,7 +339,9 @@ def in_memory() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_16_byte_appends_roll_the_smallest_segments_thousands_of_times(in_memory: Path, backing: Any) -> None:
+def test_16_byte_appends_roll_the_smallest_segments_thousands_of_times(
+    in_memory: Path, backing: Any
+) -> None:
     logs = Logs(in_memory)
     log = logs.open_as(Setup("none", backing))
     tailer = log.tailer(visibility="appended")
@@ -321,7 +352,9 @@ def test_16_byte_appends_roll_the_smallest_segments_thousands_of_times(in_memory
         seen = 0
         while len(batch := tailer.read_batch()):
             numbers = batch.data.view(np.uint64)[::2]
-            assert numbers.tolist() == list(range(turn * len(rows) + seen, turn * len(rows) + seen + len(batch)))
+            assert numbers.tolist() == list(
+                range(turn * len(rows) + seen, turn * len(rows) + seen + len(batch))
+            )
             seen += len(batch)
         assert seen == len(rows)
         if turn % 10 == 9:

@@ -1,4 +1,6 @@
-"""Appending from coroutines: when an await returns, what ends it early, and that nothing of it hurts the log."""
+"""Appending from coroutines: when an await returns, what ends it early, and that nothing of it
+hurts the log.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ from tests.setups import BY_HAND, Logs, Setup, all_appended
 
 @contextmanager
 def held_up(log: CommitLog) -> Iterator[None]:
-    """While the block lasts another thread's claim is open, and nothing behind it becomes durable."""
+    """While the block lasts another thread's claim is open, and nothing behind it becomes
+    durable.
+    """
     with ThreadPoolExecutor(1) as pool:
         claim = pool.submit(log.claim, 8, sync=False).result()
         yield
@@ -44,7 +48,9 @@ def held_up(log: CommitLog) -> Iterator[None]:
 
 async def pending(log: CommitLog, count: int, prefix: bytes = b"") -> list[asyncio.Task[int]]:
     """Tasks that have appended and wait."""
-    tasks = [asyncio.create_task(log.append_async(prefix + b"%d" % number)) for number in range(count)]
+    tasks = [
+        asyncio.create_task(log.append_async(prefix + b"%d" % number)) for number in range(count)
+    ]
     await asyncio.sleep(0)
     return tasks
 
@@ -54,10 +60,16 @@ def waiting(log: CommitLog) -> int:
 
 
 def helpers() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("commitlog acknowledge")]
+    return [
+        thread.name
+        for thread in threading.enumerate()
+        if thread.name.startswith("commitlog acknowledge")
+    ]
 
 
-def test_a_record_is_durable_when_its_await_returns_and_not_waited_for_without_sync(logs: Logs, setup: Setup) -> None:
+def test_a_record_is_durable_when_its_await_returns_and_not_waited_for_without_sync(
+    logs: Logs, setup: Setup
+) -> None:
     log = logs.open_as(setup, **BY_HAND)
 
     async def append() -> None:
@@ -80,7 +92,9 @@ def test_thousands_of_coroutines_share_flushes_and_one_thread(logs: Logs, setup:
     log = logs.open_as(setup, **BY_HAND)
 
     async def append_all() -> list[int]:
-        positions = await asyncio.gather(*(log.append_async(b"%05d" % number, sync=True) for number in range(4000)))
+        positions = await asyncio.gather(
+            *(log.append_async(b"%05d" % number, sync=True) for number in range(4000))
+        )
         assert len(helpers()) == 1
         return positions
 
@@ -99,7 +113,9 @@ def test_a_list_is_waited_for_once(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, **BY_HAND)
 
     async def append() -> None:
-        positions = await log.append_many_async([b"a", b"b", b"c"], keys=[b"1", None, b"3"], types=[1, 2, 3], sync=True)
+        positions = await log.append_many_async(
+            [b"a", b"b", b"c"], keys=[b"1", None, b"3"], types=[1, 2, 3], sync=True
+        )
         assert log.flushed_position > positions[-1]
         assert [log.read(int(position)).type for position in positions] == [1, 2, 3]
         assert len(await log.append_many_async([], sync=True)) == 0
@@ -131,7 +147,9 @@ def test_who_is_late_hears_of_it_with_the_position_of_its_record(logs: Logs) -> 
 
     async def append() -> list[Any]:
         with held_up(log):
-            outcomes: list[Any] = await asyncio.gather(*await pending(log, 3), return_exceptions=True)
+            outcomes: list[Any] = await asyncio.gather(
+                *await pending(log, 3), return_exceptions=True
+            )
         log.flush(10)
         assert log.flushed_position > max(outcome.position for outcome in outcomes)
         return outcomes
@@ -209,7 +227,13 @@ def test_several_loops_wait_at_one_log(logs: Logs) -> None:
     def run(number: int) -> list[int]:
         async def append_all() -> list[int]:
             started.wait()
-            return [position for turn in range(5) for position in await asyncio.gather(*await pending(log, 50, b"%d %d " % (number, turn)))]
+            return [
+                position
+                for turn in range(5)
+                for position in await asyncio.gather(
+                    *await pending(log, 50, b"%d %d " % (number, turn))
+                )
+            ]
 
         return asyncio.run(append_all())
 
@@ -221,7 +245,9 @@ def test_several_loops_wait_at_one_log(logs: Logs) -> None:
         assert [log.read(position).value for position in positions] == expected
 
 
-def test_a_loop_that_is_closed_while_its_records_are_waited_for_does_not_matter(logs: Logs, until: Callable[..., None]) -> None:
+def test_a_loop_that_is_closed_while_its_records_are_waited_for_does_not_matter(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     log = logs.open(flush="sync", claim_timeout=60, sync_timeout=60, **BY_HAND)
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda loop, context: None)  # it complains of its own tasks
@@ -230,12 +256,16 @@ def test_a_loop_that_is_closed_while_its_records_are_waited_for_does_not_matter(
         loop.close()
         assert waiting(log) == 3
     until(lambda: waiting(log) == 0)
-    assert log.read(asyncio.run(log.append_async(b"from another loop"))).value == b"from another loop"
+    assert (
+        log.read(asyncio.run(log.append_async(b"from another loop"))).value == b"from another loop"
+    )
     del tasks
     gc.collect()
 
 
-def test_a_child_after_a_fork_waits_with_a_thread_of_its_own(logs: Logs, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+def test_a_child_after_a_fork_waits_with_a_thread_of_its_own(
+    logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
+) -> None:
     log = logs.open(flush="sync", **BY_HAND)
     asyncio.run(log.append_async(b"parent"))
 

@@ -1,4 +1,6 @@
-"""A log in the child of a fork: a pooled one is refused, a mapped one goes on through a slot of its own."""
+"""A log in the child of a fork: a pooled one is refused, a mapped one goes on through a slot of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,22 @@ from tests.setups import BY_HAND, Logs, Setup
 from tests.steps import die
 
 
-def test_a_pooled_log_refuses_a_forked_child_and_the_parent_goes_on(logs: Logs, in_child: Callable[..., Any]) -> None:
+def test_a_pooled_log_refuses_a_forked_child_and_the_parent_goes_on(
+    logs: Logs, in_child: Callable[..., Any]
+) -> None:
     for backing in ("anonymous", "shm"):
         log = logs.open(backing, pool=logs.pool(backing))
         log.append(b"parent's")
 
         def use(log: CommitLog = log) -> int:
-            attempts = [lambda: log.append(b"x"), lambda: log.append_many([b"x"]), lambda: log.claim(5), log.commit, log.flush, log.roll]
+            attempts = [
+                lambda: log.append(b"x"),
+                lambda: log.append_many([b"x"]),
+                lambda: log.claim(5),
+                log.commit,
+                log.flush,
+                log.roll,
+            ]
             for attempt in attempts:
                 with pytest.raises(ForkedError, match="open the log again"):
                     attempt()
@@ -44,7 +55,9 @@ def test_a_pooled_log_refuses_a_forked_child_and_the_parent_goes_on(logs: Logs, 
         assert list(log.tailer().values()) == [b"parent's", b"still"]
 
 
-def test_a_mapped_log_appends_from_a_forked_child_through_a_slot_of_its_own(logs: Logs, in_child: Callable[..., Any]) -> None:
+def test_a_mapped_log_appends_from_a_forked_child_through_a_slot_of_its_own(
+    logs: Logs, in_child: Callable[..., Any]
+) -> None:
     log = logs.open()
     log.append(b"parent")
 
@@ -66,7 +79,9 @@ def test_a_mapped_log_appends_from_a_forked_child_through_a_slot_of_its_own(logs
 
 
 def fork_held(act: Callable[[], None]) -> Callable[[], int]:
-    """Fork a child that acts once the function returned here is called, which gives the status that it ended with: 0 if it got through."""
+    """Fork a child that acts once the function returned here is called, which gives the status that
+    it ended with: 0 if it got through.
+    """
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -116,7 +131,9 @@ def test_a_forked_child_does_not_write_over_what_others_did_meanwhile(logs: Logs
     assert list(logs.open().tailer().values()) == [b"parent", bytes(5000)]
 
 
-def test_a_claim_of_the_parent_is_not_the_childs_to_end(logs: Logs, setup: Setup, in_child: Callable[..., Any]) -> None:
+def test_a_claim_of_the_parent_is_not_the_childs_to_end(
+    logs: Logs, setup: Setup, in_child: Callable[..., Any]
+) -> None:
     log = logs.open_as(setup, **BY_HAND)
     with log.claim(6) as claim:
 
@@ -130,7 +147,9 @@ def test_a_claim_of_the_parent_is_not_the_childs_to_end(logs: Logs, setup: Setup
     assert list(log.tailer(visibility="appended").values()) == [b"parent"]
 
 
-def test_a_child_is_not_held_up_by_locks_that_other_threads_of_the_parent_had(logs: Logs, in_child: Callable[..., Any]) -> None:
+def test_a_child_is_not_held_up_by_locks_that_other_threads_of_the_parent_had(
+    logs: Logs, in_child: Callable[..., Any]
+) -> None:
     log = logs.open()
     log.append(b"there")
 

@@ -1,4 +1,6 @@
-"""Where and how a log can be opened, who may open it beside whom, and what a refused opening leaves behind: nothing."""
+"""Where and how a log can be opened, who may open it beside whom, and what a refused opening leaves
+behind: nothing.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ def open_pooled(path: Path) -> CommitLog:
     return commitlog.open(path, "a", Options(pool=pool))
 
 
-# --- modes and paths -------------------------------------------------------------------------------------------------
+# --- modes and paths ------------------------------------------------------------------------------
 
 
 def test_mode_a_creates_the_directory_and_its_parents(tmp_path: Path) -> None:
@@ -86,7 +88,9 @@ def test_a_path_that_is_or_leads_through_a_file_is_refused(tmp_path: Path, mode:
 
 
 @pytest.mark.parametrize("mode", ["a", "r"])
-@pytest.mark.parametrize("path", [5, None, 1.5, "", "null\0byte", b"null\0byte", ["list"]], ids=repr)
+@pytest.mark.parametrize(
+    "path", [5, None, 1.5, "", "null\0byte", b"null\0byte", ["list"]], ids=repr
+)
 def test_a_path_that_cannot_be_one_is_refused(path: Any, mode: str) -> None:
     with pytest.raises(InvalidOptionError, match="path must"):
         commitlog.open(path, mode)
@@ -109,7 +113,7 @@ def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
-# --- options ---------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
 def test_options_that_contradict_the_log_are_refused_by_name(logs: Logs) -> None:
@@ -143,7 +147,7 @@ def test_unknown_options_are_refused_by_name(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# --- a second writer -------------------------------------------------------------------------------------------------
+# --- a second writer ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -177,7 +181,9 @@ def elsewhere() -> Iterator[Callable[[Callable[[], Any]], int]]:
         os.waitpid(child, 0)
 
 
-def test_a_second_pooled_writer_is_told_who_holds_the_log(logs: Logs, tmp_path: Path, elsewhere: Callable[..., int]) -> None:
+def test_a_second_pooled_writer_is_told_who_holds_the_log(
+    logs: Logs, tmp_path: Path, elsewhere: Callable[..., int]
+) -> None:
     child = elsewhere(lambda: open_pooled(tmp_path / "log"))
     for options in ({"pool": logs.pool()}, {}):
         with pytest.raises(LogLockedError, match=f"process {child}") as caught:
@@ -187,7 +193,9 @@ def test_a_second_pooled_writer_is_told_who_holds_the_log(logs: Logs, tmp_path: 
     assert logs.pool().available == logs.pool().buffers
 
 
-def test_a_pooled_writer_is_told_of_the_mapped_ones(logs: Logs, tmp_path: Path, elsewhere: Callable[..., int]) -> None:
+def test_a_pooled_writer_is_told_of_the_mapped_ones(
+    logs: Logs, tmp_path: Path, elsewhere: Callable[..., int]
+) -> None:
     child = elsewhere(lambda: commitlog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)))
     with pytest.raises(LogLockedError, match=f"process {child}"):
         logs.open(pool=logs.pool())
@@ -205,7 +213,9 @@ def test_a_second_open_in_this_process_says_so(logs: Logs) -> None:
     assert list(logs.open(mode="r").tailer().values()) == [b"unharmed"]
 
 
-def test_mapped_writers_of_several_processes_see_all_records(logs: Logs, in_child: Callable[..., Any], tmp_path: Path) -> None:
+def test_mapped_writers_of_several_processes_see_all_records(
+    logs: Logs, in_child: Callable[..., Any], tmp_path: Path
+) -> None:
     first, second = logs.open(), logs.open()
     assert parts_of(first).engine.slot != parts_of(second).engine.slot
 
@@ -227,7 +237,9 @@ def test_mapped_writers_of_several_processes_see_all_records(logs: Logs, in_chil
 
 
 def test_the_last_of_several_handles_leaves_the_clean_mark(logs: Logs) -> None:
-    """Handles count checkpoints each for itself, and the last to leave may be the one that counted least."""
+    """Handles count checkpoints each for itself, and the last to leave may be the one that counted
+    least.
+    """
     first = logs.open(checkpoint_interval=0.001, flush="none")
     for _ in range(5):
         second = logs.open(flush="none")
@@ -292,7 +304,9 @@ def test_a_copied_directory_is_a_log_of_its_own(logs: Logs, tmp_path: Path) -> N
     assert list(copy.tailer().values()) == [b"both", b"copy's"]
 
 
-def test_opening_a_log_twice_in_one_process_works_and_says_so(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+def test_opening_a_log_twice_in_one_process_works_and_says_so(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
     def said() -> bool:
         return any("in this very process already" in message for message in caplog.messages)
 
@@ -308,6 +322,8 @@ def test_opening_a_log_twice_in_one_process_works_and_says_so(logs: Logs, caplog
 @pytest.mark.parametrize("below", ["", "log"])
 def test_dangling_link_is_called_a_link(tmp_path: Path, below: str) -> None:
     (tmp_path / "link").symlink_to("nowhere")
-    with pytest.raises(NotALogError, match="link is a symbolic link to nowhere, which is not there"):
+    with pytest.raises(
+        NotALogError, match="link is a symbolic link to nowhere, which is not there"
+    ):
         commitlog.open(tmp_path / "link" / below)
     assert [path.name for path in tmp_path.iterdir()] == ["link"]

@@ -25,7 +25,11 @@ Said = list[tuple[str, str]]
 def said(caplog: pytest.LogCaptureFixture) -> Callable[[int], Said]:
     """What was said at a level or above it, by level and message."""
     caplog.set_level(logging.DEBUG, "commitlog")
-    return lambda level: [(record.levelname, record.getMessage()) for record in caplog.records if record.levelno >= level]
+    return lambda level: [
+        (record.levelname, record.getMessage())
+        for record in caplog.records
+        if record.levelno >= level
+    ]
 
 
 def without_slow_flushes(said: Said) -> Said:
@@ -33,7 +37,9 @@ def without_slow_flushes(said: Said) -> Said:
     return [(level, message) for level, message in said if "took longer than" not in message]
 
 
-def test_opening_and_closing_are_told_and_rolls_to_whoever_debugs(logs: Logs, said: Callable[[int], Said]) -> None:
+def test_opening_and_closing_are_told_and_rolls_to_whoever_debugs(
+    logs: Logs, said: Callable[[int], Said]
+) -> None:
     log = logs.open(**BY_HAND)
     log.append_many([bytes(8000)] * 10)
     end = log.tail_position
@@ -46,7 +52,9 @@ def test_opening_and_closing_are_told_and_rolls_to_whoever_debugs(logs: Logs, sa
         ("INFO", f"{log.path}: opened for writing (pooled, flush='sync'), ends at position {end}"),
         ("INFO", f"{log.path}: closed"),
     ]
-    assert ("DEBUG", f"{log.path}: rolled to the segment at position {SEGMENT}") in said(logging.DEBUG)
+    assert ("DEBUG", f"{log.path}: rolled to the segment at position {SEGMENT}") in said(
+        logging.DEBUG
+    )
 
 
 def test_what_recovery_did_is_told(tmp_path: Path, said: Callable[[int], Said]) -> None:
@@ -63,17 +71,24 @@ def test_what_recovery_did_is_told(tmp_path: Path, said: Callable[[int], Said]) 
     told = without_slow_flushes(said(logging.INFO))
     assert told[0][0] == "WARNING"
     assert "the claim at position 4256, 80 bytes, was rolled back" in told[0][1]
-    assert told[1] == ("INFO", f"recovered {path} (kept): it ends at 4336, 1 claims rolled back, 0 buffers taken over")
+    assert told[1] == (
+        "INFO",
+        f"recovered {path} (kept): it ends at 4336, 1 claims rolled back, 0 buffers taken over",
+    )
 
 
 @pytest.fixture
 def no_other_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The services of the logs themselves, which look once a second, say nothing: the test's own do."""
+    """The services of the logs themselves, which look once a second, say nothing: the test's own
+    do.
+    """
     monkeypatch.setattr(report_service, "_ROUND_S", 3600)
 
 
 @pytest.mark.usefixtures("no_other_reports")
-def test_slow_flushes_are_warned_of_at_once_and_then_once_a_minute(logs: Logs, said: Callable[[int], Said]) -> None:
+def test_slow_flushes_are_warned_of_at_once_and_then_once_a_minute(
+    logs: Logs, said: Callable[[int], Said]
+) -> None:
     log = logs.open(**BY_HAND)
     parts_of(log).engine.note_latency("flush", 2_000_000_000)
     service = ReportService(parts_of(log).engine)
@@ -86,12 +101,16 @@ def test_slow_flushes_are_warned_of_at_once_and_then_once_a_minute(logs: Logs, s
         parts_of(log).engine.note_latency("flush", 3_000_000_000)
         service.look(float(second))
     first, then = [message for level, message in said(logging.WARNING) if level == "WARNING"]
-    assert first.startswith(f"{log.path}: 1 flushes took longer than 0.5 s, the longest so far 3.000 s")
+    assert first.startswith(
+        f"{log.path}: 1 flushes took longer than 0.5 s, the longest so far 3.000 s"
+    )
     assert then.startswith(f"{log.path}: 60 flushes took longer than 0.5 s")
 
 
 @pytest.mark.usefixtures("no_other_reports")
-def test_claims_that_were_rolled_back_are_warned_of_on_both_sides(logs: Logs, said: Callable[[int], Said], until: Until) -> None:
+def test_claims_that_were_rolled_back_are_warned_of_on_both_sides(
+    logs: Logs, said: Callable[[int], Said], until: Until
+) -> None:
     slow, other = logs.open(**BY_HAND), logs.open(claim_timeout="20ms", **BY_HAND)
     reports = [ReportService(parts_of(slow).engine), ReportService(parts_of(other).engine)]
     claim = slow.claim(64)
@@ -102,7 +121,10 @@ def test_claims_that_were_rolled_back_are_warned_of_on_both_sides(logs: Logs, sa
     warnings = [message for level, message in said(logging.WARNING) if "already" not in message]
     assert [message.partition(":")[2] for message in warnings] == [
         " 1 claims of this process were rolled back by others: it was stopped, or too slow",
-        " 1 claims were rolled back: their owner died, or had them open for longer than the claim timeout",
+        (
+            " 1 claims were rolled back: their owner died, or had them open for longer than the "
+            "claim timeout"
+        ),
     ]
     with pytest.raises(commitlog.errors.RolledBackError):
         claim.__exit__(None, None, None)
@@ -115,10 +137,15 @@ def test_a_failure_is_told_once(logs: Logs, said: Callable[[int], Said], until: 
     with pytest.raises(commitlog.CommitLogError):
         log.close()
     ((level, message),) = said(logging.ERROR)
-    assert (level, message.startswith(f"{log.path}: the log has failed (Input/output error): ")) == ("ERROR", True)
+    assert (
+        level,
+        message.startswith(f"{log.path}: the log has failed (Input/output error): "),
+    ) == ("ERROR", True)
 
 
-def test_the_child_of_a_fork_does_not_tell_what_the_parent_did(logs: Logs, said: Callable[[int], Said]) -> None:
+def test_the_child_of_a_fork_does_not_tell_what_the_parent_did(
+    logs: Logs, said: Callable[[int], Said]
+) -> None:
     log = logs.open(**BY_HAND)
     parts_of(log).engine.note_latency("flush", 2_000_000_000)
     child = os.fork()

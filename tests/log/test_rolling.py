@@ -1,4 +1,6 @@
-"""Logs that roll by time: what ends a cycle, who agrees on it, what a wrong clock does, and what it costs on the disk."""
+"""Logs that roll by time: what ends a cycle, who agrees on it, what a wrong clock does, and what it
+costs on the disk.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,10 @@ NOON = "2026-11-21T12:00:00+01:00"
 
 
 def open_log(path: Path, **options: Any) -> CommitLog:
-    return commitlog.open(path, **{"roll_cycle": "HOURLY", "segment_size": SEGMENT, "time_zone": "Europe/Berlin"} | options)
+    return commitlog.open(
+        path,
+        **{"roll_cycle": "HOURLY", "segment_size": SEGMENT, "time_zone": "Europe/Berlin"} | options,
+    )
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -37,24 +42,32 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def cycles_of(log: CommitLog) -> list[tuple[int, list[bytes]]]:
-    """The cycle of each segment that the log has rolled into, as its header says it, and what it holds."""
+    """The cycle of each segment that the log has rolled into, as its header says it, and what it
+    holds.
+    """
     found = []
     for number in parts_of(log).queue.numbers():
         page = Path(parts_of(log).directory.segment_path(number)).read_bytes()[:4096]
         opened = read_opened(page)
         if opened is not None:
             start, stop = number * log.segment_size, (number + 1) * log.segment_size
-            values = [record.value for record in log.tailer(visibility="appended") if start <= record.position < stop]
+            values = [
+                record.value
+                for record in log.tailer(visibility="appended")
+                if start <= record.position < stop
+            ]
             assert opened[1] == parts_of(log).directory.roll_cycle.number_at(opened[0])  # type: ignore[union-attr]
             found.append((opened[1], values))
     return found
 
 
-# --- what ends a cycle -----------------------------------------------------------------------------------------------
+# --- what ends a cycle ----------------------------------------------------------------------------
 
 
 @clocked(NOON)
-def test_the_first_append_after_a_cycles_end_begins_the_next_segment(clock: Clock, path: Path) -> None:
+def test_the_first_append_after_a_cycles_end_begins_the_next_segment(
+    clock: Clock, path: Path
+) -> None:
     with open_log(path) as log:
         log.append(b"noon")
         clock.set("2026-11-21T12:59:59.999+01:00")
@@ -73,7 +86,9 @@ APPENDS: dict[str, Callable[[CommitLog], object]] = {
     "append_many": lambda log: log.append_many([b"late"]),
     "append_many with a timestamp": lambda log: log.append_many([b"late"], timestamp_ns=1),
     "append_array": lambda log: log.append_array(np.frombuffer(b"late", np.uint8).reshape(1, 4)),
-    "append_array with a timestamp": lambda log: log.append_array(np.frombuffer(b"late", np.uint8).reshape(1, 4), timestamp_ns=1),
+    "append_array with a timestamp": lambda log: log.append_array(
+        np.frombuffer(b"late", np.uint8).reshape(1, 4), timestamp_ns=1
+    ),
     "claim": lambda log: claim(log, b"late"),
     "claim with a timestamp": lambda log: claim(log, b"late", timestamp_ns=1),
 }
@@ -86,9 +101,17 @@ def claim(log: CommitLog, value: bytes, **options: Any) -> None:
 
 @pytest.mark.parametrize("pooled", [False, True])
 @clocked(NOON)
-def test_whatever_appends_rolls_and_the_clock_says_when(clock: Clock, path: Path, pooled: bool) -> None:
+def test_whatever_appends_rolls_and_the_clock_says_when(
+    clock: Clock, path: Path, pooled: bool
+) -> None:
     with contextlib.ExitStack() as stack:
-        pool = stack.enter_context(TransientStorePool(buffers=3, buffer_size=SEGMENT, lock_memory="off", low_water=0)) if pooled else None
+        pool = (
+            stack.enter_context(
+                TransientStorePool(buffers=3, buffer_size=SEGMENT, lock_memory="off", low_water=0)
+            )
+            if pooled
+            else None
+        )
         log = stack.enter_context(open_log(path, pool=pool, flush="none"))
         log.append(b"first")
         for append in APPENDS.values():
@@ -119,7 +142,9 @@ def test_a_timestamp_of_ones_own_does_not_decide_the_cycle(clock: Clock, path: P
 
 
 @clocked(NOON)
-def test_a_cycle_has_no_limit_of_records_and_takes_as_many_segments_as_it_needs(clock: Clock, path: Path) -> None:
+def test_a_cycle_has_no_limit_of_records_and_takes_as_many_segments_as_it_needs(
+    clock: Clock, path: Path
+) -> None:
     with open_log(path, segment_size=65536) as log:
         for number in range(100):
             log.append(b"%04d" % number * 1000)
@@ -138,16 +163,22 @@ def test_a_cycle_boundary_at_a_daylight_saving_change(clock: Clock, path: Path) 
         for hour in range(27):
             log.append(b"%d" % hour)
             clock.move(3600)
-        assert [(cycle, len(values)) for cycle, values in cycles_of(log)] == [(20751, 25), (20752, 2)]
+        assert [(cycle, len(values)) for cycle, values in cycles_of(log)] == [
+            (20751, 25),
+            (20752, 2),
+        ]
     clock.set("2027-03-27T23:30:00Z")
     with open_log(path, roll_cycle="DAILY") as log:
         for hour in range(25):
             log.append(b"%d" % hour)
             clock.move(3600)
-        assert [(cycle, len(values)) for cycle, values in cycles_of(log)][2:] == [(20905, 23), (20906, 2)]
+        assert [(cycle, len(values)) for cycle, values in cycles_of(log)][2:] == [
+            (20905, 23),
+            (20906, 2),
+        ]
 
 
-# --- clocks that are wrong -------------------------------------------------------------------------------------------
+# --- clocks that are wrong ------------------------------------------------------------------------
 
 
 @clocked(NOON)
@@ -171,12 +202,15 @@ def test_a_clock_that_steps_back_never_writes_into_a_sealed_cycle(clock: Clock, 
         assert cycles_of(log) == [
             (noon, [b"noon"]),
             (noon + 3, [b"three"] + [b"noon again"] * 3),
-            (noon + 3, [b"in a segment of its own", b"and in another process's life", b"three again"]),
+            (
+                noon + 3,
+                [b"in a segment of its own", b"and in another process's life", b"three again"],
+            ),
             (noon + 4, [b"four"]),
         ]
 
 
-# --- open claims, several processes ----------------------------------------------------------------------------------
+# --- open claims, several processes ---------------------------------------------------------------
 
 
 @clocked(NOON)
@@ -191,7 +225,10 @@ def test_a_roll_with_an_open_claim_keeps_the_order(clock: Clock, path: Path) -> 
             assert parts_of(log).writer.allocation.sealed_below() == 0
             claimed.buffer[:] = b"second"
         assert [record.value for record in log.tailer()] == [b"first", b"second", b"after the roll"]
-        assert [values for _, values in cycles_of(log)] == [[b"first", b"second"], [b"after the roll"]]
+        assert [values for _, values in cycles_of(log)] == [
+            [b"first", b"second"],
+            [b"after the roll"],
+        ]
         assert parts_of(log).writer.allocation.sealed_below() == 1
 
 
@@ -211,7 +248,9 @@ def test_several_processes_agree_on_each_roll(clock: Clock, path: Path) -> None:
     barrier = context.Barrier(writers + 1, timeout=50)
     open_log(path).close()
     children = [
-        context.Process(target=_append_each_hour, args=(str(path), hours, count, barrier, b"writer %d" % number))
+        context.Process(
+            target=_append_each_hour, args=(str(path), hours, count, barrier, b"writer %d" % number)
+        )
         for number in range(writers)
     ]
     for child in children:
@@ -243,10 +282,13 @@ def test_a_child_of_a_fork_rolls_by_the_clock_as_well(clock: Clock, path: Path) 
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         log.append(b"parent again")
-        assert [values for _, values in cycles_of(log)] == [[b"parent"], [b"child", b"parent again"]]
+        assert [values for _, values in cycles_of(log)] == [
+            [b"parent"],
+            [b"child", b"parent again"],
+        ]
 
 
-# --- idle logs, reopened logs ----------------------------------------------------------------------------------------
+# --- idle logs, reopened logs ---------------------------------------------------------------------
 
 
 @clocked(NOON)
@@ -303,7 +345,9 @@ def test_skipped_cycles_leave_no_file(clock: Clock, path: Path) -> None:
 
 
 @clocked(NOON)
-def test_the_unused_blocks_of_segments_that_were_closed_early_go_back_to_the_disk(clock: Clock, path: Path) -> None:
+def test_the_unused_blocks_of_segments_that_were_closed_early_go_back_to_the_disk(
+    clock: Clock, path: Path
+) -> None:
     def allocated(number: int) -> int:
         return os.stat(parts_of(log).directory.segment_path(number)).st_blocks * 512
 
@@ -329,10 +373,12 @@ def test_the_unused_blocks_of_segments_that_were_closed_early_go_back_to_the_dis
         assert [record.value for record in log.tailer()] == [b"noon", b"one", b"two"]
 
 
-# --- what a log is created with --------------------------------------------------------------------------------------
+# --- what a log is created with -------------------------------------------------------------------
 
 
-def test_the_cycle_of_the_log_stands_and_another_one_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_cycle_of_the_log_stands_and_another_one_is_warned_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "log"
     open_log(path, roll_cycle="daily", roll_epoch="6h").close()
     for options in (
@@ -365,7 +411,9 @@ def test_the_cycle_of_the_log_stands_and_another_one_is_warned_about(tmp_path: P
     ],
     ids=str,
 )
-def test_a_wrong_cycle_is_refused_with_what_was_expected(tmp_path: Path, options: dict[str, Any], expected: str) -> None:
+def test_a_wrong_cycle_is_refused_with_what_was_expected(
+    tmp_path: Path, options: dict[str, Any], expected: str
+) -> None:
     with pytest.raises(InvalidOptionError, match=expected):
         commitlog.open(tmp_path / "log", **options)
     assert not (tmp_path / "log").exists()

@@ -15,14 +15,26 @@ import pytest
 import commitlog
 from commitlog.log.open_log import OpenLog
 from commitlog.log.parts import parts_of
-from tests.holding import FILLING, fill, held, held_halfway, long_list, no_thread_waits, outcomes_of, read_on, value
+from tests.holding import (
+    FILLING,
+    fill,
+    held,
+    held_halfway,
+    long_list,
+    no_thread_waits,
+    outcomes_of,
+    read_on,
+    value,
+)
 from tests.setups import Logs, Setup, all_appended
 from tests.tail.lagging import MAX_LAG, required
 
-# --- the loop runs on ----------------------------------------------------------------------------------------------------
+# --- the loop runs on -----------------------------------------------------------------------------
 
 
-def test_the_loop_runs_on_and_the_reader_in_it_lets_appends_go(logs: Logs, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_loop_runs_on_and_the_reader_in_it_lets_appends_go(
+    logs: Logs, setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = logs.open_as(setup)
     tailer = required(log)
     no_thread_waits(monkeypatch)
@@ -40,7 +52,9 @@ def test_the_loop_runs_on_and_the_reader_in_it_lets_appends_go(logs: Logs, setup
     assert parts_of(log).writer.turns == {}
 
 
-def test_one_after_the_other_they_are_held_and_let_go(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_after_the_other_they_are_held_and_let_go(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = logs.open()
     tailer = required(log)
     no_thread_waits(monkeypatch)
@@ -52,11 +66,17 @@ def test_one_after_the_other_they_are_held_and_let_go(logs: Logs, monkeypatch: p
         await reading
 
     asyncio.run(run())
-    assert [(record.key, record.type, record.timestamp_ns) for record in log.tailer()] == [(b"k", n, n) for n in range(200)]
+    assert [(record.key, record.type, record.timestamp_ns) for record in log.tailer()] == [
+        (b"k", n, n) for n in range(200)
+    ]
 
 
-def test_a_limit_that_is_met_within_an_append_holds_no_loop_up(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The append that rolls finds the gate open when it begins; while it rolls, another thread goes past the limit."""
+def test_a_limit_that_is_met_within_an_append_holds_no_loop_up(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The append that rolls finds the gate open when it begins; while it rolls, another thread goes
+    past the limit.
+    """
     log = logs.open()
     tailer = required(log)
     log.append_many([b"1", b"2"])
@@ -102,7 +122,7 @@ def test_there_is_no_thread_for_those_who_are_held(logs: Logs) -> None:
     asyncio.run(run())
 
 
-# --- nobody overtakes ----------------------------------------------------------------------------------------------------
+# --- nobody overtakes -----------------------------------------------------------------------------
 
 
 def test_who_comes_when_the_gate_is_open_again_does_not_overtake(logs: Logs) -> None:
@@ -114,15 +134,28 @@ def test_who_comes_when_the_gate_is_open_again_does_not_overtake(logs: Logs) -> 
         tasks = await held(log, 3)
         assert len(list(tailer)) == FILLING
         log.append(b"opens the gate")  # as a thread would, which has no place in this order
-        late: list[Coroutine[Any, Any, Any]] = [log.append_async(b"late"), log.append_many_async([b"later", b"last"])]
+        late: list[Coroutine[Any, Any, Any]] = [
+            log.append_async(b"late"),
+            log.append_many_async([b"later", b"last"]),
+        ]
         for coroutine in late:
             assert coroutine.send(None) is not None
             coroutine.close()
-        late_tasks = [asyncio.create_task(log.append_async(b"late")), asyncio.create_task(log.append_many_async([b"later", b"last"]))]
+        late_tasks = [
+            asyncio.create_task(log.append_async(b"late")),
+            asyncio.create_task(log.append_many_async([b"later", b"last"])),
+        ]
         await asyncio.gather(*tasks, *late_tasks)
 
     asyncio.run(run())
-    assert all_appended(log) == [*filling, b"opens the gate", *(value(number) for number in range(3)), b"late", b"later", b"last"]
+    assert all_appended(log) == [
+        *filling,
+        b"opens the gate",
+        *(value(number) for number in range(3)),
+        b"late",
+        b"later",
+        b"last",
+    ]
 
 
 def test_each_of_several_loops_keeps_its_own_order(logs: Logs) -> None:
@@ -139,7 +172,9 @@ def test_each_of_several_loops_keeps_its_own_order(logs: Logs) -> None:
 
         asyncio.run(append_all())
 
-    threads = [threading.Thread(target=run, args=(prefix,)) for prefix in (b"one ", b"two ", b"three ")]
+    threads = [
+        threading.Thread(target=run, args=(prefix,)) for prefix in (b"one ", b"two ", b"three ")
+    ]
     for thread in threads:
         thread.start()
     started.wait()
@@ -151,13 +186,17 @@ def test_each_of_several_loops_keeps_its_own_order(logs: Logs) -> None:
     for thread in threads:
         thread.join()
     for prefix in (b"one ", b"two ", b"three "):
-        assert [each for each in read if each.startswith(prefix)] == [value(number, prefix) for number in range(100)]
+        assert [each for each in read if each.startswith(prefix)] == [
+            value(number, prefix) for number in range(100)
+        ]
 
 
-# --- lists ---------------------------------------------------------------------------------------------------------------
+# --- lists ----------------------------------------------------------------------------------------
 
 
-def test_a_list_that_is_held_halfway_goes_on_where_it_was_and_nobody_comes_between(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_is_held_halfway_goes_on_where_it_was_and_nobody_comes_between(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = logs.open()
     tailer = required(log)
     no_thread_waits(monkeypatch)
@@ -174,10 +213,12 @@ def test_a_list_that_is_held_halfway_goes_on_where_it_was_and_nobody_comes_betwe
     assert log.stats().lag_latency.count >= 2
 
 
-# --- two processes -------------------------------------------------------------------------------------------------------
+# --- two processes --------------------------------------------------------------------------------
 
 
-def test_a_reader_in_another_process_lets_appends_go(logs: Logs, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]) -> None:
+def test_a_reader_in_another_process_lets_appends_go(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
+) -> None:
     log = logs.open()
     told = parts_of(log).engine.cursors["required"]
     held_end, tell_held = os.pipe()
@@ -210,7 +251,9 @@ def test_a_reader_in_another_process_lets_appends_go(logs: Logs, monkeypatch: py
     os.close(tell_held)
 
 
-def test_the_child_of_a_fork_has_turns_of_its_own(logs: Logs, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+def test_the_child_of_a_fork_has_turns_of_its_own(
+    logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
+) -> None:
     log = logs.open()
     required(log)
     filling = fill(log)

@@ -1,4 +1,6 @@
-"""What the integrity tests write: `python integrity.py PATH KIND SOURCE COUNT` is one writer process."""
+"""What the integrity tests write: `python integrity.py PATH KIND SOURCE COUNT` is one writer
+process.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,11 @@ class Checked(bus.Message, type=0):
 
 def raw(source: int, number: int) -> bytes:
     """From 5 to 262 bytes: who wrote it, as which of its messages, then one byte over and over."""
-    return bytes([source]) + number.to_bytes(4, "little") + bytes([(source * 31 + number) % 256]) * (number * 37 % 258)
+    return (
+        bytes([source])
+        + number.to_bytes(4, "little")
+        + bytes([(source * 31 + number) % 256]) * (number * 37 % 258)
+    )
 
 
 def write(path: str, kind: str, source: int, count: int) -> None:

@@ -1,4 +1,6 @@
-"""Every byte that writers put on a bus comes out of it: raw bytes, objects, and many writers at once."""
+"""Every byte that writers put on a bus comes out of it: raw bytes, objects, and many writers at
+once.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from tests.messages import integrity
 from tests.messages.integrity import Checked, raw
 
 PATIENCE_S = 60.0
-# Messages of each writer: a few on every run, and as many as it takes to meet rare things in the long form.
+# Messages of each writer: a few on every run, and as many as it takes to meet rare things in the
+# long form.
 COUNTS = [pytest.param(2_000, id="short"), pytest.param(300_000, id="long", marks=pytest.mark.long)]
 
 
@@ -35,8 +38,12 @@ def writers(place: Path, kind: str, sources: int, count: int) -> Iterator[None]:
             process.wait()
 
 
-def read_all(reader: bus.BusReader, sources: int, count: int, check: Callable[[int], tuple[int, int]]) -> None:
-    """Read what all of them write: `check` reads one message and says whose it is and which; each writer's come in its order."""
+def read_all(
+    reader: bus.BusReader, sources: int, count: int, check: Callable[[int], tuple[int, int]]
+) -> None:
+    """Read what all of them write: `check` reads one message and says whose it is and which; each
+    writer's come in its order.
+    """
     expected = [0] * sources
     for _ in range(sources * count):
         assert reader.next(timeout=PATIENCE_S)

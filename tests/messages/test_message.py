@@ -43,12 +43,22 @@ class Quote(bus.Message, type=7, dtype=QUOTES):
 
 def test_fields_lie_where_a_c_struct_has_them() -> None:
     dtype = np.dtype(
-        [(field.name, f"S{field.length}" if field.kind == "bytes" else field.kind) for field in Everything.layout.fields], align=True
+        [
+            (field.name, f"S{field.length}" if field.kind == "bytes" else field.kind)
+            for field in Everything.layout.fields
+        ],
+        align=True,
     )
-    assert {field.name: field.offset for field in Everything.layout.fields} == {name: dtype.fields[name][1] for name in dtype.names}  # type: ignore[index, union-attr]
+    assert {field.name: field.offset for field in Everything.layout.fields} == {
+        name: dtype.fields[name][1] for name in dtype.names
+    }  # type: ignore[index, union-attr]
     assert Everything.layout.size == dtype.itemsize
     assert Everything.layout.dtype.fields == dtype.fields
-    assert all(field.offset % field.length == 0 for field in Everything.layout.fields if field.kind != "bytes")
+    assert all(
+        field.offset % field.length == 0
+        for field in Everything.layout.fields
+        if field.kind != "bytes"
+    )
 
 
 def test_a_layout_can_be_printed() -> None:
@@ -62,7 +72,11 @@ def test_a_layout_can_be_printed() -> None:
 
 
 def ints(bits: int, *, signed: bool) -> st.SearchStrategy[int]:
-    return st.integers(-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else st.integers(0, (1 << bits) - 1)
+    return (
+        st.integers(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+        if signed
+        else st.integers(0, (1 << bits) - 1)
+    )
 
 
 @given(
@@ -89,7 +103,9 @@ def test_what_is_set_is_there_and_as_numpy_reads_it(values: tuple[Any, ...]) -> 
     [(f"int{bits}", -(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)]
     + [(f"uint{bits}", 0, (1 << bits) - 1) for bits in (8, 16, 32, 64)],
 )
-def test_a_number_beyond_its_field_is_refused_and_changes_nothing(name: str, least: int, largest: int) -> None:
+def test_a_number_beyond_its_field_is_refused_and_changes_nothing(
+    name: str, least: int, largest: int
+) -> None:
     message = Everything.blank()
     for value in (least, largest, np.int16(5)):
         setattr(message, name, value)
@@ -139,7 +155,12 @@ def test_a_message_is_a_dataclass_and_can_be_copied_and_pickled() -> None:
     quote = Quote(1.5, b"EUR", 3)
     assert repr(quote) == "Quote(price=1.5, symbol=b'EUR', count=3)"
     assert [field.name for field in dataclasses.fields(quote)] == ["price", "symbol", "count"]
-    for twin in (copy.copy(quote), copy.deepcopy(quote), pickle.loads(pickle.dumps(quote)), dataclasses.replace(quote)):
+    for twin in (
+        copy.copy(quote),
+        copy.deepcopy(quote),
+        pickle.loads(pickle.dumps(quote)),
+        dataclasses.replace(quote),
+    ):
         assert (twin, type(twin)) == (quote, Quote)
         twin.count = 4
         assert quote.count == 3
@@ -198,7 +219,12 @@ def test_a_type_out_of_range_is_refused(number: Any) -> None:
 )
 def test_a_field_of_unknown_kind_or_variable_size_is_refused(annotation: Any, hint: str) -> None:
     with pytest.raises(MessageError, match=hint):
-        type(bus.Message)("Wrong", (bus.Message,), {"__annotations__": {"field": annotation}, "__module__": __name__}, type=0)
+        type(bus.Message)(
+            "Wrong",
+            (bus.Message,),
+            {"__annotations__": {"field": annotation}, "__module__": __name__},
+            type=0,
+        )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Reading a bus as a Mappedbus user knows it, without its traps: what a message is read as, and when there is one."""
+"""Reading a bus as a Mappedbus user knows it, without its traps: what a message is read as, and
+when there is one.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,18 @@ from commitlog.log.parts import parts_of
 from commitlog.segment import cursors_file
 from tests.messages.prices import PriceUpdate, Trade
 
-# --- what a message is read as -------------------------------------------------------------------------------------------
+# --- what a message is read as --------------------------------------------------------------------
 
 
 def test_messages_of_several_classes_come_back_in_order(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
-        written = [PriceUpdate(0, 20, 40), Trade(1.5, b"EURUSD"), b"raw", b"", PriceUpdate(1, 30, 60)]
+        written = [
+            PriceUpdate(0, 20, 40),
+            Trade(1.5, b"EURUSD"),
+            b"raw",
+            b"",
+            PriceUpdate(1, 30, 60),
+        ]
         for message in written[:2]:
             writer.write(message)
         writer.write(b"raw", type=9)
@@ -63,10 +71,21 @@ def test_raw_messages_are_read_as_bytes_or_into_a_buffer(place: Path) -> None:
         assert reader.next()
         assert (reader.type, reader.length) == (0, 10)
         assert reader.read() == b"0123456789"
-        for destination in (bytearray(b"x" * 12), np.full(12, 120, np.uint8), memoryview(bytearray(b"x" * 12))):
+        for destination in (
+            bytearray(b"x" * 12),
+            np.full(12, 120, np.uint8),
+            memoryview(bytearray(b"x" * 12)),
+        ):
             assert reader.read(into=destination) == 10
             assert bytes(destination) == b"0123456789xx"
-        for wrong in (b"x" * 12, np.zeros((12, 2), np.uint8)[:, 0], np.empty(4, object), 12, "x" * 12, int):
+        for wrong in (
+            b"x" * 12,
+            np.zeros((12, 2), np.uint8)[:, 0],
+            np.empty(4, object),
+            12,
+            "x" * 12,
+            int,
+        ):
             with pytest.raises(RecordTypeError):
                 reader.read(into=wrong)  # type: ignore[call-overload]
 
@@ -102,7 +121,11 @@ def test_a_destination_that_is_too_small_loses_nothing(place: Path) -> None:
         for short in (bytearray(b"x" * 9), bytearray(), np.full(9, 120, np.uint8)):
             with pytest.raises(RecordTooLargeError, match="larger") as caught:
                 reader.read(into=short)
-            assert (caught.value.size, caught.value.limit, caught.value.position) == (10, len(short), position)
+            assert (caught.value.size, caught.value.limit, caught.value.position) == (
+                10,
+                len(short),
+                position,
+            )
             assert bytes(short) == b"x" * len(short)
         assert reader.read(into=bytearray(reader.length)) == 10
         assert reader.read() == b"0123456789"
@@ -114,7 +137,9 @@ def test_a_message_of_another_class_is_not_misread(place: Path) -> None:
         writer.write(b"eleven byte", type=PriceUpdate.type)
         update = PriceUpdate(7, 8, 9)
         assert reader.next()
-        with pytest.raises(MessageError, match="type 1 and 16 bytes, but PriceUpdate has type 0 and 12 bytes"):
+        with pytest.raises(
+            MessageError, match="type 1 and 16 bytes, but PriceUpdate has type 0 and 12 bytes"
+        ):
             reader.read(into=update)
         assert reader.read(Trade) == Trade(2.5, b"GBPUSD\0\0")
         assert reader.next()
@@ -138,14 +163,20 @@ def test_a_message_outlives_its_reader(place: Path) -> None:
     assert update == PriceUpdate(1, 2, 3)
 
 
-# --- where a reader stands -----------------------------------------------------------------------------------------------
+# --- where a reader stands ------------------------------------------------------------------------
 
 
 def test_a_reader_that_stands_on_nothing_says_so(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
 
         def nothing_is_read() -> None:
-            for ask in (reader.read, lambda: reader.type, lambda: reader.length, lambda: reader.position, lambda: reader.timestamp_ns):
+            for ask in (
+                reader.read,
+                lambda: reader.type,
+                lambda: reader.length,
+                lambda: reader.position,
+                lambda: reader.timestamp_ns,
+            ):
                 with pytest.raises(PositionError, match="next"):
                     ask()
 
@@ -167,7 +198,11 @@ def test_a_reader_knows_when_it_has_caught_up_with_what_was_there(place: Path) -
             writer.write(b"old")
             writer.log.roll()
         writer.write(b"old")
-        with bus.reader(place) as reader, bus.reader(place, start="end") as late, bus.reader(place, visibility="flushed") as careful:
+        with (
+            bus.reader(place) as reader,
+            bus.reader(place, start="end") as late,
+            bus.reader(place, visibility="flushed") as careful,
+        ):
             assert not reader.has_recovered
             assert late.has_recovered
             writer.write(b"new")
@@ -209,7 +244,7 @@ def test_a_reader_cannot_write(place: Path) -> None:
         reader.log.append(b"x")
 
 
-# --- waiting -------------------------------------------------------------------------------------------------------------
+# --- waiting --------------------------------------------------------------------------------------
 
 
 def test_a_reader_never_creates_anything(place: Path) -> None:
@@ -252,7 +287,9 @@ def test_a_reader_that_came_before_the_live_state_finds_it(place: Path) -> None:
         writer.write(b"before")
     with commitlog.open(place) as log:
         cursors = cursors_file.open_writable(parts_of(log).directory.fd, log.identity).cells
-    cursors["state"] = STATE_RECOVERING  # as a newcomer finds it while the first writer is still opening
+    cursors["state"] = (
+        STATE_RECOVERING  # as a newcomer finds it while the first writer is still opening
+    )
     with bus.reader(place) as reader:
         assert not parts_of(reader.log).engine.cursors.shared
         assert reader.next()
@@ -264,12 +301,19 @@ def test_a_reader_that_came_before_the_live_state_finds_it(place: Path) -> None:
             assert reader.read() == b"after"
             assert not reader.next(timeout=0.05)
             assert parts_of(reader.log).engine.cursors.shared
-            assert (reader.has_recovered, reader.log.tail_position) == (True, writer.log.tail_position)
+            assert (reader.has_recovered, reader.log.tail_position) == (
+                True,
+                writer.log.tail_position,
+            )
 
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
 def test_next_waits_as_long_as_it_is_told(place: Path, idle: Any) -> None:
-    with bus.writer(place) as writer, bus.reader(place, idle=idle) as reader, ThreadPoolExecutor(1) as pool:
+    with (
+        bus.writer(place) as writer,
+        bus.reader(place, idle=idle) as reader,
+        ThreadPoolExecutor(1) as pool,
+    ):
         assert not reader.next(timeout="5ms")
         waiting = pool.submit(reader.next, timeout=None)
         writer.write(b"came")
@@ -279,9 +323,15 @@ def test_next_waits_as_long_as_it_is_told(place: Path, idle: Any) -> None:
         writer.write(b"too")
         assert waiting.result(timeout=60)
     for wrong in (-1, "soon", float("nan")):
-        with bus.reader(place, start="end") as reader, pytest.raises(InvalidOptionError, match="timeout"):
+        with (
+            bus.reader(place, start="end") as reader,
+            pytest.raises(InvalidOptionError, match="timeout"),
+        ):
             reader.next(timeout=wrong)
-    with bus.reader(place, start="end") as reader, pytest.raises(InvalidOptionError, match="idle must be one of 'spin'"):
+    with (
+        bus.reader(place, start="end") as reader,
+        pytest.raises(InvalidOptionError, match="idle must be one of 'spin'"),
+    ):
         reader.next(timeout=1, idle="sleep")  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="idle"):
         bus.reader(place, idle=7)  # type: ignore[arg-type]

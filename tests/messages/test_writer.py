@@ -1,4 +1,6 @@
-"""Writing to a bus as a Mappedbus user knows it, without its traps: what is refused, who may write, and who dies over it."""
+"""Writing to a bus as a Mappedbus user knows it, without its traps: what is refused, who may write,
+and who dies over it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from commitlog.errors import (
 )
 from tests.messages.prices import PriceUpdate, Trade
 
-# --- what is written -----------------------------------------------------------------------------------------------------
+# --- what is written ------------------------------------------------------------------------------
 
 
 def test_a_failing_with_rolls_the_message_back_and_holds_nobody_up(place: Path) -> None:
@@ -87,7 +89,7 @@ def test_sync_messages_are_durable(place: Path) -> None:
         assert writer.log.flushed_position == writer.log.tail_position
 
 
-# --- what is refused -----------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 class Impostor(bus.Message, type=0):
@@ -154,13 +156,17 @@ def test_after_closing_everything_says_closed(place: Path) -> None:
                 use()
         writer.close()
         writer.close()
-        for write in (lambda: writer.write(b"x"), lambda: writer.write(PriceUpdate(1, 2, 3)), lambda: writer.claim(PriceUpdate)):
+        for write in (
+            lambda: writer.write(b"x"),
+            lambda: writer.write(PriceUpdate(1, 2, 3)),
+            lambda: writer.claim(PriceUpdate),
+        ):
             with pytest.raises(ClosedError):
                 write()
     assert "closed" in repr(reader) + repr(writer)
 
 
-# --- who writes ----------------------------------------------------------------------------------------------------------
+# --- who writes -----------------------------------------------------------------------------------
 
 
 def test_a_writer_goes_on_in_a_forked_child(place: Path, in_child: Callable[..., Any]) -> None:
@@ -207,7 +213,9 @@ claim = writer.claim(64).__enter__()
 print("claimed", flush=True)
 signal.pause()
 """
-    with subprocess.Popen([sys.executable, "-c", script, str(place)], stdout=subprocess.PIPE) as child:
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(place)], stdout=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"claimed\n"
         with bus.reader(place) as reader, bus.writer(place) as writer:
@@ -223,6 +231,7 @@ signal.pause()
 
 def test_importing_commitlog_does_not_import_the_bus() -> None:
     script = (
-        "import sys, commitlog; sys.exit(any('message' in name or name == 'commitlog.bus' for name in sys.modules if 'commitlog' in name))"
+        "import sys, commitlog; sys.exit(any('message' in name or name == 'commitlog.bus' for "
+        "name in sys.modules if 'commitlog' in name))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

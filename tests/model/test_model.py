@@ -18,7 +18,9 @@ PROTOCOL = check.MODEL.read_text(encoding="utf-8")
 
 def modelled_functions() -> list[tuple[str, str]]:
     """The file and the name of each function that the model's head names."""
-    part = PROTOCOL.partition("Functions of commitlog/_kernel that are modelled\n")[2].partition("\n *\n")[0]
+    part = PROTOCOL.partition("Functions of commitlog/_kernel that are modelled\n")[2].partition(
+        "\n *\n"
+    )[0]
     named = []
     file = ""
     for line in part.splitlines():
@@ -36,7 +38,9 @@ def test_the_model_names_functions() -> None:
 @pytest.mark.parametrize(("file", "name"), modelled_functions())
 def test_each_function_that_is_modelled_is_in_the_kernel(file: str, name: str) -> None:
     source = (ROOT / "commitlog" / "_kernel" / "c" / file).read_text(encoding="utf-8")
-    assert re.search(rf"^(?:[a-z_].*\b)?{name}\([^;{{]*\{{", source, re.MULTILINE), f"{file} defines no {name}"
+    assert re.search(rf"^(?:[a-z_].*\b)?{name}\([^;{{]*\{{", source, re.MULTILINE), (
+        f"{file} defines no {name}"
+    )
 
 
 def test_every_invariant_is_stated_and_asserted() -> None:
@@ -46,23 +50,42 @@ def test_every_invariant_is_stated_and_asserted() -> None:
 
 
 def test_every_mutation_of_the_model_is_checked_and_breaks_an_invariant() -> None:
-    defined = set(re.findall(r"^#define (\w+) \d+", PROTOCOL.partition("--- mutations")[2].partition("/* --- steps")[0], re.MULTILINE))
+    defined = set(
+        re.findall(
+            r"^#define (\w+) \d+",
+            PROTOCOL.partition("--- mutations")[2].partition("/* --- steps")[0],
+            re.MULTILINE,
+        )
+    )
     assert defined - {"none"} == {mutation.name for mutation in check.MUTATIONS}
     assert all(re.fullmatch(r"I\d+", mutation.invariant) for mutation in check.MUTATIONS)
 
 
 def test_an_incomplete_search_is_no_proof() -> None:
-    said = "State-vector 9 byte, depth reached 12, errors: 0\n 1.5e+07 states, stored\n  10.5\ttotal actual memory usage\n"
+    said = (
+        "State-vector 9 byte, depth reached 12, errors: 0\n 1.5e+07 states, stored\n  "
+        "10.5\ttotal actual memory usage\n"
+    )
     assert check.read_outcome(said, 1.0) == check.Outcome(0, "", 15_000_000, 12, 10.5, 1.0, True)
     assert not check.read_outcome(f"error: max search depth too small\n{said}", 1.0).complete
     assert not check.read_outcome(f"Warning: Search not completed\n{said}", 1.0).complete
-    broken = check.read_outcome("pan:1: assertion violated ((0)||I7) (at depth 3)\n" + said.replace("errors: 0", "errors: 1"), 1.0)
+    broken = check.read_outcome(
+        "pan:1: assertion violated ((0)||I7) (at depth 3)\n"
+        + said.replace("errors: 0", "errors: 1"),
+        1.0,
+    )
     assert (broken.errors, broken.complaint) == (1, "I7")
 
 
 def test_without_spin_the_check_says_in_a_line_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, check.__file__], env=os.environ | {"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+        [sys.executable, check.__file__],
+        env=os.environ | {"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
-    assert done.stderr == "model: spin is missing: install it (Debian, Ubuntu: apt-get install spin)\n"
+    assert (
+        done.stderr == "model: spin is missing: install it (Debian, Ubuntu: apt-get install spin)\n"
+    )

@@ -1,4 +1,6 @@
-"""What the tests of several processes share: a place on disk and one on `/dev/shm`, each for every test, and children that end with it."""
+"""What the tests of several processes share: a place on disk and one on `/dev/shm`, each for every
+test, and children that end with it.
+"""
 
 from __future__ import annotations
 

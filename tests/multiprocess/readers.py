@@ -1,4 +1,6 @@
-"""Reader processes that say what they saw: how many records, from where to where, and a digest of all of it in its order."""
+"""Reader processes that say what they saw: how many records, from where to where, and a digest of
+all of it in its order.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,11 @@ STYLES = {"records": _records, "values": _values, "batches": _batches}
 
 def read_to_last(link: Link, path: str, style: str, mode: str, start: str | int) -> None:
     """Read from `start` until the last record has come, and say what there was before it."""
-    with commitlog.open(path, mode, flush="none") if mode == "a" else commitlog.open(path, mode) as log:
+    with (
+        commitlog.open(path, mode, flush="none")
+        if mode == "a"
+        else commitlog.open(path, mode) as log
+    ):
         tailer = log.tailer(start=start)  # type: ignore[arg-type]
         link.say(READY, position=tailer.position or 0)
         link.say(SEEN, *_until_last(STYLES[style](tailer), tailer))

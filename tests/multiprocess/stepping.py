@@ -1,6 +1,8 @@
-"""Driving another process through one append, instruction by instruction, up to a chosen place between claim and publish.
+"""Driving another process through one append, instruction by instruction, up to a chosen place
+between claim and publish.
 
-It is the built package under a real interpreter: nothing is compiled in for it. The process is this one's child and lets itself be traced.
+It is the built package under a real interpreter: nothing is compiled in for it. The process is this
+one's child and lets itself be traced.
 """
 
 from __future__ import annotations
@@ -34,8 +36,12 @@ def _ptrace(request: int, pid: int, data: int = 0) -> None:
 
 
 def append_driven(link: Link, path: str, session: int, claim_timeout: float) -> None:
-    """Open, say which slot that is, then append one record to be driven through; say where it is and how often it was refused."""
-    log, _ = open_log(path, None, {"flush": "none", "claim_timeout": claim_timeout, "allocate_ahead": 0})
+    """Open, say which slot that is, then append one record to be driven through; say where it is
+    and how often it was refused.
+    """
+    log, _ = open_log(
+        path, None, {"flush": "none", "claim_timeout": claim_timeout, "allocate_ahead": 0}
+    )
     link.say(OPENED, session, parts_of(log).engine.slot or 0, log.tail_position)
     link.wait()
     value = value_of(session, 0)
@@ -69,7 +75,9 @@ class Driven:
         assert os.WSTOPSIG(status) == signal.SIGSTOP
 
     def drive(self, place: str) -> None:
-        """To one of the two places where a kill hurts: ``"gap"``, behind the add on the tail, or ``"claimed"``, behind the first swap."""
+        """To one of the two places where a kill hurts: ``"gap"``, behind the add on the tail, or
+        ``"claimed"``, behind the first swap.
+        """
         with (self._path / "cursors").open("rb") as file:
             cursors = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         before = struct.unpack_from("<Q", cursors, 4096 + _LINE)[0]
@@ -78,7 +86,9 @@ class Driven:
             segment = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         arrived: dict[str, Callable[[], bool]] = {
             "gap": lambda: struct.unpack_from("<Q", cursors, 4096 + _LINE)[0] != before,
-            "claimed": lambda: bool(struct.unpack_from("<I", segment, before & 0xFFFFFFFF)[0] & _CLAIMED),
+            "claimed": lambda: bool(
+                struct.unpack_from("<I", segment, before & 0xFFFFFFFF)[0] & _CLAIMED
+            ),
         }
         for _ in range(_MOST_STEPS):
             if arrived[place]():
@@ -93,7 +103,9 @@ class Driven:
         self.position = position
 
     def stop(self) -> None:
-        """Leave it as a process that SIGSTOP has stopped at this instruction, with all of its threads."""
+        """Leave it as a process that SIGSTOP has stopped at this instruction, with all of its
+        threads.
+        """
         _ptrace(_DETACH, self.child.pid, signal.SIGSTOP)
         _, status = os.waitpid(self.child.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
@@ -104,13 +116,17 @@ class Driven:
 
 
 def poke_gap(path: Path, slot: int, length: int = 48) -> None:
-    """Step 1 of an append and no further, in the name of a process that does nothing meanwhile: its slot is odd, the tail has moved.
+    """Step 1 of an append and no further, in the name of a process that does nothing meanwhile: its
+    slot is odd, the tail has moved.
 
     Nobody else may append at the time: what is read here is written back.
     """
     with (path / "cursors").open("r+b") as file, mmap.mmap(file.fileno(), 0) as cursors:
         at = _SLOTS_AT + slot * _LINE
-        counter, tail = struct.unpack_from("<Q", cursors, at)[0], struct.unpack_from("<Q", cursors, 4096 + _LINE)[0]
+        counter, tail = (
+            struct.unpack_from("<Q", cursors, at)[0],
+            struct.unpack_from("<Q", cursors, 4096 + _LINE)[0],
+        )
         assert counter % 2 == 0
         struct.pack_into("<Q", cursors, at, counter + 1)
         struct.pack_into("<Q", cursors, 4096 + _LINE, tail + length)

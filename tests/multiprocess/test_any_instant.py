@@ -1,5 +1,6 @@
-"""Writers that are killed and stopped at any instant, under load: what was acknowledged is there once, where it was said to be, what was
-told to be rolled back is nowhere, and all readers saw the same."""
+"""Writers that are killed and stopped at any instant, under load: what was acknowledged is there
+once, where it was said to be, what was told to be rolled back is nowhere, and all readers saw the
+same."""
 
 from __future__ import annotations
 
@@ -17,7 +18,16 @@ import pytest
 import commitlog
 from commitlog.errors import RolledBackError
 from tests.faults.child import Child, Link, Report
-from tests.faults.writers import APPENDED, CLAIMED, PUBLISHED, SEGMENT_SIZE, Mark, mark_of, open_log, value_of
+from tests.faults.writers import (
+    APPENDED,
+    CLAIMED,
+    PUBLISHED,
+    SEGMENT_SIZE,
+    Mark,
+    mark_of,
+    open_log,
+    value_of,
+)
 from tests.multiprocess.readers import LAST, digest_of, read_to_last, seen_by, values_of
 
 Start = Callable[..., Child]
@@ -25,11 +35,18 @@ ROLLED_BACK = "R"
 WRITERS = 5
 READERS = [("records", "r"), ("values", "a"), ("batches", "r")]
 CLAIM_TIMEOUT_S = 0.15
-OPTIONS: dict[str, Any] = {"flush": "async", "claim_timeout": CLAIM_TIMEOUT_S, "sync_timeout": 3600, "flush_interval": 0.05}
+OPTIONS: dict[str, Any] = {
+    "flush": "async",
+    "claim_timeout": CLAIM_TIMEOUT_S,
+    "sync_timeout": 3600,
+    "flush_interval": 0.05,
+}
 
 
 def write_anything(link: Link, path: str, session: int) -> None:
-    """Append in every way there is, for ever, and report what came of each. A record's number is used once."""
+    """Append in every way there is, for ever, and report what came of each. A record's number is
+    used once.
+    """
     log, _ = open_log(path, None, OPTIONS)
     numbers = random.Random(session)
     for index in itertools.count(step=10):
@@ -48,7 +65,9 @@ def write_anything(link: Link, path: str, session: int) -> None:
             claim_one(link, log, session, index, numbers.random() * 0.02 if way > 0.95 else 0)
 
 
-def claim_one(link: Link, log: commitlog.CommitLog, session: int, index: int, held_s: float) -> None:
+def claim_one(
+    link: Link, log: commitlog.CommitLog, session: int, index: int, held_s: float
+) -> None:
     """A claim, which comes to nothing when this process is stopped in it for too long."""
     value = value_of(session, index)
     claim = log.claim(len(value))
@@ -75,24 +94,37 @@ class Ledger:
         """Take down what a writer said. No position is given twice, whatever became of it."""
         for report in reports:
             if report.kind in (APPENDED, PUBLISHED):
-                assert report.position not in self.promised, f"position {report.position} was given twice"
+                assert report.position not in self.promised, (
+                    f"position {report.position} was given twice"
+                )
                 self.promised[report.position] = Mark(report.session, report.index)
             elif report.kind == ROLLED_BACK:
                 self.rolled_back.add(report.position)
 
     def check(self, found: dict[int, Mark]) -> None:
-        """Everything promised is there, nothing rolled back is, no record twice, and each session's in the order of their numbers."""
+        """Everything promised is there, nothing rolled back is, no record twice, and each session's
+        in the order of their numbers.
+        """
         lost = self.promised.items() - found.items()
-        assert not lost, f"{len(lost)} acknowledged records are not where they were said to be, such as {min(lost)}"
-        assert not self.rolled_back & found.keys(), "a claim that was told to be rolled back has become a record"
+        assert not lost, (
+            f"{len(lost)} acknowledged records are not where they were said to be, such as "
+            f"{min(lost)}"
+        )
+        assert not self.rolled_back & found.keys(), (
+            "a claim that was told to be rolled back has become a record"
+        )
         before: dict[int, int] = {}
         for mark in found.values():
-            assert mark.index > before.get(mark.session, -1), f"{mark} comes after record {before[mark.session]}"
+            assert mark.index > before.get(mark.session, -1), (
+                f"{mark} comes after record {before[mark.session]}"
+            )
             before[mark.session] = mark.index
 
 
 def kill_and_stop(path: Path, seconds: float, numbers: random.Random, start: Start) -> None:
-    """Disturb writers at random times, in the middle of anything, and hold the log against their reports."""
+    """Disturb writers at random times, in the middle of anything, and hold the log against their
+    reports.
+    """
     ledger = Ledger()
     with commitlog.open(path, segment_size=SEGMENT_SIZE, **OPTIONS | {"flush": "none"}) as log:
         readers = [start(read_to_last, str(path), style, mode, "first") for style, mode in READERS]
@@ -127,13 +159,20 @@ def kill_and_stop(path: Path, seconds: float, numbers: random.Random, start: Sta
             ledger.note(writer.kill())
         log.append(LAST)
         seen = [seen_by(reader) for reader in readers]
-        found = {record.position: mark_of(record.value) for record in log.tailer() if record.value != LAST}
+        found = {
+            record.position: mark_of(record.value)
+            for record in log.tailer()
+            if record.value != LAST
+        }
         ledger.check(found)
         values = values_of(log)
-        assert [reader[0::2] for reader in seen] == [(len(values), digest_of(values))] * len(readers)
+        assert [reader[0::2] for reader in seen] == [(len(values), digest_of(values))] * len(
+            readers
+        )
         stats = log.stats()
         print(
-            f"{kills} kills, {stops} stops, {len(found)} records, {len(ledger.promised)} reported, {len(ledger.rolled_back)} claims told, "
+            f"{kills} kills, {stops} stops, {len(found)} records, {len(ledger.promised)} "
+            f"reported, {len(ledger.rolled_back)} claims told, "
             f"{stats.rolled_back_claims} rolled back by this process"
         )
 
@@ -145,10 +184,14 @@ def spin(microseconds: int) -> None:
         pass
 
 
-def test_writers_that_are_killed_and_stopped_lose_and_double_nothing(path: Path, numbers: random.Random, start: Start) -> None:
+def test_writers_that_are_killed_and_stopped_lose_and_double_nothing(
+    path: Path, numbers: random.Random, start: Start
+) -> None:
     kill_and_stop(path, 2.0, numbers, start)
 
 
 @pytest.mark.long
-def test_writers_that_are_killed_and_stopped_for_a_minute_lose_and_double_nothing(path: Path, numbers: random.Random, start: Start) -> None:
+def test_writers_that_are_killed_and_stopped_for_a_minute_lose_and_double_nothing(
+    path: Path, numbers: random.Random, start: Start
+) -> None:
     kill_and_stop(path, 60.0, numbers, start)

@@ -1,4 +1,6 @@
-"""A `cursors` file that is not what it should be, and logs of another size or identity: refused or rebuilt, and no record lost."""
+"""A `cursors` file that is not what it should be, and logs of another size or identity: refused or
+rebuilt, and no record lost.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +56,17 @@ SPOILED: dict[str, Callable[[Path], object]] = {
     "of another version": lambda file: image.poke(file, 8, struct.pack("<I", 99)),
     "of another log": lambda file: image.poke(file, _UUID_AT, uuid.uuid4().bytes),
     "of another boot": lambda file: image.forget_boot(file.parent),
-    "copied": lambda file: (shutil.copy(file, file.with_name("copy")), os.replace(file.with_name("copy"), file)),
+    "copied": lambda file: (
+        shutil.copy(file, file.with_name("copy")),
+        os.replace(file.with_name("copy"), file),
+    ),
 }
 
 
 @pytest.mark.parametrize("spoiled", SPOILED)
-def test_a_log_whose_writer_was_killed_outlives_its_cursors(path: Path, spoiled: str, start: Start) -> None:
+def test_a_log_whose_writer_was_killed_outlives_its_cursors(
+    path: Path, spoiled: str, start: Start
+) -> None:
     account = Account()
     writer = start(write, str(path), 1, "append", How(None, {}))
     account.note(report for report in writer.hear(300) if report.kind == APPENDED)
@@ -76,8 +83,17 @@ def test_a_log_whose_writer_was_killed_outlives_its_cursors(path: Path, spoiled:
         account.check(log)
 
 
-@pytest.mark.parametrize("spoiled", [name for name in SPOILED if name not in ("empty", "cut short", "sparse", "zeros", "garbage", "huge")])
-def test_newcomers_refuse_cursors_that_the_others_do_not_use_and_leave_them_alone(path: Path, spoiled: str, start: Start) -> None:
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        name
+        for name in SPOILED
+        if name not in ("empty", "cut short", "sparse", "zeros", "garbage", "huge")
+    ],
+)
+def test_newcomers_refuse_cursors_that_the_others_do_not_use_and_leave_them_alone(
+    path: Path, spoiled: str, start: Start
+) -> None:
     """Others have the log open and write; what they have mapped is not rebuilt under them."""
     account = Account()
     writer = start(write, str(path), 1, "append", How(None, {}))
@@ -97,8 +113,12 @@ def test_newcomers_refuse_cursors_that_the_others_do_not_use_and_leave_them_alon
 
 
 @pytest.mark.parametrize("spoiled", ["empty", "cut short", "sparse"])
-def test_cursors_cut_short_under_a_live_writer_cost_that_writer_and_no_record(path: Path, spoiled: str, start: Start) -> None:
-    """The system ends who touches a page of a mapping whose file has gone: the library cannot prevent it, and loses nothing by it."""
+def test_cursors_cut_short_under_a_live_writer_cost_that_writer_and_no_record(
+    path: Path, spoiled: str, start: Start
+) -> None:
+    """The system ends who touches a page of a mapping whose file has gone: the library cannot
+    prevent it, and loses nothing by it.
+    """
     account = Account()
     writer = start(write_some, str(path), 1, 300, How(None, {"flush": "none"}))
     account.note(report for report in writer.hear(301) if report.kind == APPENDED)
@@ -107,7 +127,9 @@ def test_cursors_cut_short_under_a_live_writer_cost_that_writer_and_no_record(pa
     size = (path / "cursors").stat().st_size
     with pytest.raises(OpenTimeoutError, match="cut short; close the log everywhere"):
         commitlog.open(path, open_timeout=0.03)
-    assert (path / "cursors").stat().st_size == size, "only under the exclusive lock it may be changed"
+    assert (path / "cursors").stat().st_size == size, (
+        "only under the exclusive lock it may be changed"
+    )
     with commitlog.open(path, "r") as reader:
         account.check(reader)
     writer.kill()
@@ -115,8 +137,17 @@ def test_cursors_cut_short_under_a_live_writer_cost_that_writer_and_no_record(pa
         account.check(log)
 
 
-@pytest.mark.parametrize("put", [put_fifo, lambda file: (file.unlink(), file.mkdir()), lambda file: (file.unlink(), file.symlink_to("x"))])
-def test_what_cannot_be_a_cursors_file_is_refused_and_read_past(path: Path, put: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize(
+    "put",
+    [
+        put_fifo,
+        lambda file: (file.unlink(), file.mkdir()),
+        lambda file: (file.unlink(), file.symlink_to("x")),
+    ],
+)
+def test_what_cannot_be_a_cursors_file_is_refused_and_read_past(
+    path: Path, put: Callable[[Path], object]
+) -> None:
     log, _ = open_log(str(path), None, {})
     log.append(b"kept")
     log.close()
@@ -128,14 +159,19 @@ def test_what_cannot_be_a_cursors_file_is_refused_and_read_past(path: Path, put:
         assert list(reader.tailer().values()) == [b"kept"]
 
 
-# --- another size, another log -----------------------------------------------------------------------------------------
+# --- another size, another log --------------------------------------------------------------------
 
 
-def test_another_segment_size_is_refused_by_name_while_others_write(path: Path, start: Start) -> None:
+def test_another_segment_size_is_refused_by_name_while_others_write(
+    path: Path, start: Start
+) -> None:
     writer = start(write, str(path), 1, "append", How(None, {}))
     writer.hear(10)
     for mode in ("a", "r"):
-        with pytest.raises(InvalidOptionError, match="segment_size is 131072, but the log was created with segments of 65536 bytes"):
+        with pytest.raises(
+            InvalidOptionError,
+            match="segment_size is 131072, but the log was created with segments of 65536 bytes",
+        ):
             commitlog.open(path, mode, segment_size="128KiB")
     with pytest.raises(InvalidOptionError, match="timestamps is 'precise'"):
         commitlog.open(path, timestamps="precise")
@@ -143,7 +179,9 @@ def test_another_segment_size_is_refused_by_name_while_others_write(path: Path, 
     writer.kill()
 
 
-def test_an_identity_that_says_another_segment_size_is_refused_and_nothing_is_changed(path: Path) -> None:
+def test_an_identity_that_says_another_segment_size_is_refused_and_nothing_is_changed(
+    path: Path,
+) -> None:
     log, _ = open_log(str(path), None, {})
     log.append_many([value_of(0, index) for index in range(300)])
     log.close()
@@ -159,7 +197,9 @@ def test_an_identity_that_says_another_segment_size_is_refused_and_nothing_is_ch
         assert len(list(log.tailer())) == 300
 
 
-def test_a_segment_of_another_log_is_refused_and_told_from_damage(path: Path, folder: Path, start: Start) -> None:
+def test_a_segment_of_another_log_is_refused_and_told_from_damage(
+    path: Path, folder: Path, start: Start
+) -> None:
     for place in (path, folder / "other"):
         log, _ = open_log(str(place), None, {"allocate_ahead": 0})
         log.append_many([value_of(0, index) for index in range(300)])
@@ -167,7 +207,10 @@ def test_a_segment_of_another_log_is_refused_and_told_from_damage(path: Path, fo
     name = f"{SEGMENT_SIZE:020d}.seg"
     original = (path / name).read_bytes()
     shutil.copy(folder / "other" / name, path / name)
-    with pytest.raises(CorruptSegmentError, match="belongs to another log") as caught, commitlog.open(path, "r") as reader:
+    with (
+        pytest.raises(CorruptSegmentError, match="belongs to another log") as caught,
+        commitlog.open(path, "r") as reader,
+    ):
         list(reader.tailer())
     assert caught.value.path == str(path / name)
     assert (path / name).read_bytes() == (folder / "other" / name).read_bytes()

@@ -1,6 +1,8 @@
-"""Owners that die between claim and publish: nobody waits for them, and of what they were writing nothing is ever seen.
+"""Owners that die between claim and publish: nobody waits for them, and of what they were writing
+nothing is ever seen.
 
-The claim timeout is an hour wherever a roll-back at once is what is shown: were the dead taken for slow, the tests would not end.
+The claim timeout is an hour wherever a roll-back at once is what is shown: were the dead taken for
+slow, the tests would not end.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from tests.multiprocess.stepping import Driven, append_driven, poke_gap
 
 Start = Callable[..., Child]
 AN_HOUR = 3600.0
-# What the design asks for is 50 ms for one and 100 ms for twenty; the machine that runs the tests may be busy with anything.
+# What the design asks for is 50 ms for one and 100 ms for twenty; the machine that runs the tests
+# may be busy with anything.
 LOOSELY_S = 60.0
 Until = Callable[..., None]
 
@@ -30,7 +33,13 @@ Until = Callable[..., None]
 @pytest.fixture
 def log(path: Path) -> Iterator[CommitLog]:
     """The survivor."""
-    with commitlog.open(path, flush="none", segment_size=1 << 16, claim_timeout=AN_HOUR, tuning=Tuning(allocate_ahead=0)) as opened:
+    with commitlog.open(
+        path,
+        flush="none",
+        segment_size=1 << 16,
+        claim_timeout=AN_HOUR,
+        tuning=Tuning(allocate_ahead=0),
+    ) as opened:
         yield opened
 
 
@@ -65,7 +74,9 @@ def next_value(log: CommitLog) -> Callable[[], bytes | None]:
 
 @pytest.mark.parametrize("size", [10, 1000])
 @pytest.mark.parametrize("later", [True, False], ids=["with later records", "at the end"])
-def test_a_claim_of_a_killed_process_is_rolled_back_at_once(path: Path, log: CommitLog, start: Start, size: int, later: bool) -> None:
+def test_a_claim_of_a_killed_process_is_rolled_back_at_once(
+    path: Path, log: CommitLog, start: Start, size: int, later: bool
+) -> None:
     child = start(claim_and_wait, str(path), 1, size)
     claimed = child.hear(1)[0].position
     read = next_value(log)
@@ -111,7 +122,9 @@ def test_an_append_killed_between_two_steps_is_rolled_back_at_once(
 
 
 @pytest.mark.parametrize("place", ["gap", "claimed"])
-def test_who_may_not_write_steps_over_the_dead_and_changes_nothing(path: Path, log: CommitLog, start: Start, place: str) -> None:
+def test_who_may_not_write_steps_over_the_dead_and_changes_nothing(
+    path: Path, log: CommitLog, start: Start, place: str
+) -> None:
     driven = Driven(start(append_driven, str(path), 1, AN_HOUR), path)
     driven.drive(place)
     log.append(b"later")
@@ -128,13 +141,19 @@ def test_who_may_not_write_steps_over_the_dead_and_changes_nothing(path: Path, l
 
 
 @pytest.mark.parametrize("kind", ["claims", "gaps", "both"])
-def test_twenty_dead_owners_in_a_row_cost_little(path: Path, log: CommitLog, start: Start, kind: str) -> None:
+def test_twenty_dead_owners_in_a_row_cost_little(
+    path: Path, log: CommitLog, start: Start, kind: str
+) -> None:
     """Each with a record of the living behind it."""
     read = next_value(log)
     children = []
     for session in range(20):
         gap = kind == "gaps" or (kind == "both" and session % 2 == 0)
-        child = start(open_and_wait, str(path), session) if gap else start(claim_and_wait, str(path), session, 100)
+        child = (
+            start(open_and_wait, str(path), session)
+            if gap
+            else start(claim_and_wait, str(path), session, 100)
+        )
         report = child.hear(1)[0]
         if gap:
             poke_gap(path, report.index)
@@ -183,7 +202,9 @@ def test_a_slot_that_another_process_took_does_not_keep_the_claim_of_the_dead_al
 
 
 def fork_with_a_claim(link: Link, path: str) -> None:
-    """Leave a claim open and fork a child, which outlives this process and reads on with the log that it inherited."""
+    """Leave a claim open and fork a child, which outlives this process and reads on with the log
+    that it inherited.
+    """
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     tailer = log.tailer()
     claim = log.claim(8)
@@ -208,7 +229,9 @@ def forked(path: Path, start: Start) -> Iterator[tuple[Child, int]]:
     os.kill(grandchild, signal.SIGKILL)
 
 
-def test_the_claim_of_a_killed_owner_is_rolled_back_though_its_forked_child_lives(log: CommitLog, forked: tuple[Child, int]) -> None:
+def test_the_claim_of_a_killed_owner_is_rolled_back_though_its_forked_child_lives(
+    log: CommitLog, forked: tuple[Child, int]
+) -> None:
     read = next_value(log)
     forked[0].kill()
     value, took_ms = time_to(read)
@@ -216,11 +239,17 @@ def test_the_claim_of_a_killed_owner_is_rolled_back_though_its_forked_child_live
     assert value == value_of(0, 1)
 
 
-def test_the_forked_child_itself_passes_its_dead_parents_claim(log: CommitLog, forked: tuple[Child, int]) -> None:
-    """It has not written yet, and so has no slot; it asks through a description of its own all the same."""
+def test_the_forked_child_itself_passes_its_dead_parents_claim(
+    log: CommitLog, forked: tuple[Child, int]
+) -> None:
+    """It has not written yet, and so has no slot; it asks through a description of its own all the
+    same.
+    """
     child = forked[0]
     os.kill(child.pid, signal.SIGKILL)
     seen, appended = child.hear(2)
     assert child.wait() == -signal.SIGKILL
     assert seen.position == next(record.position for record in log.tailer())
-    assert [record.value for record in log.tailer() if record.position == appended.position] == [value_of(0, 2)]
+    assert [record.value for record in log.tailer() if record.position == appended.position] == [
+        value_of(0, 2)
+    ]

@@ -1,4 +1,6 @@
-"""Appends of several processes that wait for the disk share its flushes: one leads, the others wait for the watermark that all share."""
+"""Appends of several processes that wait for the disk share its flushes: one leads, the others wait
+for the watermark that all share.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,14 @@ PROCESSES, ROUNDS = 4, 10
 
 
 def append_synced(link: Link, path: str, session: int, count: int, claim_timeout: float) -> None:
-    """Append when told to, wait for each record to be durable, and say how many flushes this process led."""
-    log, _ = open_log(path, None, {"flush": "sync", "flush_interval": 60, "claim_timeout": claim_timeout, "sync_timeout": 60})
+    """Append when told to, wait for each record to be durable, and say how many flushes this
+    process led.
+    """
+    log, _ = open_log(
+        path,
+        None,
+        {"flush": "sync", "flush_interval": 60, "claim_timeout": claim_timeout, "sync_timeout": 60},
+    )
     link.say(OPENED, session, parts_of(log).engine.slot or 0, log.tail_position)
     for index in range(count):
         link.wait()
@@ -33,10 +41,17 @@ def append_synced(link: Link, path: str, session: int, count: int, claim_timeout
     link.wait()
 
 
-def test_appends_that_wait_for_the_disk_share_its_flushes(path: Path, start: Start, shim: Shim, until: Until) -> None:
-    """No flush ends before all have appended: the one that is under way serves who came before it, and the next one all the others."""
+def test_appends_that_wait_for_the_disk_share_its_flushes(
+    path: Path, start: Start, shim: Shim, until: Until
+) -> None:
+    """No flush ends before all have appended: the one that is under way serves who came before it,
+    and the next one all the others.
+    """
     with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none") as log:
-        writers = [start(append_synced, str(path), session, ROUNDS, 3600, environment=shim.environment()) for session in range(PROCESSES)]
+        writers = [
+            start(append_synced, str(path), session, ROUNDS, 3600, environment=shim.environment())
+            for session in range(PROCESSES)
+        ]
         for writer in writers:
             writer.hear(1)
         for turn in range(1, ROUNDS + 1):
@@ -87,7 +102,9 @@ def tail_reaches(path: Path, count: int) -> Callable[[], bool]:
     return reached
 
 
-def test_a_leader_that_is_killed_in_its_flush_is_replaced_at_once(path: Path, start: Start, shim: Shim, until: Until) -> None:
+def test_a_leader_that_is_killed_in_its_flush_is_replaced_at_once(
+    path: Path, start: Start, shim: Shim, until: Until
+) -> None:
     """By any of those who wait behind it; the claim timeout is an hour."""
     with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
         leader = start_leader(path, start, shim, until)
@@ -98,7 +115,9 @@ def test_a_leader_that_is_killed_in_its_flush_is_replaced_at_once(path: Path, st
         leader.kill()
         for follower in followers:
             assert follower.hear(1)[0].kind == APPENDED
-        print(f"both were acknowledged {(time.perf_counter() - began) * 1000:.1f} ms after the kill")
+        print(
+            f"both were acknowledged {(time.perf_counter() - began) * 1000:.1f} ms after the kill"
+        )
 
 
 def test_a_leader_that_is_stopped_in_its_flush_is_replaced_after_the_claim_timeout(
@@ -112,7 +131,10 @@ def test_a_leader_that_is_stopped_in_its_flush_is_replaced_after_the_claim_timeo
         follower = follow(path, start, 2, 0.2)
         appended = follower.hear(1)[0]
         took = time.perf_counter() - began
-        print(f"acknowledged after {took * 1000:.0f} ms behind a stopped leader, with a timeout of 200 ms")
+        print(
+            f"acknowledged after {took * 1000:.0f} ms behind a stopped leader, with a timeout of "
+            "200 ms"
+        )
         assert took >= 0.2
         assert log.flushed_position > appended.position
         assert led_by(path) == 0
@@ -132,7 +154,9 @@ def claim_and_wait(link: Link, path: str, options: dict[str, Any]) -> None:
     link.wait()
 
 
-def test_a_dead_claim_below_costs_those_who_wait_for_the_disk_nothing_but_a_look(path: Path, start: Start, until: Until) -> None:
+def test_a_dead_claim_below_costs_those_who_wait_for_the_disk_nothing_but_a_look(
+    path: Path, start: Start, until: Until
+) -> None:
     """The leader resolves it itself; nobody reads."""
     with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
         owner = start(claim_and_wait, str(path), {"flush": "none"})
@@ -143,4 +167,6 @@ def test_a_dead_claim_below_costs_those_who_wait_for_the_disk_nothing_but_a_look
         owner.kill()
         for writer in writers:
             assert writer.hear(1)[0].kind == APPENDED
-        print(f"three were acknowledged {(time.perf_counter() - began) * 1000:.1f} ms after the kill")
+        print(
+            f"three were acknowledged {(time.perf_counter() - began) * 1000:.1f} ms after the kill"
+        )

@@ -33,7 +33,9 @@ EVERYTHING = struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """Where a log will be that another user may read, with what this process creates for the group and others to read."""
+    """Where a log will be that another user may read, with what this process creates for the group
+    and others to read.
+    """
     made = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
     made.chmod(0o755)
     old = os.umask(0o022)
@@ -48,7 +50,8 @@ def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def hold_all_locks(link: Link, path: str) -> None:
-    """Lock all that another user can open, shared where the file asks for it, until the parent says so.
+    """Lock all that another user can open, shared where the file asks for it, until the parent says
+    so.
 
     Root becomes nobody. A child of another user keeps to what the modes let others read.
     """
@@ -96,7 +99,10 @@ def test_locks_of_a_reader_do_not_keep_writers_out(path: Path, locked: Callable[
     with commitlog.open(path) as log, commitlog.open(path) as other:
         assert {parts_of(log).engine.slot, parts_of(other).engine.slot} == {0, 1}
         other.append(b"two")
-    with commitlog.TransientStorePool(buffers=2, buffer_size="64KiB") as pool, commitlog.open(path, pool=pool) as log:
+    with (
+        commitlog.TransientStorePool(buffers=2, buffer_size="64KiB") as pool,
+        commitlog.open(path, pool=pool) as log,
+    ):
         log.append(b"three")
     assert verify(path).clean
 
@@ -117,7 +123,9 @@ def test_locks_of_a_reader_do_not_keep_tailers_out(path: Path, locked: Callable[
         assert log.tailers() == []
 
 
-def test_an_older_release_and_a_sharing_owner_exclude_each_other(path: Path, locked: Callable[[], Child]) -> None:
+def test_an_older_release_and_a_sharing_owner_exclude_each_other(
+    path: Path, locked: Callable[[], Child]
+) -> None:
     """Older releases ask for the exclusive lock on the tailer's file alone, and hold that one."""
     make_log(path)
     file = path / "tailers" / "mail"
@@ -135,7 +143,9 @@ def test_an_older_release_and_a_sharing_owner_exclude_each_other(path: Path, loc
         log.tailer("mail").close()
 
 
-def test_locks_of_a_reader_do_not_hide_a_dead_owner(path: Path, locked: Callable[[], Child], start: Start) -> None:
+def test_locks_of_a_reader_do_not_hide_a_dead_owner(
+    path: Path, locked: Callable[[], Child], start: Start
+) -> None:
     with commitlog.open(path, flush="none", segment_size="64KiB", claim_timeout=AN_HOUR) as log:
         child = start(claim_and_wait, str(path), 1, 100)
         child.hear(1)
@@ -147,8 +157,13 @@ def test_locks_of_a_reader_do_not_hide_a_dead_owner(path: Path, locked: Callable
         assert record.value == b"later"
 
 
-def test_a_locked_folder_does_not_slow_appends(path: Path, locked: Callable[[], Child], until: Callable[..., None]) -> None:
-    with commitlog.open(path, segment_size="64KiB") as log, log.tailer("mail", required=True, max_lag="1MiB"):
+def test_a_locked_folder_does_not_slow_appends(
+    path: Path, locked: Callable[[], Child], until: Callable[..., None]
+) -> None:
+    with (
+        commitlog.open(path, segment_size="64KiB") as log,
+        log.tailer("mail", required=True, max_lag="1MiB"),
+    ):
         locked()
         guard = parts_of(log).writer.lag_guard
         assert guard is not None
@@ -186,7 +201,9 @@ def test_a_locked_archive_takes_segments(path: Path, start: Start) -> None:
     assert list(archive.glob("*.seg.zst"))
 
 
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o600), (0o002, 0o660), (0o077, 0o600), (0, 0o666), (0o027, 0o600)])
+@pytest.mark.parametrize(
+    ("umask", "mode"), [(0o022, 0o600), (0o002, 0o660), (0o077, 0o600), (0, 0o666), (0o027, 0o600)]
+)
 def test_those_who_may_read_the_lock_may_write_it(path: Path, umask: int, mode: int) -> None:
     os.umask(umask)
     make_log(path)

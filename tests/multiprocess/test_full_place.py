@@ -1,4 +1,6 @@
-"""Several processes on a place that is full for a while: each append is refused, the tail stands still, readers read, and it goes on."""
+"""Several processes on a place that is full for a while: each append is refused, the tail stands
+still, readers read, and it goes on.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ ROUNDS = 3
 
 
 def append_through_full(link: Link, path: str, session: int) -> None:
-    """In rounds: append until it is refused, be refused a hundred times more, wait for room, and append a little again."""
+    """In rounds: append until it is refused, be refused a hundred times more, wait for room, and
+    append a little again.
+    """
     log, _ = open_log(path, None, {"flush": "none", "allocate_ahead": 0})
     index = 0
     for _ in range(ROUNDS):
@@ -75,7 +79,9 @@ class Disk:
 
 
 def conduct(link: Link, kind: str, point: str) -> None:
-    """Inside the mount namespace: fill and free the place under the writers, and watch the tail and a reader."""
+    """Inside the mount namespace: fill and free the place under the writers, and watch the tail and
+    a reader.
+    """
     disk = Disk(link, kind, point)
     path = disk.path / "log"
     log, _ = open_log(str(path), None, {"flush": "none", "allocate_ahead": 0})
@@ -100,7 +106,9 @@ def conduct(link: Link, kind: str, point: str) -> None:
 
 
 def hear_all(writers: list[Child], last: str, account: Account) -> None:
-    """Take down what all writers append until they say that, after they were let go where they wait."""
+    """Take down what all writers append until they say that, after they were let go where they
+    wait.
+    """
     for writer in writers:
         if account.promised or last == RESUMED:
             writer.go_on()
@@ -110,7 +118,9 @@ def hear_all(writers: list[Child], last: str, account: Account) -> None:
 
 
 def check_full(path: Path, account: Account) -> None:
-    """All have been refused a hundred times: each added past the end at most once, and everything promised can be read."""
+    """All have been refused a hundred times: each added past the end at most once, and everything
+    promised can be read.
+    """
     tail = image.cell(path, "tail") & 0xFFFFFFFF
     assert SEGMENT_SIZE <= tail <= SEGMENT_SIZE + (WRITERS + 1) * 1024
     for mode in ("r", "a"):
@@ -136,26 +146,37 @@ def play(child: Child, shim: Shim) -> list[Report]:
 
 
 def surroundings(kind: str, shim: Shim) -> dict[str, object]:
-    return {"environment": shim.environment()} if kind == "shim" else {"launcher": small_disk.launcher()}
+    return (
+        {"environment": shim.environment()}
+        if kind == "shim"
+        else {"launcher": small_disk.launcher()}
+    )
 
 
 @pytest.mark.parametrize("kind", small_disk.kinds())
-def test_writers_on_a_full_place_are_refused_for_a_while_and_go_on(kind: str, tmp_path: Path, start: Start, shim: Shim) -> None:
+def test_writers_on_a_full_place_are_refused_for_a_while_and_go_on(
+    kind: str, tmp_path: Path, start: Start, shim: Shim
+) -> None:
     child = start(conduct, kind, str(tmp_path / "disk"), **surroundings(kind, shim))
     assert play(child, shim)[-1].kind == DONE
 
 
 def fill_before_each_open(link: Link, kind: str, point: str) -> None:
-    """Open where there is no room for one file after the other of a log: an error and never a signal, whatever it is that has no room."""
+    """Open where there is no room for one file after the other of a log: an error and never a
+    signal, whatever it is that has no room.
+    """
     disk = Disk(link, kind, point)
     outcomes = set()
     for free in range(0, 60, 6):
         path = disk.path / f"log-{free}"
-        gc.collect()  # a handle that is yet to be collected has removed files mapped, and so their blocks
+        # a handle that is yet to be collected has removed files mapped, and so their blocks
+        gc.collect()
         ballast = small_disk.fill(disk.path)
         os.truncate(ballast, max(0, ballast.stat().st_size - free * 4096))
         try:
-            with commitlog.open(path, segment_size="64KiB", tuning=commitlog.Tuning(allocate_ahead=0)) as log:
+            with commitlog.open(
+                path, segment_size="64KiB", tuning=commitlog.Tuning(allocate_ahead=0)
+            ) as log:
                 for index in range(200):
                     log.append(value_of(0, index))
                 outcomes.add("fits")
@@ -164,7 +185,9 @@ def fill_before_each_open(link: Link, kind: str, point: str) -> None:
         ballast.unlink()
         gc.collect()
         if path.exists():
-            with commitlog.open(path, segment_size="64KiB", tuning=commitlog.Tuning(allocate_ahead=0)) as log:
+            with commitlog.open(
+                path, segment_size="64KiB", tuning=commitlog.Tuning(allocate_ahead=0)
+            ) as log:
                 found = list(log.tailer().values())
                 assert found == [value_of(0, index) for index in range(len(found))]
                 log.append(b"room")
@@ -174,7 +197,9 @@ def fill_before_each_open(link: Link, kind: str, point: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in small_disk.kinds() if kind != "shim"])
-def test_opening_on_a_full_place_is_an_error_and_never_a_signal(kind: str, tmp_path: Path, start: Start, shim: Shim) -> None:
+def test_opening_on_a_full_place_is_an_error_and_never_a_signal(
+    kind: str, tmp_path: Path, start: Start, shim: Shim
+) -> None:
     child = start(fill_before_each_open, kind, str(tmp_path / "disk"), **surroundings(kind, shim))
     reports = play(child, shim)
     assert reports[-1].kind == DONE

@@ -1,4 +1,6 @@
-"""A reader before its log exists: it waits if told to, is refused otherwise, and never creates anything."""
+"""A reader before its log exists: it waits if told to, is refused otherwise, and never creates
+anything.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def read_when_it_comes(link: Link, path: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("pool", [None, {}], ids=["mapped", "pooled"])
-def test_readers_wait_for_their_log_and_get_it_from_its_first_record(path: Path, pool: dict[str, Any] | None, start: Start) -> None:
+def test_readers_wait_for_their_log_and_get_it_from_its_first_record(
+    path: Path, pool: dict[str, Any] | None, start: Start
+) -> None:
     nested = path / "of" / "logs"
     readers = [start(read_when_it_comes, str(nested), 20) for _ in range(3)]
     for reader in readers:
@@ -88,7 +92,9 @@ def create_step_by_step(link: Link, path: str) -> None:
     log.close()
 
 
-def test_a_reader_that_comes_at_any_step_of_the_creation_sees_the_first_record(path: Path, start: Start) -> None:
+def test_a_reader_that_comes_at_any_step_of_the_creation_sees_the_first_record(
+    path: Path, start: Start
+) -> None:
     writer = start(create_step_by_step, str(path))
     readers = []
     steps = 0

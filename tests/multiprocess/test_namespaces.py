@@ -1,4 +1,6 @@
-"""Processes in another pid namespace, as containers have them: who lives is told by locks, and pids that mean nothing here are not used."""
+"""Processes in another pid namespace, as containers have them: who lives is told by locks, and pids
+that mean nothing here are not used.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,27 @@ from tests.faults.writers import CLAIMED, OPENED, How, open_log, value_of, write
 Start = Callable[..., Child]
 AN_HOUR = 3600.0
 _UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-_AS_USER = ("unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc")
+_AS_USER = (
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+)
 
 
 @functools.cache
 def another_namespace() -> tuple[str, ...]:
-    """The command that starts another one in a pid namespace of its own; empty, and said, where the system has none for us."""
+    """The command that starts another one in a pid namespace of its own; empty, and said, where the
+    system has none for us.
+    """
     for launcher in (_UNSHARE, _AS_USER):
         try:
-            done = subprocess.run([*launcher, "true"], capture_output=True, text=True, check=False, timeout=100)
+            done = subprocess.run(
+                [*launcher, "true"], capture_output=True, text=True, check=False, timeout=100
+            )
         except FileNotFoundError as error:
             print(f"no other pid namespace here: {error}")
             return ()
@@ -43,7 +57,9 @@ def another_namespace() -> tuple[str, ...]:
 
 
 def kill_inside(child: Child) -> None:
-    """SIGKILL to the process in the namespace; `unshare`, which stands around it, ends in the same way."""
+    """SIGKILL to the process in the namespace; `unshare`, which stands around it, ends in the same
+    way.
+    """
     os.kill(int(Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text()), signal.SIGKILL)
     assert child.wait() != 0
 
@@ -60,7 +76,9 @@ def claim_inside(link: Link, path: str, size: int) -> None:
     link.wait()
 
 
-def test_a_claim_of_another_namespace_lives_and_dies_with_its_process(path: Path, start: Start) -> None:
+def test_a_claim_of_another_namespace_lives_and_dies_with_its_process(
+    path: Path, start: Start
+) -> None:
     """Its pid there is 1 or so, which here is somebody who never dies, or nobody."""
     launcher = another_namespace()
     if not launcher:
@@ -74,7 +92,10 @@ def test_a_claim_of_another_namespace_lives_and_dies_with_its_process(path: Path
         assert tailer.read(timeout=0.1) is None, "both live"
         kill_inside(children[1])
         children[0].go_on()
-        assert [getattr(tailer.read(timeout=60), "value", None) for _ in range(2)] == [b"x" * 100, b"later"]
+        assert [getattr(tailer.read(timeout=60), "value", None) for _ in range(2)] == [
+            b"x" * 100,
+            b"later",
+        ]
 
 
 def read_inside(link: Link, path: str) -> None:
@@ -86,7 +107,9 @@ def read_inside(link: Link, path: str) -> None:
         link.say(OPENED, int(record is not None and record.value == b"later"))
 
 
-def test_who_is_inside_sees_that_an_owner_outside_lives_and_that_it_died(path: Path, start: Start) -> None:
+def test_who_is_inside_sees_that_an_owner_outside_lives_and_that_it_died(
+    path: Path, start: Start
+) -> None:
     launcher = another_namespace()
     if not launcher:
         return
@@ -100,38 +123,59 @@ def test_who_is_inside_sees_that_an_owner_outside_lives_and_that_it_died(path: P
         assert reader.hear(1)[0].session == 1
 
 
-HOLDERS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": {"backing": "shm"}}
+HOLDERS: dict[str, dict[str, Any] | None] = {
+    "mapped": None,
+    "pooled": {},
+    "shm": {"backing": "shm"},
+}
 
 
 @pytest.mark.parametrize("holder", HOLDERS)
-def test_a_holder_in_another_namespace_is_said_to_be_there(path: Path, holder: str, start: Start) -> None:
+def test_a_holder_in_another_namespace_is_said_to_be_there(
+    path: Path, holder: str, start: Start
+) -> None:
     """At once, and not after `open_timeout`; whoever has the same pid here is not taken for it."""
     launcher = another_namespace()
     if not launcher:
         return
-    child = start(write_some, str(path), 0, 5, How(HOLDERS[holder], {"flush": "none"}), launcher=launcher)
+    child = start(
+        write_some, str(path), 0, 5, How(HOLDERS[holder], {"flush": "none"}), launcher=launcher
+    )
     child.hear(6)
     with pytest.raises(LogLockedError, match="in another pid namespace") as caught:
         open_log(str(path), {}, {"open_timeout": 5})
     assert "in another pid namespace" in (caught.value.holder or "")
-    told = subprocess.run([sys.executable, "-m", "commitlog.cli", "info", "--json", str(path)], capture_output=True, text=True, check=True)
-    assert [writer["name"] for writer in json.loads(told.stdout)["holders"]] == ["in another pid namespace"]
+    told = subprocess.run(
+        [sys.executable, "-m", "commitlog.cli", "info", "--json", str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [writer["name"] for writer in json.loads(told.stdout)["holders"]] == [
+        "in another pid namespace"
+    ]
     child.go_on()
     child.join()
 
 
-def test_what_a_killed_pooled_holder_of_another_namespace_left_is_recovered(path: Path, start: Start) -> None:
+def test_what_a_killed_pooled_holder_of_another_namespace_left_is_recovered(
+    path: Path, start: Start
+) -> None:
     """Its note in the `lock` file stays behind and says nothing about who lives."""
     launcher = another_namespace()
     if not launcher:
         return
-    child = start(write_some, str(path), 0, 5, How({"backing": "shm"}, {"flush": "none"}), launcher=launcher)
+    child = start(
+        write_some, str(path), 0, 5, How({"backing": "shm"}, {"flush": "none"}), launcher=launcher
+    )
     child.hear(6)
     kill_inside(child)
     directory = os.open(path, os.O_RDONLY)
     recovering = LockFile(directory)
     assert recovering.acquire("exclusive")
-    with pytest.raises(OpenTimeoutError):  # and not: held by a process that has the pid of the dead one
+    with pytest.raises(
+        OpenTimeoutError
+    ):  # and not: held by a process that has the pid of the dead one
         commitlog.open(path, open_timeout=0.05)
     recovering.close()
     os.close(directory)

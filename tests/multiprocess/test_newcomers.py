@@ -1,4 +1,6 @@
-"""Who opens a log beside others: many at once, while others write, stand still or recover, after a dead recoverer, into a full table."""
+"""Who opens a log beside others: many at once, while others write, stand still or recover, after a
+dead recoverer, into a full table.
+"""
 
 from __future__ import annotations
 
@@ -75,14 +77,18 @@ def write_gently(link: Link, path: str, session: int) -> None:
 
 
 @pytest.mark.parametrize("state", ["writing", "stopped"])
-def test_a_newcomer_joins_those_that_write_or_stand_still(path: Path, state: str, start: Start) -> None:
+def test_a_newcomer_joins_those_that_write_or_stand_still(
+    path: Path, state: str, start: Start
+) -> None:
     others = [start(write_gently, str(path), session) for session in (1, 2)]
     account = Account()
     for other in others:
         account.note(report for report in other.hear(200) if report.kind == APPENDED)
         if state == "stopped":
             account.note(report for report in other.pause() if report.kind == APPENDED)
-    newcomer = start(write_some, str(path), 3, 30, How(None, {"claim_timeout": 0.05, "flush": "sync"}))
+    newcomer = start(
+        write_some, str(path), 3, 30, How(None, {"claim_timeout": 0.05, "flush": "sync"})
+    )
     account.note(report for report in newcomer.hear(31) if report.kind == APPENDED)
     newcomer.go_on()
     newcomer.join()
@@ -98,7 +104,7 @@ def test_a_newcomer_joins_those_that_write_or_stand_still(path: Path, state: str
         account.check(log)
 
 
-# --- recovery under way ------------------------------------------------------------------------------------------------
+# --- recovery under way ---------------------------------------------------------------------------
 
 
 def recover_stepwise(link: Link, path: str, step: int) -> None:
@@ -131,7 +137,9 @@ def left(path: Path, start: Start) -> Account:
     return account
 
 
-def test_a_newcomer_waits_for_a_recovery_and_readers_read_meanwhile(path: Path, left: Account, start: Start, until: Until) -> None:
+def test_a_newcomer_waits_for_a_recovery_and_readers_read_meanwhile(
+    path: Path, left: Account, start: Start, until: Until
+) -> None:
     recoverer = start(recover_stepwise, str(path), 2)
     assert recoverer.hear(1)[0].kind == STEP
     assert image.cell(path, "state") == STATE_RECOVERING
@@ -156,7 +164,9 @@ def test_a_newcomer_waits_for_a_recovery_and_readers_read_meanwhile(path: Path, 
     reader.close()
 
 
-def test_newcomers_are_told_of_a_recovery_that_stands_still(path: Path, left: Account, start: Start) -> None:
+def test_newcomers_are_told_of_a_recovery_that_stands_still(
+    path: Path, left: Account, start: Start
+) -> None:
     recoverer = start(recover_stepwise, str(path), 1)
     recoverer.hear(1)
     recoverer.pause()
@@ -179,7 +189,9 @@ def die_recovering(link: Link, path: str, step: int) -> None:
     log.close()
 
 
-def test_a_newcomer_killed_while_it_recovers_leaves_it_to_the_next_that_waits(path: Path, left: Account, start: Start) -> None:
+def test_a_newcomer_killed_while_it_recovers_leaves_it_to_the_next_that_waits(
+    path: Path, left: Account, start: Start
+) -> None:
     """At each step; others wait for the lock meanwhile."""
     for step in range(1, 30):
         waiting = start(recover_stepwise, str(path), 1)
@@ -198,7 +210,7 @@ def test_a_newcomer_killed_while_it_recovers_leaves_it_to_the_next_that_waits(pa
         left.check(log)
 
 
-# --- slots -------------------------------------------------------------------------------------------------------------
+# --- slots ----------------------------------------------------------------------------------------
 
 
 def hold_slots(link: Link, path: str, count: int) -> None:
@@ -209,7 +221,11 @@ def hold_slots(link: Link, path: str, count: int) -> None:
     while len(locks) < count and slot < SLOTS:
         lock = LifeLock(lambda: os.open("cursors", os.O_RDWR | os.O_CLOEXEC, dir_fd=fd), kind=None)
         try:
-            fcntl.fcntl(lock.descriptor, fcntl.F_OFD_SETLK, struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SLOT_LOCK_AT + slot, 1, 0))
+            fcntl.fcntl(
+                lock.descriptor,
+                fcntl.F_OFD_SETLK,
+                struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, SLOT_LOCK_AT + slot, 1, 0),
+            )
             locks.append(lock)
         except BlockingIOError:
             lock.close()
@@ -218,7 +234,9 @@ def hold_slots(link: Link, path: str, count: int) -> None:
     link.wait()
 
 
-def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(path: Path, start: Start) -> None:
+def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(
+    path: Path, start: Start
+) -> None:
     log, _ = open_log(str(path), None, {})
     log.append(b"before")
     first = start(hold_slots, str(path), 200)
@@ -245,7 +263,9 @@ def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(path: Path, s
     log.close()
 
 
-def test_a_forked_child_takes_a_slot_of_its_own_and_waits_for_nobody(path: Path, start: Start, in_child: Callable[..., object]) -> None:
+def test_a_forked_child_takes_a_slot_of_its_own_and_waits_for_nobody(
+    path: Path, start: Start, in_child: Callable[..., object]
+) -> None:
     log, _ = open_log(str(path), None, {"flush": "sync"})
     log.append(b"parent")
 

@@ -1,4 +1,6 @@
-"""A reader that was there before any writer of this boot: it goes on with the live cursors as soon as there are some."""
+"""A reader that was there before any writer of this boot: it goes on with the live cursors as soon
+as there are some.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,16 @@ from commitlog.log.parts import parts_of
 from commitlog.tail.seek import Visibility
 from tests.faults import image
 from tests.faults.child import Child, Link
-from tests.faults.writers import APPENDED, OPENED, SEGMENT_SIZE, How, close_log, open_log, value_of, write_some
+from tests.faults.writers import (
+    APPENDED,
+    OPENED,
+    SEGMENT_SIZE,
+    How,
+    close_log,
+    open_log,
+    value_of,
+    write_some,
+)
 from tests.setups import BY_HAND
 
 Start = Callable[..., Child]
@@ -33,7 +44,9 @@ SPOILED: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture
 def reader(request: pytest.FixtureRequest, path: Path) -> Iterator[CommitLog]:
-    """A reader of a log of a hundred records whose cursors are of no use: missing, or as the test says."""
+    """A reader of a log of a hundred records whose cursors are of no use: missing, or as the test
+    says.
+    """
     log, _ = open_log(str(path), None, {})
     log.append_many([value_of(0, index) for index in range(100)])
     log.close()
@@ -44,7 +57,9 @@ def reader(request: pytest.FixtureRequest, path: Path) -> Iterator[CommitLog]:
 
 
 def check_moves(reader: CommitLog, pool: dict[str, Any] | None, start: Start, until: Until) -> None:
-    """A writer comes: positions and tailers move with it, and stay where they are when it has gone."""
+    """A writer comes: positions and tailers move with it, and stay where they are when it has
+    gone.
+    """
     at_end = reader.tailer(start="end")
     flushed = reader.tailer(visibility="flushed")
     assert len(list(flushed)) == 100
@@ -63,12 +78,16 @@ def check_moves(reader: CommitLog, pool: dict[str, Any] | None, start: Start, un
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_positions_and_tailers_move_once_a_writer_comes(reader: CommitLog, pool: str, start: Start, until: Until) -> None:
+def test_positions_and_tailers_move_once_a_writer_comes(
+    reader: CommitLog, pool: str, start: Start, until: Until
+) -> None:
     check_moves(reader, POOLS[pool], start, until)
 
 
 @pytest.mark.parametrize("reader", [kind for kind in SPOILED if kind != "missing"], indirect=True)
-def test_whatever_was_wrong_with_the_cursors_they_move(reader: CommitLog, start: Start, until: Until) -> None:
+def test_whatever_was_wrong_with_the_cursors_they_move(
+    reader: CommitLog, start: Start, until: Until
+) -> None:
     check_moves(reader, None, start, until)
 
 
@@ -86,7 +105,9 @@ def test_a_tailer_that_waits_is_not_left_behind(reader: CommitLog, idle: Any, st
     writer.join()
 
 
-def test_reads_that_never_wait_and_batches_notice_it_too(reader: CommitLog, start: Start, until: Until) -> None:
+def test_reads_that_never_wait_and_batches_notice_it_too(
+    reader: CommitLog, start: Start, until: Until
+) -> None:
     single, many = (reader.tailer(start="end", visibility="flushed") for _ in range(2))
     writer = start(write_some, reader.path, 1, 3, How(None, {"flush": "sync"}))
     writer.hear(4)
@@ -103,11 +124,17 @@ def test_reads_that_never_wait_and_batches_notice_it_too(reader: CommitLog, star
 
 
 def test_damage_is_told_once_the_log_is_recovered(reader: CommitLog) -> None:
-    """Above the checkpoint a bad frame is the end, as long as nobody has recovered the log; after that it is damage."""
+    """Above the checkpoint a bad frame is the end, as long as nobody has recovered the log; after
+    that it is damage.
+    """
     tailer = reader.tailer(start="end")
     log, _ = open_log(reader.path, None, {})
     positions = [log.append(value_of(1, index)) for index in range(3)]
-    image.poke(image.segment_path(Path(reader.path), positions[1]), positions[1] % SEGMENT_SIZE + 20, b"\xff")
+    image.poke(
+        image.segment_path(Path(reader.path), positions[1]),
+        positions[1] % SEGMENT_SIZE + 20,
+        b"\xff",
+    )
     assert tailer.read() is not None
     with pytest.raises(CorruptRecordError) as caught:
         tailer.read(timeout=60)
@@ -115,14 +142,16 @@ def test_damage_is_told_once_the_log_is_recovered(reader: CommitLog) -> None:
     log.close()
 
 
-# --- the other mode ----------------------------------------------------------------------------------------------------
+# --- the other mode -------------------------------------------------------------------------------
 
 
 def by_turns(link: Link, path: str, turns: int) -> None:
     """Open a log mapped and pooled by turns, for a few records each."""
     index = 0
     for turn in range(turns):
-        log, made = open_log(path, [None, {}][turn % 2], {"commit_interval": 0.001, "commit_least_pages": 0})
+        log, made = open_log(
+            path, [None, {}][turn % 2], {"commit_interval": 0.001, "commit_least_pages": 0}
+        )
         for _ in range(40):
             link.say(APPENDED, 0, index, log.append(value_of(0, index)))
             index += 1
@@ -133,8 +162,12 @@ def by_turns(link: Link, path: str, turns: int) -> None:
 
 
 @pytest.mark.parametrize("visibility", ["committed", "appended", "flushed"])
-def test_a_reader_goes_on_when_the_log_is_reopened_in_the_other_mode(path: Path, visibility: Visibility, start: Start) -> None:
-    """What a pooled log has not committed yet never looks like a claim or like damage to who came while the log was mapped."""
+def test_a_reader_goes_on_when_the_log_is_reopened_in_the_other_mode(
+    path: Path, visibility: Visibility, start: Start
+) -> None:
+    """What a pooled log has not committed yet never looks like a claim or like damage to who came
+    while the log was mapped.
+    """
     log, _ = open_log(str(path), None, {})
     reader = commitlog.open(path, "r")
     tailer = reader.tailer(visibility=visibility)
@@ -147,14 +180,24 @@ def test_a_reader_goes_on_when_the_log_is_reopened_in_the_other_mode(path: Path,
         assert record.value == value_of(0, index)
         assert reader.tail_position >= record.position
     writer.join()
-    assert reader.tail_position == reader.appended_position == reader.committed_position == reader.flushed_position == tailer.position
+    assert (
+        reader.tail_position
+        == reader.appended_position
+        == reader.committed_position
+        == reader.flushed_position
+        == tailer.position
+    )
     reader.close()
 
 
-def test_a_reader_of_a_mapped_log_takes_an_uncommitted_range_of_a_pooled_one_for_the_end(path: Path) -> None:
+def test_a_reader_of_a_mapped_log_takes_an_uncommitted_range_of_a_pooled_one_for_the_end(
+    path: Path,
+) -> None:
     log, _ = open_log(str(path), None, {})
     reader = commitlog.open(path, "r")
-    tailers = [reader.tailer(visibility=visibility) for visibility in ("committed", "appended", "flushed")]
+    tailers = [
+        reader.tailer(visibility=visibility) for visibility in ("committed", "appended", "flushed")
+    ]
     log.close()
     log, made = open_log(str(path), {}, BY_HAND)
     log.append(b"one")

@@ -1,4 +1,6 @@
-"""A process killed or stopped at each step of a segment's creation and of a roll: the others finish the roll, and nothing is lost."""
+"""A process killed or stopped at each step of a segment's creation and of a roll: the others finish
+the roll, and nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,18 @@ Start = Callable[..., Child]
 STEP = "S"
 OPTIONS = {"allocate_ahead": 0, "flush": "none", "prefault": False, "claim_timeout": 0.05}
 FILLED, LAST = bytes(1000), b"the one that rolls".ljust(1600, b".")
-CREATION = ["created", "allocated", "written", "synced", "renamed", "directory synced", "next segment brought", "tail moved"]
-# By what the one that rolls changes in what the others see: its slot, the tail, the pad behind the last record, the next segment's header.
+CREATION = [
+    "created",
+    "allocated",
+    "written",
+    "synced",
+    "renamed",
+    "directory synced",
+    "next segment brought",
+    "tail moved",
+]
+# By what the one that rolls changes in what the others see: its slot, the tail, the pad behind the
+# last record, the next segment's header.
 PADDING = ["slot odd", "range added", "padded", "slot even"]
 OPENING = ["opened", "checked", "tail moved"]
 LIMIT_S = 60.0
@@ -41,7 +53,9 @@ def fill(log: CommitLog) -> int:
 
 
 def roll_stepwise(link: Link, path: str, stop_at: str) -> None:
-    """Append the record that rolls; wait for permission at the named step, and go on only with it."""
+    """Append the record that rolls; wait for permission at the named step, and go on only with
+    it.
+    """
     log, _ = open_log(path, None, OPTIONS)
     link.say(OPENED, 0, fill(log), log.tail_position)
 
@@ -66,26 +80,36 @@ def others_go_on(path: Path, filled: int) -> list[bytes]:
         with commitlog.open(path, "r") as reader:
             for opened in (log, reader):
                 tailer = opened.tailer()
-                found = [record.value for _ in range(filled + len(mine)) if (record := tailer.read(timeout=LIMIT_S)) is not None]
+                found = [
+                    record.value
+                    for _ in range(filled + len(mine))
+                    if (record := tailer.read(timeout=LIMIT_S)) is not None
+                ]
                 assert [value for value in found if value != LAST] == [FILLED] * filled + mine
     return mine
 
 
 def check_end(path: Path, filled: int, mine: list[bytes], landed: int | None) -> None:
-    """The records of all, each writer's in order; the one that rolls once, where it was said to be; a killed one's never."""
+    """The records of all, each writer's in order; the one that rolls once, where it was said to be;
+    a killed one's never.
+    """
     with commitlog.open(path) as log:
         found = list(log.tailer())
         values = [record.value for record in found]
         assert values[:filled] == [FILLED] * filled
         assert [value for value in values[filled:] if value != LAST] == mine
-        assert [record.position for record in found if record.value == LAST] == ([] if landed is None else [landed])
+        assert [record.position for record in found if record.value == LAST] == (
+            [] if landed is None else [landed]
+        )
         log.append(b"on")
     assert image.temporaries(path) == []
 
 
 @pytest.mark.parametrize("step", CREATION)
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_others_roll_past_one_that_hangs_in_a_creation(path: Path, end: str, step: str, start: Start) -> None:
+def test_others_roll_past_one_that_hangs_in_a_creation(
+    path: Path, end: str, step: str, start: Start
+) -> None:
     child = start(roll_stepwise, str(path), step)
     filled = child.hear(1)[0].index
     child.hear(1)
@@ -101,7 +125,9 @@ def test_others_roll_past_one_that_hangs_in_a_creation(path: Path, end: str, ste
 
 
 def shared_state(path: Path, number: int, pad_at: int) -> Callable[[], object]:
-    """What the others see of a roll: the slot's counter, the tail, the pad, and the opened part of the next segment's header."""
+    """What the others see of a roll: the slot's counter, the tail, the pad, and the opened part of
+    the next segment's header.
+    """
     with (path / "cursors").open("rb") as file:
         cursors = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
     parts = [(cursors, 8192, 8), (cursors, 4096 + 128, 8)]
@@ -113,13 +139,21 @@ def shared_state(path: Path, number: int, pad_at: int) -> Callable[[], object]:
     return lambda: [part[at : at + size] for part, at, size in parts]
 
 
-STORES = [("begin", *store) for store in enumerate(PADDING, 1)] + [("next segment brought", *store) for store in enumerate(OPENING, 1)]
+STORES = [("begin", *store) for store in enumerate(PADDING, 1)] + [
+    ("next segment brought", *store) for store in enumerate(OPENING, 1)
+]
 
 
-@pytest.mark.parametrize("store", STORES, ids=lambda store: f"{store[0]}-{store[2]}".replace(" ", "_"))
+@pytest.mark.parametrize(
+    "store", STORES, ids=lambda store: f"{store[0]}-{store[2]}".replace(" ", "_")
+)
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-def test_others_roll_past_one_that_hangs_between_two_stores(path: Path, end: str, store: tuple[str, int, str], start: Start) -> None:
-    """Each store of a roll that others can see, found by running the process instruction by instruction."""
+def test_others_roll_past_one_that_hangs_between_two_stores(
+    path: Path, end: str, store: tuple[str, int, str], start: Start
+) -> None:
+    """Each store of a roll that others can see, found by running the process instruction by
+    instruction.
+    """
     begin, change, step = store
     child = start(roll_stepwise, str(path), begin)
     opened = child.hear(1)[0]
@@ -152,7 +186,13 @@ def test_the_steps_are_what_they_are_called(path: Path, start: Start) -> None:
     for _ in PADDING:
         before = look()
         watched.run_to_change(look, 1)
-        seen.append([index for index, (old, new) in enumerate(zip(before, look(), strict=True)) if old != new])
+        seen.append(
+            [
+                index
+                for index, (old, new) in enumerate(zip(before, look(), strict=True))
+                if old != new
+            ]
+        )
     assert seen == [[0], [1], [2], [0]]
     assert struct.unpack("<Q", look()[1])[0] & 0xFFFFFFFF > SEGMENT_SIZE
     assert pad_at % SEGMENT_SIZE > HEADER_SIZE

@@ -1,4 +1,6 @@
-"""Many writers over many segments: small and large frames mixed, nothing lost, each writer's order kept, every reader's order the same."""
+"""Many writers over many segments: small and large frames mixed, nothing lost, each writer's order
+kept, every reader's order the same.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ NOTHING_AHEAD = Tuning(allocate_ahead=0)
 
 def value_with(session: int, index: int, size: int) -> bytes:
     """A record of that size, which says whose it is, and all of whose bytes follow from that."""
-    return HEAD.pack(session, index, size) + bytes([(session * 31 + index) & 0xFF]) * (size - HEAD.size)
+    return HEAD.pack(session, index, size) + bytes([(session * 31 + index) & 0xFF]) * (
+        size - HEAD.size
+    )
 
 
 def check_value(value: bytes) -> tuple[int, int]:
@@ -51,9 +55,18 @@ def write_mixed(link: Link, path: str, session: int, count: int, seed: str) -> N
     index = 0
     while index < count:
         # Three in four are small, and overshoot; frames above 64 KiB claim by compare-and-swap.
-        size = numbers.choice([numbers.randint(24, 200), 24, numbers.randint(24, 3000), numbers.randint(60_000, log.largest_value)])
+        size = numbers.choice(
+            [
+                numbers.randint(24, 200),
+                24,
+                numbers.randint(24, 3000),
+                numbers.randint(60_000, log.largest_value),
+            ]
+        )
         if size < 1000 and index % 3 == 0:
-            some = [value_with(session, index + step, size) for step in range(min(5, count - index))]
+            some = [
+                value_with(session, index + step, size) for step in range(min(5, count - index))
+            ]
             positions = log.append_many(some).tolist()
         elif index % 5 == 0:
             with log.claim(size) as claim:
@@ -78,7 +91,12 @@ def read_along(link: Link, path: str, count: int, start: str) -> None:
             link.say(READ, *check_value(record.value), record.position)
 
 
-def check_all(path: Path, count: int, promised: dict[int, tuple[int, int]], seen: list[list[tuple[int, int, int]]]) -> None:
+def check_all(
+    path: Path,
+    count: int,
+    promised: dict[int, tuple[int, int]],
+    seen: list[list[tuple[int, int, int]]],
+) -> None:
     with commitlog.open(path) as log:
         found = [(*check_value(record.value), record.position) for record in log.tailer()]
         assert log.tail_position > 8 << 20
@@ -93,7 +111,10 @@ def check_all(path: Path, count: int, promised: dict[int, tuple[int, int]], seen
 def run(path: Path, count: int, start: Start, seed: str) -> None:
     with commitlog.open(path, segment_size="1MiB", tuning=NOTHING_AHEAD):
         pass
-    readers = [start(read_along, str(path), WRITERS * count, "first"), start(read_along, str(path), WRITERS * count, "end")]
+    readers = [
+        start(read_along, str(path), WRITERS * count, "first"),
+        start(read_along, str(path), WRITERS * count, "end"),
+    ]
     writers = [start(write_mixed, str(path), session, count, seed) for session in range(WRITERS)]
     for child in (*readers, *writers):
         child.hear(1)
@@ -107,27 +128,38 @@ def run(path: Path, count: int, start: Start, seed: str) -> None:
         writer.join()
     seen = []
     for reader in readers:
-        seen.append([(report.session, report.index, report.position) for report in reader.hear(WRITERS * count)])
+        seen.append(
+            [
+                (report.session, report.index, report.position)
+                for report in reader.hear(WRITERS * count)
+            ]
+        )
         reader.join()
     check_all(path, count, promised, seen)
     assert image.temporaries(path) == []
 
 
-def test_eight_writers_roll_with_frames_of_all_sizes(path: Path, start: Start, numbers: random.Random) -> None:
+def test_eight_writers_roll_with_frames_of_all_sizes(
+    path: Path, start: Start, numbers: random.Random
+) -> None:
     run(path, 150, start, str(numbers.random()))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_eight_writers_roll_often_with_frames_of_all_sizes(path: Path, start: Start, numbers: random.Random) -> None:
+def test_eight_writers_roll_often_with_frames_of_all_sizes(
+    path: Path, start: Start, numbers: random.Random
+) -> None:
     run(path, 1500, start, str(numbers.random()))
 
 
-# --- making segments -----------------------------------------------------------------------------------------------------
+# --- making segments ------------------------------------------------------------------------------
 
 
 def test_what_is_not_needed_yet_is_left_to_the_one_that_makes_segments(path: Path) -> None:
-    """Where each of many processes made the next segment ahead of need, a place would have to have room for as many of them."""
+    """Where each of many processes made the next segment ahead of need, a place would have to have
+    room for as many of them.
+    """
     with (
         commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as other,
         commitlog.open(path, tuning=NOTHING_AHEAD) as log,
@@ -143,7 +175,9 @@ def test_what_is_not_needed_yet_is_left_to_the_one_that_makes_segments(path: Pat
         parts_of(other).engine.end_creation()
 
 
-def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two make the same segment where there is room for one."""
     with commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as log:
         directory = parts_of(log).directory

@@ -1,4 +1,6 @@
-"""Many processes append to one log: nothing is lost, nothing doubled, each writer's order kept, and every reader sees the same order."""
+"""Many processes append to one log: nothing is lost, nothing doubled, each writer's order kept, and
+every reader sees the same order.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,16 @@ import pytest
 import commitlog
 from commitlog import CommitLog
 from tests.faults.child import Child, Link
-from tests.multiprocess.readers import LAST, LIMIT_S, READY, Seen, digest_of, read_to_last, seen_by, values_of
+from tests.multiprocess.readers import (
+    LAST,
+    LIMIT_S,
+    READY,
+    Seen,
+    digest_of,
+    read_to_last,
+    seen_by,
+    values_of,
+)
 
 Start = Callable[..., Child]
 WRITERS = 8
@@ -26,7 +37,9 @@ def value_of(writer: int, index: int) -> bytes:
 
 
 def append_all(link: Link, path: str, writer: int, count: int) -> None:
-    """Append `count` records, one by one and in batches, and say when half and all of it is done."""
+    """Append `count` records, one by one and in batches, and say when half and all of it is
+    done.
+    """
     with commitlog.open(path, flush="none", segment_size=1 << 20) as log:
         link.wait()
         for first in range(0, count, 100):
@@ -46,7 +59,9 @@ def check_order(values: list[bytes], count: int) -> None:
     following = [0] * WRITERS
     for value in values:
         writer, index = _MARK.unpack_from(value)
-        assert index == following[writer], f"after record {following[writer] - 1} of writer {writer} comes {index}"
+        assert index == following[writer], (
+            f"after record {following[writer] - 1} of writer {writer} comes {index}"
+        )
         assert value == value_of(writer, index)
         following[writer] = index + 1
     assert following == [count] * WRITERS
@@ -65,7 +80,10 @@ def append_and_compare(path: Path, count: int, start: Start) -> None:
         for writer in writers:
             writer.go_on()
         writers[0].hear(1, LIMIT_S)  # half of it is done
-        late = [start(read_to_last, str(path), "values", "r", "first"), start(read_to_last, str(path), "batches", "r", "end")]
+        late = [
+            start(read_to_last, str(path), "values", "r", "first"),
+            start(read_to_last, str(path), "batches", "r", "end"),
+        ]
         begins = [reader.hear(1)[0].position for reader in late]
         for writer in writers[1:]:
             writer.hear(1, LIMIT_S)
@@ -75,7 +93,9 @@ def append_and_compare(path: Path, count: int, start: Start) -> None:
         log.append(LAST)
         values = values_of(log)
         check_order(values, count)
-        assert [seen_by(reader)[0::2] for reader in readers] == [(len(values), digest_of(values))] * len(readers)
+        assert [seen_by(reader)[0::2] for reader in readers] == [
+            (len(values), digest_of(values))
+        ] * len(readers)
         check_rest(log, [seen_by(reader) for reader in late], begins)
 
 
@@ -93,7 +113,9 @@ def test_eight_processes_append_and_every_reader_sees_one_order(path: Path, star
 
 
 @pytest.mark.long
-def test_eight_processes_append_100_000_records_each_and_every_reader_sees_one_order(path: Path, start: Start) -> None:
+def test_eight_processes_append_100_000_records_each_and_every_reader_sees_one_order(
+    path: Path, start: Start
+) -> None:
     append_and_compare(path, 100_000, start)
 
 
@@ -108,15 +130,23 @@ def append_until_told(link: Link, path: str, writer: int) -> None:
                 return
 
 
-def test_readers_that_come_while_others_append_see_the_rest_of_the_same_order(path: Path, start: Start) -> None:
-    """From the first record, from a record's position, and from the end; in a process that writes, and in one that may not."""
+def test_readers_that_come_while_others_append_see_the_rest_of_the_same_order(
+    path: Path, start: Start
+) -> None:
+    """From the first record, from a record's position, and from the end; in a process that writes,
+    and in one that may not.
+    """
     with commitlog.open(path, flush="none", segment_size=1 << 16) as log:
         writers = [start(append_until_told, str(path), writer) for writer in range(3)]
         for writer in writers:
             writer.hear(1)
         there = [record.position for record in itertools.islice(log.tailer(), 300)]
         places: list[str | int] = ["first", "end", there[150], there[-1]]
-        readers = [start(read_to_last, str(path), "records", mode, place) for mode in ("r", "a") for place in places]
+        readers = [
+            start(read_to_last, str(path), "records", mode, place)
+            for mode in ("r", "a")
+            for place in places
+        ]
         starts = [reader.hear(1)[0].position for reader in readers]
         assert starts[2:4] == [there[150], there[-1]]
         log.append(LAST)

@@ -1,5 +1,6 @@
-"""Owners that are stopped between claim and publish: one that goes on in time keeps its record; one that does not is told, or appends anew,
-and what it was writing when it was stopped is never seen by anybody."""
+"""Owners that are stopped between claim and publish: one that goes on in time keeps its record; one
+that does not is told, or appends anew, and what it was writing when it was stopped is never seen by
+anybody."""
 
 from __future__ import annotations
 
@@ -82,18 +83,30 @@ def test_a_claim_stopped_for_less_than_the_timeout_is_kept(path: Path, start: St
         child.pause()
         log.append(b"later")
         early, watching = log.tailer(), reader.tailer()
-        assert [early.read(timeout=0.1), watching.read(timeout=0.05), log.appended_position] == [None, None, claimed.position]
+        assert [early.read(timeout=0.1), watching.read(timeout=0.05), log.appended_position] == [
+            None,
+            None,
+            claimed.position,
+        ]
         child.resume()
         child.go_on()
         assert child.hear(1)[0].kind == PUBLISHED
         child.join()
         for tailer in (early, watching, log.tailer(), reader.tailer()):
-            assert [next_value(tailer) for _ in range(3)] == [value_of(1, 0), b"later", b"after all"]
+            assert [next_value(tailer) for _ in range(3)] == [
+                value_of(1, 0),
+                b"later",
+                b"after all",
+            ]
 
 
 @pytest.mark.parametrize("place", ["gap", "claimed"])
-def test_an_append_stopped_past_the_timeout_lands_once(path: Path, start: Start, place: str) -> None:
-    """In the gap it finds marks where its first swap should go, and touches nothing between them."""
+def test_an_append_stopped_past_the_timeout_lands_once(
+    path: Path, start: Start, place: str
+) -> None:
+    """In the gap it finds marks where its first swap should go, and touches nothing between
+    them.
+    """
     with open_survivor(path, SHORT) as log, commitlog.open(path, "r") as reader:
         driven = Driven(start(append_driven, str(path), 1, AN_HOUR), path)
         driven.drive(place)
@@ -116,7 +129,9 @@ def test_an_append_stopped_past_the_timeout_lands_once(path: Path, start: Start,
 
 
 @pytest.mark.parametrize("place", ["gap", "claimed"])
-def test_an_append_stopped_for_less_than_the_timeout_is_kept_where_it_was(path: Path, start: Start, place: str) -> None:
+def test_an_append_stopped_for_less_than_the_timeout_is_kept_where_it_was(
+    path: Path, start: Start, place: str
+) -> None:
     with open_survivor(path, AN_HOUR) as log, commitlog.open(path, "r") as reader:
         driven = Driven(start(append_driven, str(path), 1, AN_HOUR), path)
         driven.drive(place)
@@ -131,7 +146,9 @@ def test_an_append_stopped_for_less_than_the_timeout_is_kept_where_it_was(path: 
             assert [next_value(tailer), next_value(tailer)] == [value_of(1, 0), b"later"]
 
 
-def test_a_stopped_owner_costs_its_timeout_once_however_many_others_die(path: Path, start: Start) -> None:
+def test_a_stopped_owner_costs_its_timeout_once_however_many_others_die(
+    path: Path, start: Start
+) -> None:
     """It stands in an odd window, and might own any gap that comes after."""
     claim_timeout = 2.0  # eight times that is more than what a busy machine takes for once
     with open_survivor(path, claim_timeout) as log:
@@ -145,9 +162,14 @@ def test_a_stopped_owner_costs_its_timeout_once_however_many_others_die(path: Pa
             log.append(value_of(session, 1))
         began = time.monotonic()
         tailer = log.tailer()
-        assert [next_value(tailer) for _ in range(8)] == [value_of(session, 1) for session in range(1, 9)]
+        assert [next_value(tailer) for _ in range(8)] == [
+            value_of(session, 1) for session in range(1, 9)
+        ]
         took = time.monotonic() - began
-        print(f"8 dead owners behind a stopped one: {took:.3f} s with a timeout of {claim_timeout:g} s")
+        print(
+            f"8 dead owners behind a stopped one: {took:.3f} s with a timeout of "
+            f"{claim_timeout:g} s"
+        )
         assert took < 8 * claim_timeout
         stopped.resume()
         assert stopped.child.hear(1)[0].index == 1
@@ -155,7 +177,9 @@ def test_a_stopped_owner_costs_its_timeout_once_however_many_others_die(path: Pa
 
 
 def race(link: Link, path: str, rounds: int, claim_timeout: float) -> None:
-    """Publish each claim at about the time at which readers take it for dead, and say what came of it."""
+    """Publish each claim at about the time at which readers take it for dead, and say what came of
+    it.
+    """
     log, _ = open_log(path, None, {"flush": "none", "claim_timeout": AN_HOUR})
     numbers = random.Random(4)
     link.wait()
@@ -206,13 +230,18 @@ def run_race(path: Path, rounds: int, start: Start) -> None:
             reader.join()
             assert [report.position for report in seen] == published
             rolled_back += counted.session
-        # On a busy machine the writer may be stopped for so long between the add and the first swap: then it claims anew.
-        assert rolled_back == ended.session >= rounds - len(published), "each roll-back was one reader's, and its writer was told"
+        # On a busy machine the writer may be stopped for so long between the add and the first
+        # swap: then it claims anew.
+        assert rolled_back == ended.session >= rounds - len(published), (
+            "each roll-back was one reader's, and its writer was told"
+        )
         print(f"{len(published)} published, {rolled_back} rolled back")
         assert [record.position for record in log.tailer()][:-1] == published
 
 
-def test_two_readers_and_the_writer_agree_on_a_roll_back_that_races_a_publish(path: Path, start: Start) -> None:
+def test_two_readers_and_the_writer_agree_on_a_roll_back_that_races_a_publish(
+    path: Path, start: Start
+) -> None:
     run_race(path, 150, start)
 
 
@@ -222,9 +251,11 @@ def test_two_readers_and_the_writer_agree_on_thousands_of_races(path: Path, star
 
 
 def test_a_machine_that_stood_still_expires_nobody(path: Path, start: Start) -> None:
-    """Owner and observer are stopped together for longer than the timeout: it counts what the observer was awake for.
+    """Owner and observer are stopped together for longer than the timeout: it counts what the
+    observer was awake for.
 
-    That is the time from its first look to the stop, and from there to the publish: much less than the timeout, on a busy machine, too.
+    That is the time from its first look to the stop, and from there to the publish: much less than
+    the timeout, on a busy machine, too.
     """
     claim_timeout = 4.0
     with open_survivor(path, AN_HOUR):

@@ -1,4 +1,6 @@
-"""Running writers know who is required, whoever says so and wherever he is stopped or killed over it."""
+"""Running writers know who is required, whoever says so and wherever he is stopped or killed over
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from tests.tail.lagging import FRAME, MAX_LAG, VALUE, append_until_refused, requ
 
 Start = Callable[..., Child]
 STOPPED, APPENDED, REFUSED = "S", "A", "R"
-HEARD_WITHIN = SEGMENT // 4 // FRAME + MAX_LAG // FRAME + 2  # appends, after which a writer waits for whoever is required
+HEARD_WITHIN = (
+    SEGMENT // 4 // FRAME + MAX_LAG // FRAME + 2
+)  # appends, after which a writer waits for whoever is required
 
 
 def open_writer(path: Path | str) -> CommitLog:
@@ -36,7 +40,7 @@ def is_held(writer: CommitLog) -> bool:
     return False
 
 
-# --- killed --------------------------------------------------------------------------------------------------------------
+# --- killed ---------------------------------------------------------------------------------------
 
 
 def nobody(writer: CommitLog) -> None:
@@ -66,7 +70,9 @@ ACTS: dict[str, tuple[Callable[[CommitLog], None], Callable[[CommitLog], object]
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_whoever_is_killed_at_any_step_leaves_writers_that_know_what_the_list_says(path: Path, act: str) -> None:
+def test_whoever_is_killed_at_any_step_leaves_writers_that_know_what_the_list_says(
+    path: Path, act: str
+) -> None:
     prepare, change = ACTS[act]
     step, died = 0, True
     while died:
@@ -81,11 +87,13 @@ def test_whoever_is_killed_at_any_step_leaves_writers_that_know_what_the_list_sa
             died = killed_at(step, open_reader)
             states = writer.tailers()
             if not any(state.damage for state in states):  # which may have been required
-                assert is_held(writer) == any(state.required for state in states), f"killed at step {step}"
+                assert is_held(writer) == any(state.required for state in states), (
+                    f"killed at step {step}"
+                )
     assert step > 1
 
 
-# --- stopped -------------------------------------------------------------------------------------------------------------
+# --- stopped --------------------------------------------------------------------------------------
 
 
 def declare_and_die(link: Link, path: str) -> None:
@@ -101,7 +109,9 @@ def declare_and_die(link: Link, path: str) -> None:
     required(reader, start="end")
 
 
-def test_a_writer_that_looks_amid_a_declaration_looks_again_and_waits_for_nobody(path: Path, start: Start) -> None:
+def test_a_writer_that_looks_amid_a_declaration_looks_again_and_waits_for_nobody(
+    path: Path, start: Start
+) -> None:
     with open_writer(path) as writer:
         child = start(declare_and_die, str(path))
         child.hear(1)

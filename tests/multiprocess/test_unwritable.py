@@ -1,4 +1,6 @@
-"""Processes that may only read: they follow what others write, wait without being woken, and change nothing."""
+"""Processes that may only read: they follow what others write, wait without being woken, and change
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def folder(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 def become_nobody() -> None:
-    """Give up what root may do; another user has nothing to give up, and the files are closed to it."""
+    """Give up what root may do; another user has nothing to give up, and the files are closed to
+    it.
+    """
     if os.geteuid() == 0:
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
@@ -68,9 +72,13 @@ def follow_powerless(link: Link, path: str, idle: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("idle", ["block", "backoff", "spin"])
-def test_a_reader_without_write_permission_follows_live_writers(path: Path, idle: str, start: Start) -> None:
+def test_a_reader_without_write_permission_follows_live_writers(
+    path: Path, idle: str, start: Start
+) -> None:
     """`block` could not tell the writers that it sleeps, and falls back to back-off."""
-    with commitlog.open(path, segment_size="64KiB", flush="sync", tuning=commitlog.Tuning(allocate_ahead=0)) as log:
+    with commitlog.open(
+        path, segment_size="64KiB", flush="sync", tuning=commitlog.Tuning(allocate_ahead=0)
+    ) as log:
         log.append(b"before")
         before = sorted(path.iterdir())
         forbid(path)
@@ -84,7 +92,9 @@ def test_a_reader_without_write_permission_follows_live_writers(path: Path, idle
         assert sorted(path.iterdir()) == before
 
 
-def test_a_reader_without_write_permission_goes_on_with_the_first_writer(path: Path, start: Start) -> None:
+def test_a_reader_without_write_permission_goes_on_with_the_first_writer(
+    path: Path, start: Start
+) -> None:
     with commitlog.open(path, segment_size="64KiB") as log:
         log.append(b"before")
     (path / "cursors").unlink()

@@ -1,4 +1,5 @@
-"""Another process, one machine instruction at a time: stopped right behind each change that it makes to what processes share.
+"""Another process, one machine instruction at a time: stopped right behind each change that it
+makes to what processes share.
 
 Nothing in the library knows of it: the child is traced with ptrace, as a debugger would.
 """

@@ -54,18 +54,39 @@ def test_a_writer_tells_what_the_log_has_and_what_it_did(logs: Logs) -> None:
     stats = log.stats()
     for name in ("tail", "appended", "committed", "flushed"):
         assert value(registry, f"{name}_position_bytes", log) == getattr(stats, f"{name}_position")
-    assert (value(registry, "up", log), value(registry, "failed", log), value(registry, "recovering", log)) == (1, 0, 0)
-    assert (value(registry, "records_total", log), value(registry, "rolls_total", log)) == (5002, stats.rolls)
-    assert (value(registry, "segments", log), value(registry, "segment_size_bytes", log)) == (len(parts_of(log).queue.numbers()), SEGMENT)
-    assert (value(registry, "sync_seconds_count", log), value(registry, "flush_seconds_count", log)) == (1, stats.flushes)
-    assert value(registry, "flush_seconds_sum", log) == pytest.approx(stats.flush_latency.total_ns / 1e9)
+    assert (
+        value(registry, "up", log),
+        value(registry, "failed", log),
+        value(registry, "recovering", log),
+    ) == (1, 0, 0)
+    assert (value(registry, "records_total", log), value(registry, "rolls_total", log)) == (
+        5002,
+        stats.rolls,
+    )
+    assert (value(registry, "segments", log), value(registry, "segment_size_bytes", log)) == (
+        len(parts_of(log).queue.numbers()),
+        SEGMENT,
+    )
+    assert (
+        value(registry, "sync_seconds_count", log),
+        value(registry, "flush_seconds_count", log),
+    ) == (1, stats.flushes)
+    assert value(registry, "flush_seconds_sum", log) == pytest.approx(
+        stats.flush_latency.total_ns / 1e9
+    )
     assert value(registry, "flush_seconds_bucket", log, le="+Inf") == stats.flushes
     assert value(registry, "writers", log, state="idle") == 1
-    assert [value(registry, "disk", log, state=state) for state in ("fine", "low", "full")] == [1, 0, 0]
+    assert [value(registry, "disk", log, state=state) for state in ("fine", "low", "full")] == [
+        1,
+        0,
+        0,
+    ]
     assert value(registry, "pool_buffers", log) is None
 
 
-def test_what_a_listener_missed_and_raised_is_told(logs: Logs, until: Until, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_listener_missed_and_raised_is_told(
+    logs: Logs, until: Until, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(listener, "_WAITING_MOST", 2)
     go_on = threading.Event()
 
@@ -76,7 +97,10 @@ def test_what_a_listener_missed_and_raised_is_told(logs: Logs, until: Until, mon
 
     log = logs.open(**BY_HAND, listener=SlowAndBroken())
     registry = registry_of(log)
-    assert (value(registry, "listener_failures_total", log), value(registry, "dropped_events_total", log)) == (0, 0)
+    assert (
+        value(registry, "listener_failures_total", log),
+        value(registry, "dropped_events_total", log),
+    ) == (0, 0)
     for _ in range(8):
         log.append(b"x")
         log.roll()
@@ -95,7 +119,10 @@ def test_buckets_hold_what_took_no_longer_than_their_bound(logs: Logs) -> None:
     for took_ns in (5_000, 9_000, 24_000, 2_000_000, 60_000_000_000):
         parts_of(log).engine.note_latency("roll", took_ns)
     registry = registry_of(log)
-    counts = {le: value(registry, "roll_seconds_bucket", log, le=le) for le in ("1e-05", "2.5e-05", "0.001", "0.0025", "10.0", "+Inf")}
+    counts = {
+        le: value(registry, "roll_seconds_bucket", log, le=le)
+        for le in ("1e-05", "2.5e-05", "0.001", "0.0025", "10.0", "+Inf")
+    }
     assert counts == {"1e-05": 2, "2.5e-05": 3, "0.001": 3, "0.0025": 4, "10.0": 4, "+Inf": 5}
 
 
@@ -105,9 +132,15 @@ def test_pools_and_named_tailers_are_told(logs: Logs) -> None:
     log.commit()
     with contextlib.closing(TailerFile(parts_of(log).directory, "billing", log.first_position)):
         registry = registry_of(log)
-        assert (value(registry, "pool_buffers", log), value(registry, "pool_available_buffers", log)) == (3, 2)
+        assert (
+            value(registry, "pool_buffers", log),
+            value(registry, "pool_available_buffers", log),
+        ) == (3, 2)
         assert value(registry, "tailer_position_bytes", log, tailer="billing") == log.first_position
-        assert value(registry, "tailer_lag_bytes", log, tailer="billing") == log.tail_position - log.first_position
+        assert (
+            value(registry, "tailer_lag_bytes", log, tailer="billing")
+            == log.tail_position - log.first_position
+        )
         assert value(registry, "tailer_reading", log, tailer="billing") == 1
     assert value(registry, "tailer_reading", log, tailer="billing") == 0
     page = Path(log.path) / "tailers" / "billing"
@@ -135,9 +168,17 @@ def test_of_an_archive_its_size_is_told_and_no_room(logs: Logs, tmp_path: Path) 
     archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
     with LogWatch(tmp_path / "archive") as watch:
         registry = registry_of(watch)
-        assert value(registry, "disk_bytes", watch) == sum(file.stat().st_size for file in (tmp_path / "archive").glob("*.zst"))
-        assert (value(registry, "next_sequence", watch), value(registry, "segments", watch)) == (10, 1)
-        assert (value(registry, "free_disk_bytes", watch), value(registry, "disk_size_bytes", watch)) == (None, None)
+        assert value(registry, "disk_bytes", watch) == sum(
+            file.stat().st_size for file in (tmp_path / "archive").glob("*.zst")
+        )
+        assert (value(registry, "next_sequence", watch), value(registry, "segments", watch)) == (
+            10,
+            1,
+        )
+        assert (
+            value(registry, "free_disk_bytes", watch),
+            value(registry, "disk_size_bytes", watch),
+        ) == (None, None)
 
 
 def test_what_is_told_is_whole_and_well_named(logs: Logs) -> None:
@@ -152,11 +193,15 @@ def test_what_is_told_is_whole_and_well_named(logs: Logs) -> None:
         assert family.documentation.endswith(".")
         assert family.samples
         assert not family.name.endswith("_total")
-        assert {sample.name.endswith("_total") for sample in family.samples} == {family.type == "counter"}, family.name
+        assert {sample.name.endswith("_total") for sample in family.samples} == {
+            family.type == "counter"
+        }, family.name
         assert all(sample.labels["log"] == log.path for sample in family.samples)
 
 
-def test_a_log_that_was_closed_or_removed_is_down_and_the_others_are_told(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_was_closed_or_removed_is_down_and_the_others_are_told(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
     gone, log = logs.open("gone"), logs.open("log")
     with LogWatch(logs.path / "absent") as absent:
         registry = registry_of(gone, log, absent)
@@ -164,7 +209,9 @@ def test_a_log_that_was_closed_or_removed_is_down_and_the_others_are_told(logs: 
         for _ in range(2):
             assert [value(registry, "up", each) for each in (gone, log, absent)] == [0, 1, 0]
         assert value(registry, "segments", gone) is None
-        assert len(said(caplog, "cannot be looked at")) == 2  # once each, however often they are asked for
+        assert (
+            len(said(caplog, "cannot be looked at")) == 2
+        )  # once each, however often they are asked for
         commitlog.open(absent.path, segment_size=SEGMENT).close()
         assert value(registry, "up", absent) == 1
 
@@ -182,7 +229,12 @@ def test_scrapes_at_the_same_time_do_not_disturb_each_other(logs: Logs) -> None:
     found: list[bytes] = []
     with LogWatch(log.path) as watch:
         registry = registry_of(watch)
-        threads = [threading.Thread(target=lambda: found.extend(generate_latest(registry) for _ in range(20))) for _ in range(4)]
+        threads = [
+            threading.Thread(
+                target=lambda: found.extend(generate_latest(registry) for _ in range(20))
+            )
+            for _ in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -193,7 +245,9 @@ def test_scrapes_at_the_same_time_do_not_disturb_each_other(logs: Logs) -> None:
 
 def test_what_is_no_log_and_what_is_given_twice_are_refused(logs: Logs) -> None:
     log = logs.open()
-    with pytest.raises(InvalidOptionError, match="a collector takes open logs and LogWatch objects, not str"):
+    with pytest.raises(
+        InvalidOptionError, match="a collector takes open logs and LogWatch objects, not str"
+    ):
         LogCollector(log.path)  # type: ignore[arg-type]
     with pytest.raises(InvalidOptionError, match="the same log is given twice"):
         LogCollector(log, log)
@@ -201,7 +255,9 @@ def test_what_is_no_log_and_what_is_given_twice_are_refused(logs: Logs) -> None:
         registry_of(log).register(LogCollector(logs.open("other")))
 
 
-def test_a_file_is_written_at_once_at_each_interval_and_at_the_end(logs: Logs, until: Until) -> None:
+def test_a_file_is_written_at_once_at_each_interval_and_at_the_end(
+    logs: Logs, until: Until
+) -> None:
     log = logs.open()
     file = logs.path / "orders.prom"
 
@@ -234,7 +290,9 @@ def test_a_file_that_cannot_be_written_is_refused_at_first_and_said_once_later(
     logs: Logs, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = logs.open()
-    with pytest.raises(IOFailureError, match="the metrics cannot be written: No such file or directory"):
+    with pytest.raises(
+        IOFailureError, match="the metrics cannot be written: No such file or directory"
+    ):
         MetricsFile(logs.path / "absent" / "orders.prom", log)
     with pytest.raises(InvalidOptionError, match="interval must be at least 0.1 s, not 0"):
         MetricsFile(logs.path / "orders.prom", log, interval=0)
@@ -250,10 +308,15 @@ def test_a_file_that_cannot_be_written_is_refused_at_first_and_said_once_later(
     assert len(said(caplog, "cannot be written")) == 1
 
 
-def test_without_prometheus_client_the_extra_is_named(run_python: Callable[..., subprocess.CompletedProcess[str]]) -> None:
-    done = run_python("import sys\nsys.modules['prometheus_client'] = None\nimport commitlog.metrics")
+def test_without_prometheus_client_the_extra_is_named(
+    run_python: Callable[..., subprocess.CompletedProcess[str]],
+) -> None:
+    done = run_python(
+        "import sys\nsys.modules['prometheus_client'] = None\nimport commitlog.metrics"
+    )
     assert done.stderr.splitlines()[-1] == (
-        "ModuleNotFoundError: commitlog.metrics needs prometheus_client: pip install 'commitlog-engine[metrics]'"
+        "ModuleNotFoundError: commitlog.metrics needs prometheus_client: pip install "
+        "'commitlog-engine[metrics]'"
     )
 
 

@@ -29,7 +29,10 @@ def appending(path: Path, until: Until, *options: object) -> Iterator[subprocess
     with started("append", *options, "--segment-size", SEGMENT, path) as writer:
         say(writer, b"one")
         with LogWatch(path) as watch:
-            until(lambda: (path / "cursors").exists() and watch.look().committed_position > HEADER, LIMIT_S)
+            until(
+                lambda: (path / "cursors").exists() and watch.look().committed_position > HEADER,
+                LIMIT_S,
+            )
         yield writer
 
 
@@ -47,12 +50,23 @@ def test_a_writer_and_an_onlooker_see_the_same(logs: Logs) -> None:
     parts_of(log).writer.allocation.sealed_below()
     with LogWatch(log.path) as watch:
         seen, own = watch.look(), look(log)
-    assert seen.tail_position == seen.appended_position == seen.committed_position == own.tail_position == log.tail_position
+    assert (
+        seen.tail_position
+        == seen.appended_position
+        == seen.committed_position
+        == own.tail_position
+        == log.tail_position
+    )
     assert seen.flushed_position == own.flushed_position == log.flushed_position
     assert seen.unflushed_bytes == 32
     assert seen.uncommitted_bytes == 0
     assert (seen.first_sequence, seen.next_sequence, seen.uuid) == (0, 5001, own.uuid)
-    assert (seen.first_position, seen.mode, seen.recovering, seen.failed) == (HEADER, "mapped", False, None)
+    assert (seen.first_position, seen.mode, seen.recovering, seen.failed) == (
+        HEADER,
+        "mapped",
+        False,
+        None,
+    )
     assert (seen.segment_size, seen.segments) == (SEGMENT, len(list(Path(log.path).glob("*.seg"))))
     assert seen.disk_bytes == sum(file.stat().st_blocks * 512 for file in Path(log.path).iterdir())
     assert 0 < seen.free_bytes < seen.device_bytes
@@ -126,7 +140,10 @@ def test_rolled_back_claims_of_the_dead_are_counted(tmp_path: Path, until: Until
         os.waitpid(child, 0)
         until(lambda: log.appended_position == log.tail_position)
         assert watch.look().rolled_back_claims == 1
-        assert [(writer.state, writer.rolled_back_claims) for writer in watch.look().writers] == [("idle", 0), ("dead", 1)]
+        assert [(writer.state, writer.rolled_back_claims) for writer in watch.look().writers] == [
+            ("idle", 0),
+            ("dead", 1),
+        ]
 
 
 def test_a_failed_log_is_told(logs: Logs) -> None:
@@ -161,7 +178,10 @@ def test_without_cursors_the_files_say(logs: Logs) -> None:
         assert (seen.mode, seen.tail_position, seen.writers) == (None, end, ())
         with commitlog.open(log.path) as again:
             again.append(b"two")
-            assert (watch.look().mode, watch.look().tail_position) == ("mapped", again.tail_position)
+            assert (watch.look().mode, watch.look().tail_position) == (
+                "mapped",
+                again.tail_position,
+            )
 
 
 def test_cursors_that_are_removed_under_it_leave_the_rest(logs: Logs) -> None:

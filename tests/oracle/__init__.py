@@ -1,1 +1,3 @@
-"""Independent readers and writers of commitlog's files, for tests to compare the package with. Nothing here imports the package."""
+"""Independent readers and writers of commitlog's files, for tests to compare the package with.
+Nothing here imports the package.
+"""

@@ -1,7 +1,8 @@
 """Segment files read and written in pure Python, from `docs/format.md` alone.
 
-The package's kernel and this file were written from the same page and share no code, so that what one writes and the other reads is
-evidence for both. It is meant for small logs: a megabyte takes about a tenth of a second.
+The package's kernel and this file were written from the same page and share no code, so that what
+one writes and the other reads is evidence for both. It is meant for small logs: a megabyte takes
+about a tenth of a second.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The part of a header that is written when the log rolls into the segment. Built with `crc_ok=False`, it gets a wrong CRC."""
+    """The part of a header that is written when the log rolls into the segment. Built with
+    `crc_ok=False`, it gets a wrong CRC.
+    """
 
     opened_ns: int
     cycle: int
@@ -62,7 +65,9 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """The part of a header that is written when nothing more can come. Built with `crc_ok=False`, it gets a wrong CRC."""
+    """The part of a header that is written when nothing more can come. Built with `crc_ok=False`,
+    it gets a wrong CRC.
+    """
 
     end: int
     first_sequence: int
@@ -164,12 +169,16 @@ def build_header(
 ) -> bytes:
     """The 4,096 bytes in front of a segment's first frame."""
     header = bytearray(HEADER_SIZE)
-    identity = _IDENTITY.pack(MAGIC, major, minor, HEADER_SIZE, log_uuid, segment_id, base, size, created_ns)
+    identity = _IDENTITY.pack(
+        MAGIC, major, minor, HEADER_SIZE, log_uuid, segment_id, base, size, created_ns
+    )
     header[: len(identity) + 4] = identity + struct.pack("<I", crc32c(identity))
     seed = struct.pack("<Q", segment_id)
     if opened is not None:
         body = _OPENED.pack(opened.opened_ns, opened.cycle)
-        header[OPENED_AT : OPENED_AT + 20] = body + struct.pack("<I", crc32c(seed + body) ^ (not opened.crc_ok))
+        header[OPENED_AT : OPENED_AT + 20] = body + struct.pack(
+            "<I", crc32c(seed + body) ^ (not opened.crc_ok)
+        )
     if seal is not None:
         body = _SEAL.pack(
             seal.end,
@@ -179,19 +188,24 @@ def build_header(
             seal.last_timestamp_ns,
             seal.largest_timestamp_ns,
         )
-        header[SEAL_AT : SEAL_AT + 56] = body + struct.pack("<II", crc32c(seed + body) ^ (not seal.crc_ok), 1)
+        header[SEAL_AT : SEAL_AT + 56] = body + struct.pack(
+            "<II", crc32c(seed + body) ^ (not seal.crc_ok), 1
+        )
     return bytes(header)
 
 
 def read_header(data: bytes) -> Header:
     """The header at the start of a segment file.
 
-    Raises FormatError when the identity is not one, fails its CRC or is of a newer major version. The other parts are None where they have
-    not been written, and say themselves whether their CRC fits.
+    Raises FormatError when the identity is not one, fails its CRC or is of a newer major version.
+    The other parts are None where they have not been written, and say themselves whether their CRC
+    fits.
     """
     if len(data) < HEADER_SIZE:
         raise FormatError(f"a segment has a header of {HEADER_SIZE} bytes; here are {len(data)}")
-    magic, major, minor, header_size, log_uuid, segment_id, base, size, created_ns = _IDENTITY.unpack_from(data)
+    magic, major, minor, header_size, log_uuid, segment_id, base, size, created_ns = (
+        _IDENTITY.unpack_from(data)
+    )
     if magic != MAGIC:
         raise FormatError(f"magic is {magic!r}, not {MAGIC!r}")
     if major > MAJOR:
@@ -200,25 +214,51 @@ def read_header(data: bytes) -> Header:
     if crc != crc32c(data[: _IDENTITY.size]) or header_size != HEADER_SIZE:
         raise FormatError("the identity part fails its CRC or has another header size")
     seed = struct.pack("<Q", segment_id)
-    return Header(major, minor, log_uuid, segment_id, base, size, created_ns, _read_opened(data, seed), _read_seal(data, seed))
+    return Header(
+        major,
+        minor,
+        log_uuid,
+        segment_id,
+        base,
+        size,
+        created_ns,
+        _read_opened(data, seed),
+        _read_seal(data, seed),
+    )
 
 
 def _read_opened(data: bytes, seed: bytes) -> Opened | None:
     opened_ns, cycle = _OPENED.unpack_from(data, OPENED_AT)
     (crc,) = struct.unpack_from("<I", data, OPENED_AT + _OPENED.size)
-    return None if opened_ns == 0 else Opened(opened_ns, cycle, crc == crc32c(seed + data[OPENED_AT : OPENED_AT + _OPENED.size]))
+    return (
+        None
+        if opened_ns == 0
+        else Opened(
+            opened_ns, cycle, crc == crc32c(seed + data[OPENED_AT : OPENED_AT + _OPENED.size])
+        )
+    )
 
 
 def _read_seal(data: bytes, seed: bytes) -> Seal | None:
     crc, sealed = struct.unpack_from("<II", data, SEAL_AT + _SEAL.size)
     if sealed != 1:
         return None
-    end, first_sequence, record_count, first_ns, last_ns, largest_ns = _SEAL.unpack_from(data, SEAL_AT)
+    end, first_sequence, record_count, first_ns, last_ns, largest_ns = _SEAL.unpack_from(
+        data, SEAL_AT
+    )
     crc_ok = crc == crc32c(seed + data[SEAL_AT : SEAL_AT + _SEAL.size])
     return Seal(end, first_sequence, record_count, first_ns, last_ns, largest_ns, crc_ok)
 
 
-def build_frame(segment_id: int, offset: int, value: bytes, *, timestamp_ns: int = 0, type: int = 0, key: bytes | None = None) -> bytes:
+def build_frame(
+    segment_id: int,
+    offset: int,
+    value: bytes,
+    *,
+    timestamp_ns: int = 0,
+    type: int = 0,
+    key: bytes | None = None,
+) -> bytes:
     """A published record, padded to 8 bytes."""
     rest = struct.pack("<q", timestamp_ns)
     word = FRAME_HEADER + len(value)
@@ -231,7 +271,9 @@ def build_frame(segment_id: int, offset: int, value: bytes, *, timestamp_ns: int
 
 
 def build_skip(segment_id: int, offset: int, length: int) -> bytes:
-    """The cell of a SKIP; length 0 reaches to the end of the segment. What the SKIP covers besides its cell may be anything."""
+    """The cell of a SKIP; length 0 reaches to the end of the segment. What the SKIP covers besides
+    its cell may be anything.
+    """
     return _CELL.pack(SKIP | length, frame_crc(segment_id, offset, SKIP | length))
 
 
@@ -243,8 +285,8 @@ def build_claim(length: int, slot: int, generation: int) -> bytes:
 def frames(data: bytes, stop_at_zero: bool = True) -> Iterator[Frame]:
     """The frames of a whole segment file, in order.
 
-    A frame with a wrong CRC is yielded with `crc_ok=False` and its length is believed; a DAMAGED one, and a zero cell, are the end.
-    With `stop_at_zero=False` zero cells are stepped over.
+    A frame with a wrong CRC is yielded with `crc_ok=False` and its length is believed; a DAMAGED
+    one, and a zero cell, are the end. With `stop_at_zero=False` zero cells are stepped over.
     """
     header = read_header(data)
     if len(data) != header.size:
@@ -282,7 +324,19 @@ def read_frame(data: bytes, header: Header, offset: int) -> Frame:
     (timestamp_ns,) = struct.unpack_from("<q", rest)
     record_type, key, value = _split_body(rest[8:], extended=flags == EXT)
     fits = value is not None
-    return Frame(position, offset, Kind.RECORD, flags, length, step, crc_ok and fits, timestamp_ns, record_type, key, value or b"")
+    return Frame(
+        position,
+        offset,
+        Kind.RECORD,
+        flags,
+        length,
+        step,
+        crc_ok and fits,
+        timestamp_ns,
+        record_type,
+        key,
+        value or b"",
+    )
 
 
 def _split_body(body: bytes, *, extended: bool) -> tuple[int, bytes | None, bytes | None]:
@@ -300,14 +354,19 @@ def _split_body(body: bytes, *, extended: bool) -> tuple[int, bytes | None, byte
 
 def segment_paths(directory: Path) -> list[Path]:
     """The segment files of a log, by base position."""
-    return sorted(path for path in directory.iterdir() if path.suffix == ".seg" and path.stem.isdigit() and len(path.stem) == 20)
+    return sorted(
+        path
+        for path in directory.iterdir()
+        if path.suffix == ".seg" and path.stem.isdigit() and len(path.stem) == 20
+    )
 
 
 def log_values(directory: str | Path) -> list[LogValue]:
     """All data records of a log directory, in order, as far as its files show them.
 
-    Ends at the first cell that is zero or CLAIMED; raises FormatError at a frame that is damaged, at a missing segment, and at one that
-    belongs to another log or place. A pooled log's uncommitted records are not in its files.
+    Ends at the first cell that is zero or CLAIMED; raises FormatError at a frame that is damaged,
+    at a missing segment, and at one that belongs to another log or place. A pooled log's
+    uncommitted records are not in its files.
     """
     directory = Path(directory)
     log = json.loads((directory / "log.json").read_bytes())
@@ -318,7 +377,11 @@ def log_values(directory: str | Path) -> list[LogValue]:
     for path in segment_paths(directory):
         data = path.read_bytes()
         header = read_header(data)
-        if (header.log_uuid, header.size, header.base) != (uuid.UUID(log["uuid"]).bytes, log["segment_size"], int(path.stem)):
+        if (header.log_uuid, header.size, header.base) != (
+            uuid.UUID(log["uuid"]).bytes,
+            log["segment_size"],
+            int(path.stem),
+        ):
             raise FormatError(f"{path}: belongs to another log or another place")
         if expected_base not in {None, header.base}:
             raise FormatError(f"{directory}: the segment at {expected_base} is missing")
@@ -331,7 +394,9 @@ def log_values(directory: str | Path) -> list[LogValue]:
                 raise FormatError(f"{path}: damaged frame at position {frame.position}")
             end = frame.offset + frame.step
             if frame.kind is Kind.RECORD:
-                values.append(LogValue(frame.position, frame.timestamp_ns, frame.type, frame.key, frame.value))
+                values.append(
+                    LogValue(frame.position, frame.timestamp_ns, frame.type, frame.key, frame.value)
+                )
         if end < header.size:
             return values
     return values

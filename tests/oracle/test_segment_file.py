@@ -42,7 +42,9 @@ def write_log(directory: Path, *segments: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "crc"), [(b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43)], ids=repr
+    ("data", "crc"),
+    [(b"", 0), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43)],
+    ids=repr,
 )
 def test_crc32c_gives_the_known_values(data: bytes, crc: int) -> None:
     assert oracle.crc32c(data) == crc
@@ -52,7 +54,16 @@ def test_crc32c_gives_the_known_values(data: bytes, crc: int) -> None:
 def test_a_header_reads_as_it_was_built() -> None:
     opened, seal = Opened(5, -3), Seal(4200, 17, 2, 9, 8, 10, crc_ok=False)
     header = oracle.read_header(
-        oracle.build_header(log_uuid=LOG.bytes, segment_id=ID, base=SIZE, size=SIZE, created_ns=-1, opened=opened, seal=seal, minor=7)
+        oracle.build_header(
+            log_uuid=LOG.bytes,
+            segment_id=ID,
+            base=SIZE,
+            size=SIZE,
+            created_ns=-1,
+            opened=opened,
+            seal=seal,
+            minor=7,
+        )
     )
     assert header == oracle.Header(1, 7, LOG.bytes, ID, SIZE, SIZE, -1, opened, seal)
 
@@ -66,8 +77,17 @@ def test_a_changed_identity_is_refused(at: int) -> None:
 
 
 def test_frames_read_as_they_were_built() -> None:
-    segment = build_segment(record(b""), record(b"v", type=9), skip(24, b"zombie writes.. "), record(b"w", key=b""), skip(0))
-    found = [(frame.kind, frame.type, frame.key, frame.value, frame.crc_ok) for frame in oracle.frames(segment)]
+    segment = build_segment(
+        record(b""),
+        record(b"v", type=9),
+        skip(24, b"zombie writes.. "),
+        record(b"w", key=b""),
+        skip(0),
+    )
+    found = [
+        (frame.kind, frame.type, frame.key, frame.value, frame.crc_ok)
+        for frame in oracle.frames(segment)
+    ]
     assert found == [
         (Kind.RECORD, 0, None, b"", True),
         (Kind.RECORD, 9, None, b"v", True),
@@ -85,11 +105,21 @@ def test_zero_cells_end_the_frames_or_are_stepped_over() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    [15, oracle.EXT | 23, oracle.SKIP | 7, oracle.SKIP | oracle.EXT | 32, oracle.BATCH | 32, SIZE, oracle.CLAIMED | oracle.SKIP | 16],
+    [
+        15,
+        oracle.EXT | 23,
+        oracle.SKIP | 7,
+        oracle.SKIP | oracle.EXT | 32,
+        oracle.BATCH | 32,
+        SIZE,
+        oracle.CLAIMED | oracle.SKIP | 16,
+    ],
     ids=hex,
 )
 def test_a_word_that_cannot_be_is_damage_and_the_end(word: int) -> None:
-    found = list(oracle.frames(build_segment(lambda _: struct.pack("<II", word, 1), record(b"behind"))))
+    found = list(
+        oracle.frames(build_segment(lambda _: struct.pack("<II", word, 1), record(b"behind")))
+    )
     assert [(frame.kind, frame.crc_ok) for frame in found] == [(Kind.DAMAGED, False)]
 
 
@@ -101,9 +131,17 @@ def test_a_frame_in_another_place_fails_its_crc() -> None:
 
 def test_a_log_is_read_across_segments_up_to_a_claim(tmp_path: Path) -> None:
     first = build_segment(record(b"one"), skip(0))
-    second = build_segment(record(b"two", key=b"k"), lambda _: oracle.build_claim(32, 3, 1).ljust(32, b"\0"), record(b"three"), base=SIZE)
+    second = build_segment(
+        record(b"two", key=b"k"),
+        lambda _: oracle.build_claim(32, 3, 1).ljust(32, b"\0"),
+        record(b"three"),
+        base=SIZE,
+    )
     write_log(tmp_path, first, second)
-    assert oracle.log_values(tmp_path) == [(4096, 0, 0, None, b"one"), (SIZE + 4096, 0, 0, b"k", b"two")]
+    assert oracle.log_values(tmp_path) == [
+        (4096, 0, 0, None, b"one"),
+        (SIZE + 4096, 0, 0, b"k", b"two"),
+    ]
 
 
 def test_a_log_with_a_bad_frame_or_a_foreign_segment_is_refused(tmp_path: Path) -> None:

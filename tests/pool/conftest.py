@@ -16,12 +16,19 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class PoolOwner:
-    """A process that runs a script which prints one line of JSON and then lives until it is killed or its input ends."""
+    """A process that runs a script which prints one line of JSON and then lives until it is killed
+    or its input ends.
+    """
 
     def __init__(self, script: str) -> None:
         # A session of its own, so that what the script forks can be ended with it.
         self.process = subprocess.Popen(
-            [sys.executable, "-c", script], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

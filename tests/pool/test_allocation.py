@@ -16,7 +16,8 @@ from commitlog.pool import TransientStorePool
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Root may lock beyond its limit, so the script gives up that one capability; without it, taking it away changes nothing.
+# Root may lock beyond its limit, so the script gives up that one capability; without it, taking it
+# away changes nothing.
 LIMITED = """
 import ctypes, errno, json, logging, resource, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -47,9 +48,17 @@ print(json.dumps(result))
 """
 
 
-def under_limit(limit: int, policy: str, backing: str = "anonymous", buffers: int = 5) -> dict[str, Any]:
+def under_limit(
+    limit: int, policy: str, backing: str = "anonymous", buffers: int = 5
+) -> dict[str, Any]:
     script = LIMITED.format(limit=limit, policy=policy, backing=backing, buffers=buffers)
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result
@@ -71,7 +80,11 @@ def test_try_warns_with_the_limit_and_counts_what_is_locked() -> None:
     assert (name, level) == ("commitlog.pool", "WARNING")
     assert "RLIMIT_MEMLOCK is 131072 bytes" in message
     assert "only 2 of 5 pool buffers" in message
-    assert (result["locked"], result["stats"], result["buffers"]) == (2, 2, [True, True, False, False, False])
+    assert (result["locked"], result["stats"], result["buffers"]) == (
+        2,
+        2,
+        [True, True, False, False, False],
+    )
 
 
 def test_off_locks_nothing_and_says_nothing() -> None:
@@ -100,7 +113,9 @@ def test_closing_gives_the_locked_memory_back() -> None:
 
 @pytest.mark.parametrize("backing", ["anonymous", "shm"])
 def test_the_first_stores_into_a_buffer_cause_no_page_faults(backing: Any) -> None:
-    with TransientStorePool(buffers=1, buffer_size="16MiB", backing=backing, lock_memory="off") as pool:
+    with TransientStorePool(
+        buffers=1, buffer_size="16MiB", backing=backing, lock_memory="off"
+    ) as pool:
         buffer = pool.borrow("a test")
         assert buffer is not None
 

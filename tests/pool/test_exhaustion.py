@@ -19,7 +19,9 @@ Until = Callable[[Callable[[], bool]], None]
 
 
 def small_pool(**options: Any) -> TransientStorePool:
-    return TransientStorePool(**{"buffers": 1, "buffer_size": 64 << 10, "wait_timeout": "30s", **options})
+    return TransientStorePool(
+        **{"buffers": 1, "buffer_size": 64 << 10, "wait_timeout": "30s", **options}
+    )
 
 
 def drain(pool: TransientStorePool, owner: str = "orders") -> list[PoolBuffer]:
@@ -49,7 +51,9 @@ def test_wait_gets_the_buffer_that_comes_back(until: Until) -> None:
         pool.return_buffer(buffer)
 
 
-def test_waiting_borrowers_are_served_in_the_order_they_came_and_nobody_overtakes(until: Until) -> None:
+def test_waiting_borrowers_are_served_in_the_order_they_came_and_nobody_overtakes(
+    until: Until,
+) -> None:
     with small_pool() as pool:
         (buffer,) = drain(pool)
         served: list[str] = []
@@ -75,7 +79,12 @@ def test_waiting_borrowers_are_served_in_the_order_they_came_and_nobody_overtake
 
 
 @pytest.mark.parametrize(
-    "options", [{"wait_timeout": "50ms"}, {"wait_timeout": "30s", "timeout": 0.05}, {"wait_timeout": "30s", "timeout": 0}]
+    "options",
+    [
+        {"wait_timeout": "50ms"},
+        {"wait_timeout": "30s", "timeout": 0.05},
+        {"wait_timeout": "30s", "timeout": 0},
+    ],
 )
 def test_wait_is_bounded_and_names_the_borrowers_and_the_remedies(options: dict[str, Any]) -> None:
     timeout = options.pop("timeout", None)
@@ -83,7 +92,9 @@ def test_wait_is_bounded_and_names_the_borrowers_and_the_remedies(options: dict[
         lent = drain(pool, "orders")
         started = time.monotonic()
         with pytest.raises(
-            PoolExhaustedError, match=r"buffer 0 by 'orders' for .*buffer 1 by 'orders' for .*more buffers.*'grow' or 'mapped'"
+            PoolExhaustedError,
+            match=r"buffer 0 by 'orders' for .*buffer 1 by 'orders' for .*more buffers.*'grow' "
+            r"or 'mapped'",
         ):
             pool.borrow("late", timeout)
         assert time.monotonic() - started < 30
@@ -95,7 +106,9 @@ def test_wait_is_bounded_and_names_the_borrowers_and_the_remedies(options: dict[
 def test_raise_is_immediate() -> None:
     with small_pool(on_exhausted="raise") as pool:
         lent = drain(pool)
-        with pytest.raises(PoolExhaustedError, match="no buffer is free; borrowed are buffer 0 by 'orders'"):
+        with pytest.raises(
+            PoolExhaustedError, match="no buffer is free; borrowed are buffer 0 by 'orders'"
+        ):
             pool.borrow("late")
         assert (pool.stats().exhausted, pool.stats().waits) == (1, 0)
         give_back(pool, lent)
@@ -121,7 +134,11 @@ def test_grow_adds_buffers_up_to_the_bound_and_then_waits(backing: str) -> None:
         for total in (2, 3):
             buffer = pool.borrow("grown")
             assert buffer is not None
-            assert (pool.buffers, buffer.index, bytes(buffer.memory)) == (total, total - 1, bytes(buffer.size))
+            assert (pool.buffers, buffer.index, bytes(buffer.memory)) == (
+                total,
+                total - 1,
+                bytes(buffer.size),
+            )
             lent.append(buffer)
         with pytest.raises(PoolExhaustedError, match="within 0.05 s"):
             pool.borrow("late")
@@ -168,17 +185,29 @@ def test_grow_doubles_by_default() -> None:
         give_back(pool, lent)
 
 
-def test_grow_without_memory_warns_and_waits(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    with small_pool(on_exhausted="grow", max_buffers=2, wait_timeout=0.01, lock_memory="off", low_water=0) as pool:
+def test_grow_without_memory_warns_and_waits(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with small_pool(
+        on_exhausted="grow", max_buffers=2, wait_timeout=0.01, lock_memory="off", low_water=0
+    ) as pool:
         lent = drain(pool)
 
         def refuse(*_: object, **__: object) -> None:
             raise PoolMemoryError("it needs 2 bytes, but only 1 is free")
 
         monkeypatch.setattr(allocation, "require_free_memory", refuse)
-        with caplog.at_level(logging.WARNING, "commitlog.pool"), pytest.raises(PoolExhaustedError, match="within"):
+        with (
+            caplog.at_level(logging.WARNING, "commitlog.pool"),
+            pytest.raises(PoolExhaustedError, match="within"),
+        ):
             pool.borrow("late")
-        assert caplog.messages == ["the pool cannot grow beyond 1 buffers, so the borrower waits: it needs 2 bytes, but only 1 is free"]
+        assert caplog.messages == [
+            (
+                "the pool cannot grow beyond 1 buffers, so the borrower waits: it needs 2 bytes, "
+                "but only 1 is free"
+            )
+        ]
         assert pool.buffers == 1
         give_back(pool, lent)
 
@@ -250,7 +279,9 @@ def test_an_interrupted_wait_leaves_the_line_and_loses_no_buffer(until: Until) -
 
 
 def test_options_of_the_policies_that_contradict_are_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="max_buffers means something with on_exhausted='grow' only"):
+    with pytest.raises(
+        InvalidOptionError, match="max_buffers means something with on_exhausted='grow' only"
+    ):
         small_pool(max_buffers=2)
     with pytest.raises(InvalidOptionError, match=r"max_buffers must be at least buffers \(3\)"):
         small_pool(buffers=3, on_exhausted="grow", max_buffers=2)

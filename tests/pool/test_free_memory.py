@@ -33,16 +33,24 @@ class FakeProcess:
         ]
         (self.process / "mountinfo").write_text("\n".join(lines) + "\n")
         line = f"4:memory:{group}" if kind == "cgroup" else f"0::{group}"
-        (self.process / "cgroup").write_text(f"9:name=systemd:/wrong\n2:cpuacct,cpu:/wrong\n{line}\n")
+        (self.process / "cgroup").write_text(
+            f"9:name=systemd:/wrong\n2:cpuacct,cpu:/wrong\n{line}\n"
+        )
 
     def group(self, path: str, kind: str, limit: str, usage: int, reclaimable: int = 0) -> None:
         directory = self.mount / path.lstrip("/")
         directory.mkdir(parents=True, exist_ok=True)
-        first, second = ("memory.max", "memory.current") if kind == "cgroup2" else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        first, second = (
+            ("memory.max", "memory.current")
+            if kind == "cgroup2"
+            else ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        )
         (directory / first).write_text(f"{limit}\n")
         (directory / second).write_text(f"{usage}\n")
         key = "inactive_file" if kind == "cgroup2" else "total_inactive_file"
-        (directory / "memory.stat").write_text(f"anon 5\nfile 7\n{key} {reclaimable}\nactive_file 999\n")
+        (directory / "memory.stat").write_text(
+            f"anon 5\nfile 7\n{key} {reclaimable}\nactive_file 999\n"
+        )
 
     def free(self) -> list[int]:
         return [found.size for found in cgroup_memory(self.process)]
@@ -54,7 +62,9 @@ def fake(tmp_path: Path) -> FakeProcess:
 
 
 @pytest.mark.parametrize("kind", ["cgroup", "cgroup2"])
-def test_each_group_up_to_the_root_counts_limit_less_usage_without_reclaimable_cache(fake: FakeProcess, kind: str) -> None:
+def test_each_group_up_to_the_root_counts_limit_less_usage_without_reclaimable_cache(
+    fake: FakeProcess, kind: str
+) -> None:
     fake.describe(kind, "/outer/inner")
     fake.group("/outer/inner", kind, str(100 * MIB), 70 * MIB, reclaimable=20 * MIB)
     fake.group("/outer", kind, str(60 * MIB), 75 * MIB, reclaimable=40 * MIB)
@@ -76,7 +86,9 @@ def test_groups_without_a_limit_or_without_the_controller_do_not_count(fake: Fak
 
 
 @pytest.mark.parametrize("group", ["/docker/1234", "/somewhere/invisible", "/../sibling"])
-def test_a_container_that_sees_its_own_group_at_the_mount_point_is_limited_by_it(fake: FakeProcess, group: str) -> None:
+def test_a_container_that_sees_its_own_group_at_the_mount_point_is_limited_by_it(
+    fake: FakeProcess, group: str
+) -> None:
     fake.describe("cgroup2", group, root="/docker/1234" if group.startswith("/docker") else "/")
     fake.group("/", "cgroup2", str(64 * MIB), 60 * MIB)
     assert fake.free() == [4 * MIB]
@@ -92,7 +104,9 @@ def test_the_real_control_groups_can_be_read() -> None:
         assert "control group /" in found.source
 
 
-def test_the_shared_memory_file_system_counts_only_when_it_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shared_memory_file_system_counts_only_when_it_has_a_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     space = os.statvfs(tmp_path)
     (found,) = shm_space(tmp_path)
     assert 0 <= found.size <= space.f_blocks * space.f_frsize
@@ -103,10 +117,16 @@ def test_the_shared_memory_file_system_counts_only_when_it_has_a_limit(tmp_path:
 
 def test_the_smallest_of_all_limits_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(free_memory, "machine_memory", lambda: FreeMemory(300, "the machine"))
-    monkeypatch.setattr(free_memory, "cgroup_memory", lambda: [FreeMemory(200, "the group"), FreeMemory(250, "another")])
+    monkeypatch.setattr(
+        free_memory,
+        "cgroup_memory",
+        lambda: [FreeMemory(200, "the group"), FreeMemory(250, "another")],
+    )
     monkeypatch.setattr(free_memory, "shm_space", lambda: [FreeMemory(100, "shared memory")])
     require_free_memory(200, "a pool", shared=False)
-    with pytest.raises(PoolMemoryError, match=r"a pool needs 201 bytes .* only 200 bytes .* \(the group\)") as caught:
+    with pytest.raises(
+        PoolMemoryError, match=r"a pool needs 201 bytes .* only 200 bytes .* \(the group\)"
+    ) as caught:
         require_free_memory(201, "a pool", shared=False)
     assert (caught.value.wanted, caught.value.available) == (201, 200)
     require_free_memory(100, "a pool", shared=True)

@@ -33,7 +33,13 @@ def age(name: str) -> None:
 @pytest.fixture
 def left_behind() -> Iterator[list[str]]:
     """Names of two buffers of a killed pool, one bound to a log's segment, one free."""
-    done = subprocess.run([sys.executable, "-c", DYING_POOL, uuid.uuid4().hex], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", DYING_POOL, uuid.uuid4().hex],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     names = done.stdout.split()
     assert len(names) == 2
@@ -46,7 +52,9 @@ def exists(name: str) -> bool:
     return os.path.exists(f"/dev/shm{name}")
 
 
-def test_a_free_buffer_of_a_dead_pool_is_removed_and_one_with_records_stays(left_behind: list[str]) -> None:
+def test_a_free_buffer_of_a_dead_pool_is_removed_and_one_with_records_stays(
+    left_behind: list[str],
+) -> None:
     for name in left_behind:
         age(name)
     sweep_orphans()
@@ -59,7 +67,9 @@ def test_a_young_buffer_is_left_alone(left_behind: list[str]) -> None:
 
 
 def test_a_live_pool_keeps_its_free_buffers() -> None:
-    with TransientStorePool(buffers=2, buffer_size="64KiB", backing="shm", lock_memory="off") as pool:
+    with TransientStorePool(
+        buffers=2, buffer_size="64KiB", backing="shm", lock_memory="off"
+    ) as pool:
         for name in pool.shm_names:
             age(name)
         sweep_orphans()

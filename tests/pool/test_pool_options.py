@@ -37,7 +37,21 @@ def test_buffer_sizes_at_the_bounds_are_taken(size: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        *[("buffer_size", size) for size in (0, -1, 65535, 65536 + 2048, (1 << 30) + 4096, "2GiB", "much", None, 1.5, True)],
+        *[
+            ("buffer_size", size)
+            for size in (
+                0,
+                -1,
+                65535,
+                65536 + 2048,
+                (1 << 30) + 4096,
+                "2GiB",
+                "much",
+                None,
+                1.5,
+                True,
+            )
+        ],
         *[("buffers", count) for count in (0, -1, 65537, 1.0, "5", None, True)],
         *[("backing", kind) for kind in ("file", "", None, ["shm"])],
         *[("lock_memory", choice) for choice in ("yes", True, None)],

@@ -61,7 +61,9 @@ def pool() -> Iterator[TransientStorePool]:
 
 @pytest.fixture
 def dead_names(pool_owner: Callable[[str], Any]) -> Iterator[list[str]]:
-    """The names of a pool whose process was killed: two buffers of orders, one of others, one lent but not bound, one never lent."""
+    """The names of a pool whose process was killed: two buffers of orders, one of others, one lent
+    but not bound, one never lent.
+    """
     owner = pool_owner(OWNER.format(extra=""))
     names = owner.said["names"]
     live = find_buffers(names, ORDERS)
@@ -86,7 +88,9 @@ def test_names_are_random_and_open_to_the_owner_alone(pool: TransientStorePool) 
         status = path_of(name).stat()
         assert (status.st_mode & 0o777, status.st_uid) == (0o600, os.geteuid())
         assert status.st_size == HEADER_SIZE + BUFFER_SIZE
-        assert status.st_blocks * 512 >= status.st_size, "a block that is not there is a bus error later"
+        assert status.st_blocks * 512 >= status.st_size, (
+            "a block that is not there is a bus error later"
+        )
 
 
 def test_the_umask_does_not_lock_the_owner_out() -> None:
@@ -111,7 +115,9 @@ def test_close_unlinks_the_names() -> None:
     assert as_dict(find_buffers(names, ORDERS)) == nothing(missing=names)
 
 
-def test_an_exit_without_close_unlinks_what_is_free_and_what_is_still_returned(pool_owner: Callable[[str], Any]) -> None:
+def test_an_exit_without_close_unlinks_what_is_free_and_what_is_still_returned(
+    pool_owner: Callable[[str], Any],
+) -> None:
     """A log that drains at exit may return its buffers after the pool has been cleaned up."""
     owner = pool_owner("""
 import atexit, json, sys
@@ -130,7 +136,9 @@ sys.stdin.read()
 
 def test_content_of_a_killed_process_is_found_in_base_order(dead_names: list[str]) -> None:
     survey = find_buffers([*dead_names, dead_names[0]], ORDERS)
-    assert [(found.name, found.base, found.segment_id, found.size) for found in survey.recoverable] == [
+    assert [
+        (found.name, found.base, found.segment_id, found.size) for found in survey.recoverable
+    ] == [
         (dead_names[1], 65536, 7, BUFFER_SIZE),
         (dead_names[0], 3 * 65536, 2**64 - 1, BUFFER_SIZE),
     ]
@@ -141,8 +149,13 @@ def test_content_of_a_killed_process_is_found_in_base_order(dead_names: list[str
     assert (survey.foreign, survey.free) == ((dead_names[2],), (dead_names[3], dead_names[4]))
     assert (survey.missing, survey.live, survey.live_in_use, survey.unusable) == ((), (), (), ())
     # Looking changes nothing: whoever is killed during recovery finds the same again.
-    assert [found.name for found in find_buffers(dead_names, ORDERS).recoverable] == [dead_names[1], dead_names[0]]
-    assert [bytes(found.memory)[:6] for found in find_buffers(dead_names, OTHERS).recoverable] == [b"others"]
+    assert [found.name for found in find_buffers(dead_names, ORDERS).recoverable] == [
+        dead_names[1],
+        dead_names[0],
+    ]
+    assert [bytes(found.memory)[:6] for found in find_buffers(dead_names, OTHERS).recoverable] == [
+        b"others"
+    ]
 
 
 def test_discarded_buffers_are_gone_and_discarding_again_is_fine(dead_names: list[str]) -> None:
@@ -152,8 +165,12 @@ def test_discarded_buffers_are_gone_and_discarding_again_is_fine(dead_names: lis
     assert as_dict(find_buffers(dead_names, ORDERS)) == nothing(missing=tuple(dead_names))
 
 
-def test_a_dead_pool_is_dead_even_while_a_child_that_it_forked_lives(pool_owner: Callable[[str], Any]) -> None:
-    """The child has inherited the mappings and, until it closed them, the descriptors: neither may pass for the pool's life."""
+def test_a_dead_pool_is_dead_even_while_a_child_that_it_forked_lives(
+    pool_owner: Callable[[str], Any],
+) -> None:
+    """The child has inherited the mappings and, until it closed them, the descriptors: neither may
+    pass for the pool's life.
+    """
     owner = pool_owner(
         OWNER.format(
             extra="""
@@ -170,10 +187,15 @@ os.read(reader, 1)
     )
     names = owner.said["names"]
     try:
-        children = Path(f"/proc/{owner.said['pid']}/task/{owner.said['pid']}/children").read_text().split()
+        children = (
+            Path(f"/proc/{owner.said['pid']}/task/{owner.said['pid']}/children").read_text().split()
+        )
         assert len(find_buffers(names, ORDERS).live) == 5
         owner.kill()
-        assert [Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z" for child in children] == [True]
+        assert [
+            Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+            for child in children
+        ] == [True]
         survey = find_buffers(names, ORDERS)
         assert (survey.live, len(survey.recoverable)) == ((), 2)
     finally:
@@ -185,7 +207,9 @@ def test_a_live_pool_is_listed_as_live_and_not_discarded(pool: TransientStorePoo
     buffer = lent(pool)
     buffer.bind(ORDERS, 0, 1)
     assert buffer.name is not None
-    assert as_dict(find_buffers(pool.shm_names, ORDERS)) == nothing(live=pool.shm_names, live_in_use=(buffer.name,))
+    assert as_dict(find_buffers(pool.shm_names, ORDERS)) == nothing(
+        live=pool.shm_names, live_in_use=(buffer.name,)
+    )
     assert find_buffers(pool.shm_names, OTHERS).live_in_use == ()
     with pytest.raises(PoolBufferError, match="belongs to a pool that lives"):
         discard(buffer.name)
@@ -199,7 +223,11 @@ def test_a_binding_lasts_until_unbind_or_return(pool: TransientStorePool) -> Non
     for _ in range(2):
         buffer.bind(ORDERS, 65536, 5)
         assert buffer.bound
-        assert (buffer.header.binding().log_uuid, buffer.header.binding().base, buffer.header.binding().segment_id) == (ORDERS, 65536, 5)
+        assert (
+            buffer.header.binding().log_uuid,
+            buffer.header.binding().base,
+            buffer.header.binding().segment_id,
+        ) == (ORDERS, 65536, 5)
         with pytest.raises(PoolBufferError, match="bound to a segment already"):
             buffer.bind(ORDERS, 131072, 6)
         buffer.unbind()
@@ -211,8 +239,13 @@ def test_a_binding_lasts_until_unbind_or_return(pool: TransientStorePool) -> Non
         buffer.bind(ORDERS, 65536, 5)
 
 
-@pytest.mark.parametrize(("log_uuid", "base", "segment_id"), [(b"short", 0, 0), (ORDERS, -1, 0), (ORDERS, 2**63, 0), (ORDERS, 0, 2**64)])
-def test_a_wrong_binding_is_refused(pool: TransientStorePool, log_uuid: bytes, base: int, segment_id: int) -> None:
+@pytest.mark.parametrize(
+    ("log_uuid", "base", "segment_id"),
+    [(b"short", 0, 0), (ORDERS, -1, 0), (ORDERS, 2**63, 0), (ORDERS, 0, 2**64)],
+)
+def test_a_wrong_binding_is_refused(
+    pool: TransientStorePool, log_uuid: bytes, base: int, segment_id: int
+) -> None:
     buffer = lent(pool)
     with pytest.raises(PoolBufferError, match="16 uuid bytes"):
         buffer.bind(log_uuid, base, segment_id)
@@ -305,7 +338,14 @@ def test_a_damaged_buffer_is_listed_with_its_fault_and_can_be_discarded(
     assert not path_of(name).exists()
 
 
-NOT_NAMES = ["", "/commitlog-", "/commitlog-" + "g" * 32, "/../etc/passwd", "commitlog-" + "0" * 32, "/commitlog-" + "0" * 32 + "\n"]
+NOT_NAMES = [
+    "",
+    "/commitlog-",
+    "/commitlog-" + "g" * 32,
+    "/../etc/passwd",
+    "commitlog-" + "0" * 32,
+    "/commitlog-" + "0" * 32 + "\n",
+]
 
 
 @pytest.mark.parametrize("name", NOT_NAMES)
@@ -315,7 +355,9 @@ def test_what_is_no_buffers_name_is_never_opened(name: str) -> None:
         discard(name)
 
 
-def test_a_buffer_that_may_not_be_opened_is_an_error_and_not_a_loss(dead_names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_buffer_that_may_not_be_opened_is_an_error_and_not_a_loss(
+    dead_names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Root may open everything, so the refusal is played."""
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -327,7 +369,9 @@ def test_a_buffer_that_may_not_be_opened_is_an_error_and_not_a_loss(dead_names: 
             find_buffers(dead_names, ORDERS)
 
 
-def test_a_full_shared_memory_file_system_is_an_error_and_leaves_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_shared_memory_file_system_is_an_error_and_leaves_no_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     names: list[str] = []
 
     def refuse(descriptor: int, offset: int, size: int) -> None:
@@ -342,7 +386,13 @@ def test_a_full_shared_memory_file_system_is_an_error_and_leaves_no_name(monkeyp
 
 
 @pytest.mark.parametrize(
-    "put", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("/dev/zero"), lambda path: os.mknod(path, 0o600 | stat.S_IFSOCK)]
+    "put",
+    [
+        os.mkfifo,
+        os.mkdir,
+        lambda path: path.symlink_to("/dev/zero"),
+        lambda path: os.mknod(path, 0o600 | stat.S_IFSOCK),
+    ],
 )
 def test_irregular_buffer_is_unusable_and_not_waited_for(put: Callable[[Path], object]) -> None:
     name = f"/commitlog-{os.urandom(16).hex()}"

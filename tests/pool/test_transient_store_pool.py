@@ -50,7 +50,12 @@ def test_defaults_are_those_of_the_design() -> None:
 def test_a_borrowed_buffer_is_zero_writable_and_of_the_asked_size(backing: Any) -> None:
     with small_pool(backing=backing, buffer_size="68KiB") as pool:
         buffer = borrow(pool, "orders")
-        assert (buffer.size, buffer.memory.size, buffer.backing, buffer.owner) == (68 << 10, 68 << 10, backing, "orders")
+        assert (buffer.size, buffer.memory.size, buffer.backing, buffer.owner) == (
+            68 << 10,
+            68 << 10,
+            backing,
+            "orders",
+        )
         assert buffer.state is BufferState.BORROWED
         assert contents(buffer) == bytes(68 << 10)
         fill(buffer)
@@ -128,7 +133,9 @@ def test_a_buffer_with_an_open_view_is_refused_and_keeps_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("buffers", [1, 2, 5])
-def test_pools_of_one_two_and_five_never_lend_a_buffer_to_two_threads_under_load(buffers: int, backing: Any) -> None:
+def test_pools_of_one_two_and_five_never_lend_a_buffer_to_two_threads_under_load(
+    buffers: int, backing: Any
+) -> None:
     threads, rounds = 6, 60
     faults: list[str] = []
     inside = [0] * buffers
@@ -154,7 +161,11 @@ def test_pools_of_one_two_and_five_never_lend_a_buffer_to_two_threads_under_load
             worker.join()
         stats = pool.stats()
     assert faults == []
-    assert (stats.available, stats.borrows, stats.returns) == (buffers, threads * rounds, threads * rounds)
+    assert (stats.available, stats.borrows, stats.returns) == (
+        buffers,
+        threads * rounds,
+        threads * rounds,
+    )
 
 
 def test_try_borrow_never_waits_and_counts_no_exhaustion() -> None:
@@ -166,8 +177,13 @@ def test_try_borrow_never_waits_and_counts_no_exhaustion() -> None:
         pool.return_buffer(buffer)
 
 
-def test_low_water_is_warned_of_once_until_the_pool_has_recovered(caplog: pytest.LogCaptureFixture) -> None:
-    with small_pool(buffers=5, lock_memory="off") as pool, caplog.at_level(logging.WARNING, "commitlog.pool"):
+def test_low_water_is_warned_of_once_until_the_pool_has_recovered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with (
+        small_pool(buffers=5, lock_memory="off") as pool,
+        caplog.at_level(logging.WARNING, "commitlog.pool"),
+    ):
         lent = [borrow(pool) for _ in range(3)]
         assert caplog.messages == []
         lent += [borrow(pool), borrow(pool)]
@@ -203,12 +219,18 @@ def test_close_is_refused_by_name_while_buffers_are_out_and_is_idempotent(backin
     pool.close()
     pool.close()
     assert (pool.closed, pool.available, pool.shm_names) == (True, 0, ())
-    for call in (lambda: pool.borrow("x"), lambda: pool.try_borrow("x"), lambda: pool.return_buffer(buffer)):
+    for call in (
+        lambda: pool.borrow("x"),
+        lambda: pool.try_borrow("x"),
+        lambda: pool.return_buffer(buffer),
+    ):
         with pytest.raises(ClosedError, match="create another"):
             call()
 
 
-def test_a_forced_close_leaves_lent_buffers_to_their_borrowers_until_they_return_them(backing: Any) -> None:
+def test_a_forced_close_leaves_lent_buffers_to_their_borrowers_until_they_return_them(
+    backing: Any,
+) -> None:
     pool = small_pool(backing=backing)
     buffer = borrow(pool)
     pool.close(force=True)
@@ -229,7 +251,9 @@ def test_a_dropped_pool_warns_and_releases_its_memory_and_names(backing: Any) ->
     assert not any(os.path.exists(f"/dev/shm{name}") for name in names)
 
 
-def test_a_forked_child_may_not_use_the_pool_and_harms_nothing(in_child: Callable[[Callable[[], Any]], Any], backing: Any) -> None:
+def test_a_forked_child_may_not_use_the_pool_and_harms_nothing(
+    in_child: Callable[[Callable[[], Any]], Any], backing: Any
+) -> None:
     with small_pool(backing=backing) as pool:
         buffer = borrow(pool)
         fill(buffer)
@@ -289,7 +313,9 @@ def test_opening_and_closing_pools_leaks_no_descriptor(backing: Any) -> None:
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_pool_that_fails_halfway_leaves_nothing_behind(backing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_that_fails_halfway_leaves_nothing_behind(
+    backing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[PoolBuffer] = []
 
     def populate_two(buffer: PoolBuffer) -> None:

@@ -11,7 +11,9 @@ from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.waiting import WaitingLine
 
 
-def test_a_buffer_handed_over_at_the_moment_of_an_interrupt_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_buffer_handed_over_at_the_moment_of_an_interrupt_is_taken_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Interrupting:
         """Hands a buffer over and then raises, as Ctrl-C between the two would."""
 

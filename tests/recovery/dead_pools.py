@@ -42,11 +42,15 @@ def fill(buffer: ShmBuffer, number: int, segment_id: int, offset: int, content: 
     memoryview(buffer.memory)[offset : offset + len(content)] = content
 
 
-def frames(files: LogFiles, number: int, values: list[bytes], offset: int = HEADER, *, full: bool = False) -> bytes:
+def frames(
+    files: LogFiles, number: int, values: list[bytes], offset: int = HEADER, *, full: bool = False
+) -> bytes:
     """Frames as they stand in a buffer."""
     content = b""
     for value in values:
-        content += oracle.build_frame(files.segment_id(number), offset + len(content), value, timestamp_ns=7)
+        content += oracle.build_frame(
+            files.segment_id(number), offset + len(content), value, timestamp_ns=7
+        )
     if full:
         content += oracle.build_skip(files.segment_id(number), offset + len(content), 0)
     return content

@@ -1,4 +1,6 @@
-"""Recovery of logs that are empty or were closed: they open where they ended, and what contradicts the mark is not believed."""
+"""Recovery of logs that are empty or were closed: they open where they ended, and what contradicts
+the mark is not believed.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def test_a_log_without_segments_gets_its_first_one_opened(files: LogFiles) -> No
     assert files.values() == []
 
 
-def test_a_log_that_lost_all_segments_goes_on_behind_them(files: LogFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_lost_all_segments_goes_on_behind_them(
+    files: LogFiles, caplog: pytest.LogCaptureFixture
+) -> None:
     recovered = files.recover(checkpoint=files.checkpoint(2 * SIZE + 5000))
     assert (recovered.case, recovered.tail) == ("empty", (3, HEADER))
     assert "missing" in caplog.text
@@ -40,7 +44,9 @@ def test_a_clean_log_opens_at_its_end_and_nothing_changes(files: LogFiles) -> No
 
 @pytest.mark.parametrize("position", [SIZE, SIZE + HEADER])
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_clean_log_that_ends_with_its_segment_rests_at_the_segments_end(files: LogFiles, position: int, ahead: bool) -> None:
+def test_a_clean_log_that_ends_with_its_segment_rests_at_the_segments_end(
+    files: LogFiles, position: int, ahead: bool
+) -> None:
     files.full(0, numbered(10))
     if ahead:
         files.create(1)
@@ -54,7 +60,9 @@ def test_a_clean_log_rests_in_the_segment_that_a_roll_has_opened(files: LogFiles
     assert files.recover(checkpoint=files.checkpoint(SIZE, clean=True)).tail == (1, HEADER)
 
 
-def test_a_clean_log_of_a_thousand_segments_opens_touching_a_handful(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_log_of_a_thousand_segments_opens_touching_a_handful(
+    files: LogFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(1000):
         with files.file(number).open("wb") as file:
             file.truncate(SIZE)
@@ -64,17 +72,24 @@ def test_a_clean_log_of_a_thousand_segments_opens_touching_a_handful(files: LogF
     touched: list[str] = []
     opens: list[int] = []
     watching = True
-    sys.addaudithook(lambda event, args: touched.append(str(args[0])) if watching and event == "open" else None)
+    sys.addaudithook(
+        lambda event, args: touched.append(str(args[0])) if watching and event == "open" else None
+    )
     original = Segment.open
     monkeypatch.setattr(
         place.LogDirectory,
         "open_segment",
-        lambda self, number, writable: opens.append(number) or original(self.fd, self.path, number, SIZE, UUID, writable),
+        lambda self, number, writable: (
+            opens.append(number) or original(self.fd, self.path, number, SIZE, UUID, writable)
+        ),
     )
     recovered = files.recover(checkpoint=files.checkpoint(999 * SIZE + end, clean=True))
     watching = False
     assert (recovered.case, recovered.tail) == ("clean", (999, end))
-    assert len([name for name in touched if name.endswith(".seg")]) + len(opens) <= 5, (touched, opens)
+    assert len([name for name in touched if name.endswith(".seg")]) + len(opens) <= 5, (
+        touched,
+        opens,
+    )
 
 
 def test_a_clean_mark_that_contradicts_the_next_cell_is_not_believed(files: LogFiles) -> None:
@@ -92,11 +107,17 @@ def test_a_clean_mark_that_contradicts_a_later_segment_is_not_believed(files: Lo
     files.create(1)
     files.record(1, HEADER, b"stale")
     recovered = files.recover(checkpoint=files.checkpoint(end, clean=True))
-    assert (recovered.case, recovered.tail, recovered.cut_range) == ("cut", (0, end), (end, 2 * SIZE))
+    assert (recovered.case, recovered.tail, recovered.cut_range) == (
+        "cut",
+        (0, end),
+        (end, 2 * SIZE),
+    )
     assert files.numbers() == [0]
 
 
-def test_missing_last_segments_leave_what_is_there_untouched(files: LogFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_last_segments_leave_what_is_there_untouched(
+    files: LogFiles, caplog: pytest.LogCaptureFixture
+) -> None:
     files.full(0, numbered(10))
     files.create(1, opened=True)
     end = files.records(1, numbered(5, 10))
@@ -110,7 +131,9 @@ def test_missing_last_segments_leave_what_is_there_untouched(files: LogFiles, ca
     assert "do not reach it" in caplog.text
 
 
-def test_missing_last_segments_and_damage_before_them_end_the_log_at_the_segments_end(files: LogFiles) -> None:
+def test_missing_last_segments_and_damage_before_them_end_the_log_at_the_segments_end(
+    files: LogFiles,
+) -> None:
     files.create(0)
     end = files.records(0, numbered(50))
     files.flip(0, end - 8)

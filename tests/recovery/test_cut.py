@@ -1,4 +1,6 @@
-"""Recovery after a crash of the system, or of a pool: the log is cut at the first frame that cannot be, and nothing else is lost."""
+"""Recovery after a crash of the system, or of a pool: the log is cut at the first frame that cannot
+be, and nothing else is lost.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def test_a_half_written_last_record_is_cut_and_zeroed(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("gap", ["zero", "claimed", "damaged"])
-def test_a_cut_saves_valid_frames_zeroes_and_removes_what_follows(files: LogFiles, gap: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cut_saves_valid_frames_zeroes_and_removes_what_follows(
+    files: LogFiles, gap: str, caplog: pytest.LogCaptureFixture
+) -> None:
     files.create(0)
     cut = files.records(0, numbered(20))
     if gap == "claimed":
@@ -66,7 +70,9 @@ def test_a_cut_saves_valid_frames_zeroes_and_removes_what_follows(files: LogFile
         (files.path / f"{number * SIZE:020d}.idx").write_bytes(b"index")
     first, second = files.get(0), files.get(1)
     recovered = files.recover(checkpoint=files.checkpoint(HEADER))
-    assert recovered == Recovered("cut", (0, cut), cut, cut_range=(cut, 2 * SIZE), saved_as=str(files.cut_file(0)))
+    assert recovered == Recovered(
+        "cut", (0, cut), cut, cut_range=(cut, 2 * SIZE), saved_as=str(files.cut_file(0))
+    )
     assert files.get(0) == first[:cut].ljust(SIZE, b"\0")
     assert files.numbers() == [0]
     assert not list(files.path.glob("*.idx"))
@@ -140,7 +146,9 @@ def test_a_seal_of_frames_that_were_lost_goes_with_them(files: LogFiles) -> None
     assert end < 9000
 
 
-def test_a_flipped_bit_below_the_checkpoint_is_left_alone(files: LogFiles, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flipped_bit_below_the_checkpoint_is_left_alone(
+    files: LogFiles, caplog: pytest.LogCaptureFixture
+) -> None:
     files.create(0)
     damaged = files.records(0, numbered(5))
     middle = files.records(0, numbered(5, 5), damaged)
@@ -160,7 +168,9 @@ def test_a_checkpoint_inside_a_frame_does_not_cut_that_frame(files: LogFiles) ->
     assert len(files.values()) == 2
 
 
-def test_damage_between_the_checkpoint_and_the_flushed_mark_is_not_cut_in_the_same_boot(files: LogFiles) -> None:
+def test_damage_between_the_checkpoint_and_the_flushed_mark_is_not_cut_in_the_same_boot(
+    files: LogFiles,
+) -> None:
     files.create(0)
     damaged = files.records(0, numbered(5))
     flushed = files.records(0, numbered(5, 5), damaged)
@@ -233,7 +243,9 @@ def test_the_cursors_get_what_every_handle_starts_from(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("put", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("elsewhere")])
-def test_irregular_file_at_copys_name_gives_copy_next_name(files: LogFiles, put: Callable[[Path], object]) -> None:
+def test_irregular_file_at_copys_name_gives_copy_next_name(
+    files: LogFiles, put: Callable[[Path], object]
+) -> None:
     files.create(0)
     cut = files.records(0, numbered(3))
     files.records(0, numbered(3, 3), cut + 32)
@@ -243,9 +255,16 @@ def test_irregular_file_at_copys_name_gives_copy_next_name(files: LogFiles, put:
     assert files.values() == numbered(3)
 
 
-@pytest.mark.parametrize(("cause", "error"), [("ENOSPC", DiskFullError), ("EROFS", ReadOnlyError), ("EIO", IOFailureError)])
-def test_refused_blocks_name_their_cause(files: LogFiles, monkeypatch: pytest.MonkeyPatch, cause: str, error: type[Exception]) -> None:
-    """A file system that turns read-only under an open descriptor cannot be had here, so the refusal is played."""
+@pytest.mark.parametrize(
+    ("cause", "error"),
+    [("ENOSPC", DiskFullError), ("EROFS", ReadOnlyError), ("EIO", IOFailureError)],
+)
+def test_refused_blocks_name_their_cause(
+    files: LogFiles, monkeypatch: pytest.MonkeyPatch, cause: str, error: type[Exception]
+) -> None:
+    """A file system that turns read-only under an open descriptor cannot be had here, so the
+    refusal is played.
+    """
 
     def refuse(*_: object) -> None:
         raise OSError(getattr(errno, cause), os.strerror(getattr(errno, cause)))

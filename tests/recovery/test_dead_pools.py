@@ -12,7 +12,9 @@ from tests.oracle import segment_file as oracle
 from tests.recovery.dead_pools import DeadPool, fill, frames
 
 
-def test_shm_buffers_are_recovered_in_base_order_whatever_is_already_committed(files: LogFiles, dead_pool: DeadPool) -> None:
+def test_shm_buffers_are_recovered_in_base_order_whatever_is_already_committed(
+    files: LogFiles, dead_pool: DeadPool
+) -> None:
     files.create(0)
     committed = files.records(0, numbered(3))
     files.create(1, opened=True)
@@ -32,14 +34,18 @@ def test_shm_buffers_are_recovered_in_base_order_whatever_is_already_committed(f
     assert find_buffers(names, UUID).missing == tuple(names)
 
 
-def test_shm_buffers_are_recovered_without_usable_cursors_too(files: LogFiles, dead_pool: DeadPool) -> None:
+def test_shm_buffers_are_recovered_without_usable_cursors_too(
+    files: LogFiles, dead_pool: DeadPool
+) -> None:
     files.create(0)
     names = dead_pool([(0, files.segment_id(0), HEADER, frames(files, 0, numbered(10)))])
     assert files.recover(shm_names=names).from_shm == tuple(names)
     assert files.values() == numbered(10)
 
 
-def test_a_buffers_claims_become_skips_and_its_half_written_record_is_left_out(files: LogFiles, dead_pool: DeadPool) -> None:
+def test_a_buffers_claims_become_skips_and_its_half_written_record_is_left_out(
+    files: LogFiles, dead_pool: DeadPool
+) -> None:
     files.create(0)
     content = frames(files, 0, numbered(2))
     claim = HEADER + len(content)
@@ -53,13 +59,19 @@ def test_a_buffers_claims_become_skips_and_its_half_written_record_is_left_out(f
     recovered = files.recover(shm_names=names)
     assert (recovered.tail, recovered.rolled_back, recovered.cut_range) == ((0, end), 1, None)
     assert files.values() == numbered(4)
-    found = [(frame.offset, frame.length) for frame in oracle.frames(files.get(0)) if frame.kind is oracle.Kind.SKIP]
+    found = [
+        (frame.offset, frame.length)
+        for frame in oracle.frames(files.get(0))
+        if frame.kind is oracle.Kind.SKIP
+    ]
     assert found == [(claim, 48), (skip, 32)]
     assert files.get(0, skip + 8, skip + 32) == bytes(24)
     assert files.get(0, end) == bytes(SIZE - end)
 
 
-def test_a_buffers_segment_file_is_created_when_it_is_missing(files: LogFiles, dead_pool: DeadPool) -> None:
+def test_a_buffers_segment_file_is_created_when_it_is_missing(
+    files: LogFiles, dead_pool: DeadPool
+) -> None:
     files.full(0, numbered(5))
     names = dead_pool([(1, 0xABCD, HEADER, oracle.build_frame(0xABCD, HEADER, b"alone"))])
     recovered = files.recover(shm_names=names)
@@ -73,7 +85,9 @@ def test_buffers_alone_bring_a_log_back(files: LogFiles, dead_pool: DeadPool) ->
     assert files.values() == [b"alone"]
 
 
-def test_claims_in_a_segment_that_was_written_without_a_buffer_become_skips(files: LogFiles, dead_pool: DeadPool) -> None:
+def test_claims_in_a_segment_that_was_written_without_a_buffer_become_skips(
+    files: LogFiles, dead_pool: DeadPool
+) -> None:
     files.create(0)
     files.create(1, opened=True)
     end = files.records(1, numbered(5, 5), files.claim(1, HEADER, 64))
@@ -96,7 +110,9 @@ def test_a_buffer_that_was_committed_whole_and_not_given_back_is_discarded(
     assert caplog.text == ""
 
 
-def test_a_partly_copied_commit_is_completed_from_its_buffer(files: LogFiles, dead_pool: DeadPool) -> None:
+def test_a_partly_copied_commit_is_completed_from_its_buffer(
+    files: LogFiles, dead_pool: DeadPool
+) -> None:
     files.create(0)
     committed = files.records(0, numbered(3))
     content = frames(files, 0, numbered(10))
@@ -134,7 +150,9 @@ def test_records_above_a_missing_buffer_are_saved_and_the_loss_is_reported(
     assert absent in caplog.text
 
 
-def test_a_buffer_of_another_incarnation_of_its_segment_is_left_where_it_is(files: LogFiles, dead_pool: DeadPool) -> None:
+def test_a_buffer_of_another_incarnation_of_its_segment_is_left_where_it_is(
+    files: LogFiles, dead_pool: DeadPool
+) -> None:
     files.create(0)
     end = files.records(0, numbered(3))
     names = dead_pool([(0, 0xDEAD, HEADER, oracle.build_frame(0xDEAD, HEADER, b"other"))])

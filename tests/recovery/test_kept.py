@@ -1,4 +1,6 @@
-"""Recovery within one boot: everything below the tail is kept, dead claims become SKIP frames, and the rest is flushed first."""
+"""Recovery within one boot: everything below the tail is kept, dead claims become SKIP frames, and
+the rest is flushed first.
+"""
 
 from __future__ import annotations
 
@@ -44,14 +46,19 @@ def test_a_tail_past_the_segments_end_marks_up_to_the_end(files: LogFiles, overs
     files.open_cursors(tail=(0, SIZE + overshoot))
     recovered = files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
     assert recovered == Recovered("kept", (0, SIZE), SIZE, rolled_back=1)
-    assert sum(frame.step for frame in oracle.frames(files.get(0)) if frame.kind is oracle.Kind.SKIP) == SIZE - gap
+    assert (
+        sum(frame.step for frame in oracle.frames(files.get(0)) if frame.kind is oracle.Kind.SKIP)
+        == SIZE - gap
+    )
 
 
 def test_a_full_tail_rests_in_the_segment_that_a_roll_has_opened(files: LogFiles) -> None:
     files.full(0, numbered(5))
     files.create(1, opened=True)
     files.open_cursors(tail=(0, SIZE))
-    assert files.recover(usable=True, checkpoint=files.checkpoint(HEADER)) == Recovered("kept", (1, HEADER), SIZE + HEADER)
+    assert files.recover(usable=True, checkpoint=files.checkpoint(HEADER)) == Recovered(
+        "kept", (1, HEADER), SIZE + HEADER
+    )
     assert files.numbers() == [0, 1]
 
 
@@ -92,7 +99,11 @@ def test_a_frame_that_cannot_be_starts_a_cut_in_the_same_boot_too(files: LogFile
     end = files.records(0, numbered(5, 5), files.put(0, damaged, b"\xff" * 32))
     files.open_cursors(tail=(0, end))
     recovered = files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
-    assert (recovered.case, recovered.tail, recovered.cut_range) == ("cut", (0, damaged), (damaged, end))
+    assert (recovered.case, recovered.tail, recovered.cut_range) == (
+        "cut",
+        (0, damaged),
+        (damaged, end),
+    )
     assert files.values() == numbered(5)
 
 
@@ -130,7 +141,11 @@ def test_bytes_behind_the_tail_are_saved_and_zeroed(files: LogFiles) -> None:
     files.record(0, tail, b"stale")
     files.open_cursors(tail=(0, tail))
     recovered = files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
-    assert (recovered.case, recovered.tail, recovered.cut_range) == ("kept", (0, tail), (tail, tail + 24))
+    assert (recovered.case, recovered.tail, recovered.cut_range) == (
+        "kept",
+        (0, tail),
+        (tail, tail + 24),
+    )
     assert files.get(0, tail) == bytes(SIZE - tail)
 
 
@@ -162,12 +177,18 @@ class WatchedSegment:
         self.segment.flush(start, stop)
 
 
-def test_kept_frames_are_written_again_and_flushed_before_anything_is_exposed(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_frames_are_written_again_and_flushed_before_anything_is_exposed(
+    files: LogFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[Any] = []
-    monkeypatch.setattr(failpoint, "hook", lambda step: calls.append(step) if step == "cursors set" else None)
+    monkeypatch.setattr(
+        failpoint, "hook", lambda step: calls.append(step) if step == "cursors set" else None
+    )
     original = files.directory.open_segment
     monkeypatch.setattr(
-        files.directory, "open_segment", lambda number, *, writable: WatchedSegment(original(number, writable=writable), calls)
+        files.directory,
+        "open_segment",
+        lambda number, *, writable: WatchedSegment(original(number, writable=writable), calls),
     )
     files.full(0, numbered(5))
     files.full(1, numbered(5))
@@ -176,7 +197,10 @@ def test_kept_frames_are_written_again_and_flushed_before_anything_is_exposed(fi
     files.open_cursors(tail=(2, end))
     files.recover(usable=True, checkpoint=files.checkpoint(SIZE + HEADER))
     ranges = [(SIZE + HEADER, 2 * SIZE), (2 * SIZE, 2 * SIZE + end)]
-    assert calls == [*((call, *span) for span in ranges for call in ("rewrite", "flush")), "cursors set"]
+    assert calls == [
+        *((call, *span) for span in ranges for call in ("rewrite", "flush")),
+        "cursors set",
+    ]
 
 
 def test_an_anonymous_pool_that_died_leaves_an_exact_prefix(files: LogFiles) -> None:

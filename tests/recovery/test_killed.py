@@ -51,14 +51,18 @@ def damaged_log(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("build", [kept_log, cut_log, damaged_log])
-def test_recovery_killed_at_any_step_ends_at_the_same_place(tmp_path: Path, build: Callable[[LogFiles], None]) -> None:
+def test_recovery_killed_at_any_step_ends_at_the_same_place(
+    tmp_path: Path, build: Callable[[LogFiles], None]
+) -> None:
     step, done = 1, False
     while not done:
         path = tmp_path / f"{build.__name__} {step}"
         done = not killed_at(step, functools.partial(built, path, build))
         files = LogFiles(path)
         files.cursors = reopen_cursors(files)
-        assert files.numbers() == list(range(len(files.numbers()))), "a kill left a hole in the numbering"
+        assert files.numbers() == list(range(len(files.numbers()))), (
+            "a kill left a hole in the numbering"
+        )
         recovered = files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
         check(files, build, recovered)
         step += 1
@@ -77,7 +81,9 @@ def built_with_buffers(path: Path, names: list[str]) -> Callable[[], object]:
     """What recovers a log from buffers of that name."""
     files = LogFiles(path)
     cursors = files.open_cursors(mode=kernel.MODE_POOLED)
-    return lambda: files.recover(usable=True, checkpoint=files.checkpoint(HEADER), shm_names=names, cursors=cursors)
+    return lambda: files.recover(
+        usable=True, checkpoint=files.checkpoint(HEADER), shm_names=names, cursors=cursors
+    )
 
 
 def reopen_cursors(files: LogFiles) -> Any:
@@ -97,14 +103,18 @@ def check(files: LogFiles, build: Callable[[LogFiles], None], recovered: Recover
         assert recovered.tail == (0, HEADER + 15 * 32)
     elif build is cut_log:
         assert files.numbers() == [0]
-        saved = [oracle.build_frame(files.segment_id(2), HEADER, numbered(1, 525)[0], timestamp_ns=7)]
+        saved = [
+            oracle.build_frame(files.segment_id(2), HEADER, numbered(1, 525)[0], timestamp_ns=7)
+        ]
         assert files.cut_file(2).read_bytes()[HEADER:].startswith(saved[0])
         assert files.cut_file(0).stat().st_size == SIZE
     else:
         assert files.numbers() == [0, 1]
 
 
-def test_recovery_of_buffers_killed_at_any_step_loses_nothing(tmp_path: Path, dead_pool: DeadPool) -> None:
+def test_recovery_of_buffers_killed_at_any_step_loses_nothing(
+    tmp_path: Path, dead_pool: DeadPool
+) -> None:
     step, done = 1, False
     while not done:
         path = tmp_path / str(step)
@@ -120,7 +130,9 @@ def test_recovery_of_buffers_killed_at_any_step_loses_nothing(tmp_path: Path, de
         )
         done = not killed_at(step, functools.partial(built_with_buffers, path, names))
         files.open_cursors(mode=kernel.MODE_POOLED)
-        recovered = files.recover(usable=False, checkpoint=files.checkpoint(HEADER), shm_names=names)
+        recovered = files.recover(
+            usable=False, checkpoint=files.checkpoint(HEADER), shm_names=names
+        )
         assert files.values() == numbered(15)
         assert recovered.tail[0] == 1
         assert recovered.cut_range is None

@@ -24,7 +24,14 @@ def found_in(content: bytearray) -> int | None:
 def whole() -> bytearray:
     """A segment in use, with a few records."""
     content = bytearray(SIZE)
-    header = oracle.build_header(log_uuid=UUID, segment_id=SEGMENT_ID, base=SIZE, size=SIZE, created_ns=7, opened=oracle.Opened(5, 0))
+    header = oracle.build_header(
+        log_uuid=UUID,
+        segment_id=SEGMENT_ID,
+        base=SIZE,
+        size=SIZE,
+        created_ns=7,
+        opened=oracle.Opened(5, 0),
+    )
     content[: len(header)] = header
     offset = HEADER
     for value in numbered(20):
@@ -99,7 +106,9 @@ def test_what_nothing_proves_is_not_believed(whole: bytearray) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
 @pytest.mark.parametrize("at", range(32, 40))
-def test_a_segment_with_a_damaged_byte_of_its_id_is_rebuilt(files: LogFiles, number: int, at: int) -> None:
+def test_a_segment_with_a_damaged_byte_of_its_id_is_rebuilt(
+    files: LogFiles, number: int, at: int
+) -> None:
     build(files)
     files.flip(number, at)
     report = repair_twice(files)
@@ -124,5 +133,8 @@ def test_a_dry_run_finds_an_id_in_a_file_that_is_short(files: LogFiles) -> None:
     with files.file(1).open("r+b") as file:
         file.truncate(HEADER + 2000)
     before = files.snapshot()
-    assert [action.what.split()[0] for action in repair(files.path, dry_run=True).actions] == ["extended", "header"]
+    assert [action.what.split()[0] for action in repair(files.path, dry_run=True).actions] == [
+        "extended",
+        "header",
+    ]
     assert files.snapshot() == before

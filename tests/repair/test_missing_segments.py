@@ -1,4 +1,6 @@
-"""Gaps between segments: those that the log can have are filled, and files that somebody else put far ahead are moved away."""
+"""Gaps between segments: those that the log can have are filled, and files that somebody else put
+far ahead are moved away.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,17 @@ def stray(files: LogFiles, base: int, content: bytes | None = None) -> Path:
 @pytest.mark.parametrize("content", [None, b"", b"garbage", bytes(SIZE)])
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("base", [FAR * SIZE, 2**63, 2**32 * SIZE, 10**20 - SIZE])
-def test_a_stray_far_ahead_is_moved_away(files: LogFiles, base: int, clean: bool, content: bytes | None) -> None:
+def test_a_stray_far_ahead_is_moved_away(
+    files: LogFiles, base: int, clean: bool, content: bytes | None
+) -> None:
     end = build(files)
     files.checkpoint(end, clean=clean)
     file = stray(files, base, content)
     assert not verify(files.path).sound
     planned = repair(files.path, dry_run=True)
-    assert [(action.file, action.what[:10]) for action in planned.actions] == [(file.name, "moved away")]
+    assert [(action.file, action.what[:10]) for action in planned.actions] == [
+        (file.name, "moved away")
+    ]
     report = repair(files.path)
     assert report.sound, report
     assert [action.file for action in report.actions] == [file.name]
@@ -101,7 +107,9 @@ def test_missing_segments_up_to_the_end_are_replaced(files: LogFiles, left: int)
 
 @pytest.mark.parametrize("base", [FAR * SIZE, 2**63, 10**20 - SIZE])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_with_a_stray_is_read_and_appended_to(files: LogFiles, base: int, clean: bool) -> None:
+def test_a_log_with_a_stray_is_read_and_appended_to(
+    files: LogFiles, base: int, clean: bool
+) -> None:
     end = build(files)
     files.checkpoint(end, clean=clean)
     stray(files, base)

@@ -1,4 +1,6 @@
-"""What is recorded of a log's end is worth nothing once its segments were mended: appends go where every reader comes to."""
+"""What is recorded of a log's end is worth nothing once its segments were mended: appends go where
+every reader comes to.
+"""
 
 from __future__ import annotations
 
@@ -76,8 +78,14 @@ HARM: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["ahead", "last"])
 @pytest.mark.parametrize("harm", HARM)
-@pytest.mark.parametrize(("pooled", "flush"), [(False, "async"), (False, "sync"), (True, "sync")], ids=["async", "sync", "pooled"])
-def test_appends_after_a_repair_are_seen_by_readers(tmp_path: Path, pooled: bool, flush: str, harm: str, ahead: bool) -> None:
+@pytest.mark.parametrize(
+    ("pooled", "flush"),
+    [(False, "async"), (False, "sync"), (True, "sync")],
+    ids=["async", "sync", "pooled"],
+)
+def test_appends_after_a_repair_are_seen_by_readers(
+    tmp_path: Path, pooled: bool, flush: str, harm: str, ahead: bool
+) -> None:
     path = tmp_path / "log"
     add(path, OLD, pooled=pooled)
     report = verify(path)
@@ -105,7 +113,8 @@ def test_appends_after_a_repair_are_seen_by_readers(tmp_path: Path, pooled: bool
 
 
 def hide_end(files: LogFiles, before: int = 0) -> int:
-    """A log that was closed, and whose end a SKIP covers, as a repair of an older release left it; where that SKIP ends.
+    """A log that was closed, and whose end a SKIP covers, as a repair of an older release left it;
+    where that SKIP ends.
 
     `before` is how many records stand before the SKIP: none in what a repair left.
     """
@@ -122,7 +131,9 @@ def test_an_end_inside_a_skip_is_reported(files: LogFiles) -> None:
     behind = hide_end(files)
     report = verify(files.path)
     assert not report.sound
-    assert report.problems[0].startswith(f"by `checkpoint` the log ends at position {SIZE + HEADER + 50 * STEP}, inside a SKIP")
+    assert report.problems[0].startswith(
+        f"by `checkpoint` the log ends at position {SIZE + HEADER + 50 * STEP}, inside a SKIP"
+    )
     assert str(behind) in report.problems[0]
 
 
@@ -142,7 +153,9 @@ def test_an_end_inside_a_skip_is_moved_by_repair(files: LogFiles) -> None:
     behind = hide_end(files)
     report = repair(files.path)
     assert report.sound
-    assert [(action.file, action.resume_position) for action in report.actions] == [("checkpoint", behind)]
+    assert [(action.file, action.resume_position) for action in report.actions] == [
+        ("checkpoint", behind)
+    ]
     assert repair(files.path).actions == []
     found = checkpoints.read(files.directory.fd, UUID)
     assert found is not None
@@ -179,7 +192,9 @@ def test_a_tail_inside_a_skip_is_not_appended_at(files: LogFiles) -> None:
     assert verify(files.path).sound
 
 
-def test_a_repair_takes_the_clean_mark_away_before_it_writes(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repair_takes_the_clean_mark_away_before_it_writes(
+    files: LogFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hide_end(files)
     files.file(0).unlink()
     files.create(0)
@@ -223,7 +238,9 @@ def test_appends_after_a_killed_repair_are_not_hidden(tmp_path: Path) -> None:
         done = not killed_at(step, functools.partial(closed_without_its_last, path))
         with commitlog.open(path) as log:
             log.append(b"new")
-        with contextlib.suppress(PositionError):  # a reader that cannot come past the gap is told so
+        with contextlib.suppress(
+            PositionError
+        ):  # a reader that cannot come past the gap is told so
             assert values_of(path) == [*numbered(100), b"new"], step
         assert repair(path).sound, step
         assert values_of(path) == [*numbered(100), b"new"], step

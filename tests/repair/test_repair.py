@@ -1,4 +1,6 @@
-"""Repair: damage marked, headers and identities rebuilt, nothing thrown away, nothing written without need, killed at any step."""
+"""Repair: damage marked, headers and identities rebuilt, nothing thrown away, nothing written
+without need, killed at any step.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,14 @@ import pytest
 import commitlog
 from commitlog.base import failpoint
 from commitlog.base.roll_cycle import RollCycle
-from commitlog.errors import InvalidOptionError, IOFailureError, LogLockedError, LogNotFoundError, NotALogError, ReadOnlyError
+from commitlog.errors import (
+    InvalidOptionError,
+    IOFailureError,
+    LogLockedError,
+    LogNotFoundError,
+    NotALogError,
+    ReadOnlyError,
+)
 from commitlog.repair import repair as module
 from commitlog.repair.repair import RepairReport, mark_skipped, repair
 from commitlog.repair.verification import verify
@@ -29,9 +38,22 @@ SEALED = oracle.Seal(HEADER + 100 * STEP, 1000, 100, 7, 7, 7)
 
 
 def build(files: LogFiles) -> int:
-    """A log closed cleanly: two full segments, the first one sealed, one in use, one ahead of need. The end position."""
+    """A log closed cleanly: two full segments, the first one sealed, one in use, one ahead of need.
+    The end position.
+    """
     files.full(0, numbered(100))
-    files.put(0, 0, oracle.build_header(log_uuid=UUID, segment_id=files.segment_id(0), base=0, size=SIZE, created_ns=1, seal=SEALED))
+    files.put(
+        0,
+        0,
+        oracle.build_header(
+            log_uuid=UUID,
+            segment_id=files.segment_id(0),
+            base=0,
+            size=SIZE,
+            created_ns=1,
+            seal=SEALED,
+        ),
+    )
     files.full(1, numbered(100, 100))
     files.create(2, opened=True)
     end = 2 * SIZE + files.records(2, numbered(50, 200))
@@ -110,7 +132,9 @@ def test_a_repaired_segment_is_sealed_again_and_keeps_its_first_sequence(files: 
     build(files)
     files.flip(0, HEADER + 99 * STEP + 20)
     repair_twice(files)
-    assert oracle.read_header(files.get(0)).seal == oracle.Seal(HEADER + 99 * STEP, 1000, 99, 7, 7, 7)
+    assert oracle.read_header(files.get(0)).seal == oracle.Seal(
+        HEADER + 99 * STEP, 1000, 99, 7, 7, 7
+    )
 
 
 @pytest.mark.parametrize("at", [280, 304])
@@ -126,7 +150,18 @@ def test_a_seal_that_does_not_fit_is_taken_away(files: LogFiles, at: int) -> Non
 def test_a_seal_that_contradicts_the_frames_is_corrected(files: LogFiles) -> None:
     build(files)
     wrong = oracle.Seal(HEADER + 100 * STEP, 1000, 77, 7, 7, 7)
-    files.put(0, 0, oracle.build_header(log_uuid=UUID, segment_id=files.segment_id(0), base=0, size=SIZE, created_ns=1, seal=wrong))
+    files.put(
+        0,
+        0,
+        oracle.build_header(
+            log_uuid=UUID,
+            segment_id=files.segment_id(0),
+            base=0,
+            size=SIZE,
+            created_ns=1,
+            seal=wrong,
+        ),
+    )
     repair_twice(files)
     assert oracle.read_header(files.get(0)).seal == SEALED
 
@@ -152,7 +187,13 @@ def test_a_damaged_header_is_rebuilt_around_the_segments_id(files: LogFiles, at:
     assert [action.what for action in report.actions] == ["header rebuilt"]
     assert files.values() == numbered(250)
     header = oracle.read_header(files.get(0))
-    assert (header.segment_id, header.base, header.size, header.log_uuid, header.seal) == (files.segment_id(0), 0, SIZE, UUID, SEALED)
+    assert (header.segment_id, header.base, header.size, header.log_uuid, header.seal) == (
+        files.segment_id(0),
+        0,
+        SIZE,
+        UUID,
+        SEALED,
+    )
     assert files.get(0, 72) == sound[72:]
 
 
@@ -192,7 +233,9 @@ def test_the_last_segment_whose_id_is_lost_is_passed_over_up_to_the_end(files: L
 
 def test_a_newer_formats_segment_is_left_alone(files: LogFiles) -> None:
     build(files)
-    header = oracle.build_header(log_uuid=UUID, segment_id=files.segment_id(1), base=SIZE, size=SIZE, created_ns=1, major=2)
+    header = oracle.build_header(
+        log_uuid=UUID, segment_id=files.segment_id(1), base=SIZE, size=SIZE, created_ns=1, major=2
+    )
     files.put(1, 0, header)
     before = files.snapshot()
     report = repair(files.path)
@@ -210,11 +253,15 @@ def test_another_logs_segment_is_left_alone(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("length", [HEADER + 10 * STEP + 5, HEADER + 10 * STEP, SIZE - 8])
-def test_a_file_cut_short_is_extended_and_its_loss_marked(files: LogFiles, length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_cut_short_is_extended_and_its_loss_marked(
+    files: LogFiles, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     build(files)
     os.truncate(files.file(1), length)
     blocks: dict[str, int] = {}
-    monkeypatch.setattr(failpoint, "hook", lambda step: blocks.setdefault(step, files.file(1).stat().st_blocks))
+    monkeypatch.setattr(
+        failpoint, "hook", lambda step: blocks.setdefault(step, files.file(1).stat().st_blocks)
+    )
     report = repair_twice(files)
     left = (length - HEADER) // STEP
     assert files.values() == without(numbered(250), *range(100 + left, 200))
@@ -236,19 +283,27 @@ def test_a_missing_segment_is_replaced_by_one_that_holds_nothing(files: LogFiles
     build(files)
     files.file(1).unlink()
     report = repair_twice(files)
-    assert [(action.position, action.resume_position) for action in report.actions] == [(SIZE, 2 * SIZE)]
+    assert [(action.position, action.resume_position) for action in report.actions] == [
+        (SIZE, 2 * SIZE)
+    ]
     assert files.values() == without(numbered(250), *range(100, 200))
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"{}"])
-def test_a_lost_identity_is_rebuilt_from_the_segments(files: LogFiles, content: bytes | None) -> None:
+def test_a_lost_identity_is_rebuilt_from_the_segments(
+    files: LogFiles, content: bytes | None
+) -> None:
     build(files)
     (files.path / "log.json").unlink()
     if content is not None:
         (files.path / "log.json").write_bytes(content)
     repair_twice(files)
     rebuilt = json.loads((files.path / "log.json").read_bytes())
-    assert (rebuilt["uuid"].replace("-", ""), rebuilt["segment_size"], rebuilt["created_ns"]) == (UUID.hex(), SIZE, 1)
+    assert (rebuilt["uuid"].replace("-", ""), rebuilt["segment_size"], rebuilt["created_ns"]) == (
+        UUID.hex(),
+        SIZE,
+        1,
+    )
     assert files.values() == numbered(250)
     if content is not None:
         assert (files.path / "log.json.broken").read_bytes() == content
@@ -275,7 +330,9 @@ def test_a_torn_tail_is_left_to_recovery(files: LogFiles) -> None:
     assert after == before
 
 
-def test_without_a_checkpoint_damage_is_marked_before_recovery_would_cut_there(files: LogFiles) -> None:
+def test_without_a_checkpoint_damage_is_marked_before_recovery_would_cut_there(
+    files: LogFiles,
+) -> None:
     build(files)
     (files.path / "checkpoint").unlink()
     files.flip(0, HEADER + 20)
@@ -294,7 +351,12 @@ def test_a_dry_run_writes_nothing(files: LogFiles) -> None:
     before = files.snapshot()
     report = repair(files.path, dry_run=True)
     assert (report.sound, report.copies, report.dry_run) == (False, [], True)
-    assert [action.file for action in report.actions] == ["log.json", files.file(1).name, files.file(2).name, files.file(0).name]
+    assert [action.file for action in report.actions] == [
+        "log.json",
+        files.file(1).name,
+        files.file(2).name,
+        files.file(0).name,
+    ]
     assert files.snapshot() == before
 
 
@@ -305,7 +367,9 @@ def test_a_log_that_somebody_has_open_is_refused(files: LogFiles, dry_run: bool)
     before = files.snapshot()
     fd = os.open(files.path / "lock", os.O_RDWR)
     try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
+        fcntl.fcntl(
+            fd, fcntl.F_OFD_SETLK, struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        )
         with pytest.raises(LogLockedError, match="has the log open"):
             repair(files.path, dry_run=dry_run)
     finally:
@@ -323,7 +387,10 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     assert list((tmp_path / "directory").iterdir()) == []
 
 
-@pytest.mark.parametrize(("code", "kind"), [(errno.EACCES, ReadOnlyError), (errno.EROFS, ReadOnlyError), (errno.EIO, IOFailureError)])
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(errno.EACCES, ReadOnlyError), (errno.EROFS, ReadOnlyError), (errno.EIO, IOFailureError)],
+)
 def test_what_the_system_refuses_is_one_of_our_errors(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
 ) -> None:
@@ -340,12 +407,16 @@ def test_what_the_system_refuses_is_one_of_our_errors(
     assert files.snapshot() == before, "the half-made copy is gone"
 
 
-def test_ranges_longer_than_one_skip_take_several(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranges_longer_than_one_skip_take_several(
+    files: LogFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_SKIP_LIMIT", 1000)
     build(files)
     files.put(1, HEADER, b"\xff" * 90 * STEP)
     repair_twice(files)
-    skips = [frame.length for frame in oracle.frames(files.get(1)) if frame.kind is oracle.Kind.SKIP]
+    skips = [
+        frame.length for frame in oracle.frames(files.get(1)) if frame.kind is oracle.Kind.SKIP
+    ]
     assert skips == [1000, 1000, 880, 0]
 
 
@@ -391,7 +462,9 @@ def test_repair_killed_at_any_step_can_be_run_again(tmp_path: Path) -> None:
         kept = [content for name, content in files.snapshot().items() if ".broken" in name]
         for name, content in originals.items():
             kept_whole = files.snapshot()[name] == content or content in kept
-            assert kept_whole or name.endswith(".tmp") or name == "checkpoint", f"{name} was changed without a copy"
+            assert kept_whole or name.endswith(".tmp") or name == "checkpoint", (
+                f"{name} was changed without a copy"
+            )
         files.directory.close()
         step += 1
     assert step > 12

@@ -13,7 +13,12 @@ import pytest
 import commitlog
 from commitlog import Options
 from commitlog._kernel.segments import crc32c
-from commitlog.errors import CorruptSegmentError, LogNotFoundError, NotALogError, UnsupportedVersionError
+from commitlog.errors import (
+    CorruptSegmentError,
+    LogNotFoundError,
+    NotALogError,
+    UnsupportedVersionError,
+)
 from commitlog.log.parts import parts_of
 from commitlog.repair import verification
 from commitlog.repair.verification import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG, verify
@@ -53,7 +58,13 @@ def hold(files: LogFiles) -> int:
 def test_a_sound_log_is_sound(files: LogFiles) -> None:
     end = two_segments(files)
     report = verify_unchanged(files)
-    assert (report.sound, report.records, report.end, report.clean, report.live) == (True, 150, end, True, False)
+    assert (report.sound, report.records, report.end, report.clean, report.live) == (
+        True,
+        150,
+        end,
+        True,
+        False,
+    )
     assert (report.checkpoint, report.torn, report.damage) == (end, None, [])
     assert [(segment.base, segment.records, segment.end) for segment in report.segments] == [
         (0, 100, SIZE),
@@ -68,7 +79,9 @@ def test_an_empty_log_is_sound(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_flipped_bit_is_reported_with_its_position_and_the_scan_goes_on(files: LogFiles, number: int) -> None:
+def test_a_flipped_bit_is_reported_with_its_position_and_the_scan_goes_on(
+    files: LogFiles, number: int
+) -> None:
     two_segments(files)
     files.flip(number, HEADER + 10 * STEP + 20)
     files.flip(number, HEADER + 30 * STEP)
@@ -98,7 +111,9 @@ def test_a_zeroed_end_of_a_full_segment_is_damage_up_to_the_next(files: LogFiles
 def test_a_claim_below_the_checkpoint_is_damage(files: LogFiles) -> None:
     two_segments(files)
     files.claim(0, HEADER + 5 * STEP, 24)
-    assert verify_unchanged(files).damage == [Damage(HEADER + 5 * STEP, HEADER + 6 * STEP, "a claim that was never published")]
+    assert verify_unchanged(files).damage == [
+        Damage(HEADER + 5 * STEP, HEADER + 6 * STEP, "a claim that was never published")
+    ]
 
 
 def test_a_torn_tail_is_no_damage(files: LogFiles) -> None:
@@ -224,9 +239,16 @@ def seal(**changed: int) -> oracle.Seal:
 
 @pytest.mark.parametrize(
     ("written", "problem"),
-    [(seal(), []), (seal(crc_ok=False), [SEAL_BROKEN]), (seal(record_count=99), [SEAL_WRONG]), (seal(end=HEADER), [SEAL_WRONG])],
+    [
+        (seal(), []),
+        (seal(crc_ok=False), [SEAL_BROKEN]),
+        (seal(record_count=99), [SEAL_WRONG]),
+        (seal(end=HEADER), [SEAL_WRONG]),
+    ],
 )
-def test_seals_are_held_against_the_frames(files: LogFiles, written: oracle.Seal, problem: list[str]) -> None:
+def test_seals_are_held_against_the_frames(
+    files: LogFiles, written: oracle.Seal, problem: list[str]
+) -> None:
     end = two_segments(files)
     frames = files.get(0, HEADER)
     files.create(0, opened=True, seal=written)
@@ -244,7 +266,13 @@ def test_a_live_logs_claims_are_no_damage_and_its_bad_frames_are(files: LogFiles
     fd = hold(files)
     try:
         report = verify_unchanged(files)
-        assert (report.live, report.sound, report.records, report.torn, report.end) == (True, True, 15, None, after)
+        assert (report.live, report.sound, report.records, report.torn, report.end) == (
+            True,
+            True,
+            15,
+            None,
+            after,
+        )
         files.flip(0, after - 8)
         report = verify_unchanged(files)
         assert report.damage == [Damage(after - STEP, after, NOT_A_FRAME)]
@@ -253,7 +281,9 @@ def test_a_live_logs_claims_are_no_damage_and_its_bad_frames_are(files: LogFiles
     assert verify(files.path).torn is not None
 
 
-def test_a_log_that_is_opened_while_it_is_verified_is_looked_at_again(files: LogFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_is_opened_while_it_is_verified_is_looked_at_again(
+    files: LogFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files.create(0)
     files.records(0, numbered(5), files.claim(0, HEADER, 40) + 16)
     files.checkpoint(HEADER)
@@ -278,7 +308,12 @@ def test_a_lost_identity_is_found_in_the_segments(files: LogFiles) -> None:
     end = two_segments(files)
     (files.path / "log.json").write_text("{")
     report = verify_unchanged(files)
-    assert (report.sound, report.uuid, report.segment_size, report.end) == (False, UUID.hex(), SIZE, end)
+    assert (report.sound, report.uuid, report.segment_size, report.end) == (
+        False,
+        UUID.hex(),
+        SIZE,
+        end,
+    )
     assert "log.json is not JSON" in report.problems[0]
     (files.path / "log.json").unlink()
     assert "log.json is missing" in verify_unchanged(files).problems[0]
@@ -316,10 +351,12 @@ def test_damage_that_recovery_left_alone_is_found_with_its_position(files: LogFi
     end = files.records(0, numbered(10))
     files.flip(0, HEADER + 3 * STEP + 20)
     files.recover(checkpoint=files.checkpoint(end))
-    assert verify_unchanged(files).damage == [Damage(HEADER + 3 * STEP, HEADER + 4 * STEP, NOT_A_FRAME)]
+    assert verify_unchanged(files).damage == [
+        Damage(HEADER + 3 * STEP, HEADER + 4 * STEP, NOT_A_FRAME)
+    ]
 
 
-# --- a segment apart from its log -------------------------------------------------------------------------------------
+# --- a segment apart from its log -----------------------------------------------------------------
 
 
 def alone(files: LogFiles, number: int, to: Path) -> VerifyReport:
@@ -329,7 +366,12 @@ def alone(files: LogFiles, number: int, to: Path) -> VerifyReport:
     before = (to / "x.seg").read_bytes()
     report = verify(to / "x.seg")
     assert [(file.name, file.read_bytes()) for file in to.iterdir()] == [("x.seg", before)]
-    assert (report.kind, report.path, report.uuid, report.live) == ("segment", str(to / "x.seg"), UUID.hex(), False)
+    assert (report.kind, report.path, report.uuid, report.live) == (
+        "segment",
+        str(to / "x.seg"),
+        UUID.hex(),
+        False,
+    )
     return report
 
 
@@ -340,33 +382,53 @@ def test_a_segment_alone_is_told_as_it_is_in_its_log(tmp_path: Path, files: LogF
         for report in (alone(files, number, tmp_path / "elsewhere"), verify(files.file(number))):
             assert report.segments == [whole.segments[number]]
             assert (report.sound, report.torn, report.holes, report.notes) == (True, None, [], [])
-            assert (report.clean, report.checkpoint) == ((True, SIZE) if number == 0 else (False, None))
+            assert (report.clean, report.checkpoint) == (
+                (True, SIZE) if number == 0 else (False, None)
+            )
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_damage_in_a_segment_alone_is_found_as_in_its_log(tmp_path: Path, files: LogFiles, number: int) -> None:
+def test_damage_in_a_segment_alone_is_found_as_in_its_log(
+    tmp_path: Path, files: LogFiles, number: int
+) -> None:
     two_segments(files)
     files.flip(number, HEADER + 10 * STEP + 20)
     files.flip(number, HEADER + 30 * STEP)
     report = alone(files, number, tmp_path / "elsewhere")
     assert report.segments == [verify(files.path).segments[number]]
-    assert [damage.position for damage in report.damage] == [number * SIZE + HEADER + at * STEP for at in (10, 30)]
+    assert [damage.position for damage in report.damage] == [
+        number * SIZE + HEADER + at * STEP for at in (10, 30)
+    ]
     assert (report.sound, report.torn) == (False, None)
 
 
-def test_a_segment_that_was_copied_in_the_middle_of_a_claim_has_a_torn_tail(tmp_path: Path, files: LogFiles) -> None:
+def test_a_segment_that_was_copied_in_the_middle_of_a_claim_has_a_torn_tail(
+    tmp_path: Path, files: LogFiles
+) -> None:
     files.create(1, opened=True)
     claim = files.records(1, numbered(5))
     end = files.records(1, numbered(3), files.claim(1, claim, 40))
     report = alone(files, 1, tmp_path / "elsewhere")
     assert report.torn == TornTail(SIZE + claim, SIZE + end, 3)
-    assert (report.sound, report.clean, report.records, report.end, report.checkpoint) == (True, False, 5, SIZE + claim, None)
+    assert (report.sound, report.clean, report.records, report.end, report.checkpoint) == (
+        True,
+        False,
+        5,
+        SIZE + claim,
+        None,
+    )
 
 
-def test_the_seal_of_a_segment_alone_is_held_against_its_frames(tmp_path: Path, files: LogFiles) -> None:
+def test_the_seal_of_a_segment_alone_is_held_against_its_frames(
+    tmp_path: Path, files: LogFiles
+) -> None:
     two_segments(files)
     frames = files.get(0, HEADER)
-    for written, problem in ((seal(), []), (seal(crc_ok=False), [SEAL_BROKEN]), (seal(record_count=99), [SEAL_WRONG])):
+    for written, problem in (
+        (seal(), []),
+        (seal(crc_ok=False), [SEAL_BROKEN]),
+        (seal(record_count=99), [SEAL_WRONG]),
+    ):
         files.create(0, opened=True, seal=written)
         files.put(0, HEADER, frames)
         assert alone(files, 0, tmp_path / "elsewhere").segments[0].problems == problem
@@ -384,7 +446,11 @@ def test_what_lies_beside_a_segment_alone_is_nothing_of_its(files: LogFiles) -> 
 
 @pytest.mark.parametrize(
     ("length", "expected", "said"),
-    [(0, NotALogError, "no segment"), (100, CorruptSegmentError, "header is damaged|by its header"), (8192, CorruptSegmentError, "anew")],
+    [
+        (0, NotALogError, "no segment"),
+        (100, CorruptSegmentError, "header is damaged|by its header"),
+        (8192, CorruptSegmentError, "anew"),
+    ],
 )
 def test_a_segment_alone_that_was_cut_short_is_refused(
     tmp_path: Path, files: LogFiles, length: int, expected: type[Exception], said: str
@@ -395,7 +461,7 @@ def test_a_segment_alone_that_was_cut_short_is_refused(
         verify(tmp_path / "x.seg")
 
 
-# --- indexes ---------------------------------------------------------------------------------------------------------
+# --- indexes --------------------------------------------------------------------------------------
 
 
 def indexed(path: Path) -> Path:
@@ -408,7 +474,9 @@ def indexed(path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("at", "said"), [(None, None), (70, "is damaged"), (34, "is damaged")])
-def test_a_damaged_index_is_named_and_is_no_damage(tmp_path: Path, at: int | None, said: str | None) -> None:
+def test_a_damaged_index_is_named_and_is_no_damage(
+    tmp_path: Path, at: int | None, said: str | None
+) -> None:
     file = indexed(tmp_path / "log")
     content = bytearray(file.read_bytes())
     if at is not None:
@@ -416,7 +484,9 @@ def test_a_damaged_index_is_named_and_is_no_damage(tmp_path: Path, at: int | Non
     file.write_bytes(content)
     report = verify(tmp_path / "log")
     assert report.sound
-    assert report.segments[0].notes == ([f"its index {file.name} {said}; {INDEX_REMEDY}"] if said else [])
+    assert report.segments[0].notes == (
+        [f"its index {file.name} {said}; {INDEX_REMEDY}"] if said else []
+    )
 
 
 def test_an_index_that_does_not_fit_the_seal_or_the_frames_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Archives: equal to the log, resumed after a kill, read from where they are, and never misread when damaged."""
+"""Archives: equal to the log, resumed after a kill, read from where they are, and never misread
+when damaged.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,14 @@ from commitlog.errors import (
     PositionError,
     ReadOnlyError,
 )
-from commitlog.keep import archive_segments, archived_bases, open_segment_bytes, prune, read_identity, target_of
+from commitlog.keep import (
+    archive_segments,
+    archived_bases,
+    open_segment_bytes,
+    prune,
+    read_identity,
+    target_of,
+)
 from commitlog.log.parts import parts_of
 from commitlog.repair.verification import verify
 from commitlog.retention.archived_directory import ArchivedDirectory
@@ -41,7 +50,9 @@ def filled(logs: Logs, segments: int = COUNT) -> CommitLog:
     """A log of some sealed and durable segments, one of them without a record of its own."""
     log = logs.open(**BY_HAND)
     for number in range(segments):
-        log.append_many([b"%d-%d" % (number, index) * 20 for index in range(40)], keys=[b"key"] * 40)
+        log.append_many(
+            [b"%d-%d" % (number, index) * 20 for index in range(40)], keys=[b"key"] * 40
+        )
         log.roll()
     log.flush()
     log.prune(SEAL)
@@ -63,18 +74,28 @@ def expected(log: CommitLog, stop: int = COUNT) -> list[tuple[int, int, bytes | 
 
 
 def rows(log: CommitLog) -> list[tuple[int, int, bytes | None, bytes, int]]:
-    return [(record.position, record.timestamp_ns, record.key, record.value, record.sequence) for record in log.tailer()]
+    return [
+        (record.position, record.timestamp_ns, record.key, record.value, record.sequence)
+        for record in log.tailer()
+    ]
 
 
-# --- there and back -----------------------------------------------------------------------------------------------------
+# --- there and back -------------------------------------------------------------------------------
 
 
 def test_an_archive_is_read_like_the_log_and_is_equal_to_it(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
-    assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == [*map(name, range(COUNT)), "log.json"]
+    assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == [
+        *map(name, range(COUNT)),
+        "log.json",
+    ]
     with commitlog.open(tmp_path / "archive", "r") as copy:
         assert rows(copy) == expected(log)
-        assert (copy.first_sequence, copy.last_sequence, copy.count()) == (0, COUNT * 40 - 1, COUNT * 40)
+        assert (copy.first_sequence, copy.last_sequence, copy.count()) == (
+            0,
+            COUNT * 40 - 1,
+            COUNT * 40,
+        )
         backward = [record.position for record in copy.tailer(direction="backward")]
         assert backward == [row[0] for row in reversed(expected(log))]
         some = expected(log)[100]
@@ -95,7 +116,9 @@ def test_what_is_archived_is_the_very_file(logs: Logs, tmp_path: Path) -> None:
         assert zstandard.decompress(frame) == original
         parameters = zstandard.get_frame_parameters(frame)
         assert (parameters.content_size, parameters.has_checksum) == (SEGMENT, True)
-    assert archived_bases(target_of(tmp_path / "archive"), SEGMENT) == [number * SEGMENT for number in range(COUNT)]
+    assert archived_bases(target_of(tmp_path / "archive"), SEGMENT) == [
+        number * SEGMENT for number in range(COUNT)
+    ]
     assert read_identity(target_of(tmp_path / "archive")).uuid == log.identity.uuid
 
 
@@ -105,7 +128,9 @@ def test_unpacked_by_hand_an_archive_is_a_log_again(logs: Logs, tmp_path: Path) 
     again.mkdir()
     shutil.copy(tmp_path / "archive" / "log.json", again)
     for number in range(COUNT):
-        (again / name(number).removesuffix(".zst")).write_bytes(zstandard.decompress((tmp_path / "archive" / name(number)).read_bytes()))
+        (again / name(number).removesuffix(".zst")).write_bytes(
+            zstandard.decompress((tmp_path / "archive" / name(number)).read_bytes())
+        )
     with commitlog.open(again) as opened:
         assert rows(opened) == expected(log)
         opened.append(b"on")
@@ -121,7 +146,9 @@ def test_archived_segments_are_deleted_and_the_log_goes_on(logs: Logs, tmp_path:
         assert [*rows(copy), *rows(log)] == everything
 
 
-def test_the_service_archives_and_deletes(logs: Logs, tmp_path: Path, until: Callable[..., None]) -> None:
+def test_the_service_archives_and_deletes(
+    logs: Logs, tmp_path: Path, until: Callable[..., None]
+) -> None:
     rule = Retention(max_bytes=3 * SEGMENT, archive=Archive(tmp_path / "archive"), interval="2ms")
     log = logs.open(retention=rule, flush_interval="2ms", flush_least_pages=0)
     for number in range(10):
@@ -150,13 +177,17 @@ def test_a_dry_run_makes_nothing(logs: Logs, tmp_path: Path) -> None:
     assert log.first_position < SEGMENT
 
 
-def test_a_reader_goes_over_a_long_archive_with_two_segments_unpacked(logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_goes_over_a_long_archive_with_two_segments_unpacked(
+    logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
     log = filled(logs, 30)
     archive_segments(log.path, Archive(tmp_path / "archive"), keep=True)
     most = 0
-    with commitlog.open(tmp_path / "archive", "r", tuning=commitlog.Tuning(archive_cache=0)) as copy:
+    with commitlog.open(
+        tmp_path / "archive", "r", tuning=commitlog.Tuning(archive_cache=0)
+    ) as copy:
         tailer = copy.tailer()
         for index, _ in enumerate(tailer.values()):
             if index % 40 == 0:
@@ -183,12 +214,19 @@ def test_every_frame_of_a_long_archive_is_checked_with_three_segments_unpacked(
         opened = open_segment(directory, number, writable=writable)
         seen.append(len([path for path in (tmp_path / "scratch").rglob("*") if path.is_file()]))
         with open("/proc/self/maps", encoding="ascii") as maps:
-            mapped.append(len({line.split()[-1] for line in maps if str(tmp_path / "scratch") in line}))
+            mapped.append(
+                len({line.split()[-1] for line in maps if str(tmp_path / "scratch") in line})
+            )
         return opened
 
     monkeypatch.setattr(ArchivedDirectory, "open_segment", counted)
     report = verify(tmp_path / "archive")
-    assert (report.kind, report.sound, report.records, report.clean) == ("archive", True, 30 * 40, True)
+    assert (report.kind, report.sound, report.records, report.clean) == (
+        "archive",
+        True,
+        30 * 40,
+        True,
+    )
     assert len(seen) == 30
     assert (max(seen), max(mapped)) == (2, 1)  # and while the next is unpacked, a third
     assert list((tmp_path / "scratch").iterdir()) == []
@@ -200,8 +238,14 @@ def test_what_was_unpacked_stays_for_the_next_reader_as_far_as_there_is_room(
 ) -> None:
     archived(logs, tmp_path / "archive")
     unpack, unpacked = ArchivedDirectory._unpack, []
-    monkeypatch.setattr(ArchivedDirectory, "_unpack", lambda self, number: (unpacked.append(number), unpack(self, number))[1])
-    with commitlog.open(tmp_path / "archive", "r", tuning=commitlog.Tuning(archive_cache=cache)) as copy:  # type: ignore[arg-type]
+    monkeypatch.setattr(
+        ArchivedDirectory,
+        "_unpack",
+        lambda self, number: (unpacked.append(number), unpack(self, number))[1],
+    )
+    with commitlog.open(
+        tmp_path / "archive", "r", tuning=commitlog.Tuning(archive_cache=cache)
+    ) as copy:  # type: ignore[arg-type]
         for number in (*range(COUNT), *range(COUNT)):
             parts_of(copy).directory.fetch(number)
     assert len(unpacked) == times
@@ -209,16 +253,22 @@ def test_what_was_unpacked_stays_for_the_next_reader_as_far_as_there_is_room(
 
 def test_what_an_archive_takes_is_what_its_files_do(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
-    sizes = {number: (tmp_path / "archive" / name(number)).stat().st_size for number in range(COUNT)}
+    sizes = {
+        number: (tmp_path / "archive" / name(number)).stat().st_size for number in range(COUNT)
+    }
     for place in (str(tmp_path / "archive"), (tmp_path / "archive").as_uri()):
         with commitlog.open(place, "r") as copy:
             assert parts_of(copy).directory.whole_disk_bytes() == sum(sizes.values())
-            assert {number: parts_of(copy).directory.disk_bytes(number) for number in range(COUNT)} == sizes
+            assert {
+                number: parts_of(copy).directory.disk_bytes(number) for number in range(COUNT)
+            } == sizes
             assert parts_of(copy).directory.disk_bytes(COUNT) == 0
             assert [cycle.disk_bytes for cycle in copy.cycles()] == list(sizes.values())
 
 
-def test_sequences_of_an_archive_are_those_of_its_log_also_beyond_a_gap(logs: Logs, tmp_path: Path) -> None:
+def test_sequences_of_an_archive_are_those_of_its_log_also_beyond_a_gap(
+    logs: Logs, tmp_path: Path
+) -> None:
     log = archived(logs, tmp_path / "archive")
     first, last = log.first_sequence, expected(log)[-1][4]
     for missing in (None, 2, 0, COUNT - 1):
@@ -226,15 +276,20 @@ def test_sequences_of_an_archive_are_those_of_its_log_also_beyond_a_gap(logs: Lo
             (tmp_path / "archive" / name(missing)).unlink()
         directory = ArchivedDirectory(str(tmp_path / "archive"), 0)
         try:
-            assert directory.sequences() == (first + 40 * (missing in (0, COUNT - 1)), last + 1 - 40 * (missing == COUNT - 1))
+            assert directory.sequences() == (
+                first + 40 * (missing in (0, COUNT - 1)),
+                last + 1 - 40 * (missing == COUNT - 1),
+            )
         finally:
             directory.close()
 
 
-# --- kills ---------------------------------------------------------------------------------------------------------------
+# --- kills ----------------------------------------------------------------------------------------
 
 
-def test_a_kill_at_any_step_of_archiving_loses_nothing_and_is_resumed(logs: Logs, tmp_path: Path) -> None:
+def test_a_kill_at_any_step_of_archiving_loses_nothing_and_is_resumed(
+    logs: Logs, tmp_path: Path
+) -> None:
     log = filled(logs, 4)
     everything = rows(log)
     log.close()
@@ -250,9 +305,14 @@ def test_a_kill_at_any_step_of_archiving_loses_nothing_and_is_resumed(logs: Logs
         killed = killed_at(step, prepare)
         kills += killed
         # Whatever is gone here is whole there.
-        gone = {number for number in range(4) if not (here / name(number).removesuffix(".zst")).exists()}
+        gone = {
+            number for number in range(4) if not (here / name(number).removesuffix(".zst")).exists()
+        }
         for number in gone:
-            assert open_segment_bytes(there, number * SEGMENT) == Path(log.path, name(number).removesuffix(".zst")).read_bytes()
+            assert (
+                open_segment_bytes(there, number * SEGMENT)
+                == Path(log.path, name(number).removesuffix(".zst")).read_bytes()
+            )
         archive_segments(here, Archive(there))
         assert sorted(path.name for path in there.iterdir()) == [*map(name, range(3)), "log.json"]
         with commitlog.open(there, "r") as copy, commitlog.open(here, "r") as rest:
@@ -288,10 +348,14 @@ def test_a_damaged_segment_is_not_archived_and_stays(logs: Logs, tmp_path: Path)
         archive_segments(log.path, Archive(tmp_path / "archive"))
     assert caught.value.path == str(damaged)
     assert damaged.exists()
-    assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == [name(0), name(1), "log.json"]
+    assert sorted(path.name for path in (tmp_path / "archive").iterdir()) == [
+        name(0),
+        name(1),
+        "log.json",
+    ]
 
 
-# --- addresses -----------------------------------------------------------------------------------------------------------
+# --- addresses ------------------------------------------------------------------------------------
 
 
 def test_an_archive_at_an_address_of_pyarrow(logs: Logs, tmp_path: Path) -> None:
@@ -310,7 +374,10 @@ def test_an_archive_in_a_file_system_of_pyarrow(logs: Logs, tmp_path: Path) -> N
     archive_segments(log.path, Archive("deep/archive", filesystem=place), keep=True)
     with commitlog.open(tmp_path / "deep" / "archive", "r") as copy:
         assert rows(copy) == expected(log)
-    assert open_segment_bytes("deep/archive", SEGMENT, filesystem=place) == Path(parts_of(log).directory.segment_path(1)).read_bytes()
+    assert (
+        open_segment_bytes("deep/archive", SEGMENT, filesystem=place)
+        == Path(parts_of(log).directory.segment_path(1)).read_bytes()
+    )
 
 
 def test_an_archive_at_an_address_of_fsspec(logs: Logs, tmp_path: Path) -> None:
@@ -338,7 +405,7 @@ def verify_all(place: str) -> None:
         rows(copy)
 
 
-# --- damage and refusals --------------------------------------------------------------------------------------------------
+# --- damage and refusals --------------------------------------------------------------------------
 
 
 def _cut(content: bytes) -> bytes:
@@ -367,22 +434,44 @@ def _longer(content: bytes) -> bytes:
 
 
 def _unchecked_frame(content: bytes) -> bytes:
-    return bytes(zstandard.ZstdCompressor(write_checksum=False).compress(zstandard.decompress(content)))
+    return bytes(
+        zstandard.ZstdCompressor(write_checksum=False).compress(zstandard.decompress(content))
+    )
 
 
 def _shorter_segment(content: bytes) -> bytes:
-    return bytes(zstandard.ZstdCompressor(write_checksum=True).compress(zstandard.decompress(content)[:-4096]))
+    return bytes(
+        zstandard.ZstdCompressor(write_checksum=True).compress(
+            zstandard.decompress(content)[:-4096]
+        )
+    )
 
 
 def _bomb(content: bytes) -> bytes:
-    return bytes(zstandard.ZstdCompressor(write_checksum=True, write_content_size=False).compress(bytes(1 << 26)))
+    return bytes(
+        zstandard.ZstdCompressor(write_checksum=True, write_content_size=False).compress(
+            bytes(1 << 26)
+        )
+    )
 
 
-HARMS = [_cut, _without_checksum, _flipped, _empty, _text, _longer, _unchecked_frame, _shorter_segment, _bomb]
+HARMS = [
+    _cut,
+    _without_checksum,
+    _flipped,
+    _empty,
+    _text,
+    _longer,
+    _unchecked_frame,
+    _shorter_segment,
+    _bomb,
+]
 
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.__name__[1:])
-def test_a_damaged_file_is_named_and_never_misread(logs: Logs, tmp_path: Path, harm: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_file_is_named_and_never_misread(
+    logs: Logs, tmp_path: Path, harm: Callable[[bytes], bytes]
+) -> None:
     log = archived(logs, tmp_path / "archive")
     good = expected(log)
     file = tmp_path / "archive" / name(3)
@@ -407,7 +496,9 @@ def test_the_file_of_another_segment_is_refused(logs: Logs, tmp_path: Path) -> N
         verify_all(str(tmp_path / "archive"))
 
 
-def test_a_segment_whose_frames_were_damaged_is_read_up_to_there(logs: Logs, tmp_path: Path) -> None:
+def test_a_segment_whose_frames_were_damaged_is_read_up_to_there(
+    logs: Logs, tmp_path: Path
+) -> None:
     """The compression is sound, what was compressed is not: the CRC of the frame says so."""
     archived(logs, tmp_path / "archive")
     file = tmp_path / "archive" / name(1)
@@ -444,11 +535,16 @@ def test_an_archive_is_not_written_as_a_log(logs: Logs, tmp_path: Path) -> None:
 
 def test_an_archive_keeps_no_tailer_s_place_and_says_so(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
-    with commitlog.open(tmp_path / "archive", "r") as copy, pytest.raises(ReadOnlyError, match="keeps no tailer's place"):
+    with (
+        commitlog.open(tmp_path / "archive", "r") as copy,
+        pytest.raises(ReadOnlyError, match="keeps no tailer's place"),
+    ):
         copy.tailer(name="mine")
 
 
-@pytest.mark.parametrize("error", [ConnectionResetError(104, "reset"), RuntimeError("many\nlines"), EOFError()], ids=repr)
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError(104, "reset"), RuntimeError("many\nlines"), EOFError()], ids=repr
+)
 @pytest.mark.parametrize("step", ["find", "_open"])
 def test_whatever_keeps_an_archive_from_being_read_is_told_in_a_line(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
@@ -493,7 +589,9 @@ def test_what_is_no_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
         commitlog.open("nonsense://here", "r")
 
 
-def test_a_target_of_another_log_is_refused_and_nothing_is_deleted(logs: Logs, tmp_path: Path) -> None:
+def test_a_target_of_another_log_is_refused_and_nothing_is_deleted(
+    logs: Logs, tmp_path: Path
+) -> None:
     archived(logs, tmp_path / "archive")
     other = logs.open("other", **BY_HAND)
     for _ in range(3):
@@ -501,7 +599,12 @@ def test_a_target_of_another_log_is_refused_and_nothing_is_deleted(logs: Logs, t
         other.roll()
     other.flush()
     other.prune(SEAL)
-    for target in (tmp_path / "archive", other.path, tmp_path / "log", tmp_path / "other" / "tailers"):
+    for target in (
+        tmp_path / "archive",
+        other.path,
+        tmp_path / "log",
+        tmp_path / "other" / "tailers",
+    ):
         with pytest.raises(LogExistsError):
             archive_segments(other.path, Archive(target))
     assert other.first_position < SEGMENT
@@ -517,8 +620,26 @@ def test_a_target_that_refuses_keeps_the_segments(logs: Logs, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     "given",
-    [("",), (7,), ("nonsense://x",), ("file://host/x",), ("place", 0), ("place", 23), ("place", True), ("place", 3, object())],
-    ids=["empty", "a number", "an unknown scheme", "another host", "level 0", "level 23", "a level that is no number", "no file system"],
+    [
+        ("",),
+        (7,),
+        ("nonsense://x",),
+        ("file://host/x",),
+        ("place", 0),
+        ("place", 23),
+        ("place", True),
+        ("place", 3, object()),
+    ],
+    ids=[
+        "empty",
+        "a number",
+        "an unknown scheme",
+        "another host",
+        "level 0",
+        "level 23",
+        "a level that is no number",
+        "no file system",
+    ],
 )
 def test_what_cannot_be_a_target_is_refused(given: tuple[object, ...]) -> None:
     with pytest.raises(InvalidOptionError, match=re.compile("^(target|level|filesystem) must be")):
@@ -537,9 +658,17 @@ def test_an_archive_is_neither_pruned_nor_archived(logs: Logs, tmp_path: Path) -
 
 def test_frame_that_asks_for_large_window_is_refused(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
-    magic, descriptor, window = b"\x28\xb5\x2f\xfd", b"\x84", b"\x88"  # size in four bytes, with a checksum; 2^27 bytes
-    (tmp_path / "archive" / name(1)).write_bytes(magic + descriptor + window + SEGMENT.to_bytes(4, "little") + bytes(100))
-    with pytest.raises(CorruptSegmentError, match="asks for a window of 134217728 bytes, for a segment of 65536"):
+    magic, descriptor, window = (
+        b"\x28\xb5\x2f\xfd",
+        b"\x84",
+        b"\x88",
+    )  # size in four bytes, with a checksum; 2^27 bytes
+    (tmp_path / "archive" / name(1)).write_bytes(
+        magic + descriptor + window + SEGMENT.to_bytes(4, "little") + bytes(100)
+    )
+    with pytest.raises(
+        CorruptSegmentError, match="asks for a window of 134217728 bytes, for a segment of 65536"
+    ):
         open_segment_bytes(tmp_path / "archive", SEGMENT)
 
 

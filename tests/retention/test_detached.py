@@ -24,7 +24,10 @@ def log(tmp_path: Path) -> Path:
 
 def test_a_log_or_nothing_is_neither_an_archive_nor_a_segment(log: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    assert [open_detached(str(path)) for path in (log, tmp_path / "empty", tmp_path / "absent", Path("/dev/null"))] == [None] * 4
+    assert [
+        open_detached(str(path))
+        for path in (log, tmp_path / "empty", tmp_path / "absent", Path("/dev/null"))
+    ] == [None] * 4
 
 
 def test_a_file_is_a_segment_or_refused(log: Path, tmp_path: Path) -> None:
@@ -38,12 +41,18 @@ def test_a_file_is_a_segment_or_refused(log: Path, tmp_path: Path) -> None:
         open_detached(str(tmp_path / "text"))
 
 
-def test_a_directory_with_archived_segments_and_an_address_are_archives(log: Path, tmp_path: Path) -> None:
+def test_a_directory_with_archived_segments_and_an_address_are_archives(
+    log: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("zstandard")
     archive_segments(log, Archive(tmp_path / "archive"), keep=True)
     for place in (str(tmp_path / "archive"), (tmp_path / "archive").as_uri()):
         found = open_detached(place)
         assert isinstance(found, ArchivedDirectory)
         with commitlog.open(place, "r") as opened:
-            assert (found.kind, found.path, found.segment_numbers()) == ("archive", opened.path, parts_of(opened).queue.numbers())
+            assert (found.kind, found.path, found.segment_numbers()) == (
+                "archive",
+                opened.path,
+                parts_of(opened).queue.numbers(),
+            )
         found.close()

@@ -1,4 +1,6 @@
-"""The listener: told everything in order, never in the way, and what it does wrong stays its own."""
+"""The listener: told everything in order, never in the way, and what it does wrong stays its
+own.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,12 @@ def test_what_it_is_told_describes_the_segment(logs: Logs) -> None:
     sealed = [segment for what, segment in notes.told if what == "sealed"]
     path = str(Path(log.path) / f"{SEGMENT:020d}.seg")
     assert sealed[1] == SegmentInfo(path, SEGMENT, SEGMENT, 1, 2, 9, 9)
-    assert (sealed[0].records, sealed[0].first_sequence, sealed[0].first_timestamp_ns, sealed[0].last_timestamp_ns) == (2, 0, 5, 7)
+    assert (
+        sealed[0].records,
+        sealed[0].first_sequence,
+        sealed[0].first_timestamp_ns,
+        sealed[0].last_timestamp_ns,
+    ) == (2, 0, 5, 7)
 
 
 def test_deletions_by_others_are_told(logs: Logs, until: Callable[..., None]) -> None:
@@ -100,7 +107,9 @@ def test_deletions_by_others_are_told(logs: Logs, until: Callable[..., None]) ->
     until(lambda: notes.numbers("deleted") == [0, 1, 2])
 
 
-def test_segments_of_other_writers_are_told_as_they_come_to_be_known(logs: Logs, until: Callable[..., None]) -> None:
+def test_segments_of_other_writers_are_told_as_they_come_to_be_known(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     notes = Notes()
     log = logs.open(listener=notes)
     fill(logs.open(), 5)
@@ -109,8 +118,12 @@ def test_segments_of_other_writers_are_told_as_they_come_to_be_known(logs: Logs,
     assert values(log)[-1] == b"4-2"
 
 
-def test_a_writer_that_was_behind_when_segments_were_deleted_seals_on(logs: Logs, until: Callable[..., None]) -> None:
-    """Another process seals and deletes what this one has yet to look at; this one is not stuck there."""
+def test_a_writer_that_was_behind_when_segments_were_deleted_seals_on(
+    logs: Logs, until: Callable[..., None]
+) -> None:
+    """Another process seals and deletes what this one has yet to look at; this one is not stuck
+    there.
+    """
     behind, ahead = logs.open(), logs.open()
     assert parts_of(behind).writer.allocation is not None
     with parts_of(behind).writer.allocation._seal_lock:  # as if its thread had been stopped
@@ -125,7 +138,9 @@ def test_a_writer_that_was_behind_when_segments_were_deleted_seals_on(logs: Logs
     assert behind.last_sequence == 23
 
 
-def test_what_it_raises_is_logged_and_counted_and_the_log_goes_on(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_it_raises_is_logged_and_counted_and_the_log_goes_on(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
     class Broken(Notes):
         def on_sealed(self, segment: SegmentInfo) -> None:
             super().on_sealed(segment)
@@ -212,10 +227,17 @@ def test_it_may_use_the_log_itself(logs: Logs, until: Callable[..., None]) -> No
 
     log = logs.open(listener=Own())
     fill(log, 4)
-    until(lambda: [value for value in values(log) if value.startswith(b"sealed")] == [b"sealed %d" % number for number in range(4)])
+    until(
+        lambda: (
+            [value for value in values(log) if value.startswith(b"sealed")]
+            == [b"sealed %d" % number for number in range(4)]
+        )
+    )
 
 
-def test_in_the_child_of_a_fork_it_is_told_of_the_child_s_own(logs: Logs, in_child: Callable[..., Any]) -> None:
+def test_in_the_child_of_a_fork_it_is_told_of_the_child_s_own(
+    logs: Logs, in_child: Callable[..., Any]
+) -> None:
     notes = Notes()
     log = logs.open(**BY_HAND, listener=notes)
 
@@ -235,7 +257,11 @@ class _Misspelt:
 class _Nothing: ...
 
 
-@pytest.mark.parametrize("wrong", [7, "print", _Nothing(), _Misspelt(), Notes, print], ids=lambda wrong: type(wrong).__name__)
+@pytest.mark.parametrize(
+    "wrong",
+    [7, "print", _Nothing(), _Misspelt(), Notes, print],
+    ids=lambda wrong: type(wrong).__name__,
+)
 def test_what_is_no_listener_is_refused(logs: Logs, wrong: object) -> None:
     with pytest.raises(InvalidOptionError, match="on_created"):
         logs.open(listener=wrong)

@@ -14,7 +14,13 @@ import pytest
 
 import commitlog
 from commitlog import CommitLog, Retention
-from commitlog.errors import InvalidOptionError, LogNotFoundError, NotALogError, PositionError, ReadOnlyError
+from commitlog.errors import (
+    InvalidOptionError,
+    LogNotFoundError,
+    NotALogError,
+    PositionError,
+    ReadOnlyError,
+)
 from commitlog.keep import Pruned, prune
 from commitlog.log.parts import parts_of
 from commitlog.retention import retention
@@ -61,10 +67,16 @@ def test_all_that_may_go_goes_oldest_first_and_the_last_sealed_segment_stays(log
     assert log.first_sequence == 21
 
 
-def test_what_goes_in_one_look_is_made_durable_once_and_last(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_in_one_look_is_made_durable_once_and_last(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done: list[str] = []
     remove, sync = LogDirectory.remove_segment, LogDirectory.sync
-    monkeypatch.setattr(LogDirectory, "remove_segment", lambda self, number: (done.append(f"removed {number}"), remove(self, number)))
+    monkeypatch.setattr(
+        LogDirectory,
+        "remove_segment",
+        lambda self, number: (done.append(f"removed {number}"), remove(self, number)),
+    )
     monkeypatch.setattr(LogDirectory, "sync", lambda self: (done.append("synced"), sync(self)))
     log = filled(logs)
     done.clear()
@@ -86,7 +98,9 @@ def test_by_bytes_as_many_go_as_must(logs: Logs) -> None:
     assert log.prune(Retention(max_bytes=total - 2 * each)).segments == ()
 
 
-def test_by_age_those_go_that_the_log_rolled_on_from_long_enough_ago(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_age_those_go_that_the_log_rolled_on_from_long_enough_ago(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = filled(logs)
     rolled = []
     for number in range(1, 6):
@@ -101,7 +115,9 @@ def test_by_age_those_go_that_the_log_rolled_on_from_long_enough_ago(logs: Logs,
     assert log.prune(Retention(max_age="1h")).segments == ()
 
 
-def test_the_timestamps_that_appenders_choose_do_not_make_a_segment_old_or_young(logs: Logs) -> None:
+def test_the_timestamps_that_appenders_choose_do_not_make_a_segment_old_or_young(
+    logs: Logs,
+) -> None:
     log = logs.open(**BY_HAND)
     for stamp in (1, 1 << 62):
         log.append(b"v", timestamp_ns=stamp)
@@ -113,7 +129,9 @@ def test_the_timestamps_that_appenders_choose_do_not_make_a_segment_old_or_young
     assert bases(log.prune(Retention(max_age="0s"))) == [0, 1]
 
 
-def test_by_free_disk_as_many_go_as_are_missing(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_free_disk_as_many_go_as_are_missing(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = filled(logs)
     each = parts_of(log).directory.disk_bytes(0)
 
@@ -128,7 +146,9 @@ def test_by_free_disk_as_many_go_as_are_missing(logs: Logs, monkeypatch: pytest.
     assert {removal.reason for removal in pruned.segments} == {"min_free"}
 
 
-def test_outside_its_time_of_day_only_a_full_disk_acts(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_its_time_of_day_only_a_full_disk_acts(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = filled(logs)
     monkeypatch.setattr(retention, "now_ns", lambda: 12 * 3600 * 10**9)
     night = {"max_bytes": 0, "max_age": "0s", "between": "02:00-05:00"}
@@ -148,7 +168,11 @@ def test_a_dry_run_says_the_same_and_changes_nothing(logs: Logs) -> None:
     assert dry.dry_run
     assert dry == outside
     wet = log.prune(ALL)
-    assert (wet.segments, wet.stopped_by, wet.first_position) == (dry.segments, dry.stopped_by, dry.first_position)
+    assert (wet.segments, wet.stopped_by, wet.first_position) == (
+        dry.segments,
+        dry.stopped_by,
+        dry.first_position,
+    )
 
 
 def test_a_held_segment_stops_it_and_those_before_it_go(logs: Logs) -> None:
@@ -166,7 +190,9 @@ def test_a_held_segment_stops_it_and_those_before_it_go(logs: Logs) -> None:
     assert bases(log.prune(ALL)) == [3, 4, 5, 6]
 
 
-def test_who_holds_a_segment_for_a_moment_only_does_not_stop_it(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_holds_a_segment_for_a_moment_only_does_not_stop_it(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The log's own threads do so, whenever they like: they are waited for."""
     monkeypatch.setattr(mapped_file, "_MOMENT_S", 60)
     log = filled(logs)
@@ -217,7 +243,11 @@ def test_a_required_tailer_that_lags_stops_it_at_its_segment(logs: Logs) -> None
 
 
 def test_the_service_prunes_at_its_interval(logs: Logs, until: Callable[..., None]) -> None:
-    log = logs.open(retention=Retention(max_bytes=4 * SEGMENT, interval="5ms"), flush_interval="5ms", flush_least_pages=0)
+    log = logs.open(
+        retention=Retention(max_bytes=4 * SEGMENT, interval="5ms"),
+        flush_interval="5ms",
+        flush_least_pages=0,
+    )
     for number in range(12):
         log.append(b"%d" % number)
         log.roll()
@@ -228,7 +258,9 @@ def test_the_service_prunes_at_its_interval(logs: Logs, until: Callable[..., Non
     assert 0 < len(kept) <= 4
 
 
-def test_the_service_says_once_what_stops_it(logs: Logs, until: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+def test_the_service_says_once_what_stops_it(
+    logs: Logs, until: Callable[..., None], caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "commitlog.keep"):
         log = logs.open(retention=Retention(max_bytes=0, interval="1ms"))
         log.append(b"one")
@@ -249,7 +281,9 @@ def test_a_handle_with_retention_closes_and_leaves_no_thread(logs: Logs) -> None
     assert name not in [thread.name for thread in threading.enumerate()]
 
 
-def test_two_writers_with_retention_do_not_trip_over_each_other(logs: Logs, until: Callable[..., None]) -> None:
+def test_two_writers_with_retention_do_not_trip_over_each_other(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     rule = Retention(max_bytes=3 * SEGMENT, interval="1ms")
     both = [logs.open(retention=rule, flush_interval="2ms", flush_least_pages=0) for _ in range(2)]
     for number in range(40):
@@ -322,18 +356,21 @@ def test_refusals(logs: Logs, tmp_path: Path) -> None:
         prune(tmp_path / "other", ALL)
 
 
-# --- readers while segments go from under them --------------------------------------------------------------------------
+# --- readers while segments go from under them ----------------------------------------------------
 
 
 @pytest.mark.parametrize("place", ["start", "middle", "end"])
-def test_a_reader_whose_segments_were_deleted_outside_gets_a_clear_gap(logs: Logs, place: str) -> None:
+def test_a_reader_whose_segments_were_deleted_outside_gets_a_clear_gap(
+    logs: Logs, place: str
+) -> None:
     log = filled(logs)
     reader = logs.open(mode="r")
     first = {"start": 0, "middle": 3, "end": 7}[place]
     tailer = reader.tailer(start=first * SEGMENT)
     if place != "start":
         assert tailer.read() is not None
-    # As `rm` does it: the segments from the one behind the reader's on, or the one that it has yet to open.
+    # As `rm` does it: the segments from the one behind the reader's on, or the one that it has yet
+    # to open.
     gone = {"start": [0, 1], "middle": [4, 5], "end": [6, 7]}[place]
     for number in gone:
         Path(parts_of(log).directory.segment_path(number)).unlink()
@@ -368,7 +405,9 @@ def test_a_batch_ends_at_a_gap_and_the_next_one_says_it(logs: Logs, direction: A
 
 
 def test_random_deletions_under_load_cost_readers_nothing_but_what_was_deleted(logs: Logs) -> None:
-    """A writer, a tool that prunes from outside, and two readers; each value that a reader gets is in order and whole."""
+    """A writer, a tool that prunes from outside, and two readers; each value that a reader gets is
+    in order and whole.
+    """
     log = logs.open(flush_interval="1ms", flush_least_pages=0)
     reader = logs.open(mode="r")
     count = 30000

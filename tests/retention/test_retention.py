@@ -15,7 +15,10 @@ DAY_S = 86400
 
 
 def at(text: str, zone: str = "UTC") -> int:
-    return int(dt.datetime.fromisoformat(text).replace(tzinfo=zoneinfo.ZoneInfo(zone)).timestamp()) * 10**9
+    return (
+        int(dt.datetime.fromisoformat(text).replace(tzinfo=zoneinfo.ZoneInfo(zone)).timestamp())
+        * 10**9
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,9 @@ def test_what_cannot_be_is_refused_by_name(given: dict[str, Any]) -> None:
     assert "\n" not in caught.value.message
 
 
-@pytest.mark.parametrize("value", [7, "7d", {"max_age": "7d"}, object()], ids=["int", "str", "dict", "object"])
+@pytest.mark.parametrize(
+    "value", [7, "7d", {"max_age": "7d"}, object()], ids=["int", "str", "dict", "object"]
+)
 def test_open_takes_nothing_else_for_a_retention(value: Any) -> None:
     with pytest.raises(InvalidOptionError, match="retention must be a commitlog.Retention"):
         Options(retention=value)
@@ -85,7 +90,13 @@ def test_open_takes_nothing_else_for_a_retention(value: Any) -> None:
 
 def test_a_window_is_a_time_of_day_in_its_zone() -> None:
     night = Retention(max_bytes=0, between="22:00-04:30", time_zone="Europe/Berlin")
-    for text, inside in [("21:59:59", False), ("22:00:00", True), ("00:00:00", True), ("04:29:59", True), ("04:30:00", False)]:
+    for text, inside in [
+        ("21:59:59", False),
+        ("22:00:00", True),
+        ("00:00:00", True),
+        ("04:29:59", True),
+        ("04:30:00", False),
+    ]:
         assert night.acts_at(at(f"2026-01-15T{text}", "Europe/Berlin")) is inside, text
         assert night.acts_at(at(f"2026-07-15T{text}", "Europe/Berlin")) is inside, text
     morning = Retention(max_bytes=0, between="02:00-05:30")

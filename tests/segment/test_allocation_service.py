@@ -18,11 +18,13 @@ from tests.setups import BY_HAND, HEADER, SEGMENT, Logs
 BACKINGS = ["anonymous", "shm"]
 
 
-# --- ahead of need ---------------------------------------------------------------------------------------------------
+# --- ahead of need --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 3, 8])
-def test_as_many_segments_exist_ahead_of_need_as_were_asked_for(logs: Logs, until: Callable[..., None], ahead: int) -> None:
+def test_as_many_segments_exist_ahead_of_need_as_were_asked_for(
+    logs: Logs, until: Callable[..., None], ahead: int
+) -> None:
     log = logs.open(allocate_ahead=ahead)
     until(lambda: parts_of(log).queue.numbers() == list(range(ahead + 1)))
     log.roll()
@@ -32,13 +34,18 @@ def test_as_many_segments_exist_ahead_of_need_as_were_asked_for(logs: Logs, unti
     assert log.options.tuning.allocate_ahead == ahead
 
 
-def test_a_full_disk_is_the_appenders_to_hear_of_and_ends_when_there_is_room(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_the_appenders_to_hear_of_and_ends_when_there_is_room(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = logs.open(allocate_ahead=0)
     log.append(b"before")
     create = parts_of(log).directory.create_segment
 
     def refuse(number: int, **options: Any) -> bool:
-        raise DiskFullError("no room: free space and append again", path=parts_of(log).directory.segment_path(number))
+        raise DiskFullError(
+            "no room: free space and append again",
+            path=parts_of(log).directory.segment_path(number),
+        )
 
     monkeypatch.setattr(parts_of(log).directory, "create_segment", refuse)
     for _ in range(7):
@@ -62,13 +69,15 @@ def test_a_full_disk_is_the_appenders_to_hear_of_and_ends_when_there_is_room(log
     assert [record.value for record in log.tailer()][-1] == b"room again"
 
 
-# --- pools under load ------------------------------------------------------------------------------------------------
+# --- pools under load -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backing", BACKINGS)
 @pytest.mark.parametrize("buffers", [1, 2, 5])
 @pytest.mark.parametrize("flush", ["sync", "async", "none"])
-def test_pools_of_few_buffers_carry_any_load(logs: Logs, buffers: int, backing: str, flush: Any) -> None:
+def test_pools_of_few_buffers_carry_any_load(
+    logs: Logs, buffers: int, backing: str, flush: Any
+) -> None:
     """RocketMQ's pools of one and two lock themselves out."""
     pool = logs.pool(backing, buffers=buffers)
     log = logs.open(pool=pool, flush=flush)
@@ -83,8 +92,14 @@ def test_pools_of_few_buffers_carry_any_load(logs: Logs, buffers: int, backing: 
         for writing in [threads.submit(append, writer) for writer in range(3)]:
             writing.result()
         log.flush()
-    found = [int.from_bytes(value[:8], "little") for value in log.tailer(visibility="flushed").values() if value]
-    assert sorted(found) == sorted(writer * 10_000 + index for writer in range(3) for index in range(3000))
+    found = [
+        int.from_bytes(value[:8], "little")
+        for value in log.tailer(visibility="flushed").values()
+        if value
+    ]
+    assert sorted(found) == sorted(
+        writer * 10_000 + index for writer in range(3) for index in range(3000)
+    )
     for writer in range(3):
         mine = [number for number in found if number // 10_000 == writer]
         assert mine == sorted(mine)
@@ -105,7 +120,7 @@ def test_returned_buffers_are_zero_and_tell_nothing_of_their_past(logs: Logs, ba
         pool.return_buffer(buffer)
 
 
-# --- exhausted pools -------------------------------------------------------------------------------------------------
+# --- exhausted pools ------------------------------------------------------------------------------
 
 
 def exhaust(logs: Logs, pool: TransientStorePool) -> CommitLog:
@@ -118,7 +133,9 @@ def exhaust(logs: Logs, pool: TransientStorePool) -> CommitLog:
 
 @pytest.mark.parametrize("backing", BACKINGS)
 @pytest.mark.parametrize("policy", ["raise", "wait"])
-def test_an_exhausted_pool_is_still_readable_and_durable(logs: Logs, backing: str, policy: str) -> None:
+def test_an_exhausted_pool_is_still_readable_and_durable(
+    logs: Logs, backing: str, policy: str
+) -> None:
     pool = logs.pool(backing, buffers=1, on_exhausted=policy, wait_timeout=0.02)
     log = exhaust(logs, pool)
     with pytest.raises(PoolExhaustedError, match="first"):
@@ -136,7 +153,9 @@ def test_an_exhausted_pool_is_still_readable_and_durable(logs: Logs, backing: st
 
 
 @pytest.mark.parametrize("backing", BACKINGS)
-def test_who_waits_for_a_buffer_gets_the_one_that_comes_back(logs: Logs, backing: str, until: Callable[..., None]) -> None:
+def test_who_waits_for_a_buffer_gets_the_one_that_comes_back(
+    logs: Logs, backing: str, until: Callable[..., None]
+) -> None:
     pool = logs.pool(backing, buffers=1)
     first = exhaust(logs, pool)
     with ThreadPoolExecutor(1) as threads:
@@ -149,7 +168,9 @@ def test_who_waits_for_a_buffer_gets_the_one_that_comes_back(logs: Logs, backing
 
 
 @pytest.mark.parametrize("backing", BACKINGS)
-def test_a_segment_without_a_buffer_is_written_through_its_mapping(logs: Logs, backing: str) -> None:
+def test_a_segment_without_a_buffer_is_written_through_its_mapping(
+    logs: Logs, backing: str
+) -> None:
     pool = logs.pool(backing, buffers=1, on_exhausted="mapped")
     exhaust(logs, pool)
     second = logs.open("second", pool=pool, **BY_HAND)
@@ -174,11 +195,19 @@ def test_a_pool_that_grows_serves_another_log(logs: Logs, backing: str) -> None:
         logs.open("third", pool=pool)
 
 
-@pytest.mark.parametrize("policy", [{"on_exhausted": "mapped"}, {"on_exhausted": "grow", "max_buffers": 6}, {"buffers": 4}])
+@pytest.mark.parametrize(
+    "policy",
+    [{"on_exhausted": "mapped"}, {"on_exhausted": "grow", "max_buffers": 6}, {"buffers": 4}],
+)
 @pytest.mark.parametrize("backing", BACKINGS)
-def test_several_logs_on_one_pool_do_not_disturb_each_other(logs: Logs, backing: str, policy: dict[str, Any]) -> None:
+def test_several_logs_on_one_pool_do_not_disturb_each_other(
+    logs: Logs, backing: str, policy: dict[str, Any]
+) -> None:
     pool = logs.pool(backing, **{"buffers": 2, **policy})
-    several = [logs.open(f"log {number}", pool=pool, flush=flush) for number, flush in enumerate(("async", "none", "sync"))]
+    several = [
+        logs.open(f"log {number}", pool=pool, flush=flush)
+        for number, flush in enumerate(("async", "none", "sync"))
+    ]
     start = threading.Barrier(3)
 
     def append(number: int) -> list[int]:
@@ -236,7 +265,9 @@ def test_roll_beside_close_gives_its_buffer_back(logs: Logs, until: Callable[...
     pool = logs.pool(buffers=1)
     log = logs.open(pool=pool, claim_timeout=0.02)
     with ThreadPoolExecutor(1) as threads:
-        claim = threads.submit(log.claim, 16).result()  # keeps the buffer of the segment that the roll leaves
+        claim = threads.submit(
+            log.claim, 16
+        ).result()  # keeps the buffer of the segment that the roll leaves
         rolling = threads.submit(log.roll)
         until(lambda: pool.stats().waits == 1)
         log.close()  # which returns that buffer to the pool, and the pool lends it to the roll

@@ -27,14 +27,21 @@ def directory(tmp_path: Path) -> Iterator[LogDirectory]:
     made.close()
 
 
-def test_a_segment_has_all_its_blocks_and_a_sound_header(directory: LogDirectory, tmp_path: Path) -> None:
+def test_a_segment_has_all_its_blocks_and_a_sound_header(
+    directory: LogDirectory, tmp_path: Path
+) -> None:
     assert directory.create_segment(3) is True
     file = tmp_path / segment_name(3 * SEGMENT)
     assert file.name == f"{3 * SEGMENT:020d}.seg"
     assert file.stat().st_size == SEGMENT
     assert file.stat().st_blocks * 512 >= SEGMENT
     segment = directory.open_segment(3, writable=False)
-    assert (segment.number, segment.base, segment.size, segment.opened_ns) == (3, 3 * SEGMENT, SEGMENT, 0)
+    assert (segment.number, segment.base, segment.size, segment.opened_ns) == (
+        3,
+        3 * SEGMENT,
+        SEGMENT,
+        0,
+    )
     assert segment.nonzero(HEADER, SEGMENT) == SEGMENT
     segment.release()
     assert directory.has(3)
@@ -61,7 +68,9 @@ def test_a_segment_that_is_there_already_stays(directory: LogDirectory, tmp_path
 
 
 @pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_leaves_nothing_behind(directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: int) -> None:
+def test_a_full_disk_leaves_nothing_behind(
+    directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: int
+) -> None:
     def refuse(*arguments: Any) -> None:
         raise OSError(cause, os.strerror(cause))
 
@@ -75,7 +84,9 @@ def test_a_full_disk_leaves_nothing_behind(directory: LogDirectory, tmp_path: Pa
     assert directory.create_segment(0) is True
 
 
-def test_another_failure_names_its_cause(directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_failure_names_its_cause(
+    directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*arguments: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -85,7 +96,9 @@ def test_another_failure_names_its_cause(directory: LogDirectory, tmp_path: Path
     assert caught.value.errno == errno.EIO
 
 
-def test_the_steps_come_in_the_order_that_survives_a_kill(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_steps_come_in_the_order_that_survives_a_kill(
+    directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     steps: list[str] = []
     monkeypatch.setattr(failpoint, "hook", steps.append)
     directory.create_segment(0)
@@ -110,7 +123,9 @@ def test_only_segments_of_this_size_are_counted(directory: LogDirectory, tmp_pat
     assert directory.segment_numbers() == [0, 10]
 
 
-def test_sweeping_takes_what_creations_left_and_nothing_else(directory: LogDirectory, tmp_path: Path) -> None:
+def test_sweeping_takes_what_creations_left_and_nothing_else(
+    directory: LogDirectory, tmp_path: Path
+) -> None:
     left = [f".{0:020d}.seg.{'0123456789abcdef'}.tmp", ".log.json.0123456789abcdef.tmp"]
     kept = ["notes.tmp", f"{0:020d}.seg.cut", f".{0:020d}.seg.xyz.tmp", "tailers"]
     for name in (*left, *kept):
@@ -140,13 +155,20 @@ def test_the_file_system_is_asked(tmp_path: Path) -> None:
         assert file_system_type(file.fileno()) == 0x9FA0
 
 
-def test_who_lists_by_a_descriptor_that_somebody_is_halfway_through_sees_everything(directory: LogDirectory, tmp_path: Path) -> None:
+def test_who_lists_by_a_descriptor_that_somebody_is_halfway_through_sees_everything(
+    directory: LogDirectory, tmp_path: Path
+) -> None:
     names = {segment_name(number * SEGMENT) for number in range(10)}
     for name in names:
         (tmp_path / name).touch()
     with os.scandir(directory.fd) as another:
         next(another)
-        assert set(names_in(directory.fd)) == set(directory.names()) == set(segment_files(directory.fd)) == names
+        assert (
+            set(names_in(directory.fd))
+            == set(directory.names())
+            == set(segment_files(directory.fd))
+            == names
+        )
         assert {entry.name for entry in another} < names
 
 
@@ -157,7 +179,9 @@ def test_a_directory_that_is_gone_has_no_names(tmp_path: Path) -> None:
     os.close(fd)
 
 
-def test_threads_that_list_at_the_same_time_all_see_everything(directory: LogDirectory, tmp_path: Path) -> None:
+def test_threads_that_list_at_the_same_time_all_see_everything(
+    directory: LogDirectory, tmp_path: Path
+) -> None:
     names = {f"file {number}" for number in range(300)}
     for name in names:
         (tmp_path / name).touch()

@@ -1,4 +1,6 @@
-"""The disk gets full: a warning comes first, appends stop before anything breaks, and go on when there is room."""
+"""The disk gets full: a warning comes first, appends stop before anything breaks, and go on when
+there is room.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = 1 << 40
-        monkeypatch.setattr("commitlog.segment.disk_monitor.free_bytes", lambda directory: self.free)
+        monkeypatch.setattr(
+            "commitlog.segment.disk_monitor.free_bytes", lambda directory: self.free
+        )
         monkeypatch.setattr("commitlog.log.figures.free_bytes", lambda directory: self.free)
 
 
@@ -44,7 +48,9 @@ def append_until_refused(log: CommitLog) -> list[bytes]:
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["mapped", "pooled"])
-def test_appends_stop_at_the_limit_and_go_on_when_there_is_room(logs: Logs, disk: Disk, pooled: bool) -> None:
+def test_appends_stop_at_the_limit_and_go_on_when_there_is_room(
+    logs: Logs, disk: Disk, pooled: bool
+) -> None:
     more: dict[str, Any] = {"pool": logs.pool()} if pooled else {}
     log = logs.open(**BY_HAND, allocate_ahead=0, min_free_bytes="1MiB", **more)
     disk.free = (1 << 20) + SEGMENT - 1
@@ -83,11 +89,17 @@ def test_the_warning_comes_once_and_before_the_stop(
         disk.free = 1 << 30
         log.append(b"three")
         until(lambda: log.stats().disk == "fine")
-    said = [record.levelname for record in caplog.records if "free" in record.message or "room" in record.message]
+    said = [
+        record.levelname
+        for record in caplog.records
+        if "free" in record.message or "room" in record.message
+    ]
     assert said == ["WARNING", "ERROR", "INFO"]
 
 
-def test_the_warning_is_four_segments_above_the_limit_if_nothing_is_said(logs: Logs, disk: Disk, until: Callable[..., None]) -> None:
+def test_the_warning_is_four_segments_above_the_limit_if_nothing_is_said(
+    logs: Logs, disk: Disk, until: Callable[..., None]
+) -> None:
     disk.free = (1 << 20) + 4 * SEGMENT
     log = logs.open(min_free_bytes="1MiB")
     log.append(b"one")
@@ -106,8 +118,12 @@ def test_without_a_limit_only_the_file_system_refuses(logs: Logs, disk: Disk) ->
     assert log.stats().disk != "full"
 
 
-def test_a_look_that_an_appender_overtakes_does_not_take_the_stop_back(logs: Logs, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The service's thread reads how much room there is, and an append is refused before it has judged that."""
+def test_a_look_that_an_appender_overtakes_does_not_take_the_stop_back(
+    logs: Logs, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service's thread reads how much room there is, and an append is refused before it has
+    judged that.
+    """
     monitor = DiskMonitor(parts_of(logs.open(**BY_HAND)).directory, Options(min_free_bytes="1MiB"))
     refused: list[bool] = []
 

@@ -39,7 +39,9 @@ def test_the_first_one_stays(dir_fd: int, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["log.json"]
 
 
-def test_a_failed_write_leaves_nothing(dir_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_nothing(
+    dir_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(fd: int) -> None:
         raise OSError(5, "Input/output error")
 

@@ -1,4 +1,6 @@
-"""Index files: they say what their segment holds, or are made anew; no state of them does any harm."""
+"""Index files: they say what their segment holds, or are made anew; no state of them does any
+harm.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def state(log: CommitLog) -> str:
 
 
 def found(log: CommitLog) -> list[int]:
-    """Sequences of records that were sought by sequence, time and from behind: what all that an index is used for gives."""
+    """Sequences of records that were sought by sequence, time and from behind: what all that an
+    index is used for gives.
+    """
     tailer = log.tailer()
     tailer.seek(sequence=1234)
     by_sequence = tailer.read()
@@ -69,9 +73,17 @@ def test_a_seal_comes_with_an_index_of_every_spacing_th_record(logs: Logs, poole
     index, said = index_file.read(parts_of(log).directory, 0, seal)
     assert said == "sound"
     assert index is not None
-    assert (index.spacing, index.records, index.offset, index.complete) == (16, seal.record_count, SEGMENT, True)
+    assert (index.spacing, index.records, index.offset, index.complete) == (
+        16,
+        seal.record_count,
+        SEGMENT,
+        True,
+    )
     entries = list(struct.iter_unpack("<Qq", index.content()))
-    assert entries == [(HEADER + 24 * at, 1000 + at - 1 if at else -(1 << 63)) for at in range(0, seal.record_count, 16)]
+    assert entries == [
+        (HEADER + 24 * at, 1000 + at - 1 if at else -(1 << 63))
+        for at in range(0, seal.record_count, 16)
+    ]
 
 
 def test_the_layout_is_the_documented_one(logs: Logs) -> None:
@@ -80,7 +92,17 @@ def test_the_layout_is_the_documented_one(logs: Logs) -> None:
     content = idx(log).read_bytes()
     header, entries = content[:64], content[64:]
     fields = struct.unpack("<8sHHI16sQIIQII", header)
-    assert fields[:9] == (b"CMLIDX01", 1, 0, 64, log.identity.uuid, seal.segment_id, seal.crc, 16, seal.record_count)
+    assert fields[:9] == (
+        b"CMLIDX01",
+        1,
+        0,
+        64,
+        log.identity.uuid,
+        seal.segment_id,
+        seal.crc,
+        16,
+        seal.record_count,
+    )
     assert fields[9:] == (crc32c(entries), crc32c(header[:60]))
     assert crc32c(b"123456789") == 0xE3069283
 
@@ -186,7 +208,10 @@ def test_a_refused_write_is_told_and_is_no_error(logs: Logs) -> None:
     assert [name for name in os.listdir(log.path) if ".idx." in name] == []
 
 
-@pytest.mark.parametrize("content", [b"\0" * 16, struct.pack("<Qq", HEADER + 4, 0), struct.pack("<Qq", SEGMENT, 0), bytes(32), b""])
+@pytest.mark.parametrize(
+    "content",
+    [b"\0" * 16, struct.pack("<Qq", HEADER + 4, 0), struct.pack("<Qq", SEGMENT, 0), bytes(32), b""],
+)
 def test_entries_that_cannot_be_are_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match="ind"):
         SparseIndex(1, SEGMENT, 16, content, 16, 0)

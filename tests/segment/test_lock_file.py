@@ -44,12 +44,16 @@ def test_many_may_share_and_one_alone_exclude(make: Callable[[], LockFile]) -> N
     assert third.acquire("exclusive")
 
 
-def test_a_lock_ends_with_its_process(make: Callable[[], LockFile], in_child: Callable[..., Any]) -> None:
+def test_a_lock_ends_with_its_process(
+    make: Callable[[], LockFile], in_child: Callable[..., Any]
+) -> None:
     assert in_child(lambda: make().acquire("exclusive")) is True
     assert make().acquire("exclusive")
 
 
-def test_a_forked_child_does_not_hold_its_parents_lock(make: Callable[[], LockFile], in_child: Callable[..., Any]) -> None:
+def test_a_forked_child_does_not_hold_its_parents_lock(
+    make: Callable[[], LockFile], in_child: Callable[..., Any]
+) -> None:
     lock = make()
     assert lock.acquire("exclusive")
     assert in_child(lambda: (lock.close(), make().acquire("shared"))[1]) is False
@@ -57,10 +61,20 @@ def test_a_forked_child_does_not_hold_its_parents_lock(make: Callable[[], LockFi
     assert make().acquire("exclusive")
 
 
-def test_the_holder_is_written_whole_and_read_back(make: Callable[[], LockFile], tmp_path: Path) -> None:
+def test_the_holder_is_written_whole_and_read_back(
+    make: Callable[[], LockFile], tmp_path: Path
+) -> None:
     lock = make()
     assert lock.read() == Holder()
-    long = Holder(7, "writer", 5, "b" * 32, 9, pool_names=tuple(f"/commitlog-{index}" for index in range(500)), lent_names=("/x",))
+    long = Holder(
+        7,
+        "writer",
+        5,
+        "b" * 32,
+        9,
+        pool_names=tuple(f"/commitlog-{index}" for index in range(500)),
+        lent_names=("/x",),
+    )
     short = new_holder(bytes(16), 12)
     for holder in (long, short, long):
         lock.write(holder)
@@ -69,9 +83,13 @@ def test_the_holder_is_written_whole_and_read_back(make: Callable[[], LockFile],
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"5", b"{}", b"\xff" * 50, b'{"pid": "x"}', b"null", b"[" * 60000], ids=lambda content: repr(content[:9])
+    "content",
+    [b"", b"{", b"5", b"{}", b"\xff" * 50, b'{"pid": "x"}', b"null", b"[" * 60000],
+    ids=lambda content: repr(content[:9]),
 )
-def test_what_cannot_be_understood_says_nothing(make: Callable[[], LockFile], tmp_path: Path, content: bytes) -> None:
+def test_what_cannot_be_understood_says_nothing(
+    make: Callable[[], LockFile], tmp_path: Path, content: bytes
+) -> None:
     (tmp_path / "lock").write_bytes(content)
     assert make().read() == Holder()
 
@@ -86,7 +104,16 @@ def test_holders_are_described_for_people() -> None:
 
 def test_names_of_largest_pool_are_read_back(make: Callable[[], LockFile], tmp_path: Path) -> None:
     names = tuple(f"/commitlog-{index:032x}" for index in range(MOST_BUFFERS))
-    holder = Holder((1 << 22) - 1, "w" * 255, 1 << 62, "b" * 32, 1 << 63, pool_names=names, lent_names=names, pid_namespace=1 << 32)
+    holder = Holder(
+        (1 << 22) - 1,
+        "w" * 255,
+        1 << 62,
+        "b" * 32,
+        1 << 63,
+        pool_names=names,
+        lent_names=names,
+        pid_namespace=1 << 32,
+    )
     lock = make()
     lock.write(holder)
     assert make().read() == holder

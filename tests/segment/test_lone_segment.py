@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 import commitlog
-from commitlog.errors import CorruptRecordError, CorruptSegmentError, NotALogError, PositionError, ReadOnlyError, UnsupportedVersionError
+from commitlog.errors import (
+    CorruptRecordError,
+    CorruptSegmentError,
+    NotALogError,
+    PositionError,
+    ReadOnlyError,
+    UnsupportedVersionError,
+)
 from commitlog.log.parts import parts_of
 from tests.setups import HEADER, SEGMENT, Logs
 
@@ -37,7 +44,9 @@ def values(numbers: range) -> list[bytes]:
 
 @pytest.mark.parametrize("name", [None, "x.seg"])
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_copied_segment_is_read_under_its_own_name_and_any_other(path: Path, tmp_path: Path, number: int, name: str | None) -> None:
+def test_a_copied_segment_is_read_under_its_own_name_and_any_other(
+    path: Path, tmp_path: Path, number: int, name: str | None
+) -> None:
     there = tmp_path / "elsewhere"
     there.mkdir()
     copy = there / (name or segment(path, number).name)
@@ -59,7 +68,9 @@ def test_a_copied_segment_is_read_under_its_own_name_and_any_other(path: Path, t
 
 
 def test_a_segment_in_its_log_is_read_alone_and_nothing_is_written_beside_it(path: Path) -> None:
-    with commitlog.open(path, tuning=commitlog.Tuning(allocate_ahead=0)) as writer:  # no segment comes meanwhile
+    with commitlog.open(
+        path, tuning=commitlog.Tuning(allocate_ahead=0)
+    ) as writer:  # no segment comes meanwhile
         before = sorted(item.name for item in path.iterdir())
         with commitlog.open(segment(path, 1), "r") as log:
             assert list(log.tailer().values()) == values(range(10, 20))
@@ -70,7 +81,9 @@ def test_a_segment_in_its_log_is_read_alone_and_nothing_is_written_beside_it(pat
         assert sorted(item.name for item in path.iterdir()) == before
 
 
-def test_a_segment_that_was_copied_in_the_middle_of_a_claim_ends_there(logs: Logs, tmp_path: Path) -> None:
+def test_a_segment_that_was_copied_in_the_middle_of_a_claim_ends_there(
+    logs: Logs, tmp_path: Path
+) -> None:
     log = logs.open()
     log.append(b"whole")
     with log.claim(100):
@@ -109,7 +122,9 @@ def damaged(content: bytes, at: int) -> bytes:
     ],
     ids=["empty", "text", "magic", "header", "page", "short", "version"],
 )
-def test_what_is_no_whole_segment_is_refused(path: Path, tmp_path: Path, change: Any, expected: type[Exception], said: str) -> None:
+def test_what_is_no_whole_segment_is_refused(
+    path: Path, tmp_path: Path, change: Any, expected: type[Exception], said: str
+) -> None:
     copy = tmp_path / "x.seg"
     copy.write_bytes(change(segment(path, 1).read_bytes()))
     with pytest.raises(expected, match=said):

@@ -40,7 +40,9 @@ def test_holders_are_counted_and_named_with_the_time(file: MappedFile) -> None:
     assert None not in (first, second)
     assert first != second
     assert file.staying == ["a reader", "a view"]  # the log's own threads come and go
-    assert all(before - 1 < since < time.time() + 1 for who, since in file.holders if who in file.staying)
+    assert all(
+        before - 1 < since < time.time() + 1 for who, since in file.holders if who in file.staying
+    )
     file.release(first)  # type: ignore[arg-type]
     file.release(first)  # type: ignore[arg-type]
     assert file.staying == ["a view"]
@@ -60,7 +62,9 @@ def test_a_hung_holder_is_named_and_keeps_its_bytes(file: MappedFile) -> None:
     assert token is not None
 
 
-def test_who_holds_it_briefly_is_waited_for_whatever_time_is_given_to_the_others(file: MappedFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_holds_it_briefly_is_waited_for_whatever_time_is_given_to_the_others(
+    file: MappedFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mapped_file, "_MOMENT_S", 60)
     token = file.hold("a moment", briefly=True)
     assert token is not None
@@ -73,7 +77,9 @@ def test_who_holds_it_briefly_is_waited_for_whatever_time_is_given_to_the_others
     assert not file.available
 
 
-def test_nobody_gets_in_during_shutdown_and_the_last_one_out_ends_it(file: MappedFile, until: Callable[..., None]) -> None:
+def test_nobody_gets_in_during_shutdown_and_the_last_one_out_ends_it(
+    file: MappedFile, until: Callable[..., None]
+) -> None:
     token = file.hold("a reader")
     assert token is not None
     with ThreadPoolExecutor(1) as pool:
@@ -113,8 +119,18 @@ def test_many_threads_hold_and_release_while_it_is_shut_down(file: MappedFile) -
 
 def test_watermarks_are_clipped_to_the_segment(log: CommitLog) -> None:
     first, last = parts_of(log).queue.get(0), parts_of(log).queue.get(3)
-    assert (first.appended, first.committed, first.flushed, first.full) == (SEGMENT, SEGMENT, HEADER, True)
+    assert (first.appended, first.committed, first.flushed, first.full) == (
+        SEGMENT,
+        SEGMENT,
+        HEADER,
+        True,
+    )
     log.append(b"x")
     log.flush()
-    assert (first.flushed, last.appended, last.flushed, last.full) == (SEGMENT, HEADER + 24, HEADER + 24, False)
+    assert (first.flushed, last.appended, last.flushed, last.full) == (
+        SEGMENT,
+        HEADER + 24,
+        HEADER + 24,
+        False,
+    )
     assert (last.base, last.size, last.number) == (3 * SEGMENT, SEGMENT, 3)

@@ -1,4 +1,6 @@
-"""The queue of segments: found by position in one step, few of them mapped, deleted from the front and never under a holder."""
+"""The queue of segments: found by position in one step, few of them mapped, deleted from the front
+and never under a holder.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def mapped_segments() -> int:
         return sum(line.rstrip().endswith(".seg") for line in maps)
 
 
-def test_a_segment_is_found_by_position_without_looking_at_the_others(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_is_found_by_position_without_looking_at_the_others(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = filled(logs, 40)
     acquired: list[int] = []
     acquire = parts_of(log).engine.acquire
@@ -50,7 +54,11 @@ def test_a_segment_is_found_by_position_without_looking_at_the_others(logs: Logs
 
     with monkeypatch.context() as patch:
         patch.setattr(parts_of(log).queue, "_core", Counting())
-        patch.setattr(parts_of(log).directory, "segment_numbers", lambda: pytest.fail("the directory was listed"))
+        patch.setattr(
+            parts_of(log).directory,
+            "segment_numbers",
+            lambda: pytest.fail("the directory was listed"),
+        )
         for position in (25 * SEGMENT + HEADER, 25 * SEGMENT, 26 * SEGMENT - 1):
             assert parts_of(log).queue.find(position).number == 25
     assert acquired in ([25], [])
@@ -190,7 +198,9 @@ def test_a_view_of_a_deleted_segment_is_refused(logs: Logs) -> None:
     assert record.value == bytes(16)
 
 
-def test_delete_takes_a_segment_off_the_list_before_unmapping(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delete_takes_a_segment_off_the_list_before_unmapping(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = filled(logs, 3)
     listed: list[bool] = []
     engine = parts_of(log).engine

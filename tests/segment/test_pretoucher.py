@@ -28,7 +28,12 @@ def pages_in_memory(path: Path) -> list[bool]:
         found = (ctypes.c_ubyte * count)()
         start = ctypes.c_char.from_buffer(mapped)
         libc = ctypes.CDLL(None, use_errno=True)
-        assert libc.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(mapped)), found) == 0
+        assert (
+            libc.mincore(
+                ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(mapped)), found
+            )
+            == 0
+        )
         del start
         return [bool(page & 1) for page in found]
 
@@ -79,10 +84,17 @@ def made(logs: Logs, **options: Any) -> tuple[Pretoucher, Tail, Nowhere]:
     return Pretoucher(tail, queue, logs.open(**options).options), tail, queue  # type: ignore[arg-type]
 
 
-def test_the_distance_follows_the_rate_of_the_appends_within_its_bounds(logs: Logs, clock: Clock) -> None:
+def test_the_distance_follows_the_rate_of_the_appends_within_its_bounds(
+    logs: Logs, clock: Clock
+) -> None:
     touching, tail, _ = made(logs)
     assert touching.distance == LEAST_BYTES
-    for rate, expected in ((10 * MIB, LEAST_BYTES), (100 * MIB, 50 * MIB), (400 * MIB, 200 * MIB), (4000 * MIB, MOST_BYTES)):
+    for rate, expected in (
+        (10 * MIB, LEAST_BYTES),
+        (100 * MIB, 50 * MIB),
+        (400 * MIB, 200 * MIB),
+        (4000 * MIB, MOST_BYTES),
+    ):
         clock.now_s += 1
         tail.tail_position += rate
         touching.measure()
@@ -108,7 +120,10 @@ def test_two_looks_in_quick_succession_measure_nothing(logs: Logs, clock: Clock)
     assert touching.distance == LEAST_BYTES
 
 
-@pytest.mark.parametrize(("options", "expected"), [({"prefault_distance": "3MiB"}, 3 * MIB), ({"flush": "sync"}, SYNC_BYTES)])
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({"prefault_distance": "3MiB"}, 3 * MIB), ({"flush": "sync"}, SYNC_BYTES)],
+)
 def test_a_fixed_distance_and_that_of_a_log_that_waits_for_the_disk_stay(
     logs: Logs, clock: Clock, options: dict[str, Any], expected: int
 ) -> None:
@@ -119,7 +134,9 @@ def test_a_fixed_distance_and_that_of_a_log_that_waits_for_the_disk_stay(
     assert touching.distance == expected
 
 
-def test_it_never_goes_past_what_is_allocated_and_brings_the_start_of_the_next_segment(logs: Logs, clock: Clock) -> None:
+def test_it_never_goes_past_what_is_allocated_and_brings_the_start_of_the_next_segment(
+    logs: Logs, clock: Clock
+) -> None:
     touching, tail, queue = made(logs, prefault_distance="1GiB")
     while touching.step(64 * MIB):
         pass
@@ -150,11 +167,13 @@ def test_the_faster_the_appends_the_sooner_it_looks_again(logs: Logs, clock: Clo
     assert 0 < rests[-1] < rests[0] <= 0.1
 
 
-# --- a real log ------------------------------------------------------------------------------------------------------
+# --- a real log -----------------------------------------------------------------------------------
 
 
 def test_pretouch_leaves_segments_in_place_and_pages_in_memory(logs: Logs) -> None:
-    log = logs.open(**{**QUIET, "segment_size": 16 * MIB, "allocate_ahead": 2, "prefault_distance": "2MiB"})
+    log = logs.open(
+        **{**QUIET, "segment_size": 16 * MIB, "allocate_ahead": 2, "prefault_distance": "2MiB"}
+    )
     log.append(b"x")
     assert log.pretouch() == log.tail_position + 2 * MIB
     assert parts_of(log).queue.numbers() == [0, 1, 2]
@@ -169,11 +188,17 @@ def test_pretouch_leaves_segments_in_place_and_pages_in_memory(logs: Logs) -> No
 
 def test_the_service_does_the_same_by_itself(logs: Logs, until: Any) -> None:
     log = logs.open(**{**QUIET, "segment_size": 4 * MIB, "allocate_ahead": 1, "prefault": True})
-    until(lambda: parts_of(log).queue.numbers() == [0, 1] and all(pages_in_memory(segment_of(log, 1))))
+    until(
+        lambda: parts_of(log).queue.numbers() == [0, 1] and all(pages_in_memory(segment_of(log, 1)))
+    )
     assert all(pages_in_memory(segment_of(log, 0)))
     log.roll()
     log.append(b"x")
-    until(lambda: parts_of(log).queue.numbers() == [0, 1, 2] and all(pages_in_memory(segment_of(log, 2))))
+    until(
+        lambda: (
+            parts_of(log).queue.numbers() == [0, 1, 2] and all(pages_in_memory(segment_of(log, 2)))
+        )
+    )
 
 
 def test_records_are_as_they_were_whoever_touches_their_pages(logs: Logs) -> None:
@@ -182,7 +207,9 @@ def test_records_are_as_they_were_whoever_touches_their_pages(logs: Logs) -> Non
         log.append(b"%d" % number + bytes(1000))
         if number % 7 == 0:
             log.pretouch()
-    assert [value.rstrip(b"\0") for value in log.tailer().values()] == [b"%d" % number for number in range(300)]
+    assert [value.rstrip(b"\0") for value in log.tailer().values()] == [
+        b"%d" % number for number in range(300)
+    ]
     assert log.stats().rolls == log.tail_position // SEGMENT > 3
 
 

@@ -11,7 +11,9 @@ from tests.setups import HEADER, Logs
 
 
 def filled(logs: Logs, stamps: list[int]) -> SealTable:
-    """A sealed segment with one record for each timestamp; an empty one where it is 0; and the live one."""
+    """A sealed segment with one record for each timestamp; an empty one where it is 0; and the live
+    one.
+    """
     log = logs.open(allocate_ahead=0, prefault=False)
     for stamp in stamps:
         if stamp:
@@ -26,7 +28,12 @@ def test_it_says_what_the_segments_say(logs: Logs) -> None:
     table = filled(logs, [5, 0])
     seal = table.get(0)
     assert seal is not None
-    assert (seal.end, seal.first_sequence, seal.record_count, seal.largest_timestamp_ns) == (HEADER + 24, 0, 1, 5)
+    assert (seal.end, seal.first_sequence, seal.record_count, seal.largest_timestamp_ns) == (
+        HEADER + 24,
+        0,
+        1,
+        5,
+    )
     assert table.get(1).first_sequence == 1  # type: ignore[union-attr]
     assert table.get(2) is None
     assert table.get(99) is None
@@ -51,5 +58,7 @@ def test_the_first_segment_since_a_time_is_found_by_running_maxima(logs: Logs) -
         assert table.first_since(stamp, 0, 9) == expected
     # The same without the first ones, as after a deletion.
     for stamp in range(1, 100):
-        expected = next((number for number, largest in enumerate(stamps) if number >= 4 and largest >= stamp), 9)
+        expected = next(
+            (number for number, largest in enumerate(stamps) if number >= 4 and largest >= stamp), 9
+        )
         assert table.first_since(stamp, 4, 9) == expected

@@ -12,10 +12,14 @@ from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
 
 
 def seals(log: CommitLog) -> list[tuple[int, ...] | None]:
-    return [parts_of(log).queue.get(number).segment.sealed() for number in parts_of(log).queue.numbers()]
+    return [
+        parts_of(log).queue.get(number).segment.sealed() for number in parts_of(log).queue.numbers()
+    ]
 
 
-def test_a_seal_tells_end_sequence_count_and_timestamps(logs: Logs, setup: Setup, until: Callable[..., None]) -> None:
+def test_a_seal_tells_end_sequence_count_and_timestamps(
+    logs: Logs, setup: Setup, until: Callable[..., None]
+) -> None:
     log = logs.open_as(setup)
     for stamp in (5, 9, 7):
         log.append(b"x" * 8, timestamp_ns=stamp)
@@ -26,7 +30,12 @@ def test_a_seal_tells_end_sequence_count_and_timestamps(logs: Logs, setup: Setup
     log.append(b"z")
     log.commit()
     until(lambda: seals(log)[2] is not None)
-    assert seals(log)[:4] == [(HEADER + 72, 0, 3, 5, 7, 9), (HEADER + 24, 3, 1, 20, 20, 20), (HEADER, 4, 0, 0, 0, 0), None]
+    assert seals(log)[:4] == [
+        (HEADER + 72, 0, 3, 5, 7, 9),
+        (HEADER + 24, 3, 1, 20, 20, 20),
+        (HEADER, 4, 0, 0, 0, 0),
+        None,
+    ]
 
 
 def test_an_open_claim_keeps_its_segment_unsealed(logs: Logs, until: Callable[..., None]) -> None:

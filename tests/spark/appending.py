@@ -1,4 +1,6 @@
-"""A process that appends numbered records and rolls, until its standard input ends: python appending.py LOG COUNT."""
+"""A process that appends numbered records and rolls, until its standard input ends: python
+appending.py LOG COUNT.
+"""
 
 from __future__ import annotations
 

@@ -59,7 +59,13 @@ class Cluster:
         with said.open("wb") as output:
             command = [self._launcher, *arguments]
             self._processes.append(
-                subprocess.Popen(command, cwd=self._folder, env=self.environment, stdout=output, stderr=subprocess.STDOUT)
+                subprocess.Popen(
+                    command,
+                    cwd=self._folder,
+                    env=self.environment,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
             )
         return said
 
@@ -71,17 +77,32 @@ class Cluster:
             if len(found) >= count:
                 return found[0]
             assert time.monotonic() < deadline, said.read_text(errors="replace")
-            assert all(process.poll() is None for process in self._processes), said.read_text(errors="replace")
+            assert all(process.poll() is None for process in self._processes), said.read_text(
+                errors="replace"
+            )
             time.sleep(0.05)
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
         try:
-            master = self._start("master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+            master = self._start(
+                "master", _MASTER, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"
+            )
             self.url = self._await(master, r"Starting Spark master at (spark://\S+)")[1]
             for number in (1, 2):
                 work = str(self._folder / f"work{number}")
-                place = ("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g", "--work-dir", work)
+                place = (
+                    "--host",
+                    "127.0.0.1",
+                    "--webui-port",
+                    "0",
+                    "--cores",
+                    "1",
+                    "--memory",
+                    "1g",
+                    "--work-dir",
+                    work,
+                )
                 self._start(f"worker{number}", _WORKER, *place, self.url)
             self._await(master, r"Registering worker", 2)
         except BaseException:
@@ -89,7 +110,12 @@ class Cluster:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._stop()
 
     def _stop(self) -> None:

@@ -14,9 +14,11 @@ from tests.conftest import ROOT
 
 pytest.importorskip("pyspark")
 
-# A JVM that compiles little starts fast, and queries over few rows are over before generated code would pay.
+# A JVM that compiles little starts fast, and queries over few rows are over before generated code
+# would pay.
 SETTINGS = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.level=error",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-Dlog4j2.level=error",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "768m",
     "spark.sql.shuffle.partitions": "1",
@@ -29,7 +31,8 @@ SETTINGS = {
 }
 
 
-# Spark gives a Python worker of a stream ten seconds to start, which no option changes. A busy machine takes longer now and then.
+# Spark gives a Python worker of a stream ten seconds to start, which no option changes. A busy
+# machine takes longer now and then.
 LATE_WORKER = "Python worker failed to connect back"
 TIMES = 3
 
@@ -57,13 +60,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])))
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        )
         patch.chdir(folder)
         made = session(
-            "tests", master="local[2]", config={**SETTINGS, "spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder)}
+            "tests",
+            master="local[2]",
+            config={
+                **SETTINGS,
+                "spark.local.dir": str(folder),
+                "spark.sql.warehouse.dir": str(folder),
+            },
         )
         patch.chdir(ROOT)
-        # Spark's context takes Ctrl-C for itself, for as long as the process lives; tests of other files send it to this process.
+        # Spark's context takes Ctrl-C for itself, for as long as the process lives; tests of other
+        # files send it to this process.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         yield made
         made.stop()

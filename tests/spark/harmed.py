@@ -1,4 +1,6 @@
-"""The sink with a fault in its second batch, at a step that a file names; the fault takes the file's place, so that it happens once."""
+"""The sink with a fault in its second batch, at a step that a file names; the fault takes the
+file's place, so that it happens once.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,17 @@ from commitlog.base import failpoint
 from commitlog.spark.sink import LogStreamWriter, StagedTask
 from commitlog.spark.source import CommitLogSource
 
-STEPS = {"before the note": "place given", "after the note": "segment placed", "after the manifest": "manifest written"}
+STEPS = {
+    "before the note": "place given",
+    "after the note": "segment placed",
+    "after the manifest": "manifest written",
+}
 
 
 class HarmedSource(CommitLogSource):
-    """`format("harmed_commitlog")`, with the option `harm`: a file with the name of the step, and of what happens there."""
+    """`format("harmed_commitlog")`, with the option `harm`: a file with the name of the step, and
+    of what happens there.
+    """
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,6 @@
-"""A streaming query from text files to a log, as a program that can be killed: python -m tests.spark.killed_query FOLDER MASTER."""
+"""A streaming query from text files to a log, as a program that can be killed: python -m
+tests.spark.killed_query FOLDER MASTER.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,17 @@ from tests.spark.harmed import HarmedSource
 
 
 def main(folder: Path, master: str) -> None:
-    config = {**SETTINGS, "spark.local.dir": str(folder / "spark"), "spark.executor.memory": "512m", "spark.ui.enabled": "false"}
+    config = {
+        **SETTINGS,
+        "spark.local.dir": str(folder / "spark"),
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+    }
     spark = session("killed", master=master, config=config)
     spark.dataSource.register(HarmedSource)
-    frame = spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder / "source"))
+    frame = (
+        spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(str(folder / "source"))
+    )
     query = (
         frame.repartition(2)
         .writeStream.format("harmed_commitlog")
@@ -25,7 +34,11 @@ def main(folder: Path, master: str) -> None:
         .start(str(folder / "log"))
     )
     query.awaitTermination()
-    found = spark.read.format("commitlog").load(str(folder / "log")).selectExpr("cast(value as string) as value")
+    found = (
+        spark.read.format("commitlog")
+        .load(str(folder / "log"))
+        .selectExpr("cast(value as string) as value")
+    )
     print(f"{found.count()} records, {found.distinct().count()} different", flush=True)
     spark.stop()
 

@@ -22,8 +22,16 @@ SIZE = 65536
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def fill(path: Path, values: Iterable[bytes], *, keys: Iterable[bytes | None] | None = None, first_ns: int = 10**9) -> list[int]:
-    """Append records, a second between the timestamps of two, to a log of small segments; their positions."""
+def fill(
+    path: Path,
+    values: Iterable[bytes],
+    *,
+    keys: Iterable[bytes | None] | None = None,
+    first_ns: int = 10**9,
+) -> list[int]:
+    """Append records, a second between the timestamps of two, to a log of small segments; their
+    positions.
+    """
     with commitlog.open(path, segment_size=SIZE) as log:
         given = keys if keys is not None else iter(lambda: None, 0)
         return [
@@ -37,7 +45,9 @@ def numbered(count: int, length: int = 100) -> list[bytes]:
     return [b"%0*d" % (length, number) for number in range(count)]
 
 
-def archive(log: Path, target: Path, *, compressed: bool = True, without: Iterable[int] = ()) -> Path:
+def archive(
+    log: Path, target: Path, *, compressed: bool = True, without: Iterable[int] = ()
+) -> Path:
     """An archive of a closed log's full segments; or a plain copy of them."""
     if compressed:
         archive_segments(log, Archive(target), keep=True)
@@ -68,13 +78,20 @@ def slices(**options: Any) -> Iterator[Any]:
     for name, place in locate(parsed).items():
         with open_topic(name, place, parsed) as topic:
             start, stop = start_of(topic, parsed), end_of(topic, parsed)
-            yield from topic.slices(start, stop, with_sequence=True, fail_on_data_loss=parsed.fail_on_data_loss)
+            yield from topic.slices(
+                start, stop, with_sequence=True, fail_on_data_loss=parsed.fail_on_data_loss
+            )
 
 
 def rows(*names: str, **options: Any) -> list[dict[str, Any]]:
     """The rows of such a read, without Spark."""
     parsed = ReadOptions.parse({name: str(value) for name, value in options.items()}, stream=False)
-    batches = read_slices(slices(**options), schema(*names), on_damage=parsed.on_damage, fail_on_data_loss=parsed.fail_on_data_loss)
+    batches = read_slices(
+        slices(**options),
+        schema(*names),
+        on_damage=parsed.on_damage,
+        fail_on_data_loss=parsed.fail_on_data_loss,
+    )
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -83,4 +100,16 @@ def values(**options: Any) -> list[bytes]:
     return [row["value"] for row in rows("value", **options)]
 
 
-__all__ = ["EPOCH", "SIZE", "archive", "arrow_schema", "fill", "numbered", "rows", "schema", "sealed", "slices", "values"]
+__all__ = [
+    "EPOCH",
+    "SIZE",
+    "archive",
+    "arrow_schema",
+    "fill",
+    "numbered",
+    "rows",
+    "schema",
+    "sealed",
+    "slices",
+    "values",
+]

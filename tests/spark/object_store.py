@@ -1,4 +1,6 @@
-"""A server on loopback that gives a directory's files as S3 does: enough to list and to read them."""
+"""A server on loopback that gives a directory's files as S3 does: enough to list and to read
+them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,11 @@ from xml.sax.saxutils import escape
 
 import pytest
 
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "nobody", "AWS_SECRET_ACCESS_KEY": "nothing", "AWS_EC2_METADATA_DISABLED": "true"}
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "nobody",
+    "AWS_SECRET_ACCESS_KEY": "nothing",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -39,7 +45,9 @@ class _Handler(BaseHTTPRequestHandler):
         query = dict(urllib.parse.parse_qsl(parts.query))
         file = self.root.joinpath(bucket, *key)
         if "list-type" in query:
-            self._answer(200, self._listing(self.root / bucket, query), Content_Type="application/xml")
+            self._answer(
+                200, self._listing(self.root / bucket, query), Content_Type="application/xml"
+            )
         elif not key or not file.is_file():
             self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
         else:
@@ -50,22 +58,38 @@ class _Handler(BaseHTTPRequestHandler):
                 return
             first, last = wanted.removeprefix("bytes=").split("-")
             piece = content[int(first) : int(last) + 1]
-            self._answer(206, piece, Content_Range=f"bytes {first}-{int(first) + len(piece) - 1}/{len(content)}")
+            self._answer(
+                206,
+                piece,
+                Content_Range=f"bytes {first}-{int(first) + len(piece) - 1}/{len(content)}",
+            )
 
     def _listing(self, bucket: Path, query: dict[str, str]) -> bytes:
         prefix = query.get("prefix", "")
         keys = sorted(str(path.relative_to(bucket)) for path in bucket.rglob("*") if path.is_file())
         found = [key for key in keys if key.startswith(prefix)]
         flat = [key for key in found if "/" not in key[len(prefix) :]]
-        folders = {prefix + key[len(prefix) :].partition("/")[0] + "/" for key in found} - {key + "/" for key in flat}
-        contents = "".join(f"<Contents><Key>{escape(key)}</Key><Size>{(bucket / key).stat().st_size}</Size></Contents>" for key in flat)
-        commons = "".join(f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>" for one in sorted(folders))
-        return f"<ListBucketResult><IsTruncated>false</IsTruncated>{contents}{commons}</ListBucketResult>".encode()
+        folders = {prefix + key[len(prefix) :].partition("/")[0] + "/" for key in found} - {
+            key + "/" for key in flat
+        }
+        contents = "".join(
+            f"<Contents><Key>{escape(key)}</Key>"
+            f"<Size>{(bucket / key).stat().st_size}</Size></Contents>"
+            for key in flat
+        )
+        commons = "".join(
+            f"<CommonPrefixes><Prefix>{escape(one)}</Prefix></CommonPrefixes>"
+            for one in sorted(folders)
+        )
+        listing = f"<IsTruncated>false</IsTruncated>{contents}{commons}"
+        return f"<ListBucketResult>{listing}</ListBucketResult>".encode()
 
 
 @contextlib.contextmanager
 def object_store(root: Path) -> Iterator[str]:
-    """Serve a directory whose folders are buckets; gives the query with which an address reaches it."""
+    """Serve a directory whose folders are buckets; gives the query with which an address reaches
+    it.
+    """
     handler = type("Handler", (_Handler,), {"root": root})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -74,7 +98,8 @@ def object_store(root: Path) -> Iterator[str]:
         with pytest.MonkeyPatch.context() as patch:
             for name, value in CREDENTIALS.items():
                 patch.setenv(name, value)
-            yield f"?scheme=http&endpoint_override=127.0.0.1:{server.server_address[1]}&region=eu-north-1"
+            address = f"127.0.0.1:{server.server_address[1]}"
+            yield f"?scheme=http&endpoint_override={address}&region=eu-north-1"
     finally:
         server.shutdown()
         thread.join()

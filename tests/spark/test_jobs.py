@@ -1,4 +1,6 @@
-"""The jobs: what they make is right, and a run after one that was ended makes no difference to it."""
+"""The jobs: what they make is right, and a run after one that was ended makes no difference to
+it.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,22 @@ def fill(path: Path, count: int, first: int = 0) -> None:
     with commitlog.open(path, segment_size=SIZE) as log:
         for number in range(first, first + count):
             key = None if number % 7 == 0 else b"k%d" % (number % 50)
-            log.append(b"value %d" % number + b"." * 300, key=key, type=number % 3, timestamp_ns=number * DAY_NS // 1000)
+            log.append(
+                b"value %d" % number + b"." * 300,
+                key=key,
+                type=number % 3,
+                timestamp_ns=number * DAY_NS // 1000,
+            )
 
 
 def rows_of(destination: Path) -> pa.Table:
-    return ds.dataset(destination, partitioning=ds.partitioning(flavor="hive"), exclude_invalid_files=False).to_table().sort_by("offset")
+    return (
+        ds.dataset(
+            destination, partitioning=ds.partitioning(flavor="hive"), exclude_invalid_files=False
+        )
+        .to_table()
+        .sort_by("offset")
+    )
 
 
 def test_an_export_that_is_ended_at_any_step_goes_on_and_has_every_record_once(
@@ -60,7 +73,9 @@ def test_an_export_that_is_ended_at_any_step_goes_on_and_has_every_record_once(
     done = export(spark, str(tmp_path / "log"), str(tmp_path / "out"))
     assert done.records == 900
     table = rows_of(tmp_path / "out")
-    assert [value.decode().rstrip(".") for value in table["value"].to_pylist()] == [f"value {number}" for number in range(900)]
+    assert [value.decode().rstrip(".") for value in table["value"].to_pylist()] == [
+        f"value {number}" for number in range(900)
+    ]
     assert {str(date) for date in table["date"].to_pylist()} == {"1970-01-01"}
     assert done.files == len(list((tmp_path / "out").glob("date=*/*.parquet")))
     fill(tmp_path / "log", 500, first=900)
@@ -103,14 +118,22 @@ def test_a_compaction_keeps_the_latest_of_each_key_in_order(spark: Any, tmp_path
     with commitlog.open(tmp_path / "log", "r") as log:
         records = list(log.tailer())
     latest = {record.key: record for record in records if record.key is not None}
-    expected = [record for record in records if record.key is None or (record is latest[record.key] and record.value)]
+    expected = [
+        record
+        for record in records
+        if record.key is None or (record is latest[record.key] and record.value)
+    ]
     done = compact(spark, str(tmp_path / "log"), str(tmp_path / "new"), segment_size=SIZE)
     assert (done.read, done.kept, done.tombstones, done.repeated) == (404, len(expected), 2, False)
     assert done.superseded == 404 - len(expected) - 2
     with commitlog.open(tmp_path / "new", "r") as log:
         found = list(log.tailer())
-    assert [(record.key, record.value, record.type) for record in found] == [(record.key, record.value, record.type) for record in expected]
-    assert [record.timestamp_ns // 1000 for record in found] == [record.timestamp_ns // 1000 for record in expected]
+    assert [(record.key, record.value, record.type) for record in found] == [
+        (record.key, record.value, record.type) for record in expected
+    ]
+    assert [record.timestamp_ns // 1000 for record in found] == [
+        record.timestamp_ns // 1000 for record in expected
+    ]
     again = compact(spark, str(tmp_path / "log"), str(tmp_path / "new"))
     assert (again.repeated, again.kept) == (True, done.kept)
     fill(tmp_path / "log", 1, first=400)
@@ -141,13 +164,22 @@ def test_a_compaction_that_is_ended_at_any_step_goes_on_and_makes_the_same(
     done = compact(spark, log, new, step=SIZE)
     assert len(starts) > 3
     assert starts == sorted(set(starts))  # no step was done twice
-    assert (done.read, done.kept, done.superseded, done.tombstones) == (whole.read, whole.kept, whole.superseded, whole.tombstones)
+    assert (done.read, done.kept, done.superseded, done.tombstones) == (
+        whole.read,
+        whole.kept,
+        whole.superseded,
+        whole.tombstones,
+    )
     with commitlog.open(new, "r") as ended, commitlog.open(tmp_path / "whole", "r") as at_once:
-        assert [(record.key, record.value) for record in ended.tailer()] == [(record.key, record.value) for record in at_once.tailer()]
+        assert [(record.key, record.value) for record in ended.tailer()] == [
+            (record.key, record.value) for record in at_once.tailer()
+        ]
     assert not kept.exists()
 
 
-def test_what_another_compaction_left_there_is_not_used(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_compaction_left_there_is_not_used(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(tmp_path / "log", 10)
     fill(tmp_path / "other", 20)
 
@@ -171,7 +203,9 @@ def test_what_another_compaction_left_there_is_not_used(spark: Any, tmp_path: Pa
     assert compact(spark, str(tmp_path / "nothing"), str(tmp_path / "empty")).kept == 0
 
 
-def test_many_logs_are_verified_at_once_and_the_damaged_one_is_named(spark: Any, tmp_path: Path) -> None:
+def test_many_logs_are_verified_at_once_and_the_damaged_one_is_named(
+    spark: Any, tmp_path: Path
+) -> None:
     paths = [tmp_path / name for name in ("a", "b", "c")]
     for path in paths:
         fill(path, 900)
@@ -275,8 +309,21 @@ def test_the_commands_say_what_was_done_and_end_with_the_right_status(
 def test_a_command_is_a_program_of_its_own(tmp_path: Path) -> None:
     def verified() -> subprocess.CompletedProcess[bytes]:
         # Not a fork of this process, which may have a session of Spark.
-        command = [*program.PROGRAM, "spark", "verify", str(tmp_path / "log"), "--master", "local[1]"]
-        return subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, timeout=300, check=False)
+        command = [
+            *program.PROGRAM,
+            "spark",
+            "verify",
+            str(tmp_path / "log"),
+            "--master",
+            "local[1]",
+        ]
+        return subprocess.run(
+            command,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            timeout=300,
+            check=False,
+        )
 
     fill(tmp_path / "log", 900)
     assert verified().returncode == 0
@@ -286,7 +333,12 @@ def test_a_command_is_a_program_of_its_own(tmp_path: Path) -> None:
 
 
 def test_wrong_use_of_the_commands_is_refused_before_spark_starts(tmp_path: Path) -> None:
-    for arguments in (["export", tmp_path], ["export", tmp_path, tmp_path / "out", "--step", "much"], ["verify"], ["compress", tmp_path]):
+    for arguments in (
+        ["export", tmp_path],
+        ["export", tmp_path, tmp_path / "out", "--step", "much"],
+        ["verify"],
+        ["compress", tmp_path],
+    ):
         assert program.run("spark", *arguments).returncode == 2
 
 

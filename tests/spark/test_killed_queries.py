@@ -1,4 +1,6 @@
-"""Exactly once, with all of Spark killed in the middle of a batch, on this machine and on a cluster that writes and reads."""
+"""Exactly once, with all of Spark killed in the middle of a batch, on this machine and on a cluster
+that writes and reads.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,19 @@ from tests.spark.cluster import Cluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 FILES, LINES = 4, 500
-HARM = ("write", "before commit", "before the note", "after the note", "after the manifest", "after commit")
+HARM = (
+    "write",
+    "before commit",
+    "before the note",
+    "after the note",
+    "after the manifest",
+    "after commit",
+)
 
 
-def run(folder: Path, master: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, master: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """The query, to its end or to its death."""
     command = [sys.executable, "-m", "tests.spark.killed_query", str(folder), master]
     with (folder / "errors.txt").open("w") as errors:
@@ -52,14 +63,18 @@ def check(folder: Path, last: subprocess.CompletedProcess[str]) -> None:
     assert last.stdout.splitlines()[-1] == f"{FILES * LINES} records, {FILES * LINES} different"
     with commitlog.open(folder / "log", "r") as log:
         values = sorted(bytes(value) for value in log.tailer().values())
-    assert values == sorted(f"{number} {line} {'.' * 300}".encode() for number in range(FILES) for line in range(LINES))
+    assert values == sorted(
+        f"{number} {line} {'.' * 300}".encode() for number in range(FILES) for line in range(LINES)
+    )
     assert verify(folder / "log").sound
     assert not (folder / "log" / ".staged").exists()
     assert not (folder / "harm").exists()
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_query_that_is_killed_with_all_of_spark_writes_every_record_once(tmp_path: Path, harm: str) -> None:
+def test_a_query_that_is_killed_with_all_of_spark_writes_every_record_once(
+    tmp_path: Path, harm: str
+) -> None:
     prepare(tmp_path, harm)
     assert run(tmp_path, "local[2]").returncode == -signal.SIGKILL
     check(tmp_path, run(tmp_path, "local[2]"))
@@ -72,7 +87,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("harm", ["before commit", "after the note", "after commit"])
-def test_a_cluster_writes_every_record_once_though_its_driver_is_killed(cluster: Cluster, tmp_path: Path, harm: str) -> None:
+def test_a_cluster_writes_every_record_once_though_its_driver_is_killed(
+    cluster: Cluster, tmp_path: Path, harm: str
+) -> None:
     prepare(tmp_path, harm)
     assert run(tmp_path, cluster.url, cluster.environment).returncode == -signal.SIGKILL
     check(tmp_path, run(tmp_path, cluster.url, cluster.environment))

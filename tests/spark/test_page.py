@@ -15,11 +15,22 @@ from tests.conftest import ROOT
 PAGE = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
 
 
-def test_the_code_of_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_page_runs(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = "\n".join(re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
     assert code.count("spark.read.") >= 4
     # The driver's Java has a working directory of its own, which is not the test's.
-    for path in ("shop/orders", "shop", "checkpoint", "shop/sold", "shop/copied", "copying", "shop-parquet", "shop-latest"):
+    for path in (
+        "shop/orders",
+        "shop",
+        "checkpoint",
+        "shop/sold",
+        "shop/copied",
+        "copying",
+        "shop-parquet",
+        "shop-latest",
+    ):
         absolute = repr(str(tmp_path / path))
         code = code.replace(f'"{path}"', absolute).replace(f"'{path}'", absolute)
     exec(compile(code, "docs/spark.md", "exec"), {})
@@ -27,7 +38,9 @@ def test_the_code_of_the_page_runs(spark: Any, tmp_path: Path, monkeypatch: pyte
 
 def _table(heading: str) -> list[list[str]]:
     section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    rows = [
+        line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")
+    ]
     return [[cell.strip() for cell in row] for row in rows]
 
 
@@ -37,7 +50,10 @@ def test_the_columns_are_those_of_the_table() -> None:
 
 def test_the_options_are_those_of_the_table() -> None:
     named = [name for row in _table("Options") for name in re.findall(r"`(\w+)`", row[0])]
-    known = {*read_options._BOTH, *read_options._BATCH_ONLY, *read_options._STREAM_ONLY} - {"path", "paths"}
+    known = {*read_options._BOTH, *read_options._BATCH_ONLY, *read_options._STREAM_ONLY} - {
+        "path",
+        "paths",
+    }
     assert set(named) == known
     assert len(named) == len(known)
 

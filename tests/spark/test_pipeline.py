@@ -16,7 +16,13 @@ from tests.conftest import ROOT
 def test_the_example_counts_words_right(tmp_path: Path) -> None:
     command = [sys.executable, "examples/spark_pipeline.py", str(tmp_path)]
     run = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=600, check=False
+        command,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
     )
     assert run.returncode == 0, run.stderr[-4000:]
     assert "Traceback" not in run.stderr, run.stderr[-4000:]

@@ -30,7 +30,13 @@ def test_a_uri_with_a_secret_is_refused_and_not_repeated(uri: str) -> None:
     assert "sesame" not in str(caught.value)
 
 
-@pytest.mark.parametrize("uri", ["s3://bucket/logs?region=eu-north-1&endpoint_override=localhost:9000", "gs://anonymous@bucket/logs"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "s3://bucket/logs?region=eu-north-1&endpoint_override=localhost:9000",
+        "gs://anonymous@bucket/logs",
+    ],
+)
 def test_a_uri_without_one_is_taken(uri: str) -> None:
     assert places.normalized(uri) == uri
 
@@ -50,7 +56,7 @@ def test_a_scheme_that_nobody_knows_is_refused() -> None:
         places.open_file("gopher://hole/logs")
 
 
-# --- finding logs ----------------------------------------------------------------------------------------------------
+# --- finding logs ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -113,7 +119,10 @@ def test_pattern_in_a_uri_is_refused() -> None:
         _names("s3://bucket/logs/*")
 
 
-@pytest.mark.parametrize("place", ["s3://bucket/log?endpoint_override=http%3A%2F%2F[::1]:9&region=x", "s3://bucket/log?region=*"])
+@pytest.mark.parametrize(
+    "place",
+    ["s3://bucket/log?endpoint_override=http%3A%2F%2F[::1]:9&region=x", "s3://bucket/log?region=*"],
+)
 def test_query_of_a_uri_is_no_pattern(place: str) -> None:
     assert places.expanded(place) == [place]
 
@@ -130,5 +139,7 @@ def test_uri_with_a_query_is_read(tmp_path: Path) -> None:
 def test_unreachable_hadoop_is_an_error_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/nowhere")
     for ask in (places.names, places.open_file):
-        with pytest.raises(IOFailureError, match="set JAVA_HOME, HADOOP_HOME and CLASSPATH .*hdfs://host:1/log"):
+        with pytest.raises(
+            IOFailureError, match="set JAVA_HOME, HADOOP_HOME and CLASSPATH .*hdfs://host:1/log"
+        ):
             ask("hdfs://host:1/log")

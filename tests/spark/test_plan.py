@@ -20,11 +20,18 @@ from tests.spark.logs_in_spark import archive, fill, numbered, schema
 def _plan(topic: Topic, least: int) -> list[LogPartition]:
     with topic:
         ranges = [(topic, topic.first, topic.end)]
-        return partitions_of(ranges, least=least, parallelism=1, with_sequence=True, fail_on_data_loss=True)
+        return partitions_of(
+            ranges, least=least, parallelism=1, with_sequence=True, fail_on_data_loss=True
+        )
 
 
 def _found(plan: list[LogPartition]) -> list[Any]:
-    return [row for part in plan for batch in read_slices(part.slices, schema("sequence", "value")) for row in batch.to_pylist()]
+    return [
+        row
+        for part in plan
+        for batch in read_slices(part.slices, schema("sequence", "value"))
+        for row in batch.to_pylist()
+    ]
 
 
 @pytest.mark.parametrize("least", [1, 2, 3, 5, 20, 1000])
@@ -33,7 +40,9 @@ def test_partitions_have_every_record_once_and_in_order(tmp_path: Path, least: i
     plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), least)
     # 5000 records, with an index entry at each 256th of a segment's 512, can be cut into 20 pieces.
     assert len(plan) == min(least, 20)
-    assert _found(plan) == [{"sequence": at, "value": value} for at, value in enumerate(numbered(5000))]
+    assert _found(plan) == [
+        {"sequence": at, "value": value} for at, value in enumerate(numbered(5000))
+    ]
 
 
 def test_partitions_are_of_about_the_same_size(tmp_path: Path) -> None:
@@ -42,10 +51,15 @@ def test_partitions_are_of_about_the_same_size(tmp_path: Path) -> None:
         plan = _plan(LogTopic("log", str(tmp_path / "log"), "flushed"), count)
         sizes = [sum(piece.read_bytes for piece in part.slices) for part in plan]
         assert len(sizes) == count
-        assert max(sizes) <= min(sizes) + 2 * 256 * 120  # an index has an entry for each 256 records
+        assert (
+            max(sizes) <= min(sizes) + 2 * 256 * 120
+        )  # an index has an entry for each 256 records
 
 
-@pytest.mark.parametrize(("size_mib", "parallelism", "count"), [(1, 8, 1), (30, 8, 8), (30, 100, 8), (300, 2, 3), (1000, 100, 100)])
+@pytest.mark.parametrize(
+    ("size_mib", "parallelism", "count"),
+    [(1, 8, 1), (30, 8, 8), (30, 100, 8), (300, 2, 3), (1000, 100, 100)],
+)
 def test_tasks_are_as_many_as_run_at_once(size_mib: int, parallelism: int, count: int) -> None:
     assert tasks_for(size_mib << 20, 0, parallelism) == count
 

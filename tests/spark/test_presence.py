@@ -1,4 +1,6 @@
-"""A machine that does not see the log, or sees another one in its place, never counts as one where records were deleted."""
+"""A machine that does not see the log, or sees another one in its place, never counts as one where
+records were deleted.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ NAMES = [harm.__name__.strip("_") for harm, _ in HARMS]
 
 @pytest.mark.parametrize(("harm", "says"), HARMS, ids=NAMES)
 @pytest.mark.parametrize("archived", [False, True])
-def test_log_unseen_by_a_task_fails_it(tmp_path: Path, harm: Callable[[Path], None], says: str, archived: bool) -> None:
+def test_log_unseen_by_a_task_fails_it(
+    tmp_path: Path, harm: Callable[[Path], None], says: str, archived: bool
+) -> None:
     log = tmp_path / "log"
     fill(log, numbered(1500))
     path = archive(log, tmp_path / "cold" / "log") if archived else log
@@ -92,13 +96,18 @@ def test_log_gone_from_the_driver_fails_a_plan(tmp_path: Path) -> None:
             list(topic.slices(HEADER_SIZE, end, with_sequence=False, fail_on_data_loss=False))
 
 
-# --- in Spark --------------------------------------------------------------------------------------------------------
+# --- in Spark -------------------------------------------------------------------------------------
 
 
 def test_log_unseen_by_executors_fails_a_batch(spark: Any, tmp_path: Path) -> None:
     path = tmp_path / "log"
     fill(path, numbered(1500))
-    frame = spark.read.format("commitlog").option("failOnDataLoss", "false").option("minPartitions", 4).load(str(path))
+    frame = (
+        spark.read.format("commitlog")
+        .option("failOnDataLoss", "false")
+        .option("minPartitions", 4)
+        .load(str(path))
+    )
     planned = frame.rdd
     assert planned.getNumPartitions() > 1
     _move_away(path)
@@ -114,8 +123,14 @@ def test_log_unseen_by_executors_fails_a_stream(spark: Any, tmp_path: Path) -> N
         _replace(path)  # Spark has planned the batch, and runs its tasks when it is asked for rows
         batch.collect()
 
-    reading = spark.readStream.format("commitlog").options(startingOffsets="earliest", failOnDataLoss="false").load(str(path))
-    writing = reading.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(take)
+    reading = (
+        spark.readStream.format("commitlog")
+        .options(startingOffsets="earliest", failOnDataLoss="false")
+        .load(str(path))
+    )
+    writing = reading.writeStream.option(
+        "checkpointLocation", str(tmp_path / "checkpoint")
+    ).foreachBatch(take)
     with pytest.raises(StreamingQueryException, match=OTHER):
         writing.trigger(availableNow=True).start().awaitTermination()
 
@@ -131,12 +146,18 @@ def test_log_unseen_by_executors_fails_verify(spark: Any, tmp_path: Path) -> Non
         verify(spark, [path], progress=begun)
 
 
-@pytest.mark.parametrize(("harm", "says"), [HARMS[0], HARMS[2], HARMS[4]], ids=["move_away", "replace", "take_back"])
-def test_log_unseen_by_a_task_fails_verify(tmp_path: Path, harm: Callable[[Path], None], says: str) -> None:
+@pytest.mark.parametrize(
+    ("harm", "says"), [HARMS[0], HARMS[2], HARMS[4]], ids=["move_away", "replace", "take_back"]
+)
+def test_log_unseen_by_a_task_fails_verify(
+    tmp_path: Path, harm: Callable[[Path], None], says: str
+) -> None:
     path = tmp_path / "log"
     fill(path, numbered(1500))
     with surveying(str(path)) as survey:
-        last = LogCheck(str(path), survey.begin()[-2], survey.known, survey.live, survey.report.uuid, True)
+        last = LogCheck(
+            str(path), survey.begin()[-2], survey.known, survey.live, survey.report.uuid, True
+        )
     harm(path)
     with pytest.raises(CommitLogError):
         verifying.check_segment(last)

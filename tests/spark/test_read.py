@@ -15,18 +15,32 @@ KAFKA = ["key", "value", "topic", "partition", "offset", "timestamp", "timestamp
 
 
 def _read(spark: Any, path: object, **options: object) -> Any:
-    return spark.read.format("commitlog").options(**{name: str(value) for name, value in options.items()}).load(str(path))
+    return (
+        spark.read.format("commitlog")
+        .options(**{name: str(value) for name, value in options.items()})
+        .load(str(path))
+    )
 
 
 def _values(spark: Any, path: object, **options: object) -> list[bytes]:
-    return sorted(bytes(row.value) for row in _read(spark, path, **options).select("value").collect())
+    return sorted(
+        bytes(row.value) for row in _read(spark, path, **options).select("value").collect()
+    )
 
 
 def test_the_schema_begins_as_that_of_kafka(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"x"])
     types = dict(_read(spark, tmp_path / "log").dtypes)
     assert list(types) == [*KAFKA, "sequence", "type"]
-    assert [types[name] for name in KAFKA] == ["binary", "binary", "string", "int", "bigint", "timestamp", "int"]
+    assert [types[name] for name in KAFKA] == [
+        "binary",
+        "binary",
+        "string",
+        "int",
+        "bigint",
+        "timestamp",
+        "int",
+    ]
 
 
 def test_rows_are_the_records(spark: Any, tmp_path: Path) -> None:
@@ -37,7 +51,9 @@ def test_rows_are_the_records(spark: Any, tmp_path: Path) -> None:
         (None, b"", positions[1], 1),
         (b"", b"c", positions[2], 2),
     ]
-    assert {(row.topic, row.partition, row.timestampType, row.type) for row in found} == {("orders", 0, 0, 0)}
+    assert {(row.topic, row.partition, row.timestampType, row.type) for row in found} == {
+        ("orders", 0, 0, 0)
+    }
     assert [row.timestamp.timestamp() for row in found] == [1, 2, 3]
 
 
@@ -50,19 +66,31 @@ def test_a_log_is_split_inside_segments(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", numbered(2000))
     frame = _read(spark, tmp_path / "log", minPartitions=5)
     assert frame.rdd.getNumPartitions() >= 5
-    assert [(row.sequence, bytes(row.value)) for row in frame.orderBy("offset").collect()] == list(enumerate(numbered(2000)))
+    assert [(row.sequence, bytes(row.value)) for row in frame.orderBy("offset").collect()] == list(
+        enumerate(numbered(2000))
+    )
 
 
 def test_a_narrower_schema_is_honoured_by_name(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"a"])
-    frame = spark.read.format("commitlog").schema("sequence bigint, value binary").load(str(tmp_path / "log"))
+    frame = (
+        spark.read.format("commitlog")
+        .schema("sequence bigint, value binary")
+        .load(str(tmp_path / "log"))
+    )
     assert frame.collect() == [(0, b"a")]
 
 
 def test_several_logs_are_told_apart_by_topic(spark: Any, tmp_path: Path) -> None:
     for name in ("a", "b"):
         fill(tmp_path / name, [name.encode()] * 3)
-    counted = _read(spark, tmp_path, subscribe="a,b").groupBy("topic", "value").count().orderBy("topic").collect()
+    counted = (
+        _read(spark, tmp_path, subscribe="a,b")
+        .groupBy("topic", "value")
+        .count()
+        .orderBy("topic")
+        .collect()
+    )
     assert counted == [("a", b"a", 3), ("b", b"b", 3)]
     listed = spark.read.format("commitlog").load([str(tmp_path / "a"), str(tmp_path / "b")])
     assert listed.count() == 6
@@ -79,9 +107,13 @@ def test_table_of_the_catalog_names_the_ways_that_work(spark: Any, tmp_path: Pat
     options = f"OPTIONS (path '{tmp_path}/log')"
     spark.sql(f"CREATE TABLE log_table USING commitlog {options}")
     try:
-        with pytest.raises(AnalysisException, match=r"SELECT ... FROM table WITH \(path = .*CREATE TEMPORARY VIEW"):
+        with pytest.raises(
+            AnalysisException, match=r"SELECT ... FROM table WITH \(path = .*CREATE TEMPORARY VIEW"
+        ):
             spark.sql("SELECT * FROM log_table").collect()
-        found = spark.sql(f"SELECT count(*), max(sequence) FROM log_table WITH (path = '{tmp_path}/log')").collect()
+        found = spark.sql(
+            f"SELECT count(*), max(sequence) FROM log_table WITH (path = '{tmp_path}/log')"
+        ).collect()
     finally:
         spark.sql("DROP TABLE log_table")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW log_view USING commitlog {options}")
@@ -90,13 +122,21 @@ def test_table_of_the_catalog_names_the_ways_that_work(spark: Any, tmp_path: Pat
 
 def test_offsets_and_times_bound_a_read(spark: Any, tmp_path: Path) -> None:
     positions = fill(tmp_path / "log", numbered(1500), first_ns=0)
-    between = {"startingOffsets": f'{{"log": {{"0": {positions[700]}}}}}', "endingOffsets": f'{{"log": {{"0": {positions[900]}}}}}'}
+    between = {
+        "startingOffsets": f'{{"log": {{"0": {positions[700]}}}}}',
+        "endingOffsets": f'{{"log": {{"0": {positions[900]}}}}}',
+    }
     assert _values(spark, tmp_path / "log", **between) == numbered(1500)[700:900]
-    assert _values(spark, tmp_path / "log", startingTimestamp=700_000, endingTimestamp=900_000) == numbered(1500)[700:900]
+    assert (
+        _values(spark, tmp_path / "log", startingTimestamp=700_000, endingTimestamp=900_000)
+        == numbered(1500)[700:900]
+    )
     assert _values(spark, tmp_path / "log", startingOffsets="latest") == []
 
 
-def test_a_log_that_is_being_written_is_read_up_to_what_is_durable(spark: Any, tmp_path: Path) -> None:
+def test_a_log_that_is_being_written_is_read_up_to_what_is_durable(
+    spark: Any, tmp_path: Path
+) -> None:
     with commitlog.open(tmp_path / "log", flush_interval="1h") as log:
         log.append(b"durable")
         log.flush()
@@ -117,7 +157,9 @@ def test_a_damaged_segment_is_named_through_the_jvm(spark: Any, tmp_path: Path) 
     content = bytearray(file.read_bytes())
     content[positions[800] - SIZE + 40] ^= 1
     file.write_bytes(content)
-    with pytest.raises(PythonException, match=f"onDamage=skip .*{file.name}, position {positions[800]}"):
+    with pytest.raises(
+        PythonException, match=f"onDamage=skip .*{file.name}, position {positions[800]}"
+    ):
         _values(spark, tmp_path / "log")
     assert len(_values(spark, tmp_path / "log", onDamage="skip")) == 1499
 
@@ -126,13 +168,21 @@ def test_a_damaged_segment_is_named_through_the_jvm(spark: Any, tmp_path: Path) 
     ("options", "says"),
     [
         ({"startingOffsets": '{"other": {"0": 0}}'}, "startingOffsets names 'other'"),
-        ({"startingOffsets": '{"log": {"0": 10000000}}'}, "startingOffsets has 10000000 for log, and the log ends at"),
-        ({"endingOffsets": '{"log": {"0": 10000000}}'}, "endingOffsets has 10000000 for log, and the log ends at"),
+        (
+            {"startingOffsets": '{"log": {"0": 10000000}}'},
+            "startingOffsets has 10000000 for log, and the log ends at",
+        ),
+        (
+            {"endingOffsets": '{"log": {"0": 10000000}}'},
+            "endingOffsets has 10000000 for log, and the log ends at",
+        ),
         ({"startingTimestamp": "99999999999999"}, "startingOffsetsByTimestampStrategy=latest"),
         ({"kafka.bootstrap.servers": "x"}, "there is no broker"),
     ],
 )
-def test_a_read_that_cannot_be_says_why(spark: Any, tmp_path: Path, options: dict[str, str], says: str) -> None:
+def test_a_read_that_cannot_be_says_why(
+    spark: Any, tmp_path: Path, options: dict[str, str], says: str
+) -> None:
     fill(tmp_path / "log", [b"x"])
     with pytest.raises(AnalysisException, match=says):
         _read(spark, tmp_path / "log", **options).collect()
@@ -145,15 +195,29 @@ def test_a_missing_path_is_refused(spark: Any, tmp_path: Path) -> None:
 
 def test_a_wrong_schema_is_refused(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"x"])
-    with pytest.raises(AnalysisException, match="value as string, and a commit log has it as binary"):
+    with pytest.raises(
+        AnalysisException, match="value as string, and a commit log has it as binary"
+    ):
         spark.read.format("commitlog").schema("value string").load(str(tmp_path / "log")).collect()
 
 
 def test_beyond_the_log_nothing_is_lost_where_loss_is_allowed(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"x"])
-    beyond = {"startingOffsets": '{"log": {"0": 0}}', "endingOffsets": '{"log": {"0": 10000000}}', "failOnDataLoss": "false"}
+    beyond = {
+        "startingOffsets": '{"log": {"0": 0}}',
+        "endingOffsets": '{"log": {"0": 10000000}}',
+        "failOnDataLoss": "false",
+    }
     assert _values(spark, tmp_path / "log", **beyond) == [b"x"]
-    assert _values(spark, tmp_path / "log", startingTimestamp=10**14, startingOffsetsByTimestampStrategy="latest") == []
+    assert (
+        _values(
+            spark,
+            tmp_path / "log",
+            startingTimestamp=10**14,
+            startingOffsetsByTimestampStrategy="latest",
+        )
+        == []
+    )
 
 
 def test_what_retention_has_deleted_fails_or_is_passed_over(spark: Any, tmp_path: Path) -> None:
@@ -163,6 +227,10 @@ def test_what_retention_has_deleted_fails_or_is_passed_over(spark: Any, tmp_path
         log.flush()
         log.delete_before(2 * SIZE)
     start = {"startingOffsets": f'{{"log": {{"0": {SIZE + 4096}}}}}'}
-    with pytest.raises(AnalysisException, match=f"retention has deleted the log's records before {2 * SIZE}"):
+    with pytest.raises(
+        AnalysisException, match=f"retention has deleted the log's records before {2 * SIZE}"
+    ):
         _values(spark, tmp_path / "log", **start)
-    assert _values(spark, tmp_path / "log", **start, failOnDataLoss="false") == numbered(2500)[1024:]
+    assert (
+        _values(spark, tmp_path / "log", **start, failOnDataLoss="false") == numbered(2500)[1024:]
+    )

@@ -9,7 +9,10 @@ from commitlog.spark.read_options import Bound, ReadOptions
 
 
 def _parse(*, stream: bool = False, **options: str) -> ReadOptions:
-    return ReadOptions.parse({"path": "/logs", **{name.replace("_", "."): value for name, value in options.items()}}, stream=stream)
+    return ReadOptions.parse(
+        {"path": "/logs", **{name.replace("_", "."): value for name, value in options.items()}},
+        stream=stream,
+    )
 
 
 def test_the_defaults_are_those_of_kafka() -> None:
@@ -25,7 +28,11 @@ def test_names_are_read_whatever_their_case() -> None:
 
 def test_a_time_for_all_wins_over_times_for_each_and_these_over_offsets() -> None:
     offsets, times = '{"a": {"0": -2}}', '{"a": {"0": 7}}'
-    everything = {"startingOffsets": offsets, "startingOffsetsByTimestamp": times, "startingTimestamp": "5"}
+    everything = {
+        "startingOffsets": offsets,
+        "startingOffsetsByTimestamp": times,
+        "startingTimestamp": "5",
+    }
     assert _parse(**everything).start == Bound(time_ns=5_000_000)
     del everything["startingTimestamp"]
     assert _parse(**everything).start == Bound(times_ns={"a": 7_000_000})
@@ -33,7 +40,9 @@ def test_a_time_for_all_wins_over_times_for_each_and_these_over_offsets() -> Non
     assert _parse(**everything).start == Bound(positions={"a": "earliest"})
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("30s", 30), ("500ms", 0.5), ("2 min", 120)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("15m", 900), ("30s", 30), ("500ms", 0.5), ("2 min", 120)]
+)
 def test_delays_are_read_as_kafka_writes_them(text: str, seconds: float) -> None:
     assert _parse(stream=True, maxTriggerDelay=text).max_trigger_delay_s == seconds
 
@@ -106,7 +115,10 @@ def test_what_an_option_may_be_is_said(name: str, value: str) -> None:
         _parse(**{name: value})
 
 
-@pytest.mark.parametrize(("name", "value"), [("maxTriggerDelay", "soon"), ("maxBytesPerTrigger", "0"), ("maxOffsetsPerTrigger", "-5")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("maxTriggerDelay", "soon"), ("maxBytesPerTrigger", "0"), ("maxOffsetsPerTrigger", "-5")],
+)
 def test_what_an_option_of_streams_may_be_is_said(name: str, value: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"^{name} must be "):
         _parse(stream=True, **{name: value})

@@ -22,7 +22,9 @@ def test_workers_run_with_this_interpreter(spark: Any) -> None:
 
         yield sys.executable
 
-    assert spark.sparkContext.parallelize([0], 1).mapPartitions(executable).collect() == [sys.executable]
+    assert spark.sparkContext.parallelize([0], 1).mapPartitions(executable).collect() == [
+        sys.executable
+    ]
 
 
 def test_the_function_stays_where_it_was(spark: Any) -> None:
@@ -31,7 +33,9 @@ def test_the_function_stays_where_it_was(spark: Any) -> None:
     assert again is session
 
 
-def test_registration_takes_the_parallelism_silently(spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_registration_takes_the_parallelism_silently(
+    spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     with commitlog.open(tmp_path / "log", segment_size="1MiB") as log:
         log.append_array(np.zeros((120_000, 100), dtype=np.uint8))
     spark.sparkContext.setLogLevel("WARN")
@@ -54,7 +58,9 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("bare")
 def test_setting_names_the_interpreter_of_workers() -> None:
-    prepare_environment({"spark.archives": "env.tar.gz#env", "spark.pyspark.python": "./env/bin/python"})
+    prepare_environment(
+        {"spark.archives": "env.tar.gz#env", "spark.pyspark.python": "./env/bin/python"}
+    )
     assert os.environ["PYSPARK_PYTHON"] == "./env/bin/python"
 
 
@@ -79,7 +85,10 @@ def test_workers_come_from_our_daemon_over_a_unix_socket(spark: Any) -> None:
         import os
         from pathlib import Path
 
-        yield Path(f"/proc/{os.getppid()}/cmdline").read_text(encoding="utf-8").split("\0"), os.environ["PYTHON_UNIX_DOMAIN_ENABLED"]
+        yield (
+            Path(f"/proc/{os.getppid()}/cmdline").read_text(encoding="utf-8").split("\0"),
+            os.environ["PYTHON_UNIX_DOMAIN_ENABLED"],
+        )
 
     command, unix = spark.sparkContext.parallelize([0], 1).mapPartitions(how).collect()[0]
     assert command[1:3] == ["-m", "commitlog.spark.worker_daemon"]

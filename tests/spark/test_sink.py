@@ -1,4 +1,6 @@
-"""Writing from Spark: data frames and streams become logs, each batch once, and what cannot be written is refused with the reason."""
+"""Writing from Spark: data frames and streams become logs, each batch once, and what cannot be
+written is refused with the reason.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,23 @@ def records_of(path: Path) -> list[Any]:
         return list(log.tailer())
 
 
-# --- real queries ------------------------------------------------------------------------------------------------------
+# --- real queries ---------------------------------------------------------------------------------
 
 
 def test_a_data_frame_becomes_a_log(spark: Any, tmp_path: Path) -> None:
     frame = spark.range(5000).selectExpr(
-        "cast(id as string) as value", "cast(id % 7 as string) as key", "timestamp_seconds(id) as timestamp", "id % 3 as type"
+        "cast(id as string) as value",
+        "cast(id % 7 as string) as key",
+        "timestamp_seconds(id) as timestamp",
+        "id % 3 as type",
     )
-    frame.repartition(2).write.format("commitlog").mode("append").option("segmentSize", "64KiB").save(str(tmp_path / "log"))
+    frame.repartition(2).write.format("commitlog").mode("append").option(
+        "segmentSize", "64KiB"
+    ).save(str(tmp_path / "log"))
     found = records_of(tmp_path / "log")
-    assert {(int(record.value), record.key, record.timestamp_ns, record.type) for record in found} == {
-        (number, b"%d" % (number % 7), number * 10**9, number % 3) for number in range(5000)
-    }
+    assert {
+        (int(record.value), record.key, record.timestamp_ns, record.type) for record in found
+    } == {(number, b"%d" % (number % 7), number * 10**9, number % 3) for number in range(5000)}
     assert [record.sequence for record in found] == list(range(5000))
     assert verify(tmp_path / "log").sound
     assert not (tmp_path / "log" / ".staged").exists()
@@ -45,26 +52,42 @@ def test_a_data_frame_becomes_a_log(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_column_chooses_among_logs_and_an_option_wins_over_it(spark: Any, tmp_path: Path) -> None:
-    frame = spark.range(100).selectExpr("cast(id as string) as value", "if(id < 30, 'few', 'many') as topic")
+    frame = spark.range(100).selectExpr(
+        "cast(id as string) as value", "if(id < 30, 'few', 'many') as topic"
+    )
     frame.write.format("commitlog").mode("append").save(str(tmp_path))
     frame.write.format("commitlog").mode("append").option("topic", "all").save(str(tmp_path))
-    found = {name: sorted(int(value) for value in values_of(tmp_path / name)) for name in ("few", "many", "all")}
+    found = {
+        name: sorted(int(value) for value in values_of(tmp_path / name))
+        for name in ("few", "many", "all")
+    }
     assert found == {"few": list(range(30)), "many": list(range(30, 100)), "all": list(range(100))}
     assert sorted(os.listdir(tmp_path)) == ["all", "few", "many"]
 
 
 @pytest.mark.parametrize("case", ["overwrite", "schema", "type", "option", "held"])
-def test_what_cannot_be_written_says_so_through_the_jvm(spark: Any, tmp_path: Path, logs: Logs, case: str) -> None:
+def test_what_cannot_be_written_says_so_through_the_jvm(
+    spark: Any, tmp_path: Path, logs: Logs, case: str
+) -> None:
     frame, mode, options = spark.range(3).selectExpr("cast(id as string) as value"), "append", {}
     words = ""
     if case == "overwrite":
         mode, words = "overwrite", "mode 'overwrite' cannot be had: a log only grows"
     elif case == "schema":
-        frame, words = spark.range(3), "has a column 'id', which a record has no place for; expected value (binary or string)"
+        frame, words = (
+            spark.range(3),
+            "has a column 'id', which a record has no place for; expected value (binary or string)",
+        )
     elif case == "type":
-        frame, words = spark.range(3).withColumnRenamed("id", "value"), "column 'value' is bigint; expected value (binary or string)"
+        frame, words = (
+            spark.range(3).withColumnRenamed("id", "value"),
+            "column 'value' is bigint; expected value (binary or string)",
+        )
     elif case == "option":
-        options, words = {"segmentSise": "1MiB"}, "unknown option 'segmentsise'; did you mean 'segmentSize'?"
+        options, words = (
+            {"segmentSise": "1MiB"},
+            "unknown option 'segmentsise'; did you mean 'segmentSize'?",
+        )
     else:
         logs.open("log").append(b"x")
         words = f"open in process {os.getpid()}"
@@ -74,24 +97,37 @@ def test_what_cannot_be_written_says_so_through_the_jvm(spark: Any, tmp_path: Pa
 
 
 def test_a_failing_task_leaves_nothing(spark: Any, tmp_path: Path) -> None:
-    frame = spark.range(1000).selectExpr("if(id = 900, raise_error('no 900'), cast(id as string)) as value")
+    frame = spark.range(1000).selectExpr(
+        "if(id = 900, raise_error('no 900'), cast(id as string)) as value"
+    )
     with pytest.raises(PySparkException, match="no 900"):
         frame.repartition(2).write.format("commitlog").mode("append").save(str(tmp_path / "log"))
     assert not (tmp_path / "log" / ".staged").exists()
-    spark.range(3).selectExpr("cast(id as string) as value").coalesce(1).write.format("commitlog").mode("append").save(
-        str(tmp_path / "log")
-    )
+    spark.range(3).selectExpr("cast(id as string) as value").coalesce(1).write.format(
+        "commitlog"
+    ).mode("append").save(str(tmp_path / "log"))
     assert values_of(tmp_path / "log") == [b"0", b"1", b"2"]
 
 
-# --- exactly once --------------------------------------------------------------------------------------------------------
+# --- exactly once ---------------------------------------------------------------------------------
 
-HARM = ("write", "before commit", "before the note", "after the note", "after the manifest", "after commit")
+HARM = (
+    "write",
+    "before commit",
+    "before the note",
+    "after the note",
+    "after the manifest",
+    "after commit",
+)
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_stream_that_fails_anywhere_and_starts_again_writes_every_record_once(spark: Any, tmp_path: Path, harm: str) -> None:
-    """The query fails in its second batch; started again from its checkpoint, it goes on. Spark aborts what failed each time."""
+def test_a_stream_that_fails_anywhere_and_starts_again_writes_every_record_once(
+    spark: Any, tmp_path: Path, harm: str
+) -> None:
+    """The query fails in its second batch; started again from its checkpoint, it goes on. Spark
+    aborts what failed each time.
+    """
     source, path = tmp_path / "source", tmp_path / "log"
     (tmp_path / "harm").write_text(harm)
 

@@ -12,13 +12,30 @@ import pyarrow as pa
 import pytest
 
 import commitlog
-from commitlog.errors import CorruptRecordError, CorruptSegmentError, InvalidOptionError, IOFailureError, PositionError
+from commitlog.errors import (
+    CorruptRecordError,
+    CorruptSegmentError,
+    InvalidOptionError,
+    IOFailureError,
+    PositionError,
+)
 from commitlog.spark import segment_bytes
 from commitlog.spark import slices as slices_module
 from commitlog.spark.columns import FIELDS, RowBuilder, arrow_schema
 from commitlog.spark.slices import Slice, SliceReader, read_slices
 from tests.log_files import HEADER, LogFiles
-from tests.spark.logs_in_spark import EPOCH, SIZE, archive, fill, numbered, rows, schema, sealed, slices, values
+from tests.spark.logs_in_spark import (
+    EPOCH,
+    SIZE,
+    archive,
+    fill,
+    numbered,
+    rows,
+    schema,
+    sealed,
+    slices,
+    values,
+)
 
 
 def test_all_columns_say_what_a_tailer_says(tmp_path: Path) -> None:
@@ -26,7 +43,12 @@ def test_all_columns_say_what_a_tailer_says(tmp_path: Path) -> None:
     path = tmp_path / "orders"
     with commitlog.open(path, segment_size=SIZE) as log:
         for number, key in enumerate(keys):
-            log.append(b"v" * (number % 700), key=key, type=number * 3_000_000, timestamp_ns=1_234_567_891 * number)
+            log.append(
+                b"v" * (number % 700),
+                key=key,
+                type=number * 3_000_000,
+                timestamp_ns=1_234_567_891 * number,
+            )
         expected = [
             {
                 "key": record.key,
@@ -55,11 +77,15 @@ def test_columns_come_by_name_and_in_the_order_that_was_asked_for(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", FIELDS)
-def test_only_the_columns_that_were_asked_for_are_built(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_columns_that_were_asked_for_are_built(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(tmp_path / "log", [b"a" * 5000] * 5)
     allocated: list[int] = []
     allocate = pa.allocate_buffer
-    monkeypatch.setattr(pa, "allocate_buffer", lambda size: allocated.append(size) or allocate(size))
+    monkeypatch.setattr(
+        pa, "allocate_buffer", lambda size: allocated.append(size) or allocate(size)
+    )
     (batch,) = read_slices(slices(path=tmp_path / "log"), schema(name))
     assert batch.schema.names == [name]
     batch.validate(full=True)
@@ -71,12 +97,18 @@ def test_rows_that_have_no_room_go_to_the_next_batch(tmp_path: Path) -> None:
     expected = numbered(1000) + [b"x" * 7000] * 3
     fill(tmp_path / "log", expected)
     builder = RowBuilder(schema("value"), most=100)
-    found = [batch for piece in slices(path=tmp_path / "log") for batch in SliceReader(piece, builder).batches()]
+    found = [
+        batch
+        for piece in slices(path=tmp_path / "log")
+        for batch in SliceReader(piece, builder).batches()
+    ]
     assert max(map(len, found)) == 100
     assert [value.as_py() for batch in found for value in batch.column(0)] == expected
 
 
-def test_a_record_larger_than_a_batch_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_larger_than_a_batch_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("commitlog.spark.columns._ROOM_BYTES", 256)
     monkeypatch.setattr(slices_module, "PIECE_BYTES", 64)
     expected = [b"a" * 10, b"b" * 5000, b"", b"c" * 300]
@@ -85,21 +117,35 @@ def test_a_record_larger_than_a_batch_makes_room(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("piece_bytes", [8, 24, 136, 4096])
-def test_frames_across_the_ends_of_pieces_are_read_whole(tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_across_the_ends_of_pieces_are_read_whole(
+    tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(slices_module, "PIECE_BYTES", piece_bytes)
     expected = [b"v" * (number * 37 % 500) for number in range(500)]
     fill(tmp_path / "log", expected)
     assert values(path=tmp_path / "log") == expected
 
 
-def test_a_range_in_the_middle_reads_its_own_bytes_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_range_in_the_middle_reads_its_own_bytes_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     positions = fill(tmp_path / "log", numbered(20_000))
-    bounds = {name: f'{{"log": {{"0": {positions[at]}}}}}' for name, at in (("startingOffsets", 10_000), ("endingOffsets", 10_200))}
+    bounds = {
+        name: f'{{"log": {{"0": {positions[at]}}}}}'
+        for name, at in (("startingOffsets", 10_000), ("endingOffsets", 10_200))
+    }
     read: list[int] = []
     preadv = os.preadv
-    monkeypatch.setattr(segment_bytes.os, "preadv", lambda fd, views, at: read.append(len(views[0])) or preadv(fd, views, at))
-    assert [row["sequence"] for row in rows("sequence", path=tmp_path / "log", **bounds)] == list(range(10_000, 10_200))
-    # One per cent of the records, what stands between the nearest entry of an index and the first of them, and the headers.
+    monkeypatch.setattr(
+        segment_bytes.os,
+        "preadv",
+        lambda fd, views, at: read.append(len(views[0])) or preadv(fd, views, at),
+    )
+    assert [row["sequence"] for row in rows("sequence", path=tmp_path / "log", **bounds)] == list(
+        range(10_000, 10_200)
+    )
+    # One per cent of the records, what stands between the nearest entry of an index and the first
+    # of them, and the headers.
     assert sum(read) < 0.01 * 20_000 * 120 + 256 * 120 + 2 * HEADER
 
 
@@ -126,7 +172,7 @@ def test_memory_does_not_grow_with_the_segment(tmp_path: Path, run_python: Any) 
     assert grown_kib < 40 << 10
 
 
-# --- damage ----------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 
 def _damaged(tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, int]:
@@ -141,15 +187,21 @@ def _damaged(tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("piece_bytes", [64, 4 << 20])
-def test_damage_fails_with_file_and_position(tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_fails_with_file_and_position(
+    tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, position = _damaged(tmp_path, piece_bytes, monkeypatch)
-    with pytest.raises(CorruptRecordError, match=f"onDamage=skip .*{0:020d}.seg, position {position}") as caught:
+    with pytest.raises(
+        CorruptRecordError, match=f"onDamage=skip .*{0:020d}.seg, position {position}"
+    ) as caught:
         values(path=path)
     assert caught.value.resume_position == position + 120
 
 
 @pytest.mark.parametrize("piece_bytes", [64, 4 << 20])
-def test_damage_can_be_skipped(tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_can_be_skipped(
+    tmp_path: Path, piece_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, _ = _damaged(tmp_path, piece_bytes, monkeypatch)
     expected = numbered(1000)
     del expected[100]
@@ -157,7 +209,9 @@ def test_damage_can_be_skipped(tmp_path: Path, piece_bytes: int, monkeypatch: py
 
 
 @pytest.mark.parametrize("what", ["magic", "uuid", "short"])
-def test_a_segment_that_is_not_what_it_should_be_fails_or_is_passed_over(tmp_path: Path, what: str) -> None:
+def test_a_segment_that_is_not_what_it_should_be_fails_or_is_passed_over(
+    tmp_path: Path, what: str
+) -> None:
     fill(tmp_path / "log", numbered(1500))
     segment = tmp_path / "log" / f"{SIZE:020d}.seg"
     pieces = list(slices(path=tmp_path / "log"))
@@ -169,10 +223,18 @@ def test_a_segment_that_is_not_what_it_should_be_fails_or_is_passed_over(tmp_pat
     segment.write_bytes(content)
     with pytest.raises(CorruptSegmentError, match=segment.name):
         list(read_slices(pieces, schema("value")))
-    found = [row["value"] for batch in read_slices(pieces, schema("value"), on_damage="skip") for row in batch.to_pylist()]
+    found = [
+        row["value"]
+        for batch in read_slices(pieces, schema("value"), on_damage="skip")
+        for row in batch.to_pylist()
+    ]
     per_segment = (SIZE - HEADER) // 120
     kept = (20_000 - HEADER) // 120 if what == "short" else 0
-    assert found == [value for at, value in enumerate(numbered(1500)) if not per_segment + kept <= at < 2 * per_segment]
+    assert found == [
+        value
+        for at, value in enumerate(numbered(1500))
+        if not per_segment + kept <= at < 2 * per_segment
+    ]
 
 
 def test_a_segment_that_is_gone_fails_or_is_passed_over(tmp_path: Path) -> None:
@@ -181,7 +243,11 @@ def test_a_segment_that_is_gone_fails_or_is_passed_over(tmp_path: Path) -> None:
     os.unlink(pieces[0].location)
     with pytest.raises(PositionError, match="failOnDataLoss=false .*position 4096"):
         list(read_slices(pieces, schema("value")))
-    found = [row["value"] for batch in read_slices(pieces, schema("value"), fail_on_data_loss=False) for row in batch.to_pylist()]
+    found = [
+        row["value"]
+        for batch in read_slices(pieces, schema("value"), fail_on_data_loss=False)
+        for row in batch.to_pylist()
+    ]
     assert found == numbered(1500)[(SIZE - HEADER) // 120 :]
 
 
@@ -190,17 +256,30 @@ def test_rolled_back_claims_are_not_rows(files: LogFiles) -> None:
     offset = files.record(0, HEADER, b"before")
     offset = files.skip(0, offset, 64)
     files.record(0, offset, b"after")
-    piece = Slice(topic="t", location=str(files.file(0)), uuid=files.directory.log_uuid, base=0, size=SIZE, stop=offset + 24, sequence=0)
+    piece = Slice(
+        topic="t",
+        location=str(files.file(0)),
+        uuid=files.directory.log_uuid,
+        base=0,
+        size=SIZE,
+        stop=offset + 24,
+        sequence=0,
+    )
     (batch,) = read_slices([piece], schema("value", "sequence"))
-    assert batch.to_pylist() == [{"value": b"before", "sequence": 0}, {"value": b"after", "sequence": 1}]
+    assert batch.to_pylist() == [
+        {"value": b"before", "sequence": 0},
+        {"value": b"after", "sequence": 1},
+    ]
 
 
-# --- archives --------------------------------------------------------------------------------------------------------
+# --- archives -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.parametrize("as_uri", [True, False])
-def test_an_archive_has_the_rows_of_the_log(tmp_path: Path, compressed: bool, as_uri: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_has_the_rows_of_the_log(
+    tmp_path: Path, compressed: bool, as_uri: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if as_uri:  # a local file system behind a URI is read like any other
         monkeypatch.setattr("commitlog.spark.places.normalized", lambda place: place)
     fill(tmp_path / "log", numbered(1500))
@@ -259,17 +338,22 @@ def test_a_hole_in_an_archive_fails_or_is_passed_over(tmp_path: Path) -> None:
     assert found[: per_segment + 1] == [*numbered(per_segment), b"%0100d" % (2 * per_segment)]
 
 
-# --- schemas ---------------------------------------------------------------------------------------------------------
+# --- schemas --------------------------------------------------------------------------------------
 
 
 def test_columns_are_found_whatever_their_case() -> None:
-    assert arrow_schema([("VALUE", "binary", False)]) == pa.schema([pa.field("VALUE", pa.binary(), False)])
+    assert arrow_schema([("VALUE", "binary", False)]) == pa.schema(
+        [pa.field("VALUE", pa.binary(), False)]
+    )
 
 
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ([("headers", "binary", True)], "a column 'headers', and a commit log's are key, value, topic"),
+        (
+            [("headers", "binary", True)],
+            "a column 'headers', and a commit log's are key, value, topic",
+        ),
         ([("value", "string", True)], "value as string, and a commit log has it as binary"),
         ([("value", "binary", True), ("Value", "binary", True)], "names a column twice"),
     ],

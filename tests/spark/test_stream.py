@@ -19,10 +19,15 @@ class Query:
     """A stream of a log's values into a list, which can be run again from its checkpoint."""
 
     def __init__(self, spark: Any, log: Path, checkpoint: Path, **options: object) -> None:
-        given = {"startingOffsets": "earliest", **{name: str(value) for name, value in options.items()}}
+        given = {
+            "startingOffsets": "earliest",
+            **{name: str(value) for name, value in options.items()},
+        }
         self.batches: list[list[bytes]] = []
         frame = spark.readStream.format("commitlog").options(**given).load(str(log)).select("value")
-        self._writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(self._take)
+        self._writer = frame.writeStream.option("checkpointLocation", str(checkpoint)).foreachBatch(
+            self._take
+        )
 
     def _take(self, batch: Any, number: int) -> None:
         self.batches.append(sorted(bytes(row.value) for row in batch.collect()))
@@ -64,9 +69,13 @@ def test_a_query_goes_on_from_its_checkpoint(spark: Any, tmp_path: Path) -> None
     assert told == f'{{"log": {{"0": {log.flushed_position}}}}}'
 
 
-def test_a_stream_reads_while_another_process_appends_and_rolls(spark: Any, tmp_path: Path, until: Any) -> None:
+def test_a_stream_reads_while_another_process_appends_and_rolls(
+    spark: Any, tmp_path: Path, until: Any
+) -> None:
     command = [sys.executable, "-m", "tests.spark.appending", str(tmp_path / "log"), "20000"]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as appending:
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as appending:
         assert appending.stdout is not None
         assert appending.stdin is not None
         assert appending.stdout.readline() == "begun\n"
@@ -82,9 +91,17 @@ def test_a_stream_reads_while_another_process_appends_and_rolls(spark: Any, tmp_
     assert reading.values == numbered(20_000)
 
 
-def test_pattern_without_a_log_follows_those_that_come(spark: Any, tmp_path: Path, until: Any) -> None:
+def test_pattern_without_a_log_follows_those_that_come(
+    spark: Any, tmp_path: Path, until: Any
+) -> None:
     (tmp_path / "logs").mkdir()
-    reading = Query(spark, tmp_path / "logs", tmp_path / "checkpoint", subscribePattern=".*", startingOffsets="latest")
+    reading = Query(
+        spark,
+        tmp_path / "logs",
+        tmp_path / "checkpoint",
+        subscribePattern=".*",
+        startingOffsets="latest",
+    )
     reading.run()
     query = reading.start()
     try:
@@ -103,14 +120,19 @@ def test_a_query_that_retention_overtook_fails_or_goes_on(spark: Any, tmp_path: 
             log.append(value)
         log.flush()
         log.delete_before(2 * SIZE)
-        with pytest.raises(StreamingQueryException, match=f"retention was faster than this query: .* to {2 * SIZE} are deleted"):
+        with pytest.raises(
+            StreamingQueryException,
+            match=f"retention was faster than this query: .* to {2 * SIZE} are deleted",
+        ):
             Query(spark, tmp_path / "log", tmp_path / "checkpoint").run()
         left = Query(spark, tmp_path / "log", tmp_path / "checkpoint", failOnDataLoss="false")
         left.run()
     assert left.values == numbered(2500)[1023:]
 
 
-def test_a_damaged_segment_stops_a_query_with_its_name_and_position(spark: Any, tmp_path: Path) -> None:
+def test_a_damaged_segment_stops_a_query_with_its_name_and_position(
+    spark: Any, tmp_path: Path
+) -> None:
     positions = fill(tmp_path / "log", numbered(100))
     file = tmp_path / "log" / f"{0:020d}.seg"
     content = bytearray(file.read_bytes())
@@ -125,5 +147,7 @@ def test_a_damaged_segment_stops_a_query_with_its_name_and_position(spark: Any, 
 
 def test_an_option_that_cannot_be_is_refused(spark: Any, tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"x"])
-    with pytest.raises(StreamingQueryException, match="endingOffsets is an option of batch reads only"):
+    with pytest.raises(
+        StreamingQueryException, match="endingOffsets is an option of batch reads only"
+    ):
         Query(spark, tmp_path / "log", tmp_path / "checkpoint", endingOffsets="latest").run()

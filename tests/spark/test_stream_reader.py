@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+)
 from pyspark.sql.types import BinaryType, LongType, StructType
 
 import commitlog
@@ -29,7 +34,10 @@ class Streams:
         self._made: list[LogStreamReader] = []
 
     def __call__(self, path: object, **options: object) -> LogStreamReader:
-        given = {"startingOffsets": "earliest", **{name: str(value) for name, value in options.items()}}
+        given = {
+            "startingOffsets": "earliest",
+            **{name: str(value) for name, value in options.items()},
+        }
         self._made.append(LogStreamReader({"path": str(path), **given}, SCHEMA))
         return self._made[-1]
 
@@ -47,7 +55,12 @@ def stream() -> Iterator[Streams]:
 
 def _read(reader: LogStreamReader, start: Any, end: Any) -> list[bytes]:
     on_executor = pickle.loads(pickle.dumps(reader))
-    return [row["value"] for part in reader.partitions(start, end) for batch in on_executor.read(part) for row in batch.to_pylist()]
+    return [
+        row["value"]
+        for part in reader.partitions(start, end)
+        for batch in on_executor.read(part)
+        for row in batch.to_pylist()
+    ]
 
 
 def _batches(reader: LogStreamReader, place: Any = None) -> list[list[bytes]]:
@@ -72,7 +85,9 @@ def test_all_that_is_new_is_a_batch(tmp_path: Path, stream: Streams) -> None:
     assert reader.partitions(end, end) == []
 
 
-def test_a_stream_starts_at_the_end_unless_it_is_told_otherwise(tmp_path: Path, stream: Streams) -> None:
+def test_a_stream_starts_at_the_end_unless_it_is_told_otherwise(
+    tmp_path: Path, stream: Streams
+) -> None:
     with commitlog.open(tmp_path / "log", flush="sync") as log:
         log.append(b"before")
         reader = stream(tmp_path / "log", startingOffsets="latest")
@@ -88,11 +103,19 @@ def test_only_what_is_durable_is_offered(tmp_path: Path, stream: Streams) -> Non
         log.flush()
         log.append(b"not yet")
         assert _batches(stream(tmp_path / "log")) == [[b"durable"]]
-        assert _batches(stream(tmp_path / "log", visibility="committed")) == [[b"durable", b"not yet"]]
+        assert _batches(stream(tmp_path / "log", visibility="committed")) == [
+            [b"durable", b"not yet"]
+        ]
 
 
-def test_waiting_stream_makes_an_async_writer_flush(tmp_path: Path, stream: Streams, until: Any) -> None:
-    with commitlog.open(tmp_path / "log", flush_interval=0.002, tuning=commitlog.Tuning(flush_thorough_interval="1h")) as log:
+def test_waiting_stream_makes_an_async_writer_flush(
+    tmp_path: Path, stream: Streams, until: Any
+) -> None:
+    with commitlog.open(
+        tmp_path / "log",
+        flush_interval=0.002,
+        tuning=commitlog.Tuning(flush_thorough_interval="1h"),
+    ) as log:
         reader = stream(tmp_path / "log", startingOffsets="latest")
         place = reader.initialOffset()
         log.append(b"little")
@@ -115,7 +138,9 @@ def test_offsets_stay_what_they_are_over_rolls(tmp_path: Path, stream: Streams) 
     assert found == numbered(1800)
 
 
-def test_a_log_that_nobody_had_open_is_followed_when_somebody_has(tmp_path: Path, stream: Streams, until: Any) -> None:
+def test_a_log_that_nobody_had_open_is_followed_when_somebody_has(
+    tmp_path: Path, stream: Streams, until: Any
+) -> None:
     fill(tmp_path / "log", [b"before"])
     (tmp_path / "log" / "cursors").unlink()
     reader = stream(tmp_path / "log")
@@ -134,12 +159,16 @@ def test_a_start_between_records_is_moved_to_the_next_one(tmp_path: Path, stream
     assert reader.initialOffset() == {"log": {"0": positions[5]}}
 
 
-def test_a_start_by_time_is_where_the_first_record_of_that_time_is(tmp_path: Path, stream: Streams) -> None:
+def test_a_start_by_time_is_where_the_first_record_of_that_time_is(
+    tmp_path: Path, stream: Streams
+) -> None:
     positions = fill(tmp_path / "log", numbered(10), first_ns=0)
-    assert stream(tmp_path / "log", startingTimestamp=3000).initialOffset() == {"log": {"0": positions[3]}}
+    assert stream(tmp_path / "log", startingTimestamp=3000).initialOffset() == {
+        "log": {"0": positions[3]}
+    }
 
 
-# --- admission -------------------------------------------------------------------------------------------------------
+# --- admission ------------------------------------------------------------------------------------
 
 
 def test_batches_have_so_many_records_at_most(tmp_path: Path, stream: Streams) -> None:
@@ -168,9 +197,14 @@ def test_records_are_shared_out_in_proportion(tmp_path: Path, stream: Streams) -
     assert sorted(chain(first, *others)) == [b"a"] * 900 + [b"b"] * 90 + [b"c"]
 
 
-def test_batches_have_so_many_bytes_at_most_and_one_record_at_least(tmp_path: Path, stream: Streams) -> None:
+def test_batches_have_so_many_bytes_at_most_and_one_record_at_least(
+    tmp_path: Path, stream: Streams
+) -> None:
     fill(tmp_path / "log", [b"x" * 984] * 20)
-    assert [len(batch) for batch in _batches(stream(tmp_path / "log", maxBytesPerTrigger=5 * 1000 + 4096))] == [5, 9, 6]
+    assert [
+        len(batch)
+        for batch in _batches(stream(tmp_path / "log", maxBytesPerTrigger=5 * 1000 + 4096))
+    ] == [5, 9, 6]
     reader = stream(tmp_path / "log", maxBytesPerTrigger=10)
     assert reader.getDefaultReadLimit() == ReadMaxBytes(10)
     assert [len(batch) for batch in _batches(reader)] == [1] * 20
@@ -178,10 +212,14 @@ def test_batches_have_so_many_bytes_at_most_and_one_record_at_least(tmp_path: Pa
 
 def test_few_bytes_get_a_query_over_a_roll(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", numbered(1100))
-    assert list(chain.from_iterable(_batches(stream(tmp_path / "log", maxBytesPerTrigger=2000)))) == numbered(1100)
+    assert list(
+        chain.from_iterable(_batches(stream(tmp_path / "log", maxBytesPerTrigger=2000)))
+    ) == numbered(1100)
 
 
-def test_a_batch_waits_for_so_many_records_but_not_for_ever(tmp_path: Path, stream: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_waits_for_so_many_records_but_not_for_ever(
+    tmp_path: Path, stream: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
     monkeypatch.setattr("commitlog.spark.stream.time.monotonic", lambda: now)
     with commitlog.open(tmp_path / "log", flush="sync") as log:
@@ -205,7 +243,9 @@ def test_a_batch_waits_for_so_many_records_but_not_for_ever(tmp_path: Path, stre
         assert _read(reader, end, reader.latestOffset(end, limit)) == [b"fifth"]
 
 
-def test_what_comes_after_the_start_of_available_now_is_left(tmp_path: Path, stream: Streams) -> None:
+def test_what_comes_after_the_start_of_available_now_is_left(
+    tmp_path: Path, stream: Streams
+) -> None:
     with commitlog.open(tmp_path / "log", flush="sync") as log:
         for value in numbered(5):
             log.append(value)
@@ -216,7 +256,9 @@ def test_what_comes_after_the_start_of_available_now_is_left(tmp_path: Path, str
         assert reader.reportLatestOffset() == {"log": {"0": log.flushed_position}}
 
 
-def test_polling_an_idle_log_opens_no_file(tmp_path: Path, stream: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polling_an_idle_log_opens_no_file(
+    tmp_path: Path, stream: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(tmp_path / "log", numbered(1500))
     reader = stream(tmp_path / "log", maxOffsetsPerTrigger=10_000)
     limit = reader.getDefaultReadLimit()
@@ -231,7 +273,7 @@ def test_polling_an_idle_log_opens_no_file(tmp_path: Path, stream: Streams, monk
     monkeypatch.undo()
 
 
-# --- retention and other losses --------------------------------------------------------------------------------------
+# --- retention and other losses -------------------------------------------------------------------
 
 
 def _overtaken(path: Path) -> None:
@@ -246,15 +288,22 @@ def test_a_stream_that_retention_overtook_fails(tmp_path: Path, stream: Streams)
     _overtaken(tmp_path / "log")
     reader = stream(tmp_path / "log")
     start = {"log": {"0": 4096}}
-    with pytest.raises(PositionError, match=f"of log, the segments with positions from 4096 to {2 * SIZE} are deleted"):
+    with pytest.raises(
+        PositionError,
+        match=f"of log, the segments with positions from 4096 to {2 * SIZE} are deleted",
+    ):
         reader.partitions(start, reader.latestOffset(start, ALL))
 
 
 @pytest.mark.parametrize("limits", [{}, {"maxOffsetsPerTrigger": 500}])
-def test_or_goes_on_with_what_is_left(tmp_path: Path, stream: Streams, limits: dict[str, int]) -> None:
+def test_or_goes_on_with_what_is_left(
+    tmp_path: Path, stream: Streams, limits: dict[str, int]
+) -> None:
     _overtaken(tmp_path / "log")
     reader = stream(tmp_path / "log", failOnDataLoss="false", **limits)
-    assert list(chain.from_iterable(_batches(reader, {"log": {"0": 4096}}))) == numbered(2500)[1024:]
+    assert (
+        list(chain.from_iterable(_batches(reader, {"log": {"0": 4096}}))) == numbered(2500)[1024:]
+    )
 
 
 def test_a_checkpoint_of_another_log_is_noticed(tmp_path: Path, stream: Streams) -> None:
@@ -274,7 +323,7 @@ def test_a_log_that_is_gone_is_noticed(tmp_path: Path, stream: Streams) -> None:
         reader.partitions(start, reader.latestOffset(start, ALL))
 
 
-# --- several logs ----------------------------------------------------------------------------------------------------
+# --- several logs ---------------------------------------------------------------------------------
 
 
 def test_a_new_log_that_matches_joins_the_query(tmp_path: Path, stream: Streams) -> None:
@@ -301,7 +350,9 @@ def test_pattern_without_a_log_waits_for_one(tmp_path: Path, stream: Streams) ->
         stream(tmp_path / "missing", subscribePattern="a.*").initialOffset()
 
 
-def test_a_directory_that_becomes_a_log_later_joins_the_query(tmp_path: Path, stream: Streams) -> None:
+def test_a_directory_that_becomes_a_log_later_joins_the_query(
+    tmp_path: Path, stream: Streams
+) -> None:
     fill(tmp_path / "a1", [b"a1"])
     (tmp_path / "a2").mkdir()
     reader = stream(tmp_path, subscribePattern="a.*")
@@ -314,5 +365,7 @@ def test_a_directory_that_becomes_a_log_later_joins_the_query(tmp_path: Path, st
 def test_an_archive_is_not_followed(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", numbered(1500))
     place = archive(tmp_path / "log", tmp_path / "cold" / "log")
-    with pytest.raises(InvalidOptionError, match="the log log is an archive, which a stream does not follow"):
+    with pytest.raises(
+        InvalidOptionError, match="the log log is an archive, which a stream does not follow"
+    ):
         stream(place).initialOffset()

@@ -1,4 +1,6 @@
-"""The two writers as Spark drives them, without Spark: what is staged, joined, given up and swept."""
+"""The two writers as Spark drives them, without Spark: what is staged, joined, given up and
+swept.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,14 @@ from pyspark.sql.types import (
 
 import commitlog
 from commitlog.base import failpoint
-from commitlog.errors import CommitLogError, CorruptSegmentError, InvalidOptionError, LogLockedError, NotALogError, RecordTypeError
+from commitlog.errors import (
+    CommitLogError,
+    CorruptSegmentError,
+    InvalidOptionError,
+    LogLockedError,
+    NotALogError,
+    RecordTypeError,
+)
 from commitlog.spark.read_options import ReadOptions
 from commitlog.spark.sink import LogStreamWriter, LogWriter, StagedTask
 from commitlog.spark.target import folder_of
@@ -55,11 +64,15 @@ def batch_writer(path: Path, columns: StructType = VALUE, **options: str) -> Log
 
 def stream_writer(path: Path, columns: StructType = VALUE) -> LogStreamWriter:
     """A new one for each call, as Spark has it."""
-    return LogStreamWriter({"path": str(path), "segmentSize": str(SIZE), "checkpointlocation": "x"}, columns, False)
+    return LogStreamWriter(
+        {"path": str(path), "segmentSize": str(SIZE), "checkpointlocation": "x"}, columns, False
+    )
 
 
 def staged(path: Path, batch: int, values: Sequence[bytes], query: str = QUERY) -> StagedTask:
-    return stream_writer(path).sink.stage(batches(values), StagedTask(query, batch), folder_of(query, batch))
+    return stream_writer(path).sink.stage(
+        batches(values), StagedTask(query, batch), folder_of(query, batch)
+    )
 
 
 def values_of(path: Path) -> list[bytes]:
@@ -139,11 +152,15 @@ def test_what_dead_jobs_left_is_swept_and_what_others_stage_is_not(tmp_path: Pat
     staged(path, 3, [b"to come"])
     staged(path, 0, [b"in the making"], "other")
     batch_writer(path).write(iter(batches([b"long dead"])))
-    long_dead = next(folder for folder in (path / ".staged").iterdir() if folder.name.startswith("job-"))
+    long_dead = next(
+        folder for folder in (path / ".staged").iterdir() if folder.name.startswith("job-")
+    )
     for place in [*long_dead.iterdir(), long_dead]:
         os.utime(place, (1, 1))
     stream_writer(path).commit([staged(path, 1, [b"1"])], 1)
-    assert sorted(folder.name for folder in (path / ".staged").iterdir()) == sorted([folder_of("other", 0), folder_of(QUERY, 3)])
+    assert sorted(folder.name for folder in (path / ".staged").iterdir()) == sorted(
+        [folder_of("other", 0), folder_of(QUERY, 3)]
+    )
     assert values_of(path) == [b"1"]
 
 
@@ -158,7 +175,12 @@ def test_the_records_of_each_topic_keep_their_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("topics", "words"),
-    [(["a", None], "has a null"), (["../b"], "not a name of"), ([".."], "not a name of"), ([f"t{number}" for number in range(300)], "256")],
+    [
+        (["a", None], "has a null"),
+        (["../b"], "not a name of"),
+        ([".."], "not a name of"),
+        ([f"t{number}" for number in range(300)], "256"),
+    ],
     ids=["null", "path", "parent", "many"],
 )
 def test_topics_that_cannot_be_are_refused(tmp_path: Path, topics: list[str], words: str) -> None:
@@ -174,7 +196,10 @@ def test_topics_that_cannot_be_are_refused(tmp_path: Path, topics: list[str], wo
     [
         (schema(key=BinaryType()), "has no column 'value'; expected value"),
         (schema(value=LongType()), "column 'value' is bigint"),
-        (schema(value=BinaryType(), word=StringType()), "has a column 'word', which a record has no place for"),
+        (
+            schema(value=BinaryType(), word=StringType()),
+            "has a column 'word', which a record has no place for",
+        ),
         (schema(value=BinaryType(), topic=IntegerType()), "column 'topic' is int"),
         (schema(value=BinaryType(), key=ArrayType(BinaryType())), "column 'key' is array"),
         (schema(value=BinaryType(), type=StringType()), "column 'type' is string"),
@@ -188,7 +213,16 @@ def test_a_wrong_schema_is_refused_with_what_was_expected(columns: StructType, w
 
 @pytest.mark.parametrize("kind", [TimestampType(), TimestampNTZType()], ids=["zoned", "zoneless"])
 def test_what_was_read_from_a_log_can_be_written(kind: DataType) -> None:
-    check_schema(schema(key=NullType(), Value=StringType(), topic=StringType(), partition=IntegerType(), offset=LongType(), timestamp=kind))
+    check_schema(
+        schema(
+            key=NullType(),
+            Value=StringType(),
+            topic=StringType(),
+            partition=IntegerType(),
+            offset=LongType(),
+            timestamp=kind,
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -222,12 +256,18 @@ def test_a_write_with_a_transaction_happens_once(tmp_path: Path) -> None:
         writer = batch_writer(tmp_path / "log", txnAppId="app", txnVersion=str(version))
         writer.commit([writer.write(iter(batches([b"%d" % version])))])
     assert values_of(tmp_path / "log") == [b"0", b"1", b"2"]
-    for given in ({"txnAppId": "app"}, {"txnVersion": "1"}, {"txnAppId": "app", "txnVersion": "-1"}):
+    for given in (
+        {"txnAppId": "app"},
+        {"txnVersion": "1"},
+        {"txnAppId": "app", "txnVersion": "-1"},
+    ):
         with pytest.raises(InvalidOptionError, match="txnAppId and txnVersion go together"):
             batch_writer(tmp_path / "log", **given)
 
 
-def test_targets_that_are_no_place_for_a_log_are_refused_before_any_work(tmp_path: Path, logs: Logs) -> None:
+def test_targets_that_are_no_place_for_a_log_are_refused_before_any_work(
+    tmp_path: Path, logs: Logs
+) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("x")
@@ -243,7 +283,10 @@ def test_targets_that_are_no_place_for_a_log_are_refused_before_any_work(tmp_pat
     log.close()
     with pytest.raises(InvalidOptionError, match="this is a log itself"):
         batch_writer(tmp_path / "held", BY_TOPIC)
-    with pytest.raises(InvalidOptionError, match="segmentSize is 131072, but the log was created with segments of 65536"):
+    with pytest.raises(
+        InvalidOptionError,
+        match="segmentSize is 131072, but the log was created with segments of 65536",
+    ):
         batch_writer(tmp_path / "held", segmentSize="131072")
 
 
@@ -252,13 +295,17 @@ def test_staged_segments_that_the_driver_does_not_see_are_named(tmp_path: Path) 
     message = writer.write(iter(batches([b"x"])))
     for segments in message.staged.values():
         os.unlink(segments[0].path)
-    with pytest.raises(CorruptSegmentError, match="executors and driver have to see the same file system"):
+    with pytest.raises(
+        CorruptSegmentError, match="executors and driver have to see the same file system"
+    ):
         writer.commit([message])
     assert values_of(tmp_path / "log") == []
 
 
 @pytest.mark.parametrize("edge", ["latest", "given"])
-def test_a_log_that_ends_with_a_joined_segment_is_read_to_its_end(tmp_path: Path, edge: str) -> None:
+def test_a_log_that_ends_with_a_joined_segment_is_read_to_its_end(
+    tmp_path: Path, edge: str
+) -> None:
     path = tmp_path / "log"
     stream_writer(path).commit([staged(path, 0, [b"x"])], 0)
     options = ReadOptions.parse({"path": str(path)}, stream=False)

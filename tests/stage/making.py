@@ -22,7 +22,9 @@ def batch_of(values: list[bytes] | list[str], **columns: Any) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict({"value": values, **columns})
 
 
-def stage(directory: Path, *batches: pa.RecordBatch, segment_size: int = SIZE) -> list[StagedSegment]:
+def stage(
+    directory: Path, *batches: pa.RecordBatch, segment_size: int = SIZE
+) -> list[StagedSegment]:
     """What one writer makes of some batches."""
     writer = StagingWriter(str(directory), segment_size)
     for batch in batches:

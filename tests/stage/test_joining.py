@@ -1,4 +1,6 @@
-"""A join: all of the staged segments behind what is there, nothing where it is refused, and whatever follows goes on behind them."""
+"""A join: all of the staged segments behind what is there, nothing where it is refused, and
+whatever follows goes on behind them.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def log_in(state: str, tmp_path: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("count", [1, 1500])
 @pytest.mark.parametrize("state", STATES)
-def test_what_joins_stands_behind_what_was_there_and_before_what_comes(tmp_path: Path, state: str, count: int) -> None:
+def test_what_joins_stands_behind_what_was_there_and_before_what_comes(
+    tmp_path: Path, state: str, count: int
+) -> None:
     before, path = log_in(state, tmp_path), tmp_path / "log"
     staged = stage(tmp_path / "staged", batch_of(numbered(count, first=100)))
     joined = join(path, staged, options=NEW)
@@ -87,7 +91,9 @@ def test_joins_and_appends_take_turns(tmp_path: Path) -> None:
     assert report.records == len(expected)
 
 
-def test_what_joins_is_in_the_cycle_of_its_join_and_the_next_append_begins_a_segment(tmp_path: Path) -> None:
+def test_what_joins_is_in_the_cycle_of_its_join_and_the_next_append_begins_a_segment(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=SIZE, roll_cycle="MINUTELY") as log:
         log.append_many(numbered(5))
@@ -103,7 +109,9 @@ def test_what_joins_is_in_the_cycle_of_its_join_and_the_next_append_begins_a_seg
     assert verify(path).sound
 
 
-def test_a_log_that_was_not_closed_is_recovered_before_anything_joins(tmp_path: Path, in_child: Callable[..., object]) -> None:
+def test_a_log_that_was_not_closed_is_recovered_before_anything_joins(
+    tmp_path: Path, in_child: Callable[..., object]
+) -> None:
     path = tmp_path / "log"
 
     def die_open() -> None:
@@ -127,7 +135,9 @@ def test_a_log_that_somebody_holds_is_refused_by_pid(tmp_path: Path, logs: Logs)
     assert read_all(tmp_path / "log") == [b"x", b"z", b"y"]
 
 
-@pytest.mark.parametrize("state", ["some records", "full to the end", "joined before", "closed early"])
+@pytest.mark.parametrize(
+    "state", ["some records", "full to the end", "joined before", "closed early"]
+)
 def test_a_reader_who_waits_at_the_end_goes_on_into_what_joined(tmp_path: Path, state: str) -> None:
     before, path = log_in(state, tmp_path), tmp_path / "log"
     with commitlog.open(path, "r") as log:
@@ -151,14 +161,28 @@ def test_a_batch_that_is_there_is_not_joined_again(tmp_path: Path) -> None:
     assert read_all(path) == [b"batch 0", b"batch 1", b"batch 2", b"another query"]
 
 
-def test_the_manifest_keeps_the_queries_that_joined_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_manifest_keeps_the_queries_that_joined_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(join_manifest, "_QUERIES_KEPT", 3)
     for number in range(5):
-        join(tmp_path / "log", stage(tmp_path / "staged", batch_of([b"x"])), query=f"query {number}", batch=7, options=NEW)
-    assert sorted(json.loads((tmp_path / "log" / "joined").read_bytes())["batches"]) == ["query 2", "query 3", "query 4"]
+        join(
+            tmp_path / "log",
+            stage(tmp_path / "staged", batch_of([b"x"])),
+            query=f"query {number}",
+            batch=7,
+            options=NEW,
+        )
+    assert sorted(json.loads((tmp_path / "log" / "joined").read_bytes())["batches"]) == [
+        "query 2",
+        "query 3",
+        "query 4",
+    ]
 
 
-def test_a_staged_file_for_segments_of_another_size_is_refused_and_nothing_joins(tmp_path: Path) -> None:
+def test_a_staged_file_for_segments_of_another_size_is_refused_and_nothing_joins(
+    tmp_path: Path,
+) -> None:
     append(tmp_path / "log", [b"x"])
     good = stage(tmp_path / "staged", batch_of([b"y"]))
     bad = stage(tmp_path / "staged", batch_of([b"z"]), segment_size=2 * SIZE)
@@ -192,11 +216,13 @@ def test_a_staged_file_that_is_gone_is_named(tmp_path: Path) -> None:
     assert read_all(tmp_path / "log") == [b"x"]
 
 
-# --- a join that was begun -----------------------------------------------------------------------------------------------
+# --- a join that was begun ------------------------------------------------------------------------
 
 
 def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> Path:
-    """A log of ten records whose join of 1500 more ended after so many of its segments were in place."""
+    """A log of ten records whose join of 1500 more ended after so many of its segments were in
+    place.
+    """
     path = tmp_path / "log"
     append(path, numbered(10))
     staged = stage(tmp_path / "staged", batch_of(numbered(1500, first=10)))
@@ -204,7 +230,9 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> Path:
 
     def passed(step: str) -> None:
         done.append(step)
-        if (step == "segment placed" and done.count(step) == steps) or (steps == 0 and step == "note written"):
+        if (step == "segment placed" and done.count(step) == steps) or (
+            steps == 0 and step == "note written"
+        ):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -216,7 +244,9 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> Path:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_whoever_opens_the_log_next_finishes_the_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+def test_whoever_opens_the_log_next_finishes_the_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
     path = begun(tmp_path, monkeypatch, steps)
     assert read_all(path) == numbered(10)
     report = verify(path)
@@ -232,9 +262,13 @@ def test_whoever_opens_the_log_next_finishes_the_join(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("steps", [0, 2])
-def test_repair_finishes_the_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+def test_repair_finishes_the_join(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
     path = begun(tmp_path, monkeypatch, steps)
-    assert [action.what for action in repair(path, dry_run=True).actions] == ["the join that it tells of was finished"]
+    assert [action.what for action in repair(path, dry_run=True).actions] == [
+        "the join that it tells of was finished"
+    ]
     assert repair(path).sound
     assert read_all(path) == numbered(1510)
     assert repair(path).actions == []
@@ -248,7 +282,9 @@ def flip(file: Path, offset: int) -> None:
 
 @pytest.mark.parametrize("steps", [0, 2])
 @pytest.mark.parametrize("harm", ["flipped", "cut", "empty", "no object", "source gone"])
-def test_a_note_that_cannot_be_believed_joins_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, harm: str) -> None:
+def test_a_note_that_cannot_be_believed_joins_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int, harm: str
+) -> None:
     path = begun(tmp_path, monkeypatch, steps)
     note = path / "joining"
     content = note.read_bytes()
@@ -273,7 +309,9 @@ def test_a_note_that_cannot_be_believed_joins_nothing(tmp_path: Path, monkeypatc
     assert read_all(path) == [*numbered(10), b"on"]
 
 
-def test_a_changed_byte_anywhere_in_a_note_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_byte_anywhere_in_a_note_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = begun(tmp_path, monkeypatch, 1)
     note = path / "joining"
     whole = note.read_bytes()

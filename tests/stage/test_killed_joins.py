@@ -1,4 +1,6 @@
-"""A join that is killed at each of its steps, and finishings killed in their turn: readers find all that was to join, or none of it."""
+"""A join that is killed at each of its steps, and finishings killed in their turn: readers find all
+that was to join, or none of it.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def test_a_kill_at_each_step_of_a_join_leaves_all_or_nothing(tmp_path: Path, sta
             assert read_all(path) == before + seen
             assert verify(path).sound
             # The driver starts over: it stages the batch again, and joins it under the same name.
-            repeated = join(path, stage(place / "again", batch_of(NEW)), query="q", batch=0).repeated
+            repeated = join(
+                path, stage(place / "again", batch_of(NEW)), query="q", batch=0
+            ).repeated
             outcomes.append(repeated)
             assert seen + list(tailer.values()) == NEW
         append(path, [b"on"])
@@ -70,7 +74,9 @@ def test_a_kill_at_each_step_of_a_join_leaves_all_or_nothing(tmp_path: Path, sta
 
 
 @pytest.mark.parametrize("finisher", ["open", "repair"])
-def test_finishings_that_are_killed_one_after_the_other_come_to_the_same_end(tmp_path: Path, finisher: str) -> None:
+def test_finishings_that_are_killed_one_after_the_other_come_to_the_same_end(
+    tmp_path: Path, finisher: str
+) -> None:
     path, before = prepared(tmp_path, "in a segment")
     staged = stage(tmp_path / "staged", batch_of(NEW))
     noted = 0

@@ -1,4 +1,6 @@
-"""Staged segments: complete files, of any columns that a record can have, and nothing left of what was given up."""
+"""Staged segments: complete files, of any columns that a record can have, and nothing left of what
+was given up.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ def test_a_staged_file_is_a_whole_segment_by_the_format_alone(tmp_path: Path) ->
     (staged,) = stage(tmp_path / "staged", batch_of(numbered(50)))
     page = Path(staged.path).read_bytes()
     assert len(page) == SIZE
-    assert [frame.value for frame in oracle.frames(page) if frame.kind is oracle.Kind.RECORD and frame.crc_ok] == numbered(50)
+    assert [
+        frame.value
+        for frame in oracle.frames(page)
+        if frame.kind is oracle.Kind.RECORD and frame.crc_ok
+    ] == numbered(50)
     seal = oracle.read_header(page).seal
     assert seal is not None
     assert seal.record_count == 50 == staged.records
@@ -36,7 +42,12 @@ def test_a_staged_file_is_a_whole_segment_by_the_format_alone(tmp_path: Path) ->
 
 def test_records_over_several_segments_keep_their_order(tmp_path: Path) -> None:
     values = numbered(3000)
-    staged = stage(tmp_path / "staged", batch_of(values[:10]), batch_of(values[10:2500]), batch_of(values[2500:]))
+    staged = stage(
+        tmp_path / "staged",
+        batch_of(values[:10]),
+        batch_of(values[10:2500]),
+        batch_of(values[2500:]),
+    )
     assert len(staged) > 4
     join(tmp_path / "log", staged, options=commitlog.Options(segment_size=SIZE))
     assert [record.value for record in records_of(tmp_path / "log")] == values
@@ -53,15 +64,31 @@ def test_keys_types_and_timestamps_arrive_as_they_were_given(tmp_path: Path) -> 
             "more": [1, 2, 3],
         }
     )
-    join(tmp_path / "log", stage(tmp_path / "staged", batch.slice(0, 2), batch.slice(2)), options=commitlog.Options(segment_size=SIZE))
+    join(
+        tmp_path / "log",
+        stage(tmp_path / "staged", batch.slice(0, 2), batch.slice(2)),
+        options=commitlog.Options(segment_size=SIZE),
+    )
     found = records_of(tmp_path / "log")
-    assert [(record.key, record.value, record.type) for record in found] == [(b"a", "ä".encode(), 7), (b"", b"", 0), (None, b"", 2**32 - 1)]
-    assert [record.timestamp_ns for record in found] == [int(time.timestamp()) * 10**9 for time in times]
+    assert [(record.key, record.value, record.type) for record in found] == [
+        (b"a", "ä".encode(), 7),
+        (b"", b"", 0),
+        (None, b"", 2**32 - 1),
+    ]
+    assert [record.timestamp_ns for record in found] == [
+        int(time.timestamp()) * 10**9 for time in times
+    ]
 
 
 def test_without_timestamps_the_clock_gives_them(tmp_path: Path) -> None:
-    join(tmp_path / "log", stage(tmp_path / "staged", batch_of([b"x"])), options=commitlog.Options(segment_size=SIZE))
-    age_ns = dt.datetime.now(dt.UTC).timestamp() * 1e9 - records_of(tmp_path / "log")[0].timestamp_ns
+    join(
+        tmp_path / "log",
+        stage(tmp_path / "staged", batch_of([b"x"])),
+        options=commitlog.Options(segment_size=SIZE),
+    )
+    age_ns = (
+        dt.datetime.now(dt.UTC).timestamp() * 1e9 - records_of(tmp_path / "log")[0].timestamp_ns
+    )
     assert 0 <= age_ns < 60e9
 
 
@@ -92,16 +119,33 @@ def test_no_records_make_no_file(tmp_path: Path) -> None:
         ({"key": [b"k"]}, "needs a column 'value' of bytes or text; this one has key"),
         ({"value": [1]}, "'value' must be of bytes or text, not int64"),
         ({"value": [b"v"], "key": [1.5]}, "'key' must be of bytes or text, not double"),
-        ({"value": [b"v", None], "key": [None, None]}, "row 1 of the batch has neither a value nor a key"),
-        ({"value": [b"v"], "type": ["a"]}, "'type' must be of whole numbers from 0 to 4294967295, not string"),
-        ({"value": [b"v"], "type": [-1]}, "'type' must be of whole numbers from 0 to 4294967295, not -1"),
+        (
+            {"value": [b"v", None], "key": [None, None]},
+            "row 1 of the batch has neither a value nor a key",
+        ),
+        (
+            {"value": [b"v"], "type": ["a"]},
+            "'type' must be of whole numbers from 0 to 4294967295, not string",
+        ),
+        (
+            {"value": [b"v"], "type": [-1]},
+            "'type' must be of whole numbers from 0 to 4294967295, not -1",
+        ),
         ({"value": [b"v"], "timestamp": [1]}, "'timestamp' must be of timestamps, not int64"),
-        ({"value": [b"v"], "timestamp": pa.array([None], pa.timestamp("us"))}, "'timestamp' has nulls"),
+        (
+            {"value": [b"v"], "timestamp": pa.array([None], pa.timestamp("us"))},
+            "'timestamp' has nulls",
+        ),
         ({"value": [b"v"], "timestamp": pa.array([-1], pa.timestamp("us"))}, "a time before 1970"),
-        ({"value": [b"v"], "timestamp": pa.array([2**62], pa.timestamp("us"))}, "nanoseconds since 1970 cannot hold"),
+        (
+            {"value": [b"v"], "timestamp": pa.array([2**62], pa.timestamp("us"))},
+            "nanoseconds since 1970 cannot hold",
+        ),
     ],
 )
-def test_columns_that_cannot_be_are_refused_with_what_was_expected(tmp_path: Path, columns: dict[str, Any], words: str) -> None:
+def test_columns_that_cannot_be_are_refused_with_what_was_expected(
+    tmp_path: Path, columns: dict[str, Any], words: str
+) -> None:
     writer = StagingWriter(str(tmp_path), SIZE)
     with pytest.raises(RecordTypeError, match=words):
         writer.write(pa.RecordBatch.from_pydict(columns))
@@ -109,7 +153,9 @@ def test_columns_that_cannot_be_are_refused_with_what_was_expected(tmp_path: Pat
 
 def test_a_record_that_fits_no_segment_is_named(tmp_path: Path) -> None:
     writer = StagingWriter(str(tmp_path), SIZE)
-    with pytest.raises(RecordTooLargeError, match=f"row 1 of the batch has a value of {SIZE} bytes"):
+    with pytest.raises(
+        RecordTooLargeError, match=f"row 1 of the batch has a value of {SIZE} bytes"
+    ):
         writer.write(batch_of([b"fits", bytes(SIZE)]))
     writer.discard()
     assert os.listdir(tmp_path) == []

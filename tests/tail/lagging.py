@@ -17,7 +17,9 @@ def required(log: CommitLog, name: str = "a", **options: Any) -> Tailer:
 
 
 def append_until_refused(log: CommitLog, most: int = 100_000) -> int:
-    """How many appends passed until one was refused; an AssertionError when so many did and none was."""
+    """How many appends passed until one was refused; an AssertionError when so many did and none
+    was.
+    """
     for count in range(most):
         try:
             log.append(VALUE)

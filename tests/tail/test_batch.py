@@ -18,7 +18,9 @@ VALUES = [b"", b"v", b"value" * 20, bytes(300)]
 def batch_of(logs: Logs, count: int = 40) -> Batch:
     log = logs.open()
     for index in range(count):
-        log.append(VALUES[index % 4], key=KEYS[index // 2 % 4], type=index % 3, timestamp_ns=1000 - index)
+        log.append(
+            VALUES[index % 4], key=KEYS[index // 2 % 4], type=index % 3, timestamp_ns=1000 - index
+        )
     return log.tailer().read_batch()
 
 
@@ -27,7 +29,16 @@ def test_columns_have_their_types_and_lengths(logs: Logs) -> None:
     assert len(batch) == 40
     types = {
         name: getattr(batch, name).dtype
-        for name in ("positions", "timestamps_ns", "types", "keyed", "data", "offsets", "keys", "key_offsets")
+        for name in (
+            "positions",
+            "timestamps_ns",
+            "types",
+            "keyed",
+            "data",
+            "offsets",
+            "keys",
+            "key_offsets",
+        )
     }
     assert types == {
         "positions": np.int64,
@@ -45,7 +56,11 @@ def test_columns_have_their_types_and_lengths(logs: Logs) -> None:
 
 def test_rows_are_got_by_index_from_either_end(logs: Logs) -> None:
     batch = batch_of(logs)
-    assert [batch.value(row) for row in range(40)] == batch.values() == [VALUES[row % 4] for row in range(40)]
+    assert (
+        [batch.value(row) for row in range(40)]
+        == batch.values()
+        == [VALUES[row % 4] for row in range(40)]
+    )
     assert [batch.key(row) for row in range(40)] == [KEYS[row // 2 % 4] for row in range(40)]
     assert batch.value(-1) == VALUES[39 % 4]
     assert batch.key(-1) == KEYS[39 // 2 % 4]
@@ -91,4 +106,9 @@ def test_without_arrow_the_remedy_is_named(logs: Logs, monkeypatch: pytest.Monke
 
 def test_an_empty_batch_is_a_batch(logs: Logs, setup: Setup) -> None:
     batch = logs.open_as(setup).tailer().read_batch(timeout=0.001)
-    assert (len(batch), batch.values(), batch.offsets.tolist(), batch.key_offsets.tolist()) == (0, [], [0], [0])
+    assert (len(batch), batch.values(), batch.offsets.tolist(), batch.key_offsets.tolist()) == (
+        0,
+        [],
+        [0],
+        [0],
+    )

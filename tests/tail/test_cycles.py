@@ -1,4 +1,6 @@
-"""Cycles as readers see them: finding them, counting in them, and reading on where there are none."""
+"""Cycles as readers see them: finding them, counting in them, and reading on where there are
+none.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,10 @@ HOURS = (0, 1, 2, 6, 7, 30)  # after noon, in which there are records
 
 
 def open_log(path: Path, **options: Any) -> CommitLog:
-    return commitlog.open(path, **{"roll_cycle": "HOURLY", "segment_size": SEGMENT, "time_zone": "Europe/Berlin"} | options)
+    return commitlog.open(
+        path,
+        **{"roll_cycle": "HOURLY", "segment_size": SEGMENT, "time_zone": "Europe/Berlin"} | options,
+    )
 
 
 def fill(log: CommitLog, clock: Clock) -> int:
@@ -36,7 +41,11 @@ def fill(log: CommitLog, clock: Clock) -> int:
 def test_skipped_cycles_are_passed_both_ways(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         fill(log, clock)
-        expected = [b"%d.%d" % (hour, number) for count, hour in enumerate(HOURS, 1) for number in range(count)]
+        expected = [
+            b"%d.%d" % (hour, number)
+            for count, hour in enumerate(HOURS, 1)
+            for number in range(count)
+        ]
         assert [record.value for record in log.tailer()] == expected
         assert [record.value for record in log.tailer(direction="backward")] == expected[::-1]
         tailer = log.tailer()
@@ -48,7 +57,9 @@ def test_skipped_cycles_are_passed_both_ways(clock: Clock, path: Path) -> None:
 
 
 @clocked(NOON)
-def test_a_tailer_finds_each_cycle_and_the_next_one_where_it_was_skipped(clock: Clock, path: Path) -> None:
+def test_a_tailer_finds_each_cycle_and_the_next_one_where_it_was_skipped(
+    clock: Clock, path: Path
+) -> None:
     with open_log(path) as log:
         noon = fill(log, clock)
         for backward in (False, True):
@@ -58,7 +69,9 @@ def test_a_tailer_finds_each_cycle_and_the_next_one_where_it_was_skipped(clock: 
                 assert found is (hour in HOURS), hour
                 later = [there for there in HOURS if there >= hour]
                 onward = log.tailer(start=tailer.position).read()
-                assert (None if onward is None else onward.value) == (b"%d.0" % later[0] if later else None)
+                assert (None if onward is None else onward.value) == (
+                    b"%d.0" % later[0] if later else None
+                )
             assert tailer.direction == ("backward" if backward else "forward")
         assert tailer.seek_cycle(dt.datetime.fromisoformat("2026-11-21T18:59:59+01:00"))
         assert log.tailer(start=tailer.position).read().value == b"6.0"  # type: ignore[union-attr]
@@ -83,14 +96,19 @@ def test_the_counts_of_all_cycles_are_what_is_read(clock: Clock, path: Path) -> 
 
 
 @clocked(NOON)
-def test_a_cycle_says_when_it_is_where_it_lies_and_whether_it_is_over(clock: Clock, path: Path) -> None:
+def test_a_cycle_says_when_it_is_where_it_lies_and_whether_it_is_over(
+    clock: Clock, path: Path
+) -> None:
     with open_log(path, roll_cycle="DAILY") as log:
         log.append(b"today")
         clock.move(86400)
         for _ in range(20):
             log.append(bytes(8000))
         today, tomorrow = log.cycles()
-        assert (today.start, today.end) == (dt.datetime.fromisoformat("2026-11-21T00:00+01:00"), tomorrow.start)
+        assert (today.start, today.end) == (
+            dt.datetime.fromisoformat("2026-11-21T00:00+01:00"),
+            tomorrow.start,
+        )
         assert (today.over, tomorrow.over) == (True, False)
         assert today.files == (str(path / f"{0:020d}.seg"),)
         assert len(tomorrow.files) == 3
@@ -112,7 +130,7 @@ def test_the_cycles_of_deleted_segments_are_gone(clock: Clock, path: Path) -> No
         assert log.records_in_cycle(noon + 6) == 4
 
 
-# --- logs with little in them ----------------------------------------------------------------------------------------
+# --- logs with little in them ---------------------------------------------------------------------
 
 
 @clocked(NOON)
@@ -161,7 +179,9 @@ def test_a_log_that_was_never_written_has_one_empty_cycle(clock: Clock, path: Pa
     with open_log(path) as log:
         noon = parts_of(log).directory.cycle_at(clock.now_ns)
     for reader in (open_log(path), commitlog.open(path, "r")):
-        assert [(cycle.number, cycle.records, cycle.bytes, cycle.over) for cycle in reader.cycles()] == [(noon, 0, 0, False)]
+        assert [
+            (cycle.number, cycle.records, cycle.bytes, cycle.over) for cycle in reader.cycles()
+        ] == [(noon, 0, 0, False)]
         assert reader.records_in_cycle(noon) == reader.count() == 0
         assert (reader.last_position, reader.last_sequence) == (None, None)
         for direction in ("forward", "backward"):
@@ -173,13 +193,20 @@ def test_a_log_that_was_never_written_has_one_empty_cycle(clock: Clock, path: Pa
             assert tailer.read() is None
 
 
-def test_a_log_that_rolls_by_size_has_a_line_for_each_segment_and_no_cycles_to_seek(logs: Logs) -> None:
+def test_a_log_that_rolls_by_size_has_a_line_for_each_segment_and_no_cycles_to_seek(
+    logs: Logs,
+) -> None:
     log = logs.open()
     for _ in range(3):
         log.append(b"x")
         log.roll()
-    assert [(cycle.number, cycle.records, cycle.over) for cycle in log.cycles()] == [(None, 1, True)] * 3 + [(None, 0, False)]
-    assert all(first.end == second.start for first, second in zip(log.cycles(), log.cycles()[1:], strict=False))
+    assert [(cycle.number, cycle.records, cycle.over) for cycle in log.cycles()] == [
+        (None, 1, True)
+    ] * 3 + [(None, 0, False)]
+    assert all(
+        first.end == second.start
+        for first, second in zip(log.cycles(), log.cycles()[1:], strict=False)
+    )
     for ask in (log.records_in_cycle, log.tailer().seek_cycle):
         with pytest.raises(InvalidOptionError, match="created without roll_cycle"):
             ask(0)

@@ -1,4 +1,6 @@
-"""Directions: a tailer stands between two records, and reads the one on the side that it looks to."""
+"""Directions: a tailer stands between two records, and reads the one on the side that it looks
+to.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,13 @@ SEED = 20260214
 
 
 def sizes(count: int) -> list[bytes]:
-    """Values of every length up to a few hundred bytes, and now and then one that takes an eighth of a segment."""
+    """Values of every length up to a few hundred bytes, and now and then one that takes an eighth
+    of a segment.
+    """
     draw = random.Random(SEED)
-    return [b"%d:" % index + bytes(draw.choice((0, 3, 40, 300))) for index in range(count - 1)] + [bytes(LARGEST_VALUE)]
+    return [b"%d:" % index + bytes(draw.choice((0, 3, 40, 300))) for index in range(count - 1)] + [
+        bytes(LARGEST_VALUE)
+    ]
 
 
 def backward(log: CommitLog, **options: Any) -> list[bytes]:
@@ -32,7 +38,9 @@ def backward(log: CommitLog, **options: Any) -> list[bytes]:
 
 @pytest.fixture
 def filled(logs: Logs, setup: Setup) -> tuple[CommitLog, list[bytes]]:
-    """A log over several segments with keys, SKIPs and a batch of frames in it, all of it appended."""
+    """A log over several segments with keys, SKIPs and a batch of frames in it, all of it
+    appended.
+    """
     log = logs.open_as(setup, index_spacing=16)
     expected = sizes(900)
     for value in expected[:600]:
@@ -41,7 +49,9 @@ def filled(logs: Logs, setup: Setup) -> tuple[CommitLog, list[bytes]]:
     return log, expected
 
 
-def test_backward_gives_what_forward_gives_in_reverse(filled: tuple[CommitLog, list[bytes]]) -> None:
+def test_backward_gives_what_forward_gives_in_reverse(
+    filled: tuple[CommitLog, list[bytes]],
+) -> None:
     log, expected = filled
     forward = list(log.tailer(visibility="appended"))
     assert [record.value for record in forward] == expected
@@ -49,7 +59,9 @@ def test_backward_gives_what_forward_gives_in_reverse(filled: tuple[CommitLog, l
     assert backward(log, visibility="appended") == expected[::-1]
 
 
-def test_a_tailer_turned_around_anywhere_reads_what_it_just_read(filled: tuple[CommitLog, list[bytes]]) -> None:
+def test_a_tailer_turned_around_anywhere_reads_what_it_just_read(
+    filled: tuple[CommitLog, list[bytes]],
+) -> None:
     log, expected = filled
     draw = random.Random(SEED)
     tailer = log.tailer(visibility="appended")
@@ -69,7 +81,9 @@ def test_a_tailer_turned_around_anywhere_reads_what_it_just_read(filled: tuple[C
 
 
 @pytest.mark.parametrize("most", [1, 7, 250, 65536])
-def test_batches_backward_have_their_rows_in_reading_order(filled: tuple[CommitLog, list[bytes]], most: int) -> None:
+def test_batches_backward_have_their_rows_in_reading_order(
+    filled: tuple[CommitLog, list[bytes]], most: int
+) -> None:
     log, expected = filled
     expected = expected[-300:] if most == 1 else expected
     tailer = log.tailer(direction="backward", visibility="appended")
@@ -80,7 +94,9 @@ def test_batches_backward_have_their_rows_in_reading_order(filled: tuple[CommitL
     assert found == expected[::-1]
 
 
-def test_batches_of_both_directions_can_be_mixed_with_single_reads(filled: tuple[CommitLog, list[bytes]]) -> None:
+def test_batches_of_both_directions_can_be_mixed_with_single_reads(
+    filled: tuple[CommitLog, list[bytes]],
+) -> None:
     log, expected = filled
     tailer = log.tailer(visibility="appended")
     assert tailer.read_batch(100).values() == expected[:100]
@@ -104,7 +120,10 @@ def test_every_start_in_both_directions(logs: Logs, direction: Any) -> None:
         None: ([b"a", b"b", b"c"], [b"c", b"b", b"a"]),
     }
     for start, found in expected.items():
-        assert list(log.tailer(start=start, direction=direction).values()) == found[direction == "backward"]  # type: ignore[arg-type]
+        assert (
+            list(log.tailer(start=start, direction=direction).values())
+            == found[direction == "backward"]
+        )  # type: ignore[arg-type]
 
 
 def test_an_empty_log_gives_nothing_in_either_direction(logs: Logs, setup: Setup) -> None:
@@ -132,7 +151,13 @@ def test_empty_segments_are_passed_in_both_directions(logs: Logs) -> None:
     log.roll()
     assert backward(log) == [b"b", b"a"]
     tailer = log.tailer()
-    for direction, value in (("forward", b"a"), ("forward", b"b"), ("backward", b"b"), ("backward", b"a"), ("forward", b"a")):
+    for direction, value in (
+        ("forward", b"a"),
+        ("forward", b"b"),
+        ("backward", b"b"),
+        ("backward", b"a"),
+        ("forward", b"a"),
+    ):
         tailer.direction = direction  # type: ignore[assignment]
         assert tailer.read().value == value  # type: ignore[union-attr]
 
@@ -162,7 +187,9 @@ def test_rolled_back_claims_are_passed_backward(logs: Logs, setup: Setup) -> Non
     assert backward(log, visibility="appended") == expected[::-1]
 
 
-def test_backward_stops_above_an_open_claim_and_goes_on_when_it_ends(logs: Logs, setup: Setup) -> None:
+def test_backward_stops_above_an_open_claim_and_goes_on_when_it_ends(
+    logs: Logs, setup: Setup
+) -> None:
     log = logs.open_as(setup, claim_timeout=60, **BY_HAND)
     log.append(b"below", sync=False)
     with ThreadPoolExecutor(1) as pool:
@@ -226,7 +253,9 @@ def test_a_missing_segment_in_the_middle_is_no_beginning(files: LogFiles, logs: 
 
 
 def damaged_log(files: LogFiles, logs: Logs, at: int, change: Callable[[int], object]) -> CommitLog:
-    """Sixty records of 24 bytes, durable; what stands at the offset of the one with that index is changed."""
+    """Sixty records of 24 bytes, durable; what stands at the offset of the one with that index is
+    changed.
+    """
     files.create(0)
     files.skip(0, files.records(0, [b"%02d" % index for index in range(60)]), 0)
     with logs.open(index_spacing=16) as log:
@@ -246,7 +275,10 @@ def test_damage_is_raised_backward_or_passed(files: LogFiles, logs: Logs, at: in
     for _ in range(2):
         with pytest.raises(CorruptRecordError) as caught:
             tailer.read()
-        assert (caught.value.position, caught.value.resume_position) == (HEADER + 24 * at, HEADER + 24 * (at + 1))
+        assert (caught.value.position, caught.value.resume_position) == (
+            HEADER + 24 * at,
+            HEADER + 24 * (at + 1),
+        )
     skipping = log.tailer(direction="backward", on_damage="skip")
     assert list(skipping.values()) == above + below
     assert skipping.damaged == [(HEADER + 24 * at, HEADER + 24 * (at + 1))]
@@ -255,15 +287,24 @@ def test_damage_is_raised_backward_or_passed(files: LogFiles, logs: Logs, at: in
 
 
 @pytest.mark.parametrize("length", [0x0FFFFFFF, 24 * 10, 24 * 40, 28, 17, 0])
-def test_a_broken_length_costs_backward_no_more_than_forward(files: LogFiles, logs: Logs, length: int) -> None:
-    log = damaged_log(files, logs, 20, lambda offset: files.put(0, offset, length.to_bytes(4, "little")))
+def test_a_broken_length_costs_backward_no_more_than_forward(
+    files: LogFiles, logs: Logs, length: int
+) -> None:
+    log = damaged_log(
+        files, logs, 20, lambda offset: files.put(0, offset, length.to_bytes(4, "little"))
+    )
     forward = list(log.tailer(on_damage="skip"))
-    assert [int(record.value) for record in forward] == [index for index in range(60) if index != 20]
+    assert [int(record.value) for record in forward] == [
+        index for index in range(60) if index != 20
+    ]
     assert list(log.tailer(on_damage="skip", direction="backward")) == forward[::-1]
     batches = log.tailer(on_damage="skip", direction="backward")
-    assert [value for _ in range(2) for value in batches.read_batch().values()] == [record.value for record in forward[::-1]]
+    assert [value for _ in range(2) for value in batches.read_batch().values()] == [
+        record.value for record in forward[::-1]
+    ]
     tailer = log.tailer(on_damage="skip")
-    # A frame that is damaged and leads on has its number still; one that does not has none, up to the next indexed record.
+    # A frame that is damaged and leads on has its number still; one that does not has none, up to
+    # the next indexed record.
     renumbered = 21 if length == 17 else 32
     for sequence in range(60):
         tailer.seek(sequence=sequence)
@@ -324,7 +365,9 @@ def test_backward_goes_on_while_the_log_grows_and_rolls(logs: Logs, setup: Setup
         assert len(found) == min(most, len(expected))
 
 
-def test_a_reader_beside_the_writer_reads_back_what_it_followed(logs: Logs, until: Callable[..., None]) -> None:
+def test_a_reader_beside_the_writer_reads_back_what_it_followed(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     writer = logs.open(index_spacing=16)
     reader = logs.open(mode="r")
     tailer: Tailer = reader.tailer()

@@ -29,7 +29,8 @@ from tests.test_interrupts import interrupted_when
 NOBODY = 65534
 IDLES = ["spin", "yield", "backoff", "block"]
 
-# A reader of its own that follows, and says for each record how long after its appending it came; at the end, what it took.
+# A reader of its own that follows, and says for each record how long after its appending it came;
+# at the end, what it took.
 FOLLOWER = """
 import sys, time, resource
 import commitlog
@@ -51,7 +52,9 @@ class Follower:
     """A reader process, asked line by line."""
 
     def __init__(self, path: Path, idle: str) -> None:
-        self.process = subprocess.Popen([sys.executable, "-c", FOLLOWER, str(path), idle], stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", FOLLOWER, str(path), idle], stdout=subprocess.PIPE, text=True
+        )
 
     def line(self) -> str:
         assert self.process.stdout is not None
@@ -73,7 +76,11 @@ class Follower:
 @pytest.fixture(params=["disk", "shm"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommitLog]:
     """A mapped log on a disk or in shared memory."""
-    path = tmp_path if request.param == "disk" else Path(tempfile.mkdtemp(prefix="commitlog-test-", dir="/dev/shm"))
+    path = (
+        tmp_path
+        if request.param == "disk"
+        else Path(tempfile.mkdtemp(prefix="commitlog-test-", dir="/dev/shm"))
+    )
     with commitlog.open(path / "log", "a", Options(segment_size=1 << 20)) as opened:
         yield opened
     if request.param == "shm":
@@ -84,16 +91,21 @@ def someone_waits(log: CommitLog) -> bool:
     return bool(parts_of(log).engine.cursors["waiters"])
 
 
-def test_a_blocked_reader_wakes_at_once_and_takes_no_processor_time_meanwhile(log: CommitLog, until: Callable[..., None]) -> None:
+def test_a_blocked_reader_wakes_at_once_and_takes_no_processor_time_meanwhile(
+    log: CommitLog, until: Callable[..., None]
+) -> None:
     with Follower(Path(log.path), "block") as follower:
         assert follower.line() == "ready"
         delays_ns = []
         for _ in range(60):
             until(lambda: someone_waits(log))
-            time.sleep(0.002)  # into its sleep: what is measured is the waking, and any length of sleep will do
+            time.sleep(
+                0.002
+            )  # into its sleep: what is measured is the waking, and any length of sleep will do
             log.append(time.monotonic_ns().to_bytes(8, "little"))
             delays_ns.append(int(follower.line()))
-        # A missed wake-up would cost the rest of a 50 ms slice; to be given a processor may take a while, too.
+        # A missed wake-up would cost the rest of a 50 ms slice; to be given a processor may take a
+        # while, too.
         assert statistics.median(delays_ns) < 25e6
         before = follower.cpu_s()
         slept = threading.Event().wait(1.5)
@@ -105,7 +117,9 @@ def test_a_blocked_reader_wakes_at_once_and_takes_no_processor_time_meanwhile(lo
         assert follower.process.wait(60) == 0
 
 
-def test_a_spinning_reader_burns_its_processor_and_so_the_measure_tells_them_apart(log: CommitLog) -> None:
+def test_a_spinning_reader_burns_its_processor_and_so_the_measure_tells_them_apart(
+    log: CommitLog,
+) -> None:
     with Follower(Path(log.path), "spin") as follower:
         assert follower.line() == "ready"
         before = follower.cpu_s()
@@ -125,7 +139,9 @@ def test_other_threads_run_while_one_waits(logs: Logs, idle: Any) -> None:
         waiting = pool.submit(log.tailer().read, timeout=None, idle=idle)
         turns = 0
         before = time.thread_time()
-        while time.thread_time() - before < 0.02:  # processor time that this thread got although the other one waits
+        while (
+            time.thread_time() - before < 0.02
+        ):  # processor time that this thread got although the other one waits
             turns += 1
         assert not waiting.done()
         log.append(b"x")
@@ -171,12 +187,16 @@ def test_an_unknown_way_to_wait_is_refused(logs: Logs) -> None:
     tailer = logs.open().tailer()
     for wrong in ("sleep", "", None, 1):
         for wait in (tailer.follow, tailer.read, tailer.read_batch):
-            with pytest.raises(InvalidOptionError, match="idle must be one of 'spin', 'yield', 'backoff', 'block'"):
+            with pytest.raises(
+                InvalidOptionError, match="idle must be one of 'spin', 'yield', 'backoff', 'block'"
+            ):
                 wait(timeout=1, idle=wrong)  # type: ignore[operator]
     assert set(IDLE) == set(IDLES)
 
 
-def test_writers_pay_for_wake_ups_only_while_somebody_waits(log: CommitLog, until: Callable[..., None]) -> None:
+def test_writers_pay_for_wake_ups_only_while_somebody_waits(
+    log: CommitLog, until: Callable[..., None]
+) -> None:
     def signals() -> int:
         return parts_of(log).engine.cursors["append_signal"]
 
@@ -201,7 +221,9 @@ def test_writers_pay_for_wake_ups_only_while_somebody_waits(log: CommitLog, unti
     assert (signals(), parts_of(log).engine.cursors["waiters"]) == (after, 0)
 
 
-def test_a_killed_sleeper_costs_the_writers_one_wake_up(log: CommitLog, until: Callable[..., None]) -> None:
+def test_a_killed_sleeper_costs_the_writers_one_wake_up(
+    log: CommitLog, until: Callable[..., None]
+) -> None:
     with Follower(Path(log.path), "block") as follower:
         assert follower.line() == "ready"
         until(lambda: someone_waits(log))
@@ -210,7 +232,10 @@ def test_a_killed_sleeper_costs_the_writers_one_wake_up(log: CommitLog, until: C
     before = parts_of(log).engine.cursors["append_signal"]
     log.append_many([b"x"] * 100)
     log.append(b"x")
-    assert (parts_of(log).engine.cursors["append_signal"], parts_of(log).engine.cursors["waiters"]) == (before + 1, 0)
+    assert (
+        parts_of(log).engine.cursors["append_signal"],
+        parts_of(log).engine.cursors["waiters"],
+    ) == (before + 1, 0)
 
 
 def test_who_sleeps_while_the_log_is_opened_anew_is_woken_by_the_first_append(logs: Logs) -> None:
@@ -226,9 +251,13 @@ def test_who_sleeps_while_the_log_is_opened_anew_is_woken_by_the_first_append(lo
 
 
 @pytest.mark.parametrize("idle", IDLES)
-def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in_child: Callable[..., Any], idle: Any) -> None:
+def test_a_reader_without_write_permission_waits_all_the_same(
+    tmp_path: Path, in_child: Callable[..., Any], idle: Any
+) -> None:
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
-    options = Options(segment_size=65536, tuning=Tuning(allocate_ahead=0))  # no file comes and goes meanwhile
+    options = Options(
+        segment_size=65536, tuning=Tuning(allocate_ahead=0)
+    )  # no file comes and goes meanwhile
     log = commitlog.open(directory / "log", "a", options)
     directory.chmod(0o755)
     (directory / "log").chmod(0o755)
@@ -245,7 +274,11 @@ def test_a_reader_without_write_permission_waits_all_the_same(tmp_path: Path, in
             os.write(ready, b"x")
             record = tailer.read(timeout=60, idle=idle)
             assert record is not None
-            return parts_of(reader).engine.cursors.writable, parts_of(reader).engine.cursors["waiters"] != 0, record.value
+            return (
+                parts_of(reader).engine.cursors.writable,
+                parts_of(reader).engine.cursors["waiters"] != 0,
+                record.value,
+            )
 
     told, ready = os.pipe()
     appender = threading.Thread(target=lambda: (os.read(told, 1), log.append(b"came")))

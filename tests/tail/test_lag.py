@@ -1,4 +1,6 @@
-"""Back-pressure: appends wait for a required tailer that is too far behind, raise, or are dropped and counted; or it is evicted."""
+"""Back-pressure: appends wait for a required tailer that is too far behind, raise, or are dropped
+and counted; or it is evicted.
+"""
 
 from __future__ import annotations
 
@@ -19,16 +21,22 @@ from commitlog.errors import ClosedError, InvalidOptionError, RecordTooLargeErro
 from tests.setups import LARGEST_VALUE, SEGMENT, Logs, Setup
 from tests.tail.lagging import FRAME, MAX_LAG, VALUE, append_until_refused, required
 
-# --- raise ---------------------------------------------------------------------------------------------------------------
+# --- raise ----------------------------------------------------------------------------------------
 
 
-def test_an_append_that_is_too_far_ahead_is_refused_and_told_of_the_tailer(logs: Logs, setup: Setup) -> None:
+def test_an_append_that_is_too_far_ahead_is_refused_and_told_of_the_tailer(
+    logs: Logs, setup: Setup
+) -> None:
     log = logs.open_as(setup, on_lag="raise")
     tailer = required(log)
-    # The first one after the tailer was declared passes without a look; the one that goes past the limit is the last.
+    # The first one after the tailer was declared passes without a look; the one that goes past the
+    # limit is the last.
     assert append_until_refused(log) == 21
     for _ in range(3):
-        with pytest.raises(TailerLagError, match="'a' is 2520 bytes behind, of 2400 that it may be: nothing was appended") as caught:
+        with pytest.raises(
+            TailerLagError,
+            match="'a' is 2520 bytes behind, of 2400 that it may be: nothing was appended",
+        ) as caught:
             log.append(VALUE)
     assert (caught.value.name, caught.value.position) == ("a", tailer.position)
     assert pickle.loads(pickle.dumps(caught.value)).name == "a"
@@ -68,7 +76,11 @@ def test_a_record_that_is_too_large_is_so_also_at_the_limit(logs: Logs) -> None:
     required(log)
     append_until_refused(log)
     large = bytes(LARGEST_VALUE + 1)
-    for call in (lambda: log.append_many([large]), lambda: log.claim(len(large)), lambda: log.append(large)):
+    for call in (
+        lambda: log.append_many([large]),
+        lambda: log.claim(len(large)),
+        lambda: log.append(large),
+    ):
         with pytest.raises((RecordTooLargeError, TailerLagError)):
             call()
     with pytest.raises(RecordTooLargeError):
@@ -95,7 +107,9 @@ def test_the_slowest_of_several_counts(logs: Logs) -> None:
 
 
 def test_the_gap_between_two_segments_is_no_lag(logs: Logs) -> None:
-    """A reader that has read all there is holds nobody up, whatever lies behind the last record that it read."""
+    """A reader that has read all there is holds nobody up, whatever lies behind the last record
+    that it read.
+    """
     log = logs.open(on_lag="raise")
     tailer = log.tailer("a", required=True, max_lag=1)
     for turn in range(3 * SEGMENT // 5000):
@@ -111,7 +125,9 @@ def test_a_tailer_that_was_required_before_the_log_was_opened_counts(logs: Logs)
     assert append_until_refused(log) == 21
     log.close()
     log = logs.open(on_lag="raise")
-    assert append_until_refused(log) == 0  # or a program that opens it for each append would go on without an end
+    assert (
+        append_until_refused(log) == 0
+    )  # or a program that opens it for each append would go on without an end
 
 
 def test_what_is_done_to_another_tailer_lets_no_append_past(logs: Logs) -> None:
@@ -126,7 +142,7 @@ def test_what_is_done_to_another_tailer_lets_no_append_past(logs: Logs) -> None:
     assert append_until_refused(log) == 0
 
 
-# --- wait ----------------------------------------------------------------------------------------------------------------
+# --- wait -----------------------------------------------------------------------------------------
 
 
 def test_appends_wait_for_the_tailer(logs: Logs, setup: Setup) -> None:
@@ -180,7 +196,7 @@ def test_closing_the_log_ends_a_wait(logs: Logs, until: Callable[..., None]) -> 
     assert len(outcome) == 1
 
 
-# --- drop ----------------------------------------------------------------------------------------------------------------
+# --- drop -----------------------------------------------------------------------------------------
 
 
 def test_what_is_dropped_is_counted_here_and_at_the_tailer(logs: Logs) -> None:
@@ -198,7 +214,11 @@ def test_what_is_dropped_is_counted_here_and_at_the_tailer(logs: Logs) -> None:
     with pytest.raises(TailerLagError, match="a claim cannot be dropped"):
         log.claim(10)
     assert len(list(tailer)) == 21
-    assert (tailer.dropped_records, log.tailers()[0].dropped_records, log.stats().dropped_records) == (30, 30, 30)
+    assert (
+        tailer.dropped_records,
+        log.tailers()[0].dropped_records,
+        log.stats().dropped_records,
+    ) == (30, 30, 30)
     assert log.append(VALUE) > 0
     assert tailer.dropped_records == 30
 
@@ -233,7 +253,7 @@ def test_a_coroutine_waits_for_what_was_not_dropped(logs: Logs) -> None:
     asyncio.run(append())
 
 
-# --- evict ---------------------------------------------------------------------------------------------------------------
+# --- evict ----------------------------------------------------------------------------------------
 
 
 def test_an_evicted_tailer_holds_nobody_and_reads_on(logs: Logs) -> None:
@@ -255,7 +275,11 @@ def test_an_evicted_tailer_holds_nobody_and_reads_on(logs: Logs) -> None:
 
 def test_a_tailer_that_is_deleted_or_declared_otherwise_holds_nobody(logs: Logs) -> None:
     log = logs.open(on_lag="raise")
-    for end in (lambda: log.delete_tailer("a"), lambda: log.tailer("a", required=False).close(), lambda: log.reset_tailer("a", "end")):
+    for end in (
+        lambda: log.delete_tailer("a"),
+        lambda: log.tailer("a", required=False).close(),
+        lambda: log.reset_tailer("a", "end"),
+    ):
         required(log).close()
         append_until_refused(log)
         end()
@@ -283,7 +307,7 @@ def test_a_tailer_that_moves_is_not_overdue(logs: Logs) -> None:
     assert log.tailers()[0].required is True
 
 
-# --- two processes -------------------------------------------------------------------------------------------------------
+# --- two processes --------------------------------------------------------------------------------
 
 
 def test_a_writer_hears_of_a_new_required_tailer_while_it_appends(logs: Logs) -> None:
@@ -298,7 +322,9 @@ def test_a_writer_hears_of_a_new_required_tailer_while_it_appends(logs: Logs) ->
     tailer.close()
 
 
-def test_a_writer_in_another_process_is_held_and_let_go(logs: Logs, until: Callable[..., None]) -> None:
+def test_a_writer_in_another_process_is_held_and_let_go(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     log = logs.open()
     tailer = required(log)
     child = os.fork()
@@ -317,7 +343,9 @@ def test_a_writer_in_another_process_is_held_and_let_go(logs: Logs, until: Calla
     assert log.tail_position > held
 
 
-def test_a_required_tailer_whose_process_died_is_waited_for_until_it_is_evicted(logs: Logs, until: Callable[..., None]) -> None:
+def test_a_required_tailer_whose_process_died_is_waited_for_until_it_is_evicted(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     log = logs.open(on_lag="raise")
     child = os.fork()
     if child == 0:
@@ -337,14 +365,16 @@ def test_a_required_tailer_whose_process_died_is_waited_for_until_it_is_evicted(
     log.append(VALUE)
 
 
-def test_the_child_of_a_fork_is_held_as_its_parent(logs: Logs, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+def test_the_child_of_a_fork_is_held_as_its_parent(
+    logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
+) -> None:
     log = logs.open(on_lag="raise")
     required(log)
     append_until_refused(log)
     assert in_child(lambda: append_until_refused(log)) == 0
 
 
-# --- bad input -----------------------------------------------------------------------------------------------------------
+# --- bad input ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

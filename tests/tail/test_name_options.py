@@ -1,4 +1,6 @@
-"""What is said of a tailer with a name: wrong names and options are refused before anything is made."""
+"""What is said of a tailer with a name: wrong names and options are refused before anything is
+made.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from tests.setups import Logs
 @pytest.mark.parametrize("name", ["", "a/b", "..", 7])
 def test_a_wrong_name_is_refused_everywhere(logs: Logs, name: Any) -> None:
     log = logs.open()
-    for call in (log.tailer, lambda name: log.reset_tailer(name, "first"), log.delete_tailer, log.evict_tailer):
+    for call in (
+        log.tailer,
+        lambda name: log.reset_tailer(name, "first"),
+        log.delete_tailer,
+        log.evict_tailer,
+    ):
         with pytest.raises(InvalidOptionError, match="name must be"):
             call(name)
 
@@ -35,7 +42,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG, ids=str)
-def test_wrong_options_are_refused_and_leave_no_file(logs: Logs, options: dict[str, Any], message: str) -> None:
+def test_wrong_options_are_refused_and_leave_no_file(
+    logs: Logs, options: dict[str, Any], message: str
+) -> None:
     log = logs.open()
     with pytest.raises(InvalidOptionError, match=message):
         log.tailer(**options)

@@ -1,4 +1,6 @@
-"""Where a named tailer goes on: after each way of reading, after an exception or a restart, and in a log that changed."""
+"""Where a named tailer goes on: after each way of reading, after an exception or a restart, and in
+a log that changed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from tests.tail.named import filled, read
 
 
 def test_restart_of_named_tailers_a_and_b(logs: Logs) -> None:
-    """Chronicle's: of two tailers one has read three records and the other one; each goes on behind what it read."""
+    """Chronicle's: of two tailers one has read three records and the other one; each goes on behind
+    what it read.
+    """
     log = filled(logs)
     assert read(log.tailer("a"), 3) == [b"0", b"1", b"2"]
     assert read(log.tailer("b"), 1) == [b"0"]
@@ -48,7 +52,7 @@ def test_a_reader_keeps_its_place_in_a_log_that_is_closed(logs: Logs) -> None:
         assert read(reader.tailer("a"), 1) == [b"3"]
 
 
-# --- each way of reading -------------------------------------------------------------------------------------------------
+# --- each way of reading --------------------------------------------------------------------------
 
 READS: dict[str, Callable[[Tailer], Any]] = {
     "read": lambda tailer: [tailer.read() for _ in range(3)],
@@ -59,7 +63,11 @@ READS: dict[str, Callable[[Tailer], Any]] = {
     "seek by key": lambda tailer: tailer.seek(key=b"3"),
     "search": lambda tailer: tailer.search(lambda record: int(record.value), 3),
     "to_end": lambda tailer: (tailer.to_end(), tailer.seek(sequence=3)),
-    "backward": lambda tailer: (tailer.seek(sequence=4), setattr(tailer, "direction", "backward"), tailer.read()),
+    "backward": lambda tailer: (
+        tailer.seek(sequence=4),
+        setattr(tailer, "direction", "backward"),
+        tailer.read(),
+    ),
     "reading": lambda tailer: [_read_in_context(tailer) for _ in range(3)],
     "reading_batch": lambda tailer: _batch_in_context(tailer, 3),
     "loop to a break": lambda tailer: _loop(tailer, 4),
@@ -100,7 +108,9 @@ async def _loop_in_coroutine(tailer: Tailer, count: int) -> None:
 @pytest.mark.parametrize("way", READS)
 def test_each_way_of_reading_keeps_its_place(logs: Logs, way: str) -> None:
     log = logs.open()
-    log.append_many([b"%d" % index for index in range(10)], keys=[b"%d" % index for index in range(10)])
+    log.append_many(
+        [b"%d" % index for index in range(10)], keys=[b"%d" % index for index in range(10)]
+    )
     with log.tailer("a") as tailer:
         READS[way](tailer)
     assert read(log.tailer("a"), 1) == [b"3"]
@@ -108,7 +118,11 @@ def test_each_way_of_reading_keeps_its_place(logs: Logs, way: str) -> None:
 
 def test_a_loop_that_ran_to_the_end_leaves_nothing(logs: Logs) -> None:
     log = filled(logs)
-    for name, loop in (("a", lambda tailer: tailer), ("b", lambda tailer: tailer.values()), ("c", lambda tailer: tailer.follow(timeout=0))):
+    for name, loop in (
+        ("a", lambda tailer: tailer),
+        ("b", lambda tailer: tailer.values()),
+        ("c", lambda tailer: tailer.follow(timeout=0)),
+    ):
         with log.tailer(name) as tailer:
             assert len(list(loop(tailer))) == 10
         with log.tailer(name) as tailer:
@@ -201,7 +215,7 @@ def test_reading_at_the_end_gives_nothing_and_may_wait(logs: Logs) -> None:
         assert len(batch) == 0
 
 
-# --- which place ---------------------------------------------------------------------------------------------------------
+# --- which place ----------------------------------------------------------------------------------
 
 
 def test_the_direction_is_not_kept(logs: Logs) -> None:
@@ -256,7 +270,7 @@ def test_a_seek_in_vain_moves_nothing(logs: Logs) -> None:
     assert read(log.tailer("a"), 1) == [b"2"]
 
 
-# --- a log that changed --------------------------------------------------------------------------------------------------
+# --- a log that changed ---------------------------------------------------------------------------
 
 
 def test_what_was_deleted_under_a_place_is_a_clear_gap(logs: Logs) -> None:
@@ -278,7 +292,9 @@ def test_what_was_deleted_under_a_place_is_a_clear_gap(logs: Logs) -> None:
 
 
 def cut(path: Path, records: int) -> None:
-    """Leave of a log what a power cut may: so many records of a byte, and nothing that says how many there were."""
+    """Leave of a log what a power cut may: so many records of a byte, and nothing that says how
+    many there were.
+    """
     file = min(path.glob("*.seg"))
     content = bytearray(file.read_bytes())
     content[HEADER + records * 24 :] = bytes(len(content) - HEADER - records * 24)
@@ -287,8 +303,12 @@ def cut(path: Path, records: int) -> None:
     (path / "cursors").unlink()
 
 
-def test_a_place_behind_the_end_of_a_cut_log_is_moved_to_it(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
-    """Records that a crash took back had been read; others come in their place, and are read, too."""
+def test_a_place_behind_the_end_of_a_cut_log_is_moved_to_it(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Records that a crash took back had been read; others come in their place, and are read,
+    too.
+    """
     log = filled(logs)
     log.close()
     path = log.path
@@ -301,7 +321,9 @@ def test_a_place_behind_the_end_of_a_cut_log_is_moved_to_it(logs: Logs, caplog: 
     assert "tailer 'a'" in caplog.text
 
 
-def test_a_reader_before_the_recovery_stands_at_the_end_that_it_sees(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reader_before_the_recovery_stands_at_the_end_that_it_sees(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
     log = filled(logs)
     with log.tailer("a") as tailer:
         list(tailer)

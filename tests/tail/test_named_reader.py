@@ -1,4 +1,6 @@
-"""Who reads under a name: one at a time, until the tailer or its log is closed, or its process dies, at whatever step."""
+"""Who reads under a name: one at a time, until the tailer or its log is closed, or its process
+dies, at whatever step.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,13 @@ def test_a_closed_tailer_reads_no_more(logs: Logs) -> None:
     tailer = log.tailer("a")
     tailer.close()
     tailer.close()
-    for call in (tailer.read, tailer.read_batch, lambda: next(tailer), lambda: tailer.seek("first"), lambda: next(tailer.values())):
+    for call in (
+        tailer.read,
+        tailer.read_batch,
+        lambda: next(tailer),
+        lambda: tailer.seek("first"),
+        lambda: next(tailer.values()),
+    ):
         with pytest.raises(ClosedError, match="the tailer is closed"):
             call()
     other = log.tailer("a")
@@ -113,7 +121,12 @@ def test_when_a_reader_is_killed_another_takes_over(logs: Logs, until: Callable[
             tailer = reader.tailer("a")
             read(tailer, 10)
             signal.pause()
-    until(lambda: any(state.owner for state in log.tailers()) and log.tailers()[0].position == parts_of(log).index.position_of(10))
+    until(
+        lambda: (
+            any(state.owner for state in log.tailers())
+            and log.tailers()[0].position == parts_of(log).index.position_of(10)
+        )
+    )
     assert log.tailers()[0].pid == child
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -126,7 +139,9 @@ def test_a_kill_while_reading_redelivers_one_record_at_most(logs: Logs) -> None:
     positions = [record.position for record in log.tailer()]
     for _ in range(5):
         came, say = os.pipe()
-        fcntl.fcntl(say, fcntl.F_SETPIPE_SZ, 4096)  # so that the child waits for the parent before it has read all
+        fcntl.fcntl(
+            say, fcntl.F_SETPIPE_SZ, 4096
+        )  # so that the child waits for the parent before it has read all
         child = os.fork()
         if child == 0:
             with commitlog.open(log.path, "r") as reader:
@@ -139,7 +154,9 @@ def test_a_kill_while_reading_redelivers_one_record_at_most(logs: Logs) -> None:
         os.waitpid(child, 0)
         with os.fdopen(came, "rb") as stream:
             said += stream.read()
-        last = positions.index(int(said[-8:]))  # a write of eight bytes into a pipe is whole or is not there
+        last = positions.index(
+            int(said[-8:])
+        )  # a write of eight bytes into a pipe is whole or is not there
         with log.tailer("a") as tailer:
             record = tailer.read()
             assert record is not None

@@ -50,28 +50,42 @@ def recorded(logs: Logs, *times_ms: int) -> CommitLog:
 def given(log: CommitLog, clock: Clock, **options: Any) -> list[tuple[bytes, int]]:
     """What is given, and how many milliseconds after the first."""
     began_ns = clock.now_ns
-    return [(record.value, (clock.now_ns - began_ns) // MS) for record in log.tailer().follow(timeout=0, **options)]
+    return [
+        (record.value, (clock.now_ns - began_ns) // MS)
+        for record in log.tailer().follow(timeout=0, **options)
+    ]
 
 
-def test_the_time_between_two_records_is_that_between_their_timestamps(logs: Logs, clock: Clock) -> None:
+def test_the_time_between_two_records_is_that_between_their_timestamps(
+    logs: Logs, clock: Clock
+) -> None:
     log = recorded(logs, 100, 100, 120, 1120)
     assert given(log, clock, speed=1) == [(b"100", 0), (b"100", 0), (b"120", 20), (b"1120", 1020)]
 
 
 @pytest.mark.parametrize(("speed", "expected"), [(10, [0, 100, 300]), (0.5, [0, 2000, 6000])])
-def test_a_speed_divides_the_pauses(logs: Logs, clock: Clock, speed: float, expected: list[int]) -> None:
+def test_a_speed_divides_the_pauses(
+    logs: Logs, clock: Clock, speed: float, expected: list[int]
+) -> None:
     log = recorded(logs, 0, 1000, 3000)
     assert [after for _, after in given(log, clock, speed=speed)] == expected
 
 
-def test_where_timestamps_step_back_there_is_no_pause_and_none_twice(logs: Logs, clock: Clock) -> None:
+def test_where_timestamps_step_back_there_is_no_pause_and_none_twice(
+    logs: Logs, clock: Clock
+) -> None:
     log = recorded(logs, 500, 600, 200, 300, 600, 700)
     assert [after for _, after in given(log, clock, speed=1)] == [0, 100, 100, 100, 100, 200]
 
 
 def test_no_pause_is_longer_than_max_pause(logs: Logs, clock: Clock) -> None:
     log = recorded(logs, 0, 10, 3_600_010, 3_600_020)
-    assert [after for _, after in given(log, clock, speed=1, max_pause="200ms")] == [0, 10, 210, 220]
+    assert [after for _, after in given(log, clock, speed=1, max_pause="200ms")] == [
+        0,
+        10,
+        210,
+        220,
+    ]
     assert [after for _, after in given(log, clock, speed=1, max_pause=0)] == [0, 0, 0, 0]
 
 
@@ -86,7 +100,9 @@ def test_a_slow_reader_of_the_records_catches_up(logs: Logs, clock: Clock) -> No
     assert after == [0, 100, 350, 350, 400]
 
 
-def test_ctrl_c_in_a_pause_leaves_the_tailer_before_the_record_that_was_not_given(logs: Logs, clock: Clock) -> None:
+def test_ctrl_c_in_a_pause_leaves_the_tailer_before_the_record_that_was_not_given(
+    logs: Logs, clock: Clock
+) -> None:
     log = recorded(logs, 0, 1000)
 
     def interrupt() -> None:
@@ -111,7 +127,11 @@ def test_closing_the_log_ends_a_pause(logs: Logs, clock: Clock) -> None:
     assert len(clock.slept_s) == 2
 
 
-@pytest.mark.parametrize("speed", [0, -1, True, "fast", float("nan"), float("inf"), 1e7, 10**400, 1j], ids=lambda speed: str(speed)[:8])
+@pytest.mark.parametrize(
+    "speed",
+    [0, -1, True, "fast", float("nan"), float("inf"), 1e7, 10**400, 1j],
+    ids=lambda speed: str(speed)[:8],
+)
 def test_what_is_no_speed_is_refused(logs: Logs, speed: Any) -> None:
     log = recorded(logs, 0)
     with pytest.raises(InvalidOptionError, match="speed must be a number from 1e-06 to 1e"):

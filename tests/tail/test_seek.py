@@ -30,7 +30,12 @@ def filled(logs: Logs, setup: Setup) -> tuple[CommitLog, list[int]]:
     log = logs.open_as(setup, index_spacing=16)
     stamps = stepping_back(COUNT)
     for index, stamp in enumerate(stamps):
-        log.append(b"%d" % index, key=b"k%d" % (index % 200) if index % 2 else None, timestamp_ns=stamp, sync=False)
+        log.append(
+            b"%d" % index,
+            key=b"k%d" % (index % 200) if index % 2 else None,
+            timestamp_ns=stamp,
+            sync=False,
+        )
     return log, stamps
 
 
@@ -52,7 +57,13 @@ def test_a_time_finds_the_first_record_that_is_not_older(logs: Logs, setup: Setu
     log, stamps = filled(logs, setup)
     tailer = log.tailer(visibility="appended")
     draw = random.Random(SEED)
-    for stamp in [-1, 0, max(stamps), *(draw.randrange(1000 * COUNT) for _ in range(200)), *draw.sample(stamps, 50)]:
+    for stamp in [
+        -1,
+        0,
+        max(stamps),
+        *(draw.randrange(1000 * COUNT) for _ in range(200)),
+        *draw.sample(stamps, 50),
+    ]:
         expected = next(index for index, value in enumerate(stamps) if value >= stamp)
         assert tailer.seek(timestamp=stamp)
         assert tailer.read().value == b"%d" % expected  # type: ignore[union-attr]
@@ -129,7 +140,9 @@ def test_start_and_end_and_positions_are_places(logs: Logs) -> None:
         {"timestamp": dt.datetime.max.replace(tzinfo=dt.UTC)},
     ],
 )
-def test_other_seeks_are_refused_and_leave_the_tailer_where_it_stood(logs: Logs, given: dict[str, Any]) -> None:
+def test_other_seeks_are_refused_and_leave_the_tailer_where_it_stood(
+    logs: Logs, given: dict[str, Any]
+) -> None:
     log = logs.open()
     log.append(b"x")
     tailer = log.tailer()
@@ -187,7 +200,7 @@ def test_what_is_behind_an_open_claim_cannot_be_found_by_time_yet(logs: Logs, se
     assert tailer.seek(timestamp=20)
 
 
-# --- search ------------------------------------------------------------------------------------------------------------
+# --- search ---------------------------------------------------------------------------------------
 
 
 def number(record: Any) -> int:
@@ -195,7 +208,9 @@ def number(record: Any) -> int:
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_binary_search_with_repeats_gaps_before_and_after_the_range(logs: Logs, setup: Setup, direction: Any) -> None:
+def test_binary_search_with_repeats_gaps_before_and_after_the_range(
+    logs: Logs, setup: Setup, direction: Any
+) -> None:
     log = logs.open_as(setup, index_spacing=16)
     draw = random.Random(SEED)
     numbers = sorted(2 * draw.randrange(10, 900) for _ in range(3000))
@@ -212,7 +227,9 @@ def test_binary_search_with_repeats_gaps_before_and_after_the_range(logs: Logs, 
         assert tailer.direction == direction
         onward = tailer.read()
         index = first if direction == "forward" else first - 1
-        assert (None if onward is None else onward.sequence) == (index if 0 <= index < len(numbers) else None)
+        assert (None if onward is None else onward.sequence) == (
+            index if 0 <= index < len(numbers) else None
+        )
 
 
 def test_search_asks_for_few_records_and_lets_errors_through(logs: Logs) -> None:

@@ -11,11 +11,15 @@ def test_striding_gives_every_spacing_th_record_of_each_segment(logs: Logs, setu
     log = logs.open_as(setup, index_spacing=16)
     log.append_many([b"%d" % index for index in range(6000)])
     records = list(log.tailer(visibility="appended"))
-    per_segment = [list(group) for _, group in itertools.groupby(records, lambda record: record.position >> 16)]
+    per_segment = [
+        list(group) for _, group in itertools.groupby(records, lambda record: record.position >> 16)
+    ]
     assert len(per_segment) > 2
     expected = [record for segment in per_segment for record in segment[::16]]
     assert list(log.tailer(visibility="appended").striding()) == expected
-    assert list(log.tailer(visibility="appended", direction="backward").striding()) == expected[::-1]
+    assert (
+        list(log.tailer(visibility="appended", direction="backward").striding()) == expected[::-1]
+    )
 
 
 def test_striding_starts_where_the_tailer_stands_and_leaves_it_there(logs: Logs) -> None:
@@ -30,7 +34,13 @@ def test_striding_starts_where_the_tailer_stands_and_leaves_it_there(logs: Logs)
 
 
 def test_striding_ends_where_visibility_does(logs: Logs) -> None:
-    log = logs.open(pool=logs.pool(), commit_interval=60, commit_thorough_interval=60, flush="none", index_spacing=16)
+    log = logs.open(
+        pool=logs.pool(),
+        commit_interval=60,
+        commit_thorough_interval=60,
+        flush="none",
+        index_spacing=16,
+    )
     log.append_many([b"%d" % index for index in range(40)])
     log.commit()
     log.append_many([b"%d" % index for index in range(40, 80)])
@@ -38,7 +48,10 @@ def test_striding_ends_where_visibility_does(logs: Logs) -> None:
     tailer = log.tailer()
     assert len(list(tailer.striding())) == 3
     assert tailer.read().value == b"33"  # type: ignore[union-attr]
-    assert [record.value for record in log.tailer(start=log.tail_position, direction="backward").striding()] == [b"32", b"16", b"0"]
+    assert [
+        record.value
+        for record in log.tailer(start=log.tail_position, direction="backward").striding()
+    ] == [b"32", b"16", b"0"]
 
 
 def test_striding_an_empty_log_gives_nothing(logs: Logs) -> None:

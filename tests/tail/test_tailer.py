@@ -21,7 +21,9 @@ def test_iterating_again_goes_on_from_where_it_stood(logs: Logs, setup: Setup) -
     for turn in range(4):
         log.append_many([b"%d %d" % (turn, index) for index in range(800)])
         assert next(tailer).value == b"%d 0" % turn
-        assert [record.value for record in tailer] == [b"%d %d" % (turn, index) for index in range(1, 800)]
+        assert [record.value for record in tailer] == [
+            b"%d %d" % (turn, index) for index in range(1, 800)
+        ]
         assert tailer.position == log.tail_position
         assert list(tailer) == []
 
@@ -66,7 +68,10 @@ def test_the_end_is_that_of_what_the_tailer_may_see(logs: Logs, backing: Any) ->
     log.append(b"committed")
     log.commit()
     log.append(b"appended")
-    after = {name: log.tailer(start="end", visibility=name) for name in ("flushed", "committed", "appended")}  # type: ignore[arg-type]
+    after = {
+        name: log.tailer(start="end", visibility=name)
+        for name in ("flushed", "committed", "appended")
+    }  # type: ignore[arg-type]
     log.append(b"new")
     log.flush()
     seen = {name: list(tailer.values()) for name, tailer in after.items()}
@@ -88,7 +93,9 @@ def test_a_position_behind_an_open_claim_can_be_stood_at(logs: Logs, setup: Setu
     assert [record.value for record in tailer] == [b"sixteen bytes ok", b"behind it"]
 
 
-def test_a_dead_claim_holds_a_reader_up_for_the_claim_timeout_at_most(logs: Logs, setup: Setup) -> None:
+def test_a_dead_claim_holds_a_reader_up_for_the_claim_timeout_at_most(
+    logs: Logs, setup: Setup
+) -> None:
     log = logs.open_as(setup, claim_timeout=0.03, **BY_HAND)
     with ThreadPoolExecutor(1) as pool:
         claim = pool.submit(log.claim, 16).result()
@@ -170,7 +177,9 @@ def test_a_tailer_names_itself_as_holder_and_lets_go_when_closed(logs: Logs) -> 
     assert parts_of(log).queue.get(0).holders == []
 
 
-def test_a_tailer_in_a_deleted_place_says_where_to_go_on(logs: Logs, until: Callable[..., None]) -> None:
+def test_a_tailer_in_a_deleted_place_says_where_to_go_on(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     log = logs.open()
     for _ in range(5):
         log.append(b"x")
@@ -179,7 +188,12 @@ def test_a_tailer_in_a_deleted_place_says_where_to_go_on(logs: Logs, until: Call
     log.flush()
     assert log.delete_before(4 * SEGMENT) != []
     first = log.first_position - HEADER
-    for read in (tailer.read, lambda: list(tailer), tailer.read_batch, lambda: next(tailer.follow())):
+    for read in (
+        tailer.read,
+        lambda: list(tailer),
+        tailer.read_batch,
+        lambda: next(tailer.follow()),
+    ):
         with pytest.raises(PositionError, match="seek") as caught:
             read()
         assert caught.value.first_position == first

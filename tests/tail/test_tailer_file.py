@@ -1,4 +1,6 @@
-"""The files in which named tailers keep their places: whole at every instant, held by one reader, checked before they are used."""
+"""The files in which named tailers keep their places: whole at every instant, held by one reader,
+checked before they are used.
+"""
 
 from __future__ import annotations
 
@@ -61,10 +63,12 @@ def flip(path: Path, at: int) -> None:
     put(path, at, bytes([path.read_bytes()[at] ^ 0x10]))
 
 
-# --- the place -----------------------------------------------------------------------------------------------------------
+# --- the place ------------------------------------------------------------------------------------
 
 
-def test_a_new_tailer_stands_where_it_is_told_and_an_old_one_where_it_stood(directory: LogDirectory) -> None:
+def test_a_new_tailer_stands_where_it_is_told_and_an_old_one_where_it_stood(
+    directory: LogDirectory,
+) -> None:
     first = TailerFile(directory, "billing", 4096)
     assert (first.created, first.page.position) == (True, 4096)
     first.page.save(8192)
@@ -102,8 +106,12 @@ def test_one_record_of_each_pair_is_enough(directory: LogDirectory, turn: int) -
     assert (state.damage, state.position) == (None, 64)
 
 
-def test_a_kill_between_any_two_stores_leaves_a_place_that_was_saved(directory: LogDirectory) -> None:
-    """The bytes of a save that were written before a kill are a part of the older record: the newer one stands."""
+def test_a_kill_between_any_two_stores_leaves_a_place_that_was_saved(
+    directory: LogDirectory,
+) -> None:
+    """The bytes of a save that were written before a kill are a part of the older record: the newer
+    one stands.
+    """
     file = TailerFile(directory, "billing", 0)
     file.page.save(800)
     before = Path(file.path).read_bytes()
@@ -117,7 +125,9 @@ def test_a_kill_between_any_two_stores_leaves_a_place_that_was_saved(directory: 
         assert tailer_state.read_state(directory, "billing").position in (800, 1600)
 
 
-def test_a_place_is_read_whole_while_it_is_being_saved(directory: LogDirectory, until: Callable[..., None]) -> None:
+def test_a_place_is_read_whole_while_it_is_being_saved(
+    directory: LogDirectory, until: Callable[..., None]
+) -> None:
     file = TailerFile(directory, "billing", 0)
     child = os.fork()
     if child == 0:
@@ -144,7 +154,11 @@ def test_a_place_with_any_bit_flipped_is_not_believed(directory: LogDirectory) -
     put(path, PLACES_AT + STRIDE, bytes(24))
     for bit in range(8 * 16):
         put(path, PLACES_AT, place_of(1 << 40, 7))
-        put(path, PLACES_AT + bit // 8, bytes([path.read_bytes()[PLACES_AT + bit // 8] ^ 1 << bit % 8]))
+        put(
+            path,
+            PLACES_AT + bit // 8,
+            bytes([path.read_bytes()[PLACES_AT + bit // 8] ^ 1 << bit % 8]),
+        )
         assert tailer_state.read_state(directory, "billing").position is None
 
 
@@ -160,7 +174,7 @@ def test_counts_go_round(directory: LogDirectory) -> None:
     file.close()
 
 
-# --- damage --------------------------------------------------------------------------------------------------------------
+# --- damage ---------------------------------------------------------------------------------------
 
 
 def damage_garbage(path: Path) -> None:
@@ -222,7 +236,9 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, damage_folder, damage_fifo])
-def test_a_damaged_file_is_named_and_not_used(directory: LogDirectory, damage: Callable[[Path], None]) -> None:
+def test_a_damaged_file_is_named_and_not_used(
+    directory: LogDirectory, damage: Callable[[Path], None]
+) -> None:
     path = kept(directory, "billing", 64)
     damage(path)
     state = tailer_state.read_state(directory, "billing")
@@ -233,7 +249,9 @@ def test_a_damaged_file_is_named_and_not_used(directory: LogDirectory, damage: C
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_reset_makes_a_damaged_file_anew(directory: LogDirectory, damage: Callable[[Path], None]) -> None:
+def test_a_reset_makes_a_damaged_file_anew(
+    directory: LogDirectory, damage: Callable[[Path], None]
+) -> None:
     damage(kept(directory, "billing", 64))
     with pytest.raises(CorruptTailerError, match=r"log.reset_tailer\('billing', ...\)") as caught:
         TailerFile(directory, "billing", 0)
@@ -253,7 +271,7 @@ def test_another_logs_file_is_refused(directory: LogDirectory, tmp_path: Path) -
         TailerFile(directory, "billing", 0)
 
 
-# --- one reader a name ---------------------------------------------------------------------------------------------------
+# --- one reader a name ----------------------------------------------------------------------------
 
 
 def test_a_name_is_held_by_one_reader_who_is_named_to_the_next(directory: LogDirectory) -> None:
@@ -297,7 +315,7 @@ def test_a_name_that_nobody_took_is_not_found(directory: LogDirectory, folder: b
             call()
 
 
-# --- required ------------------------------------------------------------------------------------------------------------
+# --- required -------------------------------------------------------------------------------------
 
 
 def require(directory: LogDirectory, name: str, position: int, required: bool = True) -> None:
@@ -321,31 +339,42 @@ def test_the_slowest_required_tailer_is_what_counts(directory: LogDirectory) -> 
     assert evicted.evicted_ns
 
 
-def test_where_a_file_is_damaged_nothing_may_go(directory: LogDirectory, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_a_file_is_damaged_nothing_may_go(
+    directory: LogDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
     require(directory, "fast", 160)
     damage_garbage(kept(directory, "billing", 64))
     assert tailer_state.lowest_required(directory) == 0
     assert "billing" in caplog.text
 
 
-def test_tailers_behind_the_end_of_a_cut_log_are_moved_to_it(directory: LogDirectory, caplog: pytest.LogCaptureFixture) -> None:
+def test_tailers_behind_the_end_of_a_cut_log_are_moved_to_it(
+    directory: LogDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
     kept(directory, "ahead", 8000)
     kept(directory, "below", 80)
     tailer_file.cut_back(directory, 5000)
-    assert [(state.name, state.position) for state in tailer_state.states(directory)] == [("ahead", 5000), ("below", 80)]
+    assert [(state.name, state.position) for state in tailer_state.states(directory)] == [
+        ("ahead", 5000),
+        ("below", 80),
+    ]
     assert "ahead" in caplog.text
 
 
-def test_the_end_of_a_segment_is_where_the_next_one_begins(directory: LogDirectory, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_a_segment_is_where_the_next_one_begins(
+    directory: LogDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
     kept(directory, "at-the-end", SEGMENT + HEADER)
     tailer_file.cut_back(directory, SEGMENT)
     assert caplog.text == ""
 
 
-# --- what the system refuses ---------------------------------------------------------------------------------------------
+# --- what the system refuses ----------------------------------------------------------------------
 
 
-def test_a_full_disk_leaves_no_half_made_file(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_half_made_file(
+    directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*arguments: Any) -> None:
         raise OSError(28, os.strerror(28))
 
@@ -357,7 +386,9 @@ def test_a_full_disk_leaves_no_half_made_file(directory: LogDirectory, monkeypat
     TailerFile(directory, "billing", 0).close()
 
 
-def test_without_permission_the_error_says_what_to_do(directory: LogDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_permission_the_error_says_what_to_do(
+    directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*arguments: Any, **options: Any) -> None:
         raise PermissionError(13, os.strerror(13))
 
@@ -366,7 +397,9 @@ def test_without_permission_the_error_says_what_to_do(directory: LogDirectory, m
         TailerFile(directory, "billing", 0)
 
 
-def test_a_sweep_takes_what_a_killed_creation_left_and_nothing_else(directory: LogDirectory) -> None:
+def test_a_sweep_takes_what_a_killed_creation_left_and_nothing_else(
+    directory: LogDirectory,
+) -> None:
     tailer_folder.sweep(directory)
     folder = kept(directory, "billing", 0).parent
     (folder / f".billing.{'0' * 16}.tmp").write_bytes(b"")

@@ -22,7 +22,25 @@ def test_a_name_is_a_str_and_nothing_derived_from_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", ".", "..", ".hidden", "-x", "a/b", "../a", "a\0b", "a b", "a\n", "x" * 129, "ä" * 65, "\ud800", None, 7, b"a"]
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        ".hidden",
+        "-x",
+        "a/b",
+        "../a",
+        "a\0b",
+        "a b",
+        "a\n",
+        "x" * 129,
+        "ä" * 65,
+        "\ud800",
+        None,
+        7,
+        b"a",
+    ],
 )
 def test_names_that_it_cannot_have_are_refused(name: Any) -> None:
     with pytest.raises(InvalidOptionError, match="name must be"):

@@ -1,4 +1,6 @@
-"""What is known of all named tailers: where each stands, its reset and its end, damage and permissions."""
+"""What is known of all named tailers: where each stands, its reset and its end, damage and
+permissions.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from commitlog.tail.tailer_folder import FOLDER
 from tests.setups import HEADER, Logs
 from tests.tail.named import filled, read
 
-CLOCK_REALTIME_COARSE = 5  # which saves ask, and which is behind the other one; Python has no name for it
+CLOCK_REALTIME_COARSE = (
+    5  # which saves ask, and which is behind the other one; Python has no name for it
+)
 
 
 def test_the_list_says_where_each_stands(logs: Logs) -> None:
@@ -32,10 +36,20 @@ def test_the_list_says_where_each_stands(logs: Logs) -> None:
     log.tailer("b", required=True).close()
     read(a, 4)
     (first, second) = log.tailers()
-    assert (first.name, first.position, first.required, first.pid) == ("a", a.position, False, os.getpid())
+    assert (first.name, first.position, first.required, first.pid) == (
+        "a",
+        a.position,
+        False,
+        os.getpid(),
+    )
     assert first.lag_bytes == log.tail_position - a.position
     assert first.owner == "this very process"
-    assert (second.name, second.position, second.required, second.owner) == ("b", HEADER, True, None)
+    assert (second.name, second.position, second.required, second.owner) == (
+        "b",
+        HEADER,
+        True,
+        None,
+    )
     assert before_ns <= first.created_ns <= time.time_ns()
     assert before_ns <= first.saved_ns <= time.time_ns()
     assert logs.open(mode="r").tailers() == [first, second]
@@ -50,7 +64,11 @@ def test_reset_and_delete(logs: Logs) -> None:
             call()
     tailer.close()
     where: Any
-    for where, value in (("first", [b"0"]), ("end", []), (parts_of(log).index.position_of(7), [b"7"])):
+    for where, value in (
+        ("first", [b"0"]),
+        ("end", []),
+        (parts_of(log).index.position_of(7), [b"7"]),
+    ):
         log.reset_tailer("a", where)
         with log.tailer("a") as tailer:
             assert read(tailer, 1) == value
@@ -58,7 +76,11 @@ def test_reset_and_delete(logs: Logs) -> None:
         log.reset_tailer("a", 12345)
     log.delete_tailer("a")
     assert log.tailers() == []
-    for refused in (lambda: log.reset_tailer("a", "first"), lambda: log.delete_tailer("a"), lambda: log.evict_tailer("a")):
+    for refused in (
+        lambda: log.reset_tailer("a", "first"),
+        lambda: log.delete_tailer("a"),
+        lambda: log.evict_tailer("a"),
+    ):
         with pytest.raises(TailerNotFoundError, match="'a'"):
             refused()
     with log.tailer("a") as tailer:
@@ -79,7 +101,9 @@ def test_a_damaged_file_harms_nobody_else(logs: Logs) -> None:
     assert log.tailer("a").read() is None
 
 
-def test_a_reader_of_a_log_that_it_may_not_write_keeps_no_place(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_of_a_log_that_it_may_not_write_keeps_no_place(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = filled(logs)
     real = os.mkdir
 

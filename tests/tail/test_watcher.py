@@ -35,8 +35,19 @@ with commitlog.open(sys.argv[1]) as log:
     for line in sys.stdin.buffer:
         log.append(line.strip())
 """
-HOW = [("mapped", "committed"), ("mapped", "appended"), ("mapped", "flushed"), ("anonymous", "committed"), ("anonymous", "appended")]
-QUICK: dict[str, Any] = {"commit_interval": 0.001, "commit_least_pages": 0, "flush_interval": 0.001, "flush_least_pages": 0}
+HOW = [
+    ("mapped", "committed"),
+    ("mapped", "appended"),
+    ("mapped", "flushed"),
+    ("anonymous", "committed"),
+    ("anonymous", "appended"),
+]
+QUICK: dict[str, Any] = {
+    "commit_interval": 0.001,
+    "commit_least_pages": 0,
+    "flush_interval": 0.001,
+    "flush_least_pages": 0,
+}
 
 
 async def values(tailer: Tailer, count: int) -> list[bytes]:
@@ -58,7 +69,9 @@ async def all_wait(log: CommitLog, count: int) -> None:
 
 
 def watchers() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("commitlog watch")]
+    return [
+        thread.name for thread in threading.enumerate() if thread.name.startswith("commitlog watch")
+    ]
 
 
 def test_it_gives_what_is_there_and_ends_after_its_timeout(logs: Logs, setup: Setup) -> None:
@@ -66,7 +79,9 @@ def test_it_gives_what_is_there_and_ends_after_its_timeout(logs: Logs, setup: Se
     log.append_many([b"%d" % number for number in range(5000)])
 
     async def read() -> list[bytes]:
-        return [record.value async for record in log.tailer(visibility="appended").follow(timeout=0.005)]
+        return [
+            record.value async for record in log.tailer(visibility="appended").follow(timeout=0.005)
+        ]
 
     assert asyncio.run(read()) == [b"%d" % number for number in range(5000)]
 
@@ -114,7 +129,9 @@ def test_it_goes_on_over_rolls(logs: Logs) -> None:
             log.append(b"%04d" % number + bytes(2000))
             await asyncio.sleep(0)
         for task in tasks:
-            assert [value[:4] for value in await task] == [b"%04d" % number for number in range(400)]
+            assert [value[:4] for value in await task] == [
+                b"%04d" % number for number in range(400)
+            ]
 
     asyncio.run(read())
     assert log.stats().rolls > 5
@@ -260,7 +277,9 @@ def test_several_loops_follow_one_log(logs: Logs, until: Callable[..., None]) ->
             assert task.result() == [b"%d" % number for number in range(50)]
 
 
-def test_a_loop_that_is_closed_while_somebody_waits_does_not_matter(logs: Logs, until: Callable[..., None]) -> None:
+def test_a_loop_that_is_closed_while_somebody_waits_does_not_matter(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     log = logs.open()
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda loop, context: None)  # it complains of its own tasks
@@ -279,7 +298,9 @@ def test_a_loop_that_is_closed_while_somebody_waits_does_not_matter(logs: Logs, 
     gc.collect()
 
 
-def test_where_the_watcher_has_ended_coroutines_look_for_themselves(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_watcher_has_ended_coroutines_look_for_themselves(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = logs.open()
 
     def fail(watcher: Watcher, nap_s: float) -> bool:
@@ -297,7 +318,9 @@ def test_where_the_watcher_has_ended_coroutines_look_for_themselves(logs: Logs, 
     asyncio.run(read())
 
 
-def test_a_reader_without_cursors_finds_those_of_the_first_writer(logs: Logs, tmp_path: Path) -> None:
+def test_a_reader_without_cursors_finds_those_of_the_first_writer(
+    logs: Logs, tmp_path: Path
+) -> None:
     logs.open().close()
     (tmp_path / "log" / "cursors").unlink()
     reader = logs.open(mode="r")
@@ -348,7 +371,9 @@ def test_backward_it_is_refused_and_turned_around_meanwhile_it_ends(logs: Logs) 
     assert asyncio.run(read()) == [b"x", b"x"]
 
 
-def test_a_replay_pauses_without_holding_the_loop_up_and_can_be_cancelled_in_a_pause(logs: Logs) -> None:
+def test_a_replay_pauses_without_holding_the_loop_up_and_can_be_cancelled_in_a_pause(
+    logs: Logs,
+) -> None:
     log = logs.open()
     for stamp in (0, 1_000_000, 3_600_000_000_000):
         log.append(b"%d" % stamp, timestamp_ns=stamp)
@@ -376,7 +401,9 @@ def test_a_replay_pauses_without_holding_the_loop_up_and_can_be_cancelled_in_a_p
         log.append(b"")
 
 
-def test_a_child_after_a_fork_watches_for_itself(logs: Logs, in_child: Callable[[Callable[[], Any]], Any]) -> None:
+def test_a_child_after_a_fork_watches_for_itself(
+    logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
+) -> None:
     log = logs.open(**BY_HAND)
     log.append(b"parent")
     assert asyncio.run(values(log.tailer(), 1)) == [b"parent"]
@@ -421,7 +448,9 @@ def test_a_named_tailer_keeps_its_place_when_the_next_record_is_asked_for(logs: 
     asyncio.run(read())
 
 
-def test_a_named_tailer_that_is_cancelled_before_the_loop_had_a_turn_is_done_with_its_last_record(logs: Logs) -> None:
+def test_a_named_tailer_that_is_cancelled_before_the_loop_had_a_turn_is_done_with_its_last_record(
+    logs: Logs,
+) -> None:
     log = logs.open()
     log.append_many([b"%d" % number for number in range(200)])
 
@@ -445,7 +474,9 @@ def test_a_named_tailer_that_is_cancelled_before_the_loop_had_a_turn_is_done_wit
 def test_what_another_process_appends_wakes_coroutines_here(logs: Logs, tmp_path: Path) -> None:
     log = logs.open(mode="a")
     reader = logs.open(mode="r")
-    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path / "log")], stdin=subprocess.PIPE, bufsize=0)
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(tmp_path / "log")], stdin=subprocess.PIPE, bufsize=0
+    )
     assert writer.stdin is not None
     pipe = writer.stdin
 
@@ -463,10 +494,14 @@ def test_what_another_process_appends_wakes_coroutines_here(logs: Logs, tmp_path
 
 
 def test_who_may_only_read_looks_for_itself(in_child: Callable[[Callable[[], Any]], Any]) -> None:
-    """As an ordinary user, where this one is root; nobody can be told of this reader, and it wakes all the same."""
+    """As an ordinary user, where this one is root; nobody can be told of this reader, and it wakes
+    all the same.
+    """
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
     directory.chmod(0o755)
-    log = commitlog.open(directory / "log", "a", Options(tuning=Tuning(allocate_ahead=0)))  # no file comes and goes meanwhile
+    log = commitlog.open(
+        directory / "log", "a", Options(tuning=Tuning(allocate_ahead=0))
+    )  # no file comes and goes meanwhile
     for path in (directory / "log").iterdir():
         path.chmod(0o444)
     (directory / "log").chmod(0o555)

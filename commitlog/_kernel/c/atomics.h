@@ -4,21 +4,41 @@
 
 #include "base.h"
 
-static inline uint64_t cl_load(const uint64_t *cell) { return __atomic_load_n(cell, __ATOMIC_ACQUIRE); }
-static inline uint64_t cl_load_relaxed(const uint64_t *cell) { return __atomic_load_n(cell, __ATOMIC_RELAXED); }
-/* In one order with all sequentially consistent swaps and adds: for who publishes, then looks whether somebody sleeps. */
-static inline uint64_t cl_load_ordered(const uint64_t *cell) { return __atomic_load_n(cell, __ATOMIC_SEQ_CST); }
-static inline uint32_t cl_load32_ordered(const uint32_t *cell) { return __atomic_load_n(cell, __ATOMIC_SEQ_CST); }
-static inline void cl_store(uint64_t *cell, uint64_t value) { __atomic_store_n(cell, value, __ATOMIC_RELEASE); }
-static inline uint64_t cl_add(uint64_t *cell, uint64_t amount) { return __atomic_fetch_add(cell, amount, __ATOMIC_SEQ_CST); }
+static inline uint64_t cl_load(const uint64_t *cell) {
+    return __atomic_load_n(cell, __ATOMIC_ACQUIRE);
+}
+static inline uint64_t cl_load_relaxed(const uint64_t *cell) {
+    return __atomic_load_n(cell, __ATOMIC_RELAXED);
+}
+/* In one order with all sequentially consistent swaps and adds: for who publishes, then looks
+ * whether somebody sleeps. */
+static inline uint64_t cl_load_ordered(const uint64_t *cell) {
+    return __atomic_load_n(cell, __ATOMIC_SEQ_CST);
+}
+static inline uint32_t cl_load32_ordered(const uint32_t *cell) {
+    return __atomic_load_n(cell, __ATOMIC_SEQ_CST);
+}
+static inline void cl_store(uint64_t *cell, uint64_t value) {
+    __atomic_store_n(cell, value, __ATOMIC_RELEASE);
+}
+static inline uint64_t cl_add(uint64_t *cell, uint64_t amount) {
+    return __atomic_fetch_add(cell, amount, __ATOMIC_SEQ_CST);
+}
 
-static inline uint32_t cl_load32(const uint32_t *cell) { return __atomic_load_n(cell, __ATOMIC_ACQUIRE); }
-static inline void cl_store32(uint32_t *cell, uint32_t value) { __atomic_store_n(cell, value, __ATOMIC_RELEASE); }
-static inline uint32_t cl_add32(uint32_t *cell, uint32_t amount) { return __atomic_fetch_add(cell, amount, __ATOMIC_SEQ_CST); }
+static inline uint32_t cl_load32(const uint32_t *cell) {
+    return __atomic_load_n(cell, __ATOMIC_ACQUIRE);
+}
+static inline void cl_store32(uint32_t *cell, uint32_t value) {
+    __atomic_store_n(cell, value, __ATOMIC_RELEASE);
+}
+static inline uint32_t cl_add32(uint32_t *cell, uint32_t amount) {
+    return __atomic_fetch_add(cell, amount, __ATOMIC_SEQ_CST);
+}
 
 /* One compare-and-swap; on refusal *expected holds what stood there. */
 static inline bool cl_swap(uint64_t *cell, uint64_t *expected, uint64_t desired) {
-    return __atomic_compare_exchange_n(cell, expected, desired, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+    return __atomic_compare_exchange_n(cell, expected, desired, false, __ATOMIC_SEQ_CST,
+                                       __ATOMIC_SEQ_CST);
 }
 
 /* Watermarks only rise: of two racing values the larger one stays. */
@@ -28,7 +48,8 @@ static inline void cl_raise(uint64_t *cell, uint64_t value) {
     }
 }
 
-/* Has a cache line brought here to be written, while there is still other work to do. Never faults. */
+/* Has a cache line brought here to be written, while there is still other work to do. Never faults.
+ */
 static inline void cl_prefetch_write(const void *at) {
 #if defined(__x86_64__)
     __asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));

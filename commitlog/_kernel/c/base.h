@@ -9,11 +9,13 @@
 #define CL_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define CL_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
-/* Bytes. Frames are passed faster than the memory behind them comes into the cache by itself, and each cell says where the next one is:
- * fetched so far ahead, the waits overlap. A fetch past the end is none. */
+/* Bytes. Frames are passed faster than the memory behind them comes into the cache by itself, and
+ * each cell says where the next one is: fetched so far ahead, the waits overlap. A fetch past the
+ * end is none. */
 #define CL_AHEAD 1024u
 
-/* Functions return 0 or one of these. Where the cause is a system call, errno is kept for the caller. */
+/* Functions return 0 or one of these. Where the cause is a system call, errno is kept for the
+ * caller. */
 enum cl_code {
     CL_OK = 0,
     CL_E_SYSTEM = -1,      /* a system call failed: see errno */
@@ -38,9 +40,11 @@ enum cl_code {
     CL_E_FULL = -20,       /* the caller's output arrays are full */
     CL_E_READ_ONLY = -21,  /* opened with mode "r" */
     CL_E_FORKED = -22,     /* a pooled log in the child of a fork */
-    CL_E_CYCLE = -23,      /* the clock has passed the end of the cycle: the caller closes its segment and calls again */
-    CL_E_LAG = -24,        /* a required tailer may be too far behind: the caller looks, and may wait */
-    CL_E_IRREGULAR = -25   /* a directory, a link, a FIFO or the like has the name of a segment file */
+    CL_E_CYCLE = -23, /* the clock has passed the end of the cycle: the caller closes its segment
+                         and calls again */
+    CL_E_LAG = -24, /* a required tailer may be too far behind: the caller looks, and may wait */
+    CL_E_IRREGULAR =
+        -25 /* a directory, a link, a FIFO or the like has the name of a segment file */
 };
 
 #endif

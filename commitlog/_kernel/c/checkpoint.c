@@ -8,12 +8,14 @@
 #include "crc32c.h"
 #include "futex.h"
 
-int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *log_uuid, cl_checkpoint *out) {
+int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *log_uuid,
+                       cl_checkpoint *out) {
     bool found = false;
     for (uint32_t turn = 0; turn < 2; turn++) {
         cl_checkpoint record;
         memcpy(&record, bytes + turn * CL_CHECKPOINT_STRIDE, sizeof record);
-        bool valid = record.magic == CL_CHECKPOINT_MAGIC && memcmp(record.log_uuid, log_uuid, 16) == 0 &&
+        bool valid = record.magic == CL_CHECKPOINT_MAGIC &&
+                     memcmp(record.log_uuid, log_uuid, 16) == 0 &&
                      cl_crc32c(0, &record, offsetof(cl_checkpoint, crc)) == record.crc;
         if (valid && (!found || record.count > out->count)) {
             *out = record;

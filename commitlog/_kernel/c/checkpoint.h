@@ -1,7 +1,7 @@
 /* The `checkpoint` file: a position known durable, and whether the log was closed cleanly.
  *
- * Two records a sector apart take turns, so that a torn write leaves the other one: the valid one with the higher
- * count is in force. It may lag behind what is durable, and never leads. */
+ * Two records a sector apart take turns, so that a torn write leaves the other one: the valid one
+ * with the higher count is in force. It may lag behind what is durable, and never leads. */
 #ifndef CL_CHECKPOINT_H
 #define CL_CHECKPOINT_H
 
@@ -23,8 +23,10 @@ typedef struct {
 
 _Static_assert(sizeof(cl_checkpoint) == 56, "a checkpoint record is 56 bytes");
 
-/* Reads the record in force from a checkpoint file's bytes. CL_E_ABSENT when there is none of this log. */
-int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *log_uuid, cl_checkpoint *out);
+/* Reads the record in force from a checkpoint file's bytes. CL_E_ABSENT when there is none of this
+ * log. */
+int cl_checkpoint_read(const uint8_t bytes[CL_CHECKPOINT_SIZE], const uint8_t *log_uuid,
+                       cl_checkpoint *out);
 /* Writes the next record through log->checkpoint_fd; `durable` also waits for the disk. */
 int cl_checkpoint_write(cl_log *log, uint64_t position, bool clean, bool durable);
 

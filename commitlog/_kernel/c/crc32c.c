@@ -15,12 +15,16 @@
 
 typedef struct {
     const char *name;
-    uint32_t (*feed)(uint32_t state, const uint8_t *data, size_t length); /* feeds bytes to the bare register */
-    uint32_t (*frame)(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length);
-    uint32_t (*frame_copy)(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to, const void *from);
+    uint32_t (*feed)(uint32_t state, const uint8_t *data,
+                     size_t length); /* feeds bytes to the bare register */
+    uint32_t (*frame)(uint32_t seed, uint64_t offset, uint32_t word, const void *rest,
+                      size_t length);
+    uint32_t (*frame_copy)(uint32_t seed, uint64_t offset, uint32_t word, const void *frame,
+                           size_t head, void *to, const void *from);
 } implementation;
 
-/* Portable: eight bytes a step through eight tables. slices[n][b] is the register after byte b and n zero bytes. */
+/* Portable: eight bytes a step through eight tables. slices[n][b] is the register after byte b and
+ * n zero bytes. */
 
 static uint32_t slices[8][256];
 
@@ -42,8 +46,9 @@ static void fill_slices(void) {
 
 INLINED uint32_t step_portable(uint32_t state, uint64_t word) {
     word ^= state;
-    return slices[7][word & 0xFF] ^ slices[6][word >> 8 & 0xFF] ^ slices[5][word >> 16 & 0xFF] ^ slices[4][word >> 24 & 0xFF] ^
-           slices[3][word >> 32 & 0xFF] ^ slices[2][word >> 40 & 0xFF] ^ slices[1][word >> 48 & 0xFF] ^ slices[0][word >> 56];
+    return slices[7][word & 0xFF] ^ slices[6][word >> 8 & 0xFF] ^ slices[5][word >> 16 & 0xFF] ^
+           slices[4][word >> 24 & 0xFF] ^ slices[3][word >> 32 & 0xFF] ^
+           slices[2][word >> 40 & 0xFF] ^ slices[1][word >> 48 & 0xFF] ^ slices[0][word >> 56];
 }
 
 static uint32_t feed_portable(uint32_t state, const uint8_t *data, size_t length) {
@@ -56,23 +61,28 @@ static uint32_t feed_portable(uint32_t state, const uint8_t *data, size_t length
     return state;
 }
 
-static uint32_t frame_portable(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length) {
-    uint32_t state = feed_portable(step_portable(seed, offset), (const uint8_t *)&word, sizeof word);
+static uint32_t frame_portable(uint32_t seed, uint64_t offset, uint32_t word, const void *rest,
+                               size_t length) {
+    uint32_t state =
+        feed_portable(step_portable(seed, offset), (const uint8_t *)&word, sizeof word);
     return ~feed_portable(state, rest, length);
 }
 
-static uint32_t frame_copy_portable(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to,
-                                    const void *from) {
+static uint32_t frame_copy_portable(uint32_t seed, uint64_t offset, uint32_t word,
+                                    const void *frame, size_t head, void *to, const void *from) {
     size_t length = (word & CL_WORD_LENGTH) - head;
     if (length > 0) {
         memcpy(to, from, length);
     }
-    uint32_t state = feed_portable(step_portable(seed, offset), (const uint8_t *)&word, sizeof word);
-    state = feed_portable(state, (const uint8_t *)frame + CL_FRAME_TIMESTAMP, head - CL_FRAME_TIMESTAMP);
+    uint32_t state =
+        feed_portable(step_portable(seed, offset), (const uint8_t *)&word, sizeof word);
+    state = feed_portable(state, (const uint8_t *)frame + CL_FRAME_TIMESTAMP,
+                          head - CL_FRAME_TIMESTAMP);
     return ~feed_portable(state, to, length);
 }
 
-/* With CRC instructions. What differs between the processors is in crc32c_steps.h and in these; the rest is common. */
+/* With CRC instructions. What differs between the processors is in crc32c_steps.h and in these; the
+ * rest is common. */
 
 #if defined(__x86_64__)
 #define WITH_MULTIPLY __attribute__((target("sse4.2,pclmul")))
@@ -80,7 +90,8 @@ static uint32_t frame_copy_portable(uint32_t seed, uint64_t offset, uint32_t wor
 #define NAME_MULTIPLY "sse42-pclmul"
 
 WITH_MULTIPLY INLINED uint64_t multiply(uint32_t left, uint32_t right) {
-    __m128i product = _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)left), _mm_cvtsi32_si128((int)right), 0);
+    __m128i product =
+        _mm_clmulepi64_si128(_mm_cvtsi32_si128((int)left), _mm_cvtsi32_si128((int)right), 0);
     return (uint64_t)_mm_cvtsi128_si64(product);
 }
 
@@ -103,13 +114,16 @@ WITH_MULTIPLY INLINED uint64_t multiply(uint32_t left, uint32_t right) {
 }
 
 static bool has_crc(void) { return (getauxval(AT_HWCAP) & CAPABILITY_CRC32) != 0; }
-static bool has_multiply(void) { return has_crc() && (getauxval(AT_HWCAP) & CAPABILITY_PMULL) != 0; }
+static bool has_multiply(void) {
+    return has_crc() && (getauxval(AT_HWCAP) & CAPABILITY_PMULL) != 0;
+}
 #endif
 
 #ifdef HAS_INSTRUCTIONS
 
-/* Three chains side by side: each instruction waits three cycles for its register, but one can start in every cycle. A register is
- * carried over n words by multiplying it with x^(64n - 33); the step that then reduces the product adds the missing 33. */
+/* Three chains side by side: each instruction waits three cycles for its register, but one can
+ * start in every cycle. A register is carried over n words by multiplying it with x^(64n - 33); the
+ * step that then reduces the product adds the missing 33. */
 
 #define LANE_WORDS 128u /* the most that one lane takes at a time */
 
@@ -130,10 +144,13 @@ WITH_MULTIPLY INLINED uint64_t feed_lanes(uint64_t state, const uint8_t *data, s
         state_second = step_u64(state_second, load_u64(data + second + at));
         state_third = step_u64(state_third, load_u64(data + third + at));
     }
-    return state_third ^ step_u64(0, multiply((uint32_t)state, powers[2 * words]) ^ multiply((uint32_t)state_second, powers[words]));
+    return state_third ^ step_u64(0, multiply((uint32_t)state, powers[2 * words]) ^
+                                         multiply((uint32_t)state_second, powers[words]));
 }
 
-WITH_MULTIPLY static __attribute__((noinline)) uint64_t feed_long(uint64_t state, const uint8_t *data, size_t length) {
+WITH_MULTIPLY static __attribute__((noinline)) uint64_t feed_long(uint64_t state,
+                                                                  const uint8_t *data,
+                                                                  size_t length) {
     while (length >= INTERLEAVED_LEAST) {
         size_t words = length / 24 < LANE_WORDS ? length / 24 : LANE_WORDS;
         state = feed_lanes(state, data, words);
@@ -148,47 +165,59 @@ WITH_CRC static uint32_t feed_crc(uint32_t state, const uint8_t *data, size_t le
 }
 
 WITH_MULTIPLY static uint32_t feed_multiply(uint32_t state, const uint8_t *data, size_t length) {
-    return (uint32_t)(length < INTERLEAVED_LEAST ? feed_crc(state, data, length) : feed_long(state, data, length));
+    return (uint32_t)(length < INTERLEAVED_LEAST ? feed_crc(state, data, length)
+                                                 : feed_long(state, data, length));
 }
 
-WITH_CRC static uint32_t frame_crc(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length) {
+WITH_CRC static uint32_t frame_crc(uint32_t seed, uint64_t offset, uint32_t word, const void *rest,
+                                   size_t length) {
     return (uint32_t)~feed_chain(feed_place(seed, offset, word), NULL, rest, length, false);
 }
 
-WITH_MULTIPLY static uint32_t frame_multiply(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length) {
+WITH_MULTIPLY static uint32_t frame_multiply(uint32_t seed, uint64_t offset, uint32_t word,
+                                             const void *rest, size_t length) {
     if (CL_UNLIKELY(length >= INTERLEAVED_LEAST)) {
         return (uint32_t)~feed_long(feed_place(seed, offset, word), rest, length);
     }
     return frame_crc(seed, offset, word, rest, length);
 }
 
-WITH_CRC static __attribute__((noinline)) uint64_t feed_extension(uint64_t state, const uint8_t *frame, size_t head) {
+WITH_CRC static __attribute__((noinline)) uint64_t feed_extension(uint64_t state,
+                                                                  const uint8_t *frame,
+                                                                  size_t head) {
     return feed_chain(state, NULL, frame + CL_FRAME_HEADER, head - CL_FRAME_HEADER, false);
 }
 
 /* What a frame's CRC covers before its value. Most frames have no more there than a timestamp. */
-WITH_CRC INLINED uint64_t feed_head(uint32_t seed, uint64_t offset, uint32_t word, const uint8_t *frame, size_t head) {
+WITH_CRC INLINED uint64_t feed_head(uint32_t seed, uint64_t offset, uint32_t word,
+                                    const uint8_t *frame, size_t head) {
     uint64_t state = step_u64(feed_place(seed, offset, word), load_u64(frame + CL_FRAME_TIMESTAMP));
     return CL_LIKELY(head == CL_FRAME_HEADER) ? state : feed_extension(state, frame, head);
 }
 
-WITH_CRC INLINED uint32_t copy_short(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to,
-                                     const void *from) {
-    return (uint32_t)~feed_chain(feed_head(seed, offset, word, frame, head), to, from, (word & CL_WORD_LENGTH) - head, true);
+WITH_CRC INLINED uint32_t copy_short(uint32_t seed, uint64_t offset, uint32_t word,
+                                     const void *frame, size_t head, void *to, const void *from) {
+    return (uint32_t)~feed_chain(feed_head(seed, offset, word, frame, head), to, from,
+                                 (word & CL_WORD_LENGTH) - head, true);
 }
 
-WITH_CRC static uint32_t frame_copy_crc(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to,
+WITH_CRC static uint32_t frame_copy_crc(uint32_t seed, uint64_t offset, uint32_t word,
+                                        const void *frame, size_t head, void *to,
                                         const void *from) {
     return copy_short(seed, offset, word, frame, head, to, from);
 }
 
-/* For long values memcpy's wide stores and three chains win. It is the copy that is fed, so that the CRC fits what was written. */
-WITH_MULTIPLY static __attribute__((noinline)) uint64_t copy_long(uint64_t state, uint8_t *to, const uint8_t *from, size_t length) {
+/* For long values memcpy's wide stores and three chains win. It is the copy that is fed, so that
+ * the CRC fits what was written. */
+WITH_MULTIPLY static __attribute__((noinline)) uint64_t copy_long(uint64_t state, uint8_t *to,
+                                                                  const uint8_t *from,
+                                                                  size_t length) {
     memcpy(to, from, length);
     return feed_long(state, to, length);
 }
 
-WITH_MULTIPLY static uint32_t frame_copy_multiply(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to,
+WITH_MULTIPLY static uint32_t frame_copy_multiply(uint32_t seed, uint64_t offset, uint32_t word,
+                                                  const void *frame, size_t head, void *to,
                                                   const void *from) {
     size_t length = (word & CL_WORD_LENGTH) - head;
     if (CL_UNLIKELY(length >= INTERLEAVED_LEAST)) {
@@ -201,16 +230,20 @@ WITH_MULTIPLY static uint32_t frame_copy_multiply(uint32_t seed, uint64_t offset
 
 /* The choice. */
 
-static const implementation portable = {"portable", feed_portable, frame_portable, frame_copy_portable};
+static const implementation portable = {"portable", feed_portable, frame_portable,
+                                        frame_copy_portable};
 #ifdef HAS_INSTRUCTIONS
 static const implementation with_crc = {NAME_CRC, feed_crc, frame_crc, frame_copy_crc};
-static const implementation with_multiply = {NAME_MULTIPLY, feed_multiply, frame_multiply, frame_copy_multiply};
+static const implementation with_multiply = {NAME_MULTIPLY, feed_multiply, frame_multiply,
+                                             frame_copy_multiply};
 #endif
 
 static const implementation *chosen;
 bool cl_crc32c_steps;
-uint32_t (*cl_frame_crc)(uint32_t seed, uint64_t offset, uint32_t word, const void *rest, size_t length);
-uint32_t (*cl_frame_copy_crc)(uint32_t seed, uint64_t offset, uint32_t word, const void *frame, size_t head, void *to, const void *from);
+uint32_t (*cl_frame_crc)(uint32_t seed, uint64_t offset, uint32_t word, const void *rest,
+                         size_t length);
+uint32_t (*cl_frame_copy_crc)(uint32_t seed, uint64_t offset, uint32_t word, const void *frame,
+                              size_t head, void *to, const void *from);
 
 static void choose(const implementation *wanted) {
     chosen = wanted;
@@ -253,6 +286,10 @@ int cl_crc32c_choose(const char *name) {
 
 const char *cl_crc32c_name(void) { return chosen->name; }
 
-uint32_t cl_crc32c(uint32_t crc, const void *data, size_t length) { return ~chosen->feed(~crc, data, length); }
+uint32_t cl_crc32c(uint32_t crc, const void *data, size_t length) {
+    return ~chosen->feed(~crc, data, length);
+}
 
-uint32_t cl_crc32c_seed(uint64_t segment_id) { return chosen->feed(0xFFFFFFFFu, (const uint8_t *)&segment_id, sizeof segment_id); }
+uint32_t cl_crc32c_seed(uint64_t segment_id) {
+    return chosen->feed(0xFFFFFFFFu, (const uint8_t *)&segment_id, sizeof segment_id);
+}

@@ -19,7 +19,9 @@ static uint32_t pid_namespace(void) {
     return stat("/proc/self/ns/pid", &status) == 0 ? (uint32_t)status.st_ino : 0;
 }
 
-static struct flock slot_range(uint32_t slot, short kind) { return byte_range(CL_SLOT_LOCK_AT + slot, kind); }
+static struct flock slot_range(uint32_t slot, short kind) {
+    return byte_range(CL_SLOT_LOCK_AT + slot, kind);
+}
 
 bool cl_creation_try(cl_slot_fds fds) {
     struct flock range = byte_range(CL_CREATION_LOCK_AT, F_WRLCK);
@@ -41,7 +43,8 @@ static void unlock_slot(cl_slot_fds fds, uint32_t slot) {
 static int lock_slot(cl_slot_fds fds, uint32_t slot) {
     struct flock exclusive = slot_range(slot, F_WRLCK);
     struct flock shown = slot_range(slot, F_RDLCK);
-    if (fcntl(fds.lock, F_OFD_SETLK, &exclusive) == 0 && fcntl(fds.cursors, F_OFD_SETLK, &shown) == 0) {
+    if (fcntl(fds.lock, F_OFD_SETLK, &exclusive) == 0 &&
+        fcntl(fds.cursors, F_OFD_SETLK, &shown) == 0) {
         return CL_OK;
     }
     int cause = errno;
@@ -62,7 +65,8 @@ int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_
         cl_slot *mine = &cursors->slots[index];
         uint32_t next = (cl_load32(&mine->generation) + 1) & CL_OWNER_GENERATION_MASK;
         next = next == 0 ? 1 : next;
-        /* The generation first: from here on the former owner's claims are dead, even one in its odd window. */
+        /* The generation first: from here on the former owner's claims are dead, even one in its
+         * odd window. */
         __atomic_store_n(&mine->generation, next, __ATOMIC_SEQ_CST);
         __atomic_store_n(&mine->pid_namespace, pid_namespace(), __ATOMIC_RELAXED);
         __atomic_store_n(&mine->pid, (uint32_t)getpid(), __ATOMIC_RELAXED);
@@ -93,6 +97,8 @@ bool cl_slot_alive(cl_slot_fds fds, uint32_t slot) {
     if (fds.lock < 0) {
         return is_refused(fds.cursors, slot_range(slot, F_WRLCK));
     }
-    /* A shared lock in `cursors` may be a reader's. An exclusive one is that of an older release. */
-    return is_refused(fds.lock, slot_range(slot, F_WRLCK)) || is_refused(fds.cursors, slot_range(slot, F_RDLCK));
+    /* A shared lock in `cursors` may be a reader's. An exclusive one is that of an older release.
+     */
+    return is_refused(fds.lock, slot_range(slot, F_WRLCK)) ||
+           is_refused(fds.cursors, slot_range(slot, F_RDLCK));
 }

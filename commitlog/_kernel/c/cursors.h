@@ -1,7 +1,7 @@
 /* The `cursors` file: the shared live state of a log, mapped by every process that has it open.
  *
- * Each hot cell has a cache line of its own (two, because processors prefetch them in pairs), so that what
- * readers poll never shares a line with what writers add to. */
+ * Each hot cell has a cache line of its own (two, because processors prefetch them in pairs), so
+ * that what readers poll never shares a line with what writers add to. */
 #ifndef CL_CURSORS_H
 #define CL_CURSORS_H
 
@@ -22,11 +22,12 @@ typedef struct {
     uint8_t unused[CL_CURSORS_LINE - sizeof(uint64_t)];
 } cl_line;
 
-/* A writer's slot. The counter is odd while its owner stands between the add on the tail and the first swap. */
+/* A writer's slot. The counter is odd while its owner stands between the add on the tail and the
+ * first swap. */
 typedef struct {
     uint64_t counter;
     uint32_t generation;
-    uint32_t pid;         /* for people only: the lock on the slot, not the pid, tells who lives */
+    uint32_t pid; /* for people only: the lock on the slot, not the pid, tells who lives */
     int64_t attached_ns;
     uint64_t rolled_back; /* claims of this owner that others turned into SKIP */
     uint32_t pid_namespace; /* inode of the namespace in which pid says who it is; 0: not known */
@@ -46,18 +47,21 @@ typedef struct {
     uint8_t unused[4096 - 72];
 
     cl_line state;
-    cl_line tail;      /* segment number << 32 | offset; a pooled log keeps its tail to itself */
-    cl_line appended;  /* positions, exclusive ends */
+    cl_line tail; /* segment number << 32 | offset; a pooled log keeps its tail to itself */
+    cl_line appended; /* positions, exclusive ends */
     cl_line committed;
     cl_line flushed;
-    cl_line failed;    /* the errno that failed the log; 0 while all is well */
-    cl_line flusher;   /* owner word of the flush leader; 0 when nobody leads */
-    cl_line flush_signal;  /* futex: raised when a flush ended */
-    cl_line waiters;       /* 1: somebody sleeps on append_signal, or is about to; whoever wakes them sets 0 */
+    cl_line failed; /* the errno that failed the log; 0 while all is well */
+    cl_line flusher; /* owner word of the flush leader; 0 when nobody leads */
+    cl_line flush_signal; /* futex: raised when a flush ended */
+    cl_line waiters; /* 1: somebody sleeps on append_signal, or is about to; whoever wakes them sets
+                        0 */
     cl_line append_signal; /* futex: raised after a publish while there are waiters */
-    cl_line rolled_back;   /* claims turned into SKIP because their owners were dead or took too long */
-    cl_line required;      /* raised when a tailer is required, or is no more: writers look who is */
-    cl_line flush_wanted;  /* a position: readers wait until what is below it is durable. Only rises. 0 from older releases */
+    cl_line
+        rolled_back; /* claims turned into SKIP because their owners were dead or took too long */
+    cl_line required; /* raised when a tailer is required, or is no more: writers look who is */
+    cl_line flush_wanted; /* a position: readers wait until what is below it is durable. Only rises.
+                             0 from older releases */
     uint8_t more_cells[4096 - 13 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];
@@ -71,10 +75,11 @@ _Static_assert(offsetof(cl_cursors, slots) == 8192, "slots start on the third pa
 _Static_assert(sizeof(cl_cursors) == CL_CURSORS_SIZE, "cursors is 64 KiB");
 _Static_assert(CL_CURSORS_SLOTS <= CL_OWNER_SLOT_MASK, "a slot's index fits the owner word");
 
-/* Slot locks are open-file-description locks on one byte each, past the file's end, so that the kernel says who is
- * dead: across containers, and after a pid was given to somebody else. The owner holds that byte of `lock` exclusively.
- * It shares that byte of `cursors`, for those who cannot open `lock` and for older releases, which lock it exclusively.
- * A user who can only read can place shared locks in `cursors`, and cannot open `lock`. */
+/* Slot locks are open-file-description locks on one byte each, past the file's end, so that the
+ * kernel says who is dead: across containers, and after a pid was given to somebody else. The owner
+ * holds that byte of `lock` exclusively. It shares that byte of `cursors`, for those who cannot
+ * open `lock` and for older releases, which lock it exclusively. A user who can only read can place
+ * shared locks in `cursors`, and cannot open `lock`. */
 #define CL_SLOT_LOCK_AT (1ll << 32)
 
 /* Two open descriptions for slot locks, which are never mapped; -1: none. */
@@ -89,8 +94,9 @@ typedef struct {
 int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_t *generation);
 void cl_slot_detach(cl_cursors *cursors, cl_slot_fds fds, uint32_t slot);
 
-/* One handle at a time makes a segment, so that not all of them fill the disk with the same one. The lock, a byte of `lock`, is advice:
- * who holds it may be stopped, and after a moment anyone goes on without. It goes with its holder, as a slot does. */
+/* One handle at a time makes a segment, so that not all of them fill the disk with the same one.
+ * The lock, a byte of `lock`, is advice: who holds it may be stopped, and after a moment anyone
+ * goes on without. It goes with its holder, as a slot does. */
 #define CL_CREATION_LOCK_AT (CL_SLOT_LOCK_AT + CL_CURSORS_SLOTS)
 bool cl_creation_try(cl_slot_fds fds);
 void cl_creation_end(cl_slot_fds fds);

@@ -12,12 +12,14 @@
 #define KEEP_MAPPED 64u             /* segments kept mapped for readers after they are flushed */
 #define LEADER_POLL_NS 1000000ll    /* how often a follower looks whether its leader lives */
 #define CLAIM_POLL_NS 50000ll       /* how often a leader looks at a claim that holds it up */
-#define BUSY_BYTES (64u << 10)       /* a round that commits this much is followed by another one soon */
+#define BUSY_BYTES (64u << 10) /* a round that commits this much is followed by another one soon   \
+                                */
 #define COMMIT_INTERVAL_NS 2000000ll /* how soon */
-#define BUSY_INTERVAL_NS 10000000ll /* how often a loop does: below what one poll counts for in the claim timeout */
+#define BUSY_INTERVAL_NS                                                                           \
+    10000000ll /* how often a loop does: below what one poll counts for in the claim timeout */
 
-/* Copies [from, to) of a pool buffer into its file. Its first cell goes last, through the mapping, in one store: the
- * range appears to other processes whole or not at all. */
+/* Copies [from, to) of a pool buffer into its file. Its first cell goes last, through the mapping,
+ * in one store: the range appears to other processes whole or not at all. */
 static int copy_range(cl_log *log, cl_segment *segment, uint32_t from, uint32_t to) {
     uint64_t first = cl_load((const uint64_t *)(segment->bytes + from));
     uint32_t start = from + (uint32_t)sizeof first;
@@ -48,7 +50,8 @@ static void segment_done(cl_log *log, cl_segment *segment) {
     }
 }
 
-/* Commits the next run of published frames in the segment at *position, at most about CHUNK of them and not far past `goal`. */
+/* Commits the next run of published frames in the segment at *position, at most about CHUNK of them
+ * and not far past `goal`. */
 static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t goal) {
     uint64_t from = *position;
     bool copies = segment->bytes != segment->map;
@@ -57,7 +60,8 @@ static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, ui
     if (*position > from) {
         cl_raise(&log->cursors->appended.value, *position);
         if (copies) {
-            int copied = copy_range(log, segment, (uint32_t)(from - segment->base), (uint32_t)(*position - segment->base));
+            int copied = copy_range(log, segment, (uint32_t)(from - segment->base),
+                                    (uint32_t)(*position - segment->base));
             if (copied != CL_OK) {
                 return copied;
             }
@@ -74,7 +78,8 @@ static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, ui
     return code;
 }
 
-/* Up to where the tail stood at the start: appenders that are faster than this walk must not keep a flush from beginning. */
+/* Up to where the tail stood at the start: appenders that are faster than this walk must not keep a
+ * flush from beginning. */
 static int commit_all(cl_log *log) {
     cl_segment *segment = NULL;
     uint64_t goal = log->tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(log->tail));
@@ -96,7 +101,8 @@ static int commit_all(cl_log *log) {
     return code;
 }
 
-/* Notes how long a claim has held commits up, once it does no more, as exactly as commits come by. */
+/* Notes how long a claim has held commits up, once it does no more, as exactly as commits come by.
+ */
 static void note_hold(cl_log *log, int code, int64_t now_ns) {
     uint64_t held_at = code == CL_E_BUSY ? log->watch.position : UINT64_MAX;
     if (held_at == log->held_at) {
@@ -124,17 +130,20 @@ int cl_commit(cl_log *log, uint64_t upto) {
     if (cl_log_failed(log)) {
         return CL_E_FAILED;
     }
-    if (cl_load(&log->cursors->committed.value) >= upto || code == CL_E_END || code == CL_E_ABSENT) {
+    if (cl_load(&log->cursors->committed.value) >= upto || code == CL_E_END ||
+        code == CL_E_ABSENT) {
         return CL_OK;
     }
     return code;
 }
 
-/* Leadership: one flush at a time for all processes. A process that took this handle's leader for stuck does not end that leader's flush,
- * so the handle has a flag of its own. Two flushes through one mapping could share one failure: the system reports it to one of them. */
+/* Leadership: one flush at a time for all processes. A process that took this handle's leader for
+ * stuck does not end that leader's flush, so the handle has a flag of its own. Two flushes through
+ * one mapping could share one failure: the system reports it to one of them. */
 static bool lead_try(cl_log *log) {
     uint32_t idle = 0;
-    if (!__atomic_compare_exchange_n(&log->leading, &idle, 1, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+    if (!__atomic_compare_exchange_n(&log->leading, &idle, 1, false, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_RELAXED)) {
         return false;
     }
     uint64_t nobody = 0;
@@ -148,7 +157,8 @@ static bool lead_try(cl_log *log) {
 static void lead_end(cl_log *log) {
     int cause = errno; /* of what the leader reports */
     uint64_t mine = log->owner;
-    cl_swap(&log->cursors->flusher.value, &mine, 0); /* unless another process leads by now, which took this one for stuck */
+    cl_swap(&log->cursors->flusher.value, &mine,
+            0); /* unless another process leads by now, which took this one for stuck */
     cl_store32(&log->leading, 0);
     cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
     errno = cause;
@@ -159,11 +169,13 @@ static bool leader_dead(const cl_log *log, uint64_t leader) {
     if (leader == log->owner || slot >= CL_CURSORS_SLOTS) {
         return false;
     }
-    bool current = cl_owner_generation((uint32_t)leader) == (cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK);
+    bool current = cl_owner_generation((uint32_t)leader) ==
+                   (cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK);
     return !current || (log->slot_fds.cursors >= 0 && !cl_slot_alive(log->slot_fds, slot));
 }
 
-/* How long this handle has been awake and waiting for this one flush of this leader; -1 when it sees it for the first time. */
+/* How long this handle has been awake and waiting for this one flush of this leader; -1 when it
+ * sees it for the first time. */
 static int64_t waited_for(cl_log *log, uint64_t leader, uint32_t signal) {
     cl_lead_watch *watch = &log->lead_watch;
     uint64_t which = leader << 32 | signal;
@@ -177,9 +189,10 @@ static int64_t waited_for(cl_log *log, uint64_t leader, uint32_t signal) {
     return __atomic_add_fetch(&watch->awake_ns, passed_ns, __ATOMIC_RELAXED);
 }
 
-/* A leader that died is replaced by the first follower that finds out; one that lives and does not come back, stopped or at a disk that
- * hangs, after the claim timeout. Leading is a courtesy and no lock: two may flush at once, and each says no more than it knows. Returns
- * whether the leader is at the same flush as when this was asked last. */
+/* A leader that died is replaced by the first follower that finds out; one that lives and does not
+ * come back, stopped or at a disk that hangs, after the claim timeout. Leading is a courtesy and no
+ * lock: two may flush at once, and each says no more than it knows. Returns whether the leader is
+ * at the same flush as when this was asked last. */
 static bool replace_stuck_leader(cl_log *log) {
     uint32_t signal = cl_load32((uint32_t *)&log->cursors->flush_signal.value);
     uint64_t leader = cl_load(&log->cursors->flusher.value);
@@ -187,21 +200,23 @@ static bool replace_stuck_leader(cl_log *log) {
         return false;
     }
     int64_t waited_ns = waited_for(log, leader, signal);
-    if ((waited_ns >= log->claim_timeout_ns || leader_dead(log, leader)) && cl_swap(&log->cursors->flusher.value, &leader, 0)) {
+    if ((waited_ns >= log->claim_timeout_ns || leader_dead(log, leader)) &&
+        cl_swap(&log->cursors->flusher.value, &leader, 0)) {
         cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
     }
     return waited_ns >= 0;
 }
 
-/* Flushes [*reached, to), segment by segment. CL_E_TIMEOUT: the deadline passed, and it stopped behind a segment, since the system's call
- * itself cannot be ended. */
+/* Flushes [*reached, to), segment by segment. CL_E_TIMEOUT: the deadline passed, and it stopped
+ * behind a segment, since the system's call itself cannot be ended. */
 static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t deadline_ns) {
     uint64_t from = *reached;
     while (from < to) {
         if (from != *reached && cl_clock_monotonic_ns() >= deadline_ns) {
             break;
         }
-        /* After a failure the system may take lost pages for clean: a flush that succeeds then says nothing. */
+        /* After a failure the system may take lost pages for clean: a flush that succeeds then says
+         * nothing. */
         if (cl_log_failed(log)) {
             return CL_E_FAILED;
         }
@@ -241,7 +256,8 @@ static int flush_committed(cl_log *log, int64_t deadline_ns) {
     cl_histogram_add(&log->latencies.flush, now_ns - began_ns);
     log->counters.flushed_bytes += reached - from;
     cl_table_trim(&log->table, reached / log->segment_size, KEEP_MAPPED);
-    if (log->checkpoint_fd >= 0 && now_ns - log->checkpoint_written_ns >= log->checkpoint_interval_ns) {
+    if (log->checkpoint_fd >= 0 &&
+        now_ns - log->checkpoint_written_ns >= log->checkpoint_interval_ns) {
         log->checkpoint_written_ns = now_ns;
         if (cl_checkpoint_write(log, reached, false, false) == CL_E_SYSTEM) {
             return cl_log_fail(log, errno);
@@ -272,8 +288,8 @@ static int lead_group(cl_log *log, uint64_t upto, int64_t deadline_ns) {
 }
 
 static int follow_once(cl_log *log, uint32_t seen, int64_t remaining_ns) {
-    int code =
-        cl_futex_wait((uint32_t *)&log->cursors->flush_signal.value, seen, remaining_ns < LEADER_POLL_NS ? remaining_ns : LEADER_POLL_NS);
+    int code = cl_futex_wait((uint32_t *)&log->cursors->flush_signal.value, seen,
+                             remaining_ns < LEADER_POLL_NS ? remaining_ns : LEADER_POLL_NS);
     if (code == CL_E_TIMEOUT) {
         replace_stuck_leader(log);
         code = CL_OK;
@@ -300,7 +316,8 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
             code = lead_group(log, upto, deadline_ns);
             lead_end(log);
             code = code == CL_E_TIMEOUT ? CL_OK : code; /* the loop says whether it is one */
-            if (code == CL_E_BUSY || (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto)) {
+            if (code == CL_E_BUSY ||
+                (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto)) {
                 cl_sleep_ns(CLAIM_POLL_NS);
                 code = CL_OK;
             }
@@ -328,23 +345,29 @@ static uint64_t waiting_bytes(const cl_log *log, uint64_t reached) {
     return tail > reached ? tail - reached : 0;
 }
 
-/* A claim that held the last round up is looked at again soon, so that its timeout runs at about the clock's own pace. */
+/* A claim that held the last round up is looked at again soon, so that its timeout runs at about
+ * the clock's own pace. */
 static int64_t loop_interval(const cl_pace *pace, int code) {
-    return code == CL_E_BUSY && pace->interval_ns > BUSY_INTERVAL_NS ? BUSY_INTERVAL_NS : pace->interval_ns;
+    return code == CL_E_BUSY && pace->interval_ns > BUSY_INTERVAL_NS ? BUSY_INTERVAL_NS
+                                                                     : pace->interval_ns;
 }
 
 static bool loop_due(const cl_pace *pace, int code, uint64_t waiting, int64_t since_ns) {
-    return waiting != 0 && (code == CL_E_BUSY || waiting >= pace->least_bytes || since_ns >= pace->thorough_ns);
+    return waiting != 0 &&
+           (code == CL_E_BUSY || waiting >= pace->least_bytes || since_ns >= pace->thorough_ns);
 }
 
-/* What no later round can mend. A descriptor or memory that is short at the moment is not that: nothing was written yet. */
+/* What no later round can mend. A descriptor or memory that is short at the moment is not that:
+ * nothing was written yet. */
 static bool ends_loop(int code) {
-    bool later = code == CL_E_BUSY || code == CL_E_END || code == CL_E_ABSENT || code == CL_E_SYSTEM || code == CL_E_MEMORY;
+    bool later = code == CL_E_BUSY || code == CL_E_END || code == CL_E_ABSENT ||
+                 code == CL_E_SYSTEM || code == CL_E_MEMORY;
     return code != CL_OK && !later;
 }
 
-/* While much is being appended the loop looks by itself, at short intervals. To be woken each time would cost the appender:
- * the scheduler likes to run who was woken on the processor of who woke it, and first. */
+/* While much is being appended the loop looks by itself, at short intervals. To be woken each time
+ * would cost the appender: the scheduler likes to run who was woken on the processor of who woke
+ * it, and first. */
 static int64_t commit_interval(cl_log *log, const cl_pace *pace, int code, uint64_t moved) {
     bool busy = moved >= BUSY_BYTES;
     cl_store32(&log->commit_rests, !busy);
@@ -381,14 +404,17 @@ int cl_commit_loop(cl_log *log, const cl_pace *pace) {
 
 void cl_flush_ask(cl_log *log) {
     const uint64_t *tail = cl_log_tail(log);
-    uint64_t end = tail != NULL ? cl_log_position(log, cl_load(tail)) : cl_load(&log->cursors->committed.value);
+    uint64_t end = tail != NULL ? cl_log_position(log, cl_load(tail))
+                                : cl_load(&log->cursors->committed.value);
     end = cl_log_downward(log, end);
     if (end > cl_load(&log->cursors->flushed.value)) {
         cl_raise(&log->cursors->flush_wanted.value, end);
     }
 }
 
-static bool flush_asked(const cl_log *log, uint64_t flushed) { return cl_load(&log->cursors->flush_wanted.value) > flushed; }
+static bool flush_asked(const cl_log *log, uint64_t flushed) {
+    return cl_load(&log->cursors->flush_wanted.value) > flushed;
+}
 
 int cl_flush_loop(cl_log *log, const cl_pace *pace) {
     int64_t last_ns = cl_clock_monotonic_ns();
@@ -401,14 +427,18 @@ int cl_flush_loop(cl_log *log, const cl_pace *pace) {
         }
         int64_t now_ns = cl_clock_monotonic_ns();
         uint64_t flushed = cl_load(&log->cursors->flushed.value);
-        uint64_t waiting = log->pooled ? cl_load(&log->cursors->committed.value) - flushed : waiting_bytes(log, flushed);
+        uint64_t waiting = log->pooled ? cl_load(&log->cursors->committed.value) - flushed
+                                       : waiting_bytes(log, flushed);
         bool asked = waiting != 0 && flush_asked(log, flushed);
         if (!asked && !loop_due(pace, code, waiting, now_ns - last_ns)) {
             continue;
         }
         last_ns = now_ns;
         if (!lead_try(log)) {
-            code = replace_stuck_leader(log) ? CL_E_BUSY : CL_OK; /* somebody is at it, and if at the same as before, look again soon */
+            code =
+                replace_stuck_leader(log)
+                    ? CL_E_BUSY
+                    : CL_OK; /* somebody is at it, and if at the same as before, look again soon */
             continue;
         }
         code = lead_once(log, log->pooled ? 0 : UINT64_MAX, INT64_MAX);

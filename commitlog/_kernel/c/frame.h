@@ -25,7 +25,8 @@
 #define CL_FRAME_TYPE 16u
 #define CL_FRAME_KEYLEN 20u
 #define CL_FRAME_LIMIT ((1u << 28) - 8u)
-#define CL_FRAME_ADD_LIMIT (64u << 10) /* larger frames claim by compare-and-swap, so that they never overshoot */
+#define CL_FRAME_ADD_LIMIT                                                                         \
+    (64u << 10) /* larger frames claim by compare-and-swap, so that they never overshoot */
 #define CL_KEYLEN_NONE 0xFFFFFFFFu     /* typed but not keyed; an empty key has keylen 0 */
 
 /* Word. */
@@ -95,12 +96,17 @@ _Static_assert(offsetof(cl_header_opened, cycle) == 8, "cycle at 128 + 8");
 _Static_assert(offsetof(cl_header_opened, crc) == 16, "CRC at 128 + 16");
 _Static_assert(sizeof(cl_header_seal) == 56, "the seal is 56 bytes");
 _Static_assert(offsetof(cl_header_seal, crc) == 48, "CRC at 256 + 48");
-_Static_assert(CL_FRAME_HEADER % CL_FRAME_ALIGN == 0 && CL_FRAME_EXTENDED % CL_FRAME_ALIGN == 0, "frames stay aligned");
-_Static_assert((CL_WORD_LENGTH | CL_WORD_FLAGS) == 0xFFFFFFFFu && (CL_WORD_LENGTH & CL_WORD_FLAGS) == 0, "a word is length and flags");
+_Static_assert(CL_FRAME_HEADER % CL_FRAME_ALIGN == 0 && CL_FRAME_EXTENDED % CL_FRAME_ALIGN == 0,
+               "frames stay aligned");
+_Static_assert((CL_WORD_LENGTH | CL_WORD_FLAGS) == 0xFFFFFFFFu &&
+                   (CL_WORD_LENGTH & CL_WORD_FLAGS) == 0,
+               "a word is length and flags");
 _Static_assert(CL_FRAME_LIMIT <= CL_WORD_LENGTH, "the largest frame fits the length");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the format is little-endian");
 
-static inline uint32_t cl_frame_aligned(uint32_t length) { return (length + (CL_FRAME_ALIGN - 1u)) & ~(CL_FRAME_ALIGN - 1u); }
+static inline uint32_t cl_frame_aligned(uint32_t length) {
+    return (length + (CL_FRAME_ALIGN - 1u)) & ~(CL_FRAME_ALIGN - 1u);
+}
 
 static inline uint32_t cl_frame_largest(uint64_t segment_size) {
     uint64_t eighth = segment_size / 8;

@@ -22,7 +22,8 @@ int64_t cl_clock_coarse_ns(void) { return read_clock(CLOCK_REALTIME_COARSE); }
 int64_t cl_clock_precise_ns(void) { return read_clock(CLOCK_REALTIME); }
 
 static struct timespec as_timespec(int64_t duration_ns) {
-    struct timespec spec = {.tv_sec = duration_ns / NS_PER_SECOND, .tv_nsec = duration_ns % NS_PER_SECOND};
+    struct timespec spec = {.tv_sec = duration_ns / NS_PER_SECOND,
+                            .tv_nsec = duration_ns % NS_PER_SECOND};
     return spec;
 }
 

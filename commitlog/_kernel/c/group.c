@@ -9,14 +9,16 @@
 #include "atomics.h"
 #include "futex.h"
 
-/* A leader that began at once would serve only those who came during the flush before, while those whom that flush served are on
- * their way back with the next record: two groups would take turns, and every flush would serve half of the threads.
+/* A leader that began at once would serve only those who came during the flush before, while those
+ * whom that flush served are on their way back with the next record: two groups would take turns,
+ * and every flush would serve half of the threads.
  *
  * So a leader waits for them, within these bounds: */
 #define LEAST_FLUSH_NS 200000ll /* a shorter flush is over before they are back */
 #define PATIENCE_SHARE 4        /* of the last flush's time, counted from its end */
 #define PATIENCE_NS 1000000ll
-#define RESTS_MOST 63u          /* flushes without a wait, when those who were waited for do something else */
+#define RESTS_MOST                                                                                 \
+    63u          /* flushes without a wait, when those who were waited for do something else */
 
 void cl_group_arrive(cl_group *group) {
     uint32_t number = cl_add32(&group->arrived, 1) + 1;
@@ -44,7 +46,9 @@ void cl_group_gather(cl_group *group, int64_t deadline_ns) {
         now_ns = cl_clock_monotonic_ns();
     }
     bool in_vain = (int32_t)(came - first) < (missing + 1) / 2;
-    group->in_vain = !in_vain ? 0 : group->in_vain >= RESTS_MOST ? RESTS_MOST : 2 * group->in_vain + 1;
+    group->in_vain = !in_vain                       ? 0
+                     : group->in_vain >= RESTS_MOST ? RESTS_MOST
+                                                    : 2 * group->in_vain + 1;
     group->rests = group->in_vain;
 }
 

@@ -1,4 +1,5 @@
-/* The group that one flush serves: who waits for it, and for how long a leader lets the others catch up. */
+/* The group that one flush serves: who waits for it, and for how long a leader lets the others
+ * catch up. */
 #ifndef CL_GROUP_H
 #define CL_GROUP_H
 
@@ -20,7 +21,8 @@ typedef struct {
 /* Somebody waits, whose record is published. */
 void cl_group_arrive(cl_group *group);
 
-/* The leader, before its flush: waits for those whom the last flush served, if they are likely to be back in a moment. */
+/* The leader, before its flush: waits for those whom the last flush served, if they are likely to
+ * be back in a moment. */
 void cl_group_gather(cl_group *group, int64_t deadline_ns);
 
 /* The leader, right before it looks how far to flush, and after the flush. */

@@ -5,7 +5,8 @@
 /* What is committed stands in the file; what is not, in the pool buffer of its only writer. */
 static inline const uint8_t *hop_source(const cl_hop *hop, uint64_t offset) {
     const cl_segment *segment = hop->segment;
-    bool in_file = !hop->from_buffer || segment->base + offset < cl_load(&hop->log->cursors->committed.value);
+    bool in_file =
+        !hop->from_buffer || segment->base + offset < cl_load(&hop->log->cursors->committed.value);
     return in_file ? segment->map : segment->bytes;
 }
 
@@ -19,20 +20,26 @@ int64_t cl_hop_timestamp(const cl_hop *hop, uint64_t at) {
     return timestamp_ns;
 }
 
-static inline bool in_file_only(const cl_hop *hop) { return !hop->from_buffer && cl_log_pooled(hop->log); }
+static inline bool in_file_only(const cl_hop *hop) {
+    return !hop->from_buffer && cl_log_pooled(hop->log);
+}
 
-/* As in a reader: what another process's pooled log has not committed, or nobody has recovered yet, may be torn. */
+/* As in a reader: what another process's pooled log has not committed, or nobody has recovered yet,
+ * may be torn. */
 static bool is_doubtful(const cl_hop *hop) {
     uint64_t position = hop->segment->base + hop->offset;
-    return position >= hop->log->doubtful || (in_file_only(hop) && position >= cl_load(&hop->log->cursors->committed.value));
+    return position >= hop->log->doubtful ||
+           (in_file_only(hop) && position >= cl_load(&hop->log->cursors->committed.value));
 }
 
 /* A zero cell or a claim. CL_OK: look again. */
 static int hop_unpublished(cl_hop *hop, uint64_t cell) {
     cl_log *log = hop->log;
-    uint64_t settled = cl_load(in_file_only(hop) ? &log->cursors->committed.value : &log->cursors->appended.value);
+    uint64_t settled =
+        cl_load(in_file_only(hop) ? &log->cursors->committed.value : &log->cursors->appended.value);
     if (hop->segment->base + hop->offset < settled) {
-        /* The watermark may have passed between the two looks; a cell that it has passed is published or rolled back. */
+        /* The watermark may have passed between the two looks; a cell that it has passed is
+         * published or rolled back. */
         if (hop_cell(hop, hop->offset) != cell) {
             return CL_OK;
         }
@@ -42,14 +49,16 @@ static int hop_unpublished(cl_hop *hop, uint64_t cell) {
         return CL_E_END;
     }
     if (hop->offset < hop->passed) {
-        hop->offset += cell == 0 ? CL_FRAME_SMALLEST : cl_frame_aligned(cl_cell_word(cell) & CL_WORD_LENGTH);
+        hop->offset +=
+            cell == 0 ? CL_FRAME_SMALLEST : cl_frame_aligned(cl_cell_word(cell) & CL_WORD_LENGTH);
         return CL_OK;
     }
     if (hop->watch == NULL) {
         return CL_E_BUSY;
     }
     uint64_t pass;
-    int code = cl_resolve(log, (cl_segment *)hop->segment, (uint32_t)hop->offset, hop->watch, &pass);
+    int code =
+        cl_resolve(log, (cl_segment *)hop->segment, (uint32_t)hop->offset, hop->watch, &pass);
     hop->offset += code == CL_OK ? pass : 0;
     return code == CL_E_END && cell != 0 ? CL_E_BUSY : code;
 }
@@ -68,7 +77,8 @@ static int hop_slowly(cl_hop *hop, uint64_t cell, uint64_t *step, bool *record) 
     }
     if (doubtful || hop->careful) {
         cl_record whole;
-        int code = cl_record_read(hop->segment, hop_source(hop, hop->offset), hop->offset, &whole, step);
+        int code =
+            cl_record_read(hop->segment, hop_source(hop, hop->offset), hop->offset, &whole, step);
         if (code != CL_OK && code != CL_E_ROLLED_BACK) {
             return doubtful ? CL_E_END : CL_E_DAMAGE;
         }
@@ -86,7 +96,8 @@ static inline uint64_t hop_sure(const cl_hop *hop) {
     return doubtful > hop->segment->base && !hop->careful ? doubtful - hop->segment->base : 0;
 }
 
-/* Whether a word is that of a whole record without key and type; with any flag in it, it is none. */
+/* Whether a word is that of a whole record without key and type; with any flag in it, it is none.
+ */
 static inline bool is_plain(uint32_t word, uint64_t room) {
     return (word & CL_WORD_FLAGS) == 0 && word >= CL_FRAME_HEADER && cl_frame_aligned(word) <= room;
 }

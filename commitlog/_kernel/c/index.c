@@ -27,16 +27,19 @@ size_t cl_index_below(const cl_index *index, uint64_t offset) {
     return low == 0 ? SIZE_MAX : low - 1;
 }
 
-/* Stands at an entry, or at the segment's first frame where there is none; how many records are before it. */
+/* Stands at an entry, or at the segment's first frame where there is none; how many records are
+ * before it. */
 static uint64_t stand_at(const cl_index *index, cl_hop *hop, size_t entry) {
     hop->offset = entry < index->count ? index->entries[entry].offset : CL_SEGMENT_HEADER;
     return entry < index->count ? (uint64_t)entry * index->spacing : 0;
 }
 
-/* Whether the way from an entry leads to the next with as many records as there should be: none has been damaged since. */
+/* Whether the way from an entry leads to the next with as many records as there should be: none has
+ * been damaged since. */
 static bool leads_on(const cl_index *index, cl_hop *hop, size_t entry) {
     uint64_t before = stand_at(index, hop, entry);
-    uint64_t records = index->records - before < index->spacing ? index->records - before : index->spacing;
+    uint64_t records =
+        index->records - before < index->spacing ? index->records - before : index->spacing;
     uint64_t counted = 0;
     uint64_t at = 0;
     while (counted < records && cl_hop_next(hop, index->offset, &at) == CL_OK) {

@@ -4,19 +4,23 @@
 
 #include "hop.h"
 
-/* Looks on from index->offset, up to `limit`: the code with which the way ended, CL_E_ROLL at the limit. */
+/* Looks on from index->offset, up to `limit`: the code with which the way ended, CL_E_ROLL at the
+ * limit. */
 int cl_index_extend(cl_index *index, cl_hop *hop, uint64_t limit);
 
-/* The number of the last entry that stands below `offset`, or at it; SIZE_MAX where there is none. */
+/* The number of the last entry that stands below `offset`, or at it; SIZE_MAX where there is none.
+ */
 size_t cl_index_below(const cl_index *index, uint64_t offset);
 
-/* The offset of a record by its ordinal in the segment. Codes as of cl_hop_next, the limit being index->offset. */
+/* The offset of a record by its ordinal in the segment. Codes as of cl_hop_next, the limit being
+ * index->offset. */
 int cl_index_find(const cl_index *index, cl_hop *hop, uint64_t ordinal, uint64_t *at);
 
 /* The offset of the first record whose timestamp is not smaller. */
 int cl_index_since(const cl_index *index, cl_hop *hop, int64_t timestamp_ns, uint64_t *at);
 
-/* How many records begin below `offset`; hop->offset is `offset` where a frame begins or ends there, else larger. */
+/* How many records begin below `offset`; hop->offset is `offset` where a frame begins or ends
+ * there, else larger. */
 int cl_index_ordinal(const cl_index *index, cl_hop *hop, uint64_t offset, uint64_t *ordinal);
 
 #endif

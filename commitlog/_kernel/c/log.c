@@ -7,7 +7,8 @@
 #include "crc32c.h"
 #include "futex.h"
 
-int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable) {
+int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid,
+                uint64_t segment_size, bool writable) {
     memset(log, 0, sizeof *log);
     log->cursors = cursors;
     log->slot_fds = CL_NO_SLOT_FDS;
@@ -27,7 +28,8 @@ int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log
 void cl_log_clear(cl_log *log) { cl_table_clear(&log->table); }
 
 void cl_log_after_fork(cl_log *log) {
-    /* Another thread of the parent may have held the mutex when the child was made, and have been in the middle of what it guards. */
+    /* Another thread of the parent may have held the mutex when the child was made, and have been
+     * in the middle of what it guards. */
     pthread_mutex_init(&log->commit_mutex, NULL);
     log->leading = 0;
     cl_table_after_fork(&log->table);

@@ -8,7 +8,8 @@
 #include "histogram.h"
 #include "segment.h"
 
-/* Who has stood before a claim for so long asks whether its owner lives: the living publish within nanoseconds. */
+/* Who has stood before a claim for so long asks whether its owner lives: the living publish within
+ * nanoseconds. */
 #define CL_PROBE_AFTER_NS 30000ll
 /* One poll counts for at most this towards a timeout, so that a frozen machine expires nobody. */
 #define CL_POLL_CREDIT_NS 20000000ll
@@ -21,11 +22,13 @@ typedef struct {
     int64_t awake_ns;   /* how long this observer has been awake and polling it */
     int64_t polled_ns;  /* when it polled last */
     int64_t probed_ns;  /* when it last asked whether the owner lives */
-    uint32_t suspects;  /* slots that were odd when the gap was first seen and have not moved since */
+    uint32_t
+        suspects;  /* slots that were odd when the gap was first seen and have not moved since */
     uint16_t slot[CL_CURSORS_SLOTS];
     uint32_t generation[CL_CURSORS_SLOTS];
     uint64_t counter[CL_CURSORS_SLOTS];
-    uint64_t outstayed[CL_CURSORS_SLOTS]; /* by slot: the odd counter with which its owner had the claim timeout already */
+    uint64_t outstayed[CL_CURSORS_SLOTS]; /* by slot: the odd counter with which its owner had the
+                                             claim timeout already */
 } cl_watch;
 
 /* What a handle remembers about a flush leader that it waits for. Several threads wait: atomics. */
@@ -43,7 +46,8 @@ typedef struct {
 
 /* How long what this handle did has taken. */
 typedef struct {
-    cl_histogram commit; /* a round of the commit: of a mapped log, the walk to the end of what is published */
+    cl_histogram commit; /* a round of the commit: of a mapped log, the walk to the end of what is
+                            published */
     cl_histogram flush;  /* one that this handle led */
     cl_histogram sync;   /* an append's wait for the disk */
     cl_histogram roll;   /* an append's wait for the next segment */
@@ -53,36 +57,42 @@ typedef struct {
 
 typedef struct {
     cl_cursors *cursors;
-    uint64_t *tail;         /* the log's tail, or NULL where this handle cannot see one: then a zero cell is the end */
-    uint64_t private_tail;  /* a pooled log's tail */
-    cl_slot_fds slot_fds;   /* hold our slot's locks, and tell which other owners live */
+    uint64_t *tail; /* the log's tail, or NULL where this handle cannot see one: then a zero cell is
+                       the end */
+    uint64_t private_tail; /* a pooled log's tail */
+    cl_slot_fds slot_fds; /* hold our slot's locks, and tell which other owners live */
     uint32_t slot;
-    uint32_t owner;         /* slot and generation as they stand in a CLAIMED cell; 0: no slot */
-    bool pooled;            /* claims live in this process's buffers */
-    bool resolves;          /* may turn dead claims into SKIP */
-    bool follows;           /* only reads: where claims live is what the cursors say at present, for writers come and go */
-    uint32_t gate;          /* 0, or the negated cl_code with which appends are refused */
-    uint32_t stopping;      /* the loops end */
+    uint32_t owner; /* slot and generation as they stand in a CLAIMED cell; 0: no slot */
+    bool pooled; /* claims live in this process's buffers */
+    bool resolves; /* may turn dead claims into SKIP */
+    bool follows; /* only reads: where claims live is what the cursors say at present, for writers
+                     come and go */
+    uint32_t gate; /* 0, or the negated cl_code with which appends are refused */
+    uint32_t stopping; /* the loops end */
     uint64_t segment_size;
-    uint64_t doubtful;      /* from this position on a bad frame is a torn tail, not damage: a log that is not recovered yet */
+    uint64_t doubtful; /* from this position on a bad frame is a torn tail, not damage: a log that
+                          is not recovered yet */
     int64_t claim_timeout_ns;
     cl_table table;
 
     pthread_mutex_t commit_mutex;
     uint32_t commit_signal; /* futex: raised when enough waits to be committed, or at stop */
-    uint32_t commit_rests;  /* 1: the commit loop sleeps its long interval, and wants to be woken for much to do */
+    uint32_t commit_rests; /* 1: the commit loop sleeps its long interval, and wants to be woken for
+                              much to do */
     uint32_t flush_request; /* futex: raised when the flush loop should look, or at stop */
-    cl_group group;         /* those who wait for a flush */
-    uint32_t leading;       /* 1: a thread of this handle leads a flush */
-    uint32_t event;         /* futex: raised when the allocation service has something to do */
-    uint32_t index_spacing; /* records from one entry to the next of the indexes that commits make in passing; 0: they make none */
-    uint32_t copy_limit;    /* largest commit that is copied through the mapping; larger ones use pwrite */
-    cl_watch watch;         /* of whoever walks under the commit mutex */
-    uint64_t held_at;       /* the claim that holds commits up, and since when; UINT64_MAX: none does */
+    cl_group group; /* those who wait for a flush */
+    uint32_t leading; /* 1: a thread of this handle leads a flush */
+    uint32_t event; /* futex: raised when the allocation service has something to do */
+    uint32_t index_spacing; /* records from one entry to the next of the indexes that commits make
+                               in passing; 0: they make none */
+    uint32_t
+        copy_limit; /* largest commit that is copied through the mapping; larger ones use pwrite */
+    cl_watch watch; /* of whoever walks under the commit mutex */
+    uint64_t held_at; /* the claim that holds commits up, and since when; UINT64_MAX: none does */
     int64_t held_since_ns;
     cl_lead_watch lead_watch;
 
-    int checkpoint_fd;      /* -1: none is kept */
+    int checkpoint_fd; /* -1: none is kept */
     uint64_t checkpoint_count;
     int64_t checkpoint_written_ns;
     int64_t checkpoint_interval_ns;
@@ -90,36 +100,46 @@ typedef struct {
     cl_latencies latencies;
 } cl_log;
 
-int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable);
+int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log_uuid,
+                uint64_t segment_size, bool writable);
 void cl_log_clear(cl_log *log);
 void cl_log_after_fork(cl_log *log);
 /* Fails the log for all its processes: the first cause stays. Returns CL_E_FAILED. */
 int cl_log_fail(cl_log *log, int cause);
-static inline bool cl_log_failed(const cl_log *log) { return cl_load(&log->cursors->failed.value) != 0; }
+static inline bool cl_log_failed(const cl_log *log) {
+    return cl_load(&log->cursors->failed.value) != 0;
+}
 
-/* The tail of a log in whose segments claims live, or of a pooled one that is this handle's own; NULL where there is none to be
- * seen: then a zero cell is the end. While a log is recovered nothing can be said of its claims. */
+/* The tail of a log in whose segments claims live, or of a pooled one that is this handle's own;
+ * NULL where there is none to be seen: then a zero cell is the end. While a log is recovered
+ * nothing can be said of its claims. */
 static inline uint64_t *cl_log_tail(const cl_log *log) {
     if (!log->follows) {
         return log->tail;
     }
     cl_cursors *cursors = log->cursors;
-    bool mapped = cl_load(&cursors->state.value) == CL_STATE_READY && cl_load32(&cursors->mode) == CL_MODE_MAPPED;
+    bool mapped = cl_load(&cursors->state.value) == CL_STATE_READY &&
+                  cl_load32(&cursors->mode) == CL_MODE_MAPPED;
     return mapped ? &cursors->tail.value : NULL;
 }
 
 /* Whether claims live in pool buffers, this process's or another's. */
-static inline bool cl_log_pooled(const cl_log *log) { return log->follows ? cl_log_tail(log) == NULL : log->pooled; }
+static inline bool cl_log_pooled(const cl_log *log) {
+    return log->follows ? cl_log_tail(log) == NULL : log->pooled;
+}
 
 /* Position of a place, never past the end of its segment. */
 static inline uint64_t cl_log_position(const cl_log *log, uint64_t place) {
     uint64_t offset = cl_place_offset(place);
-    return cl_place_number(place) * log->segment_size + (offset < log->segment_size ? offset : log->segment_size);
+    return cl_place_number(place) * log->segment_size +
+           (offset < log->segment_size ? offset : log->segment_size);
 }
 
-/* Wakes those who sleep until something is published, if anybody does. Whoever wakes them takes their announcement away first, so that
- * a sleep costs one wake-up, however many append before the sleepers run. The load must not pass the publish before it, which ends with a
- * sequentially consistent swap: an acquiring load may, on aarch64 with LDAPR, and a sleeper would miss its wake-up. */
+/* Wakes those who sleep until something is published, if anybody does. Whoever wakes them takes
+ * their announcement away first, so that a sleep costs one wake-up, however many append before the
+ * sleepers run. The load must not pass the publish before it, which ends with a sequentially
+ * consistent swap: an acquiring load may, on aarch64 with LDAPR, and a sleeper would miss its
+ * wake-up. */
 void cl_log_wake_sleepers(cl_log *log);
 static inline void cl_log_wake_readers(cl_log *log) {
     if (CL_UNLIKELY(cl_load_ordered(&log->cursors->waiters.value) != 0)) {
@@ -127,8 +147,9 @@ static inline void cl_log_wake_readers(cl_log *log) {
     }
 }
 
-/* Between the last frame of a segment and the first of the next lies a page of header: one end, two positions for it.
- * Comparisons use the lower; people are shown the upper, where the next record goes. */
+/* Between the last frame of a segment and the first of the next lies a page of header: one end, two
+ * positions for it. Comparisons use the lower; people are shown the upper, where the next record
+ * goes. */
 static inline uint64_t cl_log_downward(const cl_log *log, uint64_t position) {
     uint64_t offset = position % log->segment_size;
     return offset <= CL_SEGMENT_HEADER ? position - offset : position;
@@ -138,9 +159,10 @@ static inline uint64_t cl_log_upward(const cl_log *log, uint64_t position) {
     return offset < CL_SEGMENT_HEADER ? position - offset + CL_SEGMENT_HEADER : position;
 }
 
-/* Resolves the unpublished cell at `offset`, if it is dead. CL_OK: look again, after stepping over *pass bytes when
- * that is not 0 (a handle that may not write steps over what is certainly dead). CL_E_END: nothing is claimed there.
- * CL_E_BUSY: a live claim; its owner has until the claim timeout. */
+/* Resolves the unpublished cell at `offset`, if it is dead. CL_OK: look again, after stepping over
+ * *pass bytes when that is not 0 (a handle that may not write steps over what is certainly dead).
+ * CL_E_END: nothing is claimed there. CL_E_BUSY: a live claim; its owner has until the claim
+ * timeout. */
 int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, uint64_t *pass);
 
 /* Turns the claim at `offset` into a SKIP of the same length, if it still stands as `cell`. */
@@ -152,16 +174,20 @@ uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t lengt
 enum cl_cell_kind { CL_CELL_ZERO, CL_CELL_CLAIMED, CL_CELL_SKIP, CL_CELL_RECORD, CL_CELL_BAD };
 
 /* Whether a cell's record, or SKIP, is there to be read. */
-static inline bool cl_cell_published(uint64_t cell) { return cell != 0 && !(cl_cell_word(cell) & CL_WORD_CLAIMED); }
+static inline bool cl_cell_published(uint64_t cell) {
+    return cell != 0 && !(cl_cell_word(cell) & CL_WORD_CLAIMED);
+}
 
-/* What stands in a cell, and how many bytes to step over it; says nothing about the CRC of a record's body. */
+/* What stands in a cell, and how many bytes to step over it; says nothing about the CRC of a
+ * record's body. */
 static inline enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {
     uint32_t word = cl_cell_word(cell);
     uint32_t length = word & CL_WORD_LENGTH;
     *step = cl_frame_aligned(length);
     if (CL_UNLIKELY(word & CL_WORD_SKIP)) {
         *step = length == 0 ? room : *step;
-        bool bad = (length != 0 && length < CL_FRAME_SMALLEST) || *step > room || (word & ~CL_WORD_LENGTH) != CL_WORD_SKIP;
+        bool bad = (length != 0 && length < CL_FRAME_SMALLEST) || *step > room ||
+                   (word & ~CL_WORD_LENGTH) != CL_WORD_SKIP;
         return bad ? CL_CELL_BAD : CL_CELL_SKIP;
     }
     uint32_t least = word & CL_WORD_EXT ? CL_FRAME_EXTENDED : CL_FRAME_HEADER;
@@ -171,15 +197,17 @@ static inline enum cl_cell_kind cl_cell_read(uint64_t cell, uint64_t room, uint6
     return CL_UNLIKELY(word & CL_WORD_CLAIMED) ? CL_CELL_CLAIMED : CL_CELL_RECORD;
 }
 
-/* Walks from `position` over published cells towards `limit`, resolving dead claims on its way if it may.
- * *position is where it stopped; the code says why (CL_OK: at or past the limit, or at a segment's end). Only under the
- * commit mutex: whoever may resolve adds to the segment's tally, if it goes on where that ends. */
+/* Walks from `position` over published cells towards `limit`, resolving dead claims on its way if
+ * it may. *position is where it stopped; the code says why (CL_OK: at or past the limit, or at a
+ * segment's end). Only under the commit mutex: whoever may resolve adds to the segment's tally, if
+ * it goes on where that ends. */
 int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch);
 
 /* Returns when no commit and no walk of a pooled log is under way that began before. */
 void cl_log_pass_commits(cl_log *log);
 
-/* Raises the appended watermark as far as it goes now (a handle that may not write only looks), and returns it. */
+/* Raises the appended watermark as far as it goes now (a handle that may not write only looks), and
+ * returns it. */
 int cl_log_appended(cl_log *log, uint64_t *appended);
 
 #endif

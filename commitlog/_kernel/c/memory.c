@@ -18,7 +18,8 @@ static size_t page_size(void) {
 }
 
 int cl_memory_map(cl_memory *memory, size_t size) {
-    /* Shared, not private: after a fork both sides keep the same pages and no write pays for a copy. */
+    /* Shared, not private: after a fork both sides keep the same pages and no write pays for a
+     * copy. */
     void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) {
         return CL_E_SYSTEM;
@@ -27,7 +28,8 @@ int cl_memory_map(cl_memory *memory, size_t size) {
     return CL_OK;
 }
 
-int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size, bool writable) {
+int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size,
+                             bool writable) {
     struct stat status;
     if (fstat(descriptor, &status) != 0) {
         return CL_E_SYSTEM;
@@ -38,11 +40,15 @@ int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset,
     }
     size_t before = (size_t)(offset % page_size());
     int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-    void *mapped = mmap(NULL, size + before, protection, MAP_SHARED, descriptor, (off_t)(offset - before));
+    void *mapped =
+        mmap(NULL, size + before, protection, MAP_SHARED, descriptor, (off_t)(offset - before));
     if (mapped == MAP_FAILED) {
         return CL_E_SYSTEM;
     }
-    *memory = (cl_memory){.bytes = (uint8_t *)mapped + before, .size = size, .mapped = mapped, .mapped_size = size + before};
+    *memory = (cl_memory){.bytes = (uint8_t *)mapped + before,
+                          .size = size,
+                          .mapped = mapped,
+                          .mapped_size = size + before};
     return CL_OK;
 }
 
@@ -65,11 +71,17 @@ void cl_memory_touch(const cl_memory *memory) {
     }
 }
 
-void cl_memory_zero(const cl_memory *memory, size_t start, size_t stop) { memset(memory->bytes + start, 0, stop - start); }
+void cl_memory_zero(const cl_memory *memory, size_t start, size_t stop) {
+    memset(memory->bytes + start, 0, stop - start);
+}
 
-int cl_memory_lock(const cl_memory *memory) { return mlock(memory->mapped, memory->mapped_size) == 0 ? CL_OK : CL_E_SYSTEM; }
+int cl_memory_lock(const cl_memory *memory) {
+    return mlock(memory->mapped, memory->mapped_size) == 0 ? CL_OK : CL_E_SYSTEM;
+}
 
-int cl_memory_unlock(const cl_memory *memory) { return munlock(memory->mapped, memory->mapped_size) == 0 ? CL_OK : CL_E_SYSTEM; }
+int cl_memory_unlock(const cl_memory *memory) {
+    return munlock(memory->mapped, memory->mapped_size) == 0 ? CL_OK : CL_E_SYSTEM;
+}
 
 int cl_memory_unmap(cl_memory *memory) {
     if (memory->mapped != NULL && munmap(memory->mapped, memory->mapped_size) != 0) {

@@ -1,4 +1,5 @@
-/* Off-heap memory: bytes outside the interpreter's heap, anonymous or over a descriptor, always shared with a forked child.
+/* Off-heap memory: bytes outside the interpreter's heap, anonymous or over a descriptor, always
+ * shared with a forked child.
  *
  * Functions return 0 or CL_E_SYSTEM with errno set; none of them decides anything. */
 #ifndef CL_MEMORY_H
@@ -6,7 +7,8 @@
 
 #include "base.h"
 
-/* The mapping may begin before the bytes: the kernel maps whole pages, and those of an aarch64 machine may be larger than 4 KiB. */
+/* The mapping may begin before the bytes: the kernel maps whole pages, and those of an aarch64
+ * machine may be larger than 4 KiB. */
 typedef struct {
     uint8_t *bytes;
     size_t size;
@@ -16,8 +18,10 @@ typedef struct {
 
 int cl_memory_map(cl_memory *memory, size_t size);
 
-/* CL_E_TRUNCATED when the file ends before the range does: touching what lies beyond would be a SIGBUS. */
-int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size, bool writable);
+/* CL_E_TRUNCATED when the file ends before the range does: touching what lies beyond would be a
+ * SIGBUS. */
+int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset, size_t size,
+                             bool writable);
 
 /* Makes every page present and writable; the bytes keep their values. */
 int cl_memory_populate(const cl_memory *memory);
@@ -30,7 +34,8 @@ int cl_memory_lock(const cl_memory *memory);
 int cl_memory_unlock(const cl_memory *memory);
 int cl_memory_unmap(cl_memory *memory);
 
-/* Puts a private copy in the place of a file's mapping, which keeps its address: who looks there meanwhile sees the one or the other. */
+/* Puts a private copy in the place of a file's mapping, which keeps its address: who looks there
+ * meanwhile sees the one or the other. */
 int cl_memory_part(const cl_memory *memory);
 
 #endif

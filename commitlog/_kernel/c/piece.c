@@ -7,7 +7,8 @@
 static inline int64_t microseconds(int64_t ns) { return ns / 1000 - (ns % 1000 < 0); }
 
 /* What all rows have: everything but value and key. */
-static inline void add_row(cl_rows_out *out, uint64_t position, int64_t timestamp_ns, uint32_t type) {
+static inline void add_row(cl_rows_out *out, uint64_t position, int64_t timestamp_ns,
+                           uint32_t type) {
     size_t at = out->count;
     if (out->positions != NULL) {
         out->positions[at] = (int64_t)position;
@@ -27,13 +28,16 @@ static inline void add_row(cl_rows_out *out, uint64_t position, int64_t timestam
     out->count++;
 }
 
-/* Decodes on as long as whole records without key and type stand there. All else, also what fails its CRC, is left to decode_one. */
-static uint64_t decode_plain(const cl_piece *piece, uint64_t offset, uint64_t limit, cl_rows_out *out) {
+/* Decodes on as long as whole records without key and type stand there. All else, also what fails
+ * its CRC, is left to decode_one. */
+static uint64_t decode_plain(const cl_piece *piece, uint64_t offset, uint64_t limit,
+                             cl_rows_out *out) {
     const cl_segment *segment = piece->segment;
     const uint8_t *bytes = piece->bytes - piece->start;
     const uint32_t largest = cl_frame_largest(segment->size);
     const uint64_t end = limit < piece->stop ? limit : piece->stop;
-    cl_rows_out rows = *out; /* a copy that nothing points to: no store through its pointers makes it be loaded again */
+    cl_rows_out rows = *out; /* a copy that nothing points to: no store through its pointers makes
+                                it be loaded again */
     while (rows.count < rows.most && offset < end) {
         const uint8_t *at = bytes + offset;
         uint64_t cell = cl_load((const uint64_t *)at);
@@ -48,9 +52,11 @@ static uint64_t decode_plain(const cl_piece *piece, uint64_t offset, uint64_t li
                 break;
             }
             uint8_t *to = rows.values + rows.values_size;
-            crc = cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER, to, at + CL_FRAME_HEADER);
+            crc = cl_frame_copy_crc(segment->seed, offset, length, at, CL_FRAME_HEADER, to,
+                                    at + CL_FRAME_HEADER);
         } else {
-            crc = cl_frame_crc(segment->seed, offset, length, at + CL_FRAME_TIMESTAMP, length - CL_FRAME_TIMESTAMP);
+            crc = cl_frame_crc(segment->seed, offset, length, at + CL_FRAME_TIMESTAMP,
+                               length - CL_FRAME_TIMESTAMP);
         }
         if (crc != cl_cell_high(cell)) {
             break;
@@ -72,7 +78,8 @@ static uint64_t decode_plain(const cl_piece *piece, uint64_t offset, uint64_t li
 
 static bool add_record(cl_rows_out *out, const cl_record *record) {
     bool with_value = out->value_ends != NULL, with_key = out->key_ends != NULL;
-    if (out->count == out->most || (with_value && record->value_length > out->values_room - out->values_size) ||
+    if (out->count == out->most ||
+        (with_value && record->value_length > out->values_room - out->values_size) ||
         (with_key && record->key_length > out->keys_room - out->keys_size)) {
         return false;
     }
@@ -94,7 +101,8 @@ static bool add_record(cl_rows_out *out, const cl_record *record) {
 }
 
 /* Any frame: CL_OK when it was decoded or stepped over. */
-static int decode_one(const cl_piece *piece, uint64_t *offset, uint64_t first, cl_rows_out *out, uint64_t *step) {
+static int decode_one(const cl_piece *piece, uint64_t *offset, uint64_t first, cl_rows_out *out,
+                      uint64_t *step) {
     const cl_segment *segment = piece->segment;
     const uint8_t *bytes = piece->bytes - piece->start;
     *step = sizeof(uint64_t);
@@ -125,7 +133,8 @@ static int decode_one(const cl_piece *piece, uint64_t *offset, uint64_t first, c
     return CL_OK;
 }
 
-int cl_piece_decode(const cl_piece *piece, uint64_t *offset, uint64_t first, uint64_t limit, cl_rows_out *out, uint64_t *step) {
+int cl_piece_decode(const cl_piece *piece, uint64_t *offset, uint64_t first, uint64_t limit,
+                    cl_rows_out *out, uint64_t *step) {
     *step = 0;
     while (*offset < limit) {
         if (*offset >= piece->stop) {
@@ -156,7 +165,9 @@ uint64_t cl_piece_resume(const cl_piece *piece, uint64_t offset, uint64_t limit)
         uint64_t cell = cl_load((const uint64_t *)(piece->bytes + (offset - piece->start)));
         enum cl_cell_kind kind = cl_cell_read(cell, piece->segment->size - offset, &step);
         /* Of a record, the cell behind it is looked at, too. */
-        uint64_t needed = kind == CL_CELL_RECORD && offset + step < piece->segment->size ? step + sizeof cell : step;
+        uint64_t needed = kind == CL_CELL_RECORD && offset + step < piece->segment->size
+                              ? step + sizeof cell
+                              : step;
         if (kind == CL_CELL_SKIP || (kind == CL_CELL_RECORD && needed <= piece->stop - offset)) {
             if (cl_segment_certain(piece->segment, piece->bytes - piece->start, offset, &step)) {
                 return offset;

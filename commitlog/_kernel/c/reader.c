@@ -17,11 +17,12 @@ void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) {
     reader->offset = offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
 }
 
-/* What is committed stands in the file; what is not, in the pool buffer. A segment that was entered half full has nothing
- * of its older half in the buffer. */
+/* What is committed stands in the file; what is not, in the pool buffer. A segment that was entered
+ * half full has nothing of its older half in the buffer. */
 static inline const uint8_t *reader_source(const cl_reader *reader) {
     const cl_segment *segment = reader->segment;
-    if (CL_LIKELY(!reader->from_buffer) || segment->base + reader->offset < cl_load(&reader->log->cursors->committed.value)) {
+    if (CL_LIKELY(!reader->from_buffer) ||
+        segment->base + reader->offset < cl_load(&reader->log->cursors->committed.value)) {
         return segment->map;
     }
     return segment->bytes;
@@ -52,27 +53,34 @@ static bool fill_record(const uint8_t *at, uint32_t word, cl_record *record) {
     return true;
 }
 
-static inline int check_record(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t cell, cl_record *record) {
+static inline int check_record(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
+                               uint64_t cell, cl_record *record) {
     const uint8_t *at = bytes + offset;
     uint32_t word = cl_cell_word(cell);
     uint32_t length = word & CL_WORD_LENGTH;
     if (length > cl_frame_largest(segment->size)) {
-        return CL_E_DAMAGE; /* nobody may write such a frame, and its CRC would be long to compute */
+        return CL_E_DAMAGE; /* nobody may write such a frame, and its CRC would be long to compute
+                             */
     }
-    if (cl_frame_crc(segment->seed, offset, word, at + CL_FRAME_TIMESTAMP, length - CL_FRAME_TIMESTAMP) != cl_cell_high(cell)) {
+    if (cl_frame_crc(segment->seed, offset, word, at + CL_FRAME_TIMESTAMP,
+                     length - CL_FRAME_TIMESTAMP) != cl_cell_high(cell)) {
         return CL_E_DAMAGE;
     }
     record->position = segment->base + offset;
     return fill_record(at, word, record) ? CL_OK : CL_E_DAMAGE;
 }
 
-int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, cl_record *record, uint64_t *step) {
+int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
+                   cl_record *record, uint64_t *step) {
     uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
     switch (cl_cell_read(cell, segment->size - offset, step)) {
     case CL_CELL_RECORD:
         return check_record(segment, bytes, offset, cell, record);
     case CL_CELL_SKIP:
-        return cl_frame_crc(segment->seed, offset, cl_cell_word(cell), NULL, 0) == cl_cell_high(cell) ? CL_E_ROLLED_BACK : CL_E_DAMAGE;
+        return cl_frame_crc(segment->seed, offset, cl_cell_word(cell), NULL, 0) ==
+                       cl_cell_high(cell)
+                   ? CL_E_ROLLED_BACK
+                   : CL_E_DAMAGE;
     case CL_CELL_ZERO:
         return CL_E_END;
     case CL_CELL_CLAIMED:
@@ -83,44 +91,54 @@ int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t off
 }
 
 /* Whether claims live elsewhere than where this reader looks. */
-static bool in_file_only(const cl_reader *reader) { return !reader->from_buffer && cl_log_pooled(reader->log); }
+static bool in_file_only(const cl_reader *reader) {
+    return !reader->from_buffer && cl_log_pooled(reader->log);
+}
 
-/* A claim or a gap in the reader's way. Claims are resolved where they live: another process's pooled log has none
- * here, and its zero cell is the end. A live owner publishes within nanoseconds, and asking who it is takes microseconds. */
+/* A claim or a gap in the reader's way. Claims are resolved where they live: another process's
+ * pooled log has none here, and its zero cell is the end. A live owner publishes within
+ * nanoseconds, and asking who it is takes microseconds. */
 static int unpublished(cl_reader *reader, int code, uint64_t *step) {
     if (in_file_only(reader)) {
         return CL_E_END;
     }
     const uint64_t *tail = cl_log_tail(reader->log);
-    bool claimed = tail != NULL && cl_log_position(reader->log, cl_load(tail)) > reader->segment->base + reader->offset;
+    bool claimed = tail != NULL && cl_log_position(reader->log, cl_load(tail)) >
+                                       reader->segment->base + reader->offset;
     for (uint32_t look = 0; claimed && look < CL_READER_LOOKS; look++) {
-        if (cl_cell_published(cl_load((const uint64_t *)(reader_source(reader) + reader->offset)))) {
+        if (cl_cell_published(
+                cl_load((const uint64_t *)(reader_source(reader) + reader->offset)))) {
             *step = 0;
             return CL_OK;
         }
         cl_pause();
     }
-    int resolved = cl_resolve(reader->log, reader->segment, (uint32_t)reader->offset, &reader->watch, step);
+    int resolved =
+        cl_resolve(reader->log, reader->segment, (uint32_t)reader->offset, &reader->watch, step);
     return resolved == CL_E_END && code == CL_E_BUSY ? CL_E_BUSY : resolved;
 }
 
-/* Below what this reader may see, every cell is published or rolled back: nothing is left to resolve there. */
+/* Below what this reader may see, every cell is published or rolled back: nothing is left to
+ * resolve there. */
 static bool is_settled(const cl_reader *reader) {
     const cl_cursors *cursors = reader->log->cursors;
-    return reader->segment->base + reader->offset < cl_load(in_file_only(reader) ? &cursors->committed.value : &cursors->appended.value);
+    return reader->segment->base + reader->offset <
+           cl_load(in_file_only(reader) ? &cursors->committed.value : &cursors->appended.value);
 }
 
-/* Above `doubtful` a bad frame is a torn tail. What a pooled log has not committed yet may be half copied: whoever stands
- * there, told of the position by its appender, finds the end. */
+/* Above `doubtful` a bad frame is a torn tail. What a pooled log has not committed yet may be half
+ * copied: whoever stands there, told of the position by its appender, finds the end. */
 static bool is_doubtful(const cl_reader *reader) {
     uint64_t position = reader->segment->base + reader->offset;
     const cl_log *log = reader->log;
-    return position >= log->doubtful || (in_file_only(reader) && position >= cl_load(&log->cursors->committed.value));
+    return position >= log->doubtful ||
+           (in_file_only(reader) && position >= cl_load(&log->cursors->committed.value));
 }
 
 /* The position from which on nothing is read at present. */
 static inline uint64_t reader_limit(const cl_reader *reader) {
-    uint64_t flushed = reader->flushed_only ? cl_load(&reader->log->cursors->flushed.value) : UINT64_MAX;
+    uint64_t flushed =
+        reader->flushed_only ? cl_load(&reader->log->cursors->flushed.value) : UINT64_MAX;
     return flushed < reader->limit ? flushed : reader->limit;
 }
 
@@ -142,8 +160,8 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
             return CL_OK;
         }
         if ((code == CL_E_END || code == CL_E_BUSY) && is_settled(reader)) {
-            /* The watermark may have passed between the two looks. If it had not, zeros or a claim down there are damage, which
-             * must not be rolled back as if a writer had died. */
+            /* The watermark may have passed between the two looks. If it had not, zeros or a claim
+             * down there are damage, which must not be rolled back as if a writer had died. */
             code = cl_record_read(segment, reader_source(reader), reader->offset, record, &step);
             if (code != CL_E_END && code != CL_E_BUSY) {
                 continue;
@@ -159,8 +177,10 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
             if (is_doubtful(reader)) {
                 return CL_E_END;
             }
-            /* It may have been committed between the two looks; what is below the watermark does not change any more. */
-            if (cl_record_read(segment, reader_source(reader), reader->offset, record, &step) == CL_E_DAMAGE) {
+            /* It may have been committed between the two looks; what is below the watermark does
+             * not change any more. */
+            if (cl_record_read(segment, reader_source(reader), reader->offset, record, &step) ==
+                CL_E_DAMAGE) {
                 return CL_E_DAMAGE;
             }
             continue;
@@ -169,30 +189,40 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
     }
 }
 
-/* The end, as an offset, of what can be read from where reader_source points: the limit, or where the committed bytes end. */
+/* The end, as an offset, of what can be read from where reader_source points: the limit, or where
+ * the committed bytes end. */
 static uint64_t source_end(const cl_reader *reader, uint64_t limit) {
     const cl_segment *segment = reader->segment;
-    uint64_t committed = reader->from_buffer ? cl_load(&reader->log->cursors->committed.value) : UINT64_MAX;
-    uint64_t end = segment->base + reader->offset < committed && committed < limit ? committed : limit;
-    return end <= segment->base ? 0 : end - segment->base < segment->size ? end - segment->base : segment->size;
+    uint64_t committed =
+        reader->from_buffer ? cl_load(&reader->log->cursors->committed.value) : UINT64_MAX;
+    uint64_t end =
+        segment->base + reader->offset < committed && committed < limit ? committed : limit;
+    return end <= segment->base                  ? 0
+           : end - segment->base < segment->size ? end - segment->base
+                                                 : segment->size;
 }
 
-/* Reads on as long as records without key and type stand there, published and whole. Whatever else does, also what fails its CRC, is left
- * to cl_reader_next, which alone knows what to make of it. */
+/* Reads on as long as records without key and type stand there, published and whole. Whatever else
+ * does, also what fails its CRC, is left to cl_reader_next, which alone knows what to make of it.
+ */
 static void batch_plain(cl_reader *reader, cl_batch *batch) {
     const cl_segment *segment = reader->segment;
-    const cl_batch columns = *batch; /* a copy that nothing points to: no store through its pointers makes it be loaded again */
+    const cl_batch columns = *batch; /* a copy that nothing points to: no store through its pointers
+                                        makes it be loaded again */
     const uint32_t largest = cl_frame_largest(segment->size);
-    /* In this order: a source that was chosen before the watermark moved is good for what is below it, too. */
+    /* In this order: a source that was chosen before the watermark moved is good for what is below
+     * it, too. */
     const uint8_t *source = reader_source(reader);
     const uint64_t end = source_end(reader, reader_limit(reader));
-    cl_progress progress = {.count = batch->count, .data_size = batch->data_size, .offset = reader->offset};
+    cl_progress progress = {
+        .count = batch->count, .data_size = batch->data_size, .offset = reader->offset};
     for (;;) {
         cl_short_frames_read(&columns, &progress, segment, source, end);
         if (progress.count >= columns.most || progress.offset >= end) {
             break;
         }
-        uint32_t step = cl_batch_copy(&columns, progress.count, &progress.data_size, segment, source, progress.offset, largest);
+        uint32_t step = cl_batch_copy(&columns, progress.count, &progress.data_size, segment,
+                                      source, progress.offset, largest);
         if (step == 0) {
             break;
         }
@@ -215,7 +245,8 @@ void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size) {
 }
 
 bool cl_batch_add(cl_batch *batch, const cl_record *record) {
-    if (batch->data_size + record->value_length > batch->data_room || batch->keys_size + record->key_length > batch->keys_room) {
+    if (batch->data_size + record->value_length > batch->data_room ||
+        batch->keys_size + record->key_length > batch->keys_room) {
         return false;
     }
     size_t at = batch->count++;

@@ -1,7 +1,8 @@
 /* Claims that will never be published, and how they are told from those that are only slow.
  *
- * DESIGN section 4, "Dead claims must never hold readers or the log up". Two kinds: a CLAIMED cell names its owner;
- * a zero cell below the tail has no name on it, and belongs to some slot that is odd. */
+ * DESIGN section 4, "Dead claims must never hold readers or the log up". Two kinds: a CLAIMED cell
+ * names its owner; a zero cell below the tail has no name on it, and belongs to some slot that is
+ * odd. */
 #include "log.h"
 
 #include "futex.h"
@@ -10,11 +11,13 @@
 
 bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell) {
     uint32_t length = cl_cell_word(cell) & CL_WORD_LENGTH;
-    return cl_swap((uint64_t *)(segment->bytes + offset), &cell, cl_skip_cell(segment, offset, length));
+    return cl_swap((uint64_t *)(segment->bytes + offset), &cell,
+                   cl_skip_cell(segment, offset, length));
 }
 
-/* Notes which slots could own a gap below `tail`: those that are odd after the tail was read. One that has outstayed the claim timeout with
- * this very counter, in another gap, is waited for no more: a stopped owner costs the timeout once, however many gaps there are. */
+/* Notes which slots could own a gap below `tail`: those that are odd after the tail was read. One
+ * that has outstayed the claim timeout with this very counter, in another gap, is waited for no
+ * more: a stopped owner costs the timeout once, however many gaps there are. */
 static void watch_gap(const cl_cursors *cursors, cl_watch *watch) {
     watch->suspects = 0;
     for (uint32_t slot = 0; slot < CL_CURSORS_SLOTS; slot++) {
@@ -29,7 +32,8 @@ static void watch_gap(const cl_cursors *cursors, cl_watch *watch) {
     }
 }
 
-static void watch_start(const cl_log *log, cl_watch *watch, uint64_t position, uint64_t cell, uint64_t tail, int64_t now_ns) {
+static void watch_start(const cl_log *log, cl_watch *watch, uint64_t position, uint64_t cell,
+                        uint64_t tail, int64_t now_ns) {
     watch->position = position;
     watch->cell = cell;
     watch->tail = tail;
@@ -60,7 +64,8 @@ static bool owner_dead(const cl_log *log, uint32_t slot, uint32_t generation) {
     if (slot >= CL_CURSORS_SLOTS) {
         return false; /* no owner writes such a word: only the timeout ends it */
     }
-    if ((cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK) != generation) {
+    if ((cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK) !=
+        generation) {
         return true;
     }
     bool own = log->owner != 0 && slot == log->slot;
@@ -73,7 +78,8 @@ static void review_suspects(const cl_log *log, cl_watch *watch, bool probe) {
     for (uint32_t at = 0; at < watch->suspects; at++) {
         uint32_t slot = watch->slot[at];
         uint64_t counter = __atomic_load_n(&log->cursors->slots[slot].counter, __ATOMIC_SEQ_CST);
-        if (counter != watch->counter[at] || (probe && owner_dead(log, slot, watch->generation[at] & CL_OWNER_GENERATION_MASK))) {
+        if (counter != watch->counter[at] ||
+            (probe && owner_dead(log, slot, watch->generation[at] & CL_OWNER_GENERATION_MASK))) {
             continue;
         }
         watch->slot[kept] = watch->slot[at];
@@ -84,11 +90,14 @@ static void review_suspects(const cl_log *log, cl_watch *watch, bool probe) {
     watch->suspects = kept;
 }
 
-/* Marks the gap cell by cell, ascending, up to the tail of the time when it was first seen, and stops at the first
- * cell that is neither zero nor such a mark: a zombie that wakes inside finds its first swap refused. *first: the first mark is this
- * handle's, and not one of others who mark the same gap. */
-static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint64_t tail, bool *first) {
-    uint64_t stop = cl_place_number(tail) == segment->number ? cl_place_offset(tail) : segment->size;
+/* Marks the gap cell by cell, ascending, up to the tail of the time when it was first seen, and
+ * stops at the first cell that is neither zero nor such a mark: a zombie that wakes inside finds
+ * its first swap refused. *first: the first mark is this handle's, and not one of others who mark
+ * the same gap. */
+static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint64_t tail,
+                         bool *first) {
+    uint64_t stop =
+        cl_place_number(tail) == segment->number ? cl_place_offset(tail) : segment->size;
     stop = stop > segment->size ? segment->size : stop;
     uint32_t start = offset;
     for (; offset < stop; offset += CL_FRAME_SMALLEST) {
@@ -117,7 +126,8 @@ static void count_rollback(cl_log *log, uint32_t slot) {
     }
 }
 
-static int resolve_gap(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, int64_t now_ns, uint64_t *pass) {
+static int resolve_gap(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch,
+                       int64_t now_ns, uint64_t *pass) {
     review_suspects(log, watch, probe_due(watch, now_ns));
     if (watch->suspects != 0 && (!log->resolves || watch->awake_ns < log->claim_timeout_ns)) {
         return CL_E_BUSY;
@@ -135,7 +145,8 @@ static int resolve_gap(cl_log *log, cl_segment *segment, uint32_t offset, cl_wat
     return CL_OK;
 }
 
-static int resolve_claim(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, int64_t now_ns, uint64_t *pass) {
+static int resolve_claim(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch,
+                         int64_t now_ns, uint64_t *pass) {
     uint32_t owner = cl_cell_high(watch->cell);
     uint32_t slot = cl_owner_slot(owner);
     bool dead = probe_due(watch, now_ns) && owner_dead(log, slot, cl_owner_generation(owner));
@@ -159,7 +170,8 @@ int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watc
     }
     uint64_t position = segment->base + offset;
     uint64_t tail = __atomic_load_n(log_tail, __ATOMIC_SEQ_CST);
-    /* The tail is read before the cell: a zero cell below this tail was claimed, and is not yet written. */
+    /* The tail is read before the cell: a zero cell below this tail was claimed, and is not yet
+     * written. */
     uint64_t cell = __atomic_load_n((const uint64_t *)(segment->bytes + offset), __ATOMIC_SEQ_CST);
     if (cell == 0 && position >= cl_log_position(log, tail)) {
         return CL_E_END;
@@ -173,5 +185,6 @@ int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watc
     } else {
         watch_poll(watch, now_ns);
     }
-    return cell == 0 ? resolve_gap(log, segment, offset, watch, now_ns, pass) : resolve_claim(log, segment, offset, watch, now_ns, pass);
+    return cell == 0 ? resolve_gap(log, segment, offset, watch, now_ns, pass)
+                     : resolve_claim(log, segment, offset, watch, now_ns, pass);
 }

@@ -6,7 +6,8 @@
 
 #define LONG_FRAME 4096u /* up to here a CRC costs less than to think about it */
 
-static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan, cl_index *index) {
+static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan,
+                        cl_index *index) {
     memset(scan, 0, sizeof *scan);
     uint64_t offset = from < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : from;
     to = to < segment->size ? to : segment->size;
@@ -34,7 +35,9 @@ static void scan_frames(const cl_segment *segment, uint64_t from, uint64_t to, c
     }
 }
 
-void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan) { scan_frames(segment, from, to, scan, NULL); }
+void cl_segment_scan(const cl_segment *segment, uint64_t from, uint64_t to, cl_scan *scan) {
+    scan_frames(segment, from, to, scan, NULL);
+}
 
 uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t to) {
     static const uint8_t zeros[4096];
@@ -51,24 +54,30 @@ uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t t
     return to;
 }
 
-/* Whether a cell may be a frame's. A CRC of zero is taken for data, which is full of small numbers, and not for a frame. */
-static bool is_plausible(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t *step) {
+/* Whether a cell may be a frame's. A CRC of zero is taken for data, which is full of small numbers,
+ * and not for a frame. */
+static bool is_plausible(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
+                         uint64_t *step) {
     uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
     enum cl_cell_kind kind = cl_cell_read(cell, segment->size - offset, step);
     if (kind == CL_CELL_ZERO) {
         return true;
     }
-    return kind != CL_CELL_BAD && cl_cell_high(cell) != 0 && (kind == CL_CELL_SKIP || *step <= segment->size / 8);
+    return kind != CL_CELL_BAD && cl_cell_high(cell) != 0 &&
+           (kind == CL_CELL_SKIP || *step <= segment->size / 8);
 }
 
-/* It may be looked for at every cell of a damaged range, where each cell that looks like a length would cost a CRC over as much: a long
- * one is believed only where something plausible follows it. */
-bool cl_segment_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t offset, uint64_t *step) {
+/* It may be looked for at every cell of a damaged range, where each cell that looks like a length
+ * would cost a CRC over as much: a long one is believed only where something plausible follows it.
+ */
+bool cl_segment_certain(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
+                        uint64_t *step) {
     cl_record record;
     uint64_t next;
     uint64_t cell = cl_load((const uint64_t *)(bytes + offset));
     if (cl_cell_read(cell, segment->size - offset, step) == CL_CELL_RECORD) {
-        bool follows = *step <= LONG_FRAME || offset + *step >= segment->size || is_plausible(segment, bytes, offset + *step, &next);
+        bool follows = *step <= LONG_FRAME || offset + *step >= segment->size ||
+                       is_plausible(segment, bytes, offset + *step, &next);
         if (!follows || !is_plausible(segment, bytes, offset, &next)) {
             return false;
         }
@@ -87,7 +96,8 @@ uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
     return segment->size;
 }
 
-/* Where stepping over whole cells from the first frame on, without their CRCs, first comes to `to`, passes it, or can go no further. */
+/* Where stepping over whole cells from the first frame on, without their CRCs, first comes to `to`,
+ * passes it, or can go no further. */
 static uint64_t step_towards(const cl_segment *segment, uint64_t to) {
     uint64_t offset = CL_SEGMENT_HEADER;
     uint64_t step;
@@ -135,7 +145,8 @@ uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes,
 uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to) {
     uint64_t stop = cl_segment_nonzero(segment, from, to) & ~(uint64_t)(CL_FRAME_ALIGN - 1);
     for (; from < stop; from += CL_FRAME_SMALLEST) {
-        cl_store((uint64_t *)(segment->map + from), cl_skip_cell(segment, (uint32_t)from, CL_FRAME_SMALLEST));
+        cl_store((uint64_t *)(segment->map + from),
+                 cl_skip_cell(segment, (uint32_t)from, CL_FRAME_SMALLEST));
     }
     return from;
 }
@@ -148,14 +159,16 @@ uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64
         uint64_t cell = cl_load((const uint64_t *)(source + *offset));
         int code = cl_record_read(segment, source, *offset, &record, &step);
         if (code == CL_OK) {
-            memcpy(segment->map + *offset + sizeof cell, source + *offset + sizeof cell, step - sizeof cell);
+            memcpy(segment->map + *offset + sizeof cell, source + *offset + sizeof cell,
+                   step - sizeof cell);
         } else if (code == CL_E_BUSY) {
             cell = cl_skip_cell(segment, (uint32_t)*offset, (uint32_t)step);
             claims++;
         } else if (code != CL_E_ROLLED_BACK) {
             break;
         }
-        /* The cell goes last: readers that have the file mapped find the frame whole or not at all. */
+        /* The cell goes last: readers that have the file mapped find the frame whole or not at all.
+         */
         cl_store((uint64_t *)(segment->map + *offset), cell);
         *offset += step;
     }
@@ -164,14 +177,15 @@ uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64
 
 int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) {
     memcpy(seal, segment->map + CL_HEADER_SEAL_AT, sizeof *seal);
-    return seal->sealed == 1 && cl_header_seal_crc(segment->id, seal) == seal->crc ? CL_OK : CL_E_ABSENT;
+    return seal->sealed == 1 && cl_header_seal_crc(segment->id, seal) == seal->crc ? CL_OK
+                                                                                   : CL_E_ABSENT;
 }
 
 /* What the commits have counted on their way, where that is all of it; otherwise nothing. */
 static void take_index(const cl_segment *segment, cl_index *index) {
     const cl_index *counted = &segment->index;
-    if (counted->entries == NULL || counted->records != segment->tally.records || counted->spacing != index->spacing ||
-        counted->count > index->room) {
+    if (counted->entries == NULL || counted->records != segment->tally.records ||
+        counted->spacing != index->spacing || counted->count > index->room) {
         return;
     }
     memcpy(index->entries, counted->entries, counted->count * sizeof *index->entries);
@@ -210,6 +224,8 @@ int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *inde
     seal.crc = cl_header_seal_crc(segment->id, &seal);
     /* Every process that seals this segment writes the same bytes. */
     memcpy(segment->map + CL_HEADER_SEAL_AT, &seal, sizeof seal);
-    cl_segment_let_go(segment, 0, segment->size); /* where nobody flushes, the system writes it back when it likes */
+    cl_segment_let_go(
+        segment, 0,
+        segment->size); /* where nobody flushes, the system writes it back when it likes */
     return CL_OK;
 }

@@ -17,7 +17,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 #define LET_GO_LEAST (64ull << 10) /* below, the call costs more than it saves */
-#define PREFAULT_PIECE (1ull << 20) /* the address space is locked against other changes for so long */
+#define PREFAULT_PIECE                                                                             \
+    (1ull << 20) /* the address space is locked against other changes for so long */
 #define TRIM_ONCE 16u               /* segments that a trim takes out of the table at once */
 
 /* 4 KiB on x86-64, up to 64 KiB on aarch64: msync and madvise refuse what does not start on one. */
@@ -45,10 +46,12 @@ int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, ui
     if (header.major > CL_FORMAT_MAJOR) {
         return CL_E_VERSION;
     }
-    if (cl_crc32c(0, &header, offsetof(cl_header_identity, crc)) != header.crc || header.header_size != CL_SEGMENT_HEADER) {
+    if (cl_crc32c(0, &header, offsetof(cl_header_identity, crc)) != header.crc ||
+        header.header_size != CL_SEGMENT_HEADER) {
         return CL_E_HEADER;
     }
-    if ((log_uuid != NULL && memcmp(header.log_uuid, log_uuid, 16) != 0) || header.base != base || header.size != size) {
+    if ((log_uuid != NULL && memcmp(header.log_uuid, log_uuid, 16) != 0) || header.base != base ||
+        header.size != size) {
         return CL_E_FOREIGN;
     }
     return CL_OK;
@@ -118,7 +121,8 @@ static cl_segment *map_file(int fd, uint64_t number, uint64_t size, uint64_t id,
     return segment;
 }
 
-/* What openat says of a name that has no file. A socket or a device without a driver gives ENXIO. */
+/* What openat says of a name that has no file. A socket or a device without a driver gives ENXIO.
+ */
 static int open_failure(int cause) {
     switch (cause) {
     case ENOENT:
@@ -132,13 +136,16 @@ static int open_failure(int cause) {
     }
 }
 
-int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bool writable, cl_segment **out) {
+int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid,
+                    bool writable, cl_segment **out) {
     char name[CL_SEGMENT_NAME_SIZE];
     if (number > UINT32_MAX) {
-        return CL_E_ABSENT; /* a place has no room for such a number, and its base could wrap into another segment's */
+        return CL_E_ABSENT; /* a place has no room for such a number, and its base could wrap into
+                               another segment's */
     }
     cl_segment_name(number * size, name);
-    int fd = openat(dir_fd, name, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    int fd =
+        openat(dir_fd, name, (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) {
         return open_failure(errno);
     }
@@ -162,7 +169,8 @@ bool cl_segment_reopen(int dir_fd, cl_segment *segment) {
     }
     cl_segment_name(segment->base, name);
     int fd = openat(dir_fd, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd >= 0 && check_file(fd, segment->base, segment->size, NULL, &id) == CL_OK && id == segment->id) {
+    if (fd >= 0 && check_file(fd, segment->base, segment->size, NULL, &id) == CL_OK &&
+        id == segment->id) {
         segment->fd = fd;
         return true;
     }
@@ -200,7 +208,8 @@ int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop) {
     while (start < stop) {
         uint64_t length = stop - start < PREFAULT_PIECE ? stop - start : PREFAULT_PIECE;
         if (madvise(segment->map + start, length, MADV_POPULATE_WRITE) != 0) {
-            return errno == EINVAL ? CL_OK : CL_E_SYSTEM; /* a kernel before 5.14 has none: the appender faults its pages itself */
+            return errno == EINVAL ? CL_OK : CL_E_SYSTEM; /* a kernel before 5.14 has none: the
+                                                             appender faults its pages itself */
         }
         start += length;
     }
@@ -211,19 +220,23 @@ void cl_segment_let_go(const cl_segment *segment, uint64_t start, uint64_t stop)
     start = page_start(start);
     stop = page_start(stop);
     if (stop >= start + LET_GO_LEAST) {
-        madvise(segment->map + start, stop - start, MADV_DONTNEED); /* worth no error: only speed is lost */
+        madvise(segment->map + start, stop - start,
+                MADV_DONTNEED); /* worth no error: only speed is lost */
     }
 }
 
 int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop) {
-    /* The header's opened part is written by a roll through the mapping and has no flush of its own. */
+    /* The header's opened part is written by a roll through the mapping and has no flush of its
+     * own. */
     start = start <= CL_SEGMENT_HEADER ? 0 : page_start(start);
     stop = stop < segment->size ? stop : segment->size;
     cl_segment_let_go(segment, start, stop);
-    return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? CL_E_SYSTEM : CL_OK;
+    return start < stop && msync(segment->map + start, stop - start, MS_SYNC) != 0 ? CL_E_SYSTEM
+                                                                                   : CL_OK;
 }
 
-/* The tables of this process, for a fork: a child that inherited one in the middle of a change would follow pointers to freed memory. */
+/* The tables of this process, for a fork: a child that inherited one in the middle of a change
+ * would follow pointers to freed memory. */
 static cl_table *tables;
 static pthread_mutex_t tables_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -241,9 +254,12 @@ static void unlock_tables(void) {
     pthread_mutex_unlock(&tables_mutex);
 }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(lock_tables, unlock_tables, unlock_tables); }
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(lock_tables, unlock_tables, unlock_tables);
+}
 
-int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable) {
+int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size,
+                  bool writable) {
     *table = (cl_table){.dir_fd = dir_fd, .writable = writable, .segment_size = segment_size};
     memcpy(table->log_uuid, log_uuid, sizeof table->log_uuid);
     if (pthread_mutex_init(&table->mutex, NULL) != 0) {
@@ -258,7 +274,8 @@ int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t
 
 void cl_table_after_fork(cl_table *table) {
     for (size_t index = 0; index < table->count; index++) {
-        table->entries[index]->tallied = 0; /* a thread of the parent may have been in the middle of it: nobody's count */
+        table->entries[index]->tallied =
+            0; /* a thread of the parent may have been in the middle of it: nobody's count */
     }
 }
 
@@ -304,7 +321,8 @@ static int table_insert(cl_table *table, size_t at, cl_segment *segment) {
         table->entries = entries;
         table->room = room;
     }
-    memmove(&table->entries[at + 1], &table->entries[at], (table->count - at) * sizeof *table->entries);
+    memmove(&table->entries[at + 1], &table->entries[at],
+            (table->count - at) * sizeof *table->entries);
     table->entries[at] = segment;
     table->count++;
     return CL_OK;
@@ -312,10 +330,12 @@ static int table_insert(cl_table *table, size_t at, cl_segment *segment) {
 
 static void table_remove(cl_table *table, size_t at) {
     table->count--;
-    memmove(&table->entries[at], &table->entries[at + 1], (table->count - at) * sizeof *table->entries);
+    memmove(&table->entries[at], &table->entries[at + 1],
+            (table->count - at) * sizeof *table->entries);
 }
 
-/* The segment that the table has under that number, with one more reference: `opened`, inserted, where it had none. NULL: it has none. */
+/* The segment that the table has under that number, with one more reference: `opened`, inserted,
+ * where it had none. NULL: it has none. */
 static cl_segment *table_hold(cl_table *table, uint64_t number, cl_segment *opened, int *code) {
     cl_segment *held = NULL;
     pthread_mutex_lock(&table->mutex);
@@ -338,9 +358,11 @@ int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out) {
     if (*out != NULL) {
         return CL_OK;
     }
-    /* Opening reads from the disk, so it is done without the mutex. Of two threads that open the same segment one keeps its own. */
+    /* Opening reads from the disk, so it is done without the mutex. Of two threads that open the
+     * same segment one keeps its own. */
     cl_segment *opened;
-    code = cl_segment_open(table->dir_fd, number, table->segment_size, table->log_uuid, table->writable, &opened);
+    code = cl_segment_open(table->dir_fd, number, table->segment_size, table->log_uuid,
+                           table->writable, &opened);
     if (code != CL_OK) {
         return code;
     }
@@ -366,10 +388,12 @@ uint32_t cl_table_forget(cl_table *table, uint64_t number) {
 }
 
 /* Takes up to TRIM_ONCE segments that cl_table_trim may forget out of the table; how many. */
-static size_t take_idle(cl_table *table, uint64_t number, size_t keep, cl_segment *taken[TRIM_ONCE]) {
+static size_t take_idle(cl_table *table, uint64_t number, size_t keep,
+                        cl_segment *taken[TRIM_ONCE]) {
     size_t count = 0;
     pthread_mutex_lock(&table->mutex);
-    for (size_t at = 0; at < table->count && table->count > keep && table->entries[at]->number < number && count < TRIM_ONCE;) {
+    for (size_t at = 0; at < table->count && table->count > keep &&
+                        table->entries[at]->number < number && count < TRIM_ONCE;) {
         cl_segment *segment = table->entries[at];
         if (cl_load32(&segment->references) > 1) {
             at++;

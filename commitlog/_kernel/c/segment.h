@@ -12,15 +12,17 @@ typedef struct {
     uint64_t size;
     uint64_t id;
     uint32_t seed;  /* CRC register after the id: see cl_frame_crc */
-    int fd; /* for large commits of a pool buffer: opened by the first, closed after the last; else -1 */
-    uint8_t *map;   /* the file */
+    int fd; /* for large commits of a pool buffer: opened by the first, closed after the last; else
+               -1 */
+    uint8_t *map; /* the file */
     uint8_t *bytes; /* where claims live: the pool buffer while one is attached, else the mapping */
     uint32_t references;
     uint32_t drained; /* 1: its buffer is committed whole and can go back to the pool */
-    uint32_t users;   /* open claims whose views lead into the buffer: it stays while there are any */
-    uint32_t tallied; /* how far this handle's commits counted the records, from the first on, or 0; under the commit mutex */
-    cl_tally tally;   /* settled once all of the segment is in it */
-    cl_index index;   /* of the same records; no room where nobody asked for one */
+    uint32_t users; /* open claims whose views lead into the buffer: it stays while there are any */
+    uint32_t tallied; /* how far this handle's commits counted the records, from the first on, or 0;
+                         under the commit mutex */
+    cl_tally tally; /* settled once all of the segment is in it */
+    cl_index index; /* of the same records; no room where nobody asked for one */
 } cl_segment;
 
 typedef struct cl_table {
@@ -39,39 +41,48 @@ typedef struct cl_table {
 
 void cl_segment_name(uint64_t base, char name[CL_SEGMENT_NAME_SIZE]);
 
-/* Checks a header page against what the caller expects to find there; log_uuid NULL accepts any log. */
+/* Checks a header page against what the caller expects to find there; log_uuid NULL accepts any
+ * log. */
 int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size);
 uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle);
 uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal);
 
-/* Opens and maps segment `number`, with one reference for the caller. The mapping outlives the descriptor, which is closed at once: a log
- * may have more segments open than a process may have descriptors. */
-int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid, bool writable, cl_segment **out);
+/* Opens and maps segment `number`, with one reference for the caller. The mapping outlives the
+ * descriptor, which is closed at once: a log may have more segments open than a process may have
+ * descriptors. */
+int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *log_uuid,
+                    bool writable, cl_segment **out);
 void cl_segment_hold(cl_segment *segment);
 void cl_segment_release(cl_segment *segment); /* the last release unmaps */
 
 /* Faults the file's pages in, so that no appender has to. */
 int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop);
-/* Lets go of the whole pages in [start, stop), if they are many; the file keeps what they hold, and a reader finds it in the page cache.
- * Before the system writes a page that is mapped, it takes away the permission to write to it, and interrupts every processor that runs
- * this process: page by page, which costs an appender beside it a sixth of its time. What is not mapped is written without. */
+/* Lets go of the whole pages in [start, stop), if they are many; the file keeps what they hold, and
+ * a reader finds it in the page cache. Before the system writes a page that is mapped, it takes
+ * away the permission to write to it, and interrupts every processor that runs this process: page
+ * by page, which costs an appender beside it a sixth of its time. What is not mapped is written
+ * without. */
 void cl_segment_let_go(const cl_segment *segment, uint64_t start, uint64_t stop);
 /* Makes [start, stop) of the file durable. */
 int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop);
 
-/* Opens the file of a segment for `fd`, if it is not open; false where that is not possible at present. Under the commit mutex. */
+/* Opens the file of a segment for `fd`, if it is not open; false where that is not possible at
+ * present. Under the commit mutex. */
 bool cl_segment_reopen(int dir_fd, cl_segment *segment);
 void cl_segment_close_file(cl_segment *segment);
 
 /* A fork waits until no thread is changing a table. */
-int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size, bool writable);
+int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t segment_size,
+                  bool writable);
 void cl_table_clear(cl_table *table);
 void cl_table_after_fork(cl_table *table);
 /* The segment with one more reference, opened if the table does not have it. */
 int cl_table_acquire(cl_table *table, uint64_t number, cl_segment **out);
-/* Forgets a segment: the next acquire opens the file anew. Returns the references that others still hold. */
+/* Forgets a segment: the next acquire opens the file anew. Returns the references that others still
+ * hold. */
 uint32_t cl_table_forget(cl_table *table, uint64_t number);
-/* Forgets segments below `number` that only the table holds, oldest first, until `keep` entries are left. */
+/* Forgets segments below `number` that only the table holds, oldest first, until `keep` entries are
+ * left. */
 void cl_table_trim(cl_table *table, uint64_t number, size_t keep);
 
 #endif

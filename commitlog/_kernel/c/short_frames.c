@@ -3,7 +3,9 @@
 #include "crc32c.h"
 #include "crc32c_steps.h"
 
-#define FAR_BEHIND 64u /* records without a wait: whoever is closer behind a writer must not take the lines that are written next */
+#define FAR_BEHIND                                                                                 \
+    64u /* records without a wait: whoever is closer behind a writer must not take the lines that  \
+           are written next */
 #define ALIKE 16u /* frames of one length that are read at once */
 #define PADDING (CL_FRAME_ALIGN - 1u)
 #define SHORT_LENGTH (CL_FRAME_HEADER + INTERLEAVED_LEAST - 1)
@@ -11,12 +13,14 @@
 #ifdef HAS_INSTRUCTIONS
 
 /* The register after what a frame without key and type has before its value. */
-WITH_CRC INLINED uint64_t feed_plain_head(uint32_t seed, uint64_t offset, uint32_t length, uint64_t timestamp) {
+WITH_CRC INLINED uint64_t feed_plain_head(uint32_t seed, uint64_t offset, uint32_t length,
+                                          uint64_t timestamp) {
     return step_u64(feed_place(seed, offset, length), timestamp);
 }
 
-WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, const cl_rows *rows, size_t first, size_t count,
-                                int64_t timestamp_ns, uint64_t *first_cell, int64_t *positions) {
+WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, const cl_rows *rows,
+                                size_t first, size_t count, int64_t timestamp_ns,
+                                uint64_t *first_cell, int64_t *positions) {
     const uint32_t seed = segment->seed;
     const uint32_t value_length = rows->length;
     const uint32_t length = CL_FRAME_HEADER + value_length;
@@ -29,7 +33,8 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
         __builtin_prefetch(at + CL_AHEAD, 1);
         memcpy(at + CL_FRAME_TIMESTAMP, &timestamp_ns, sizeof timestamp_ns);
         uint64_t state = feed_plain_head(seed, offset, length, (uint64_t)timestamp_ns);
-        uint64_t cell = cl_cell(length, (uint32_t)~feed_chain(state, at + CL_FRAME_HEADER, from, value_length, true));
+        uint64_t cell = cl_cell(
+            length, (uint32_t)~feed_chain(state, at + CL_FRAME_HEADER, from, value_length, true));
         if (row == 0) {
             *first_cell = cell;
         } else {
@@ -43,8 +48,9 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
 }
 
 /* As cl_batch_copy, of a short frame: what it takes in the segment, or 0. */
-WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t *data_size, const cl_segment *segment,
-                                     const uint8_t *source, uint64_t offset, uint32_t *word) {
+WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t *data_size,
+                                     const cl_segment *segment, const uint8_t *source,
+                                     uint64_t offset, uint32_t *word) {
     const uint8_t *at = source + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
     const uint32_t length = *word = cl_cell_word(cell); /* with any flag in it, no short one */
@@ -67,9 +73,10 @@ WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t
     return step;
 }
 
-/* Copies a value and feeds it, eight bytes at a time to the end of its frame: up to seven bytes of padding are copied behind it, and not
- * fed. */
-WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t *from, size_t length) {
+/* Copies a value and feeds it, eight bytes at a time to the end of its frame: up to seven bytes of
+ * padding are copied behind it, and not fed. */
+WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t *from,
+                                      size_t length) {
     size_t at = 0;
     for (; at + 8 <= length; at += 8) {
         uint64_t word = take_u64(from + at);
@@ -82,12 +89,15 @@ WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t
     uint64_t word = take_u64(from + at);
     memcpy(to + at, &word, 8);
     unsigned fed = (unsigned)(64 - (length - at) * 8);
-    return fed == 32 ? step_u32((uint32_t)state, (uint32_t)word) : step_last(state, word << fed, fed);
+    return fed == 32 ? step_u32((uint32_t)state, (uint32_t)word)
+                     : step_last(state, word << fed, fed);
 }
 
-/* Of the next ALIKE frames, for all of which there is room, those that are as long as the one before them: how many there were. What has
- * to be asked of a length was answered for that one, and the processor knows every branch. */
-WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t data_size, const cl_segment *segment, const uint8_t *source,
+/* Of the next ALIKE frames, for all of which there is room, those that are as long as the one
+ * before them: how many there were. What has to be asked of a length was answered for that one, and
+ * the processor knows every branch. */
+WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t data_size,
+                                   const cl_segment *segment, const uint8_t *source,
                                    uint64_t offset, uint32_t length) {
     const uint32_t value_length = length - CL_FRAME_HEADER;
     const uint64_t step = cl_frame_aligned(length);
@@ -114,9 +124,10 @@ WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t d
     return row - first;
 }
 
-WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress, const cl_segment *segment, const uint8_t *source,
-                                 uint64_t end) {
-    const cl_batch columns = *batch; /* copies that nothing points to: no store through a pointer makes them be loaded again */
+WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress,
+                                 const cl_segment *segment, const uint8_t *source, uint64_t end) {
+    const cl_batch columns = *batch; /* copies that nothing points to: no store through a pointer
+                                        makes them be loaded again */
     const cl_segment place = {.seed = segment->seed, .base = segment->base, .size = segment->size};
     size_t count = progress->count, data_size = progress->data_size;
     uint64_t offset = progress->offset;
@@ -131,7 +142,9 @@ WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress, c
         }
         offset += step;
         count++;
-        size_t alike = length == before ? ALIKE : 0; /* lengths that change with each frame cost no more than this */
+        size_t alike = length == before
+                           ? ALIKE
+                           : 0; /* lengths that change with each frame cost no more than this */
         const size_t value_length = length - CL_FRAME_HEADER;
         while (alike == ALIKE && count + ALIKE <= columns.most && offset + ALIKE * step <= room &&
                data_size + ALIKE * value_length + PADDING <= columns.data_room) {
@@ -145,14 +158,16 @@ WITH_CRC static void read_frames(const cl_batch *batch, cl_progress *progress, c
     *progress = (cl_progress){.count = count, .data_size = data_size, .offset = offset};
 }
 
-WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress, const cl_segment *segment, const uint8_t *source,
+WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress,
+                                 const cl_segment *segment, const uint8_t *source,
                                  const uint32_t *offsets, size_t most) {
     const cl_batch columns = *batch;
     const cl_segment place = {.seed = segment->seed, .base = segment->base, .size = segment->size};
     size_t count = progress->count, data_size = progress->data_size, left = most;
     while (count < columns.most && left > 0) {
         uint32_t offset = offsets[left - 1], length;
-        if (offset % CL_FRAME_ALIGN != 0 || copy_frame(&columns, count, &data_size, &place, source, offset, &length) == 0) {
+        if (offset % CL_FRAME_ALIGN != 0 ||
+            copy_frame(&columns, count, &data_size, &place, source, offset, &length) == 0) {
             break;
         }
         progress->offset = offset;
@@ -167,7 +182,8 @@ WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress, c
 WITH_CRC static bool next_record(cl_reader *reader, cl_record *record) {
     const cl_segment *segment = reader->segment;
     uint64_t offset = reader->offset;
-    if (CL_UNLIKELY(offset >= segment->size || segment->base + offset >= reader->limit || reader->from_buffer || reader->flushed_only)) {
+    if (CL_UNLIKELY(offset >= segment->size || segment->base + offset >= reader->limit ||
+                    reader->from_buffer || reader->flushed_only)) {
         return false;
     }
     const uint8_t *at = segment->map + offset;
@@ -205,8 +221,9 @@ bool cl_short_frame_next(cl_reader *reader, cl_record *record) {
 #endif
 }
 
-bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_rows *rows, size_t first, size_t count,
-                           int64_t timestamp_ns, uint64_t *first_cell, int64_t *positions) {
+bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_rows *rows,
+                           size_t first, size_t count, int64_t timestamp_ns, uint64_t *first_cell,
+                           int64_t *positions) {
 #ifdef HAS_INSTRUCTIONS
     if (CL_FRAME_HEADER + (uint64_t)rows->length <= SHORT_LENGTH && cl_crc32c_steps) {
         write_rows(segment, offset, rows, first, count, timestamp_ns, first_cell, positions);
@@ -216,7 +233,8 @@ bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_
     return false;
 }
 
-void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment, const uint8_t *source, uint64_t end) {
+void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment,
+                          const uint8_t *source, uint64_t end) {
 #ifdef HAS_INSTRUCTIONS
     if (cl_crc32c_steps) {
         read_frames(columns, progress, segment, source, end);
@@ -224,7 +242,8 @@ void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const 
 #endif
 }
 
-size_t cl_short_frames_read_back(const cl_batch *columns, cl_progress *progress, const cl_segment *segment, const uint8_t *source,
+size_t cl_short_frames_read_back(const cl_batch *columns, cl_progress *progress,
+                                 const cl_segment *segment, const uint8_t *source,
                                  const uint32_t *offsets, size_t most) {
 #ifdef HAS_INSTRUCTIONS
     if (cl_crc32c_steps) {

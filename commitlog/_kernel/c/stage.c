@@ -3,14 +3,16 @@
 #include <string.h>
 
 /* Bytes [*start, *start + *length) of a column, or false where the offsets lead elsewhere. */
-static bool slot_of(const int64_t *offsets, uint64_t size, size_t row, uint64_t *start, uint64_t *length) {
+static bool slot_of(const int64_t *offsets, uint64_t size, size_t row, uint64_t *start,
+                    uint64_t *length) {
     int64_t first = offsets[row], last = offsets[row + 1];
     *start = (uint64_t)first;
     *length = (uint64_t)last - (uint64_t)first;
     return first >= 0 && last >= first && (uint64_t)last <= size;
 }
 
-static int input_of(const cl_stage_rows *rows, size_t row, uint32_t largest, cl_record_input *input) {
+static int input_of(const cl_stage_rows *rows, size_t row, uint32_t largest,
+                    cl_record_input *input) {
     uint64_t start, length, key_start = 0, key_length = 0;
     bool keyed = rows->key_offsets != NULL && rows->keyed[row];
     if (!slot_of(rows->value_offsets, rows->values_size, row, &start, &length) ||
@@ -20,16 +22,19 @@ static int input_of(const cl_stage_rows *rows, size_t row, uint32_t largest, cl_
     if (length > largest || key_length > largest) {
         return CL_E_TOO_LARGE;
     }
-    *input = (cl_record_input){.value = rows->values + start,
-                               .value_length = (uint32_t)length,
-                               .key = keyed ? rows->keys + key_start : NULL,
-                               .key_length = keyed ? (uint32_t)key_length : CL_KEYLEN_NONE,
-                               .type = rows->types == NULL ? 0 : rows->types[row],
-                               .timestamp_ns = rows->timestamps_ns == NULL ? rows->timestamp_ns : rows->timestamps_ns[row]};
+    *input =
+        (cl_record_input){.value = rows->values + start,
+                          .value_length = (uint32_t)length,
+                          .key = keyed ? rows->keys + key_start : NULL,
+                          .key_length = keyed ? (uint32_t)key_length : CL_KEYLEN_NONE,
+                          .type = rows->types == NULL ? 0 : rows->types[row],
+                          .timestamp_ns = rows->timestamps_ns == NULL ? rows->timestamp_ns
+                                                                      : rows->timestamps_ns[row]};
     return cl_input_length(input) > largest ? CL_E_TOO_LARGE : CL_OK;
 }
 
-int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop, const cl_stage_rows *rows, size_t *done, cl_tally *tally) {
+int cl_stage_lay(const cl_segment *segment, uint64_t *offset, uint64_t stop,
+                 const cl_stage_rows *rows, size_t *done, cl_tally *tally) {
     const uint32_t largest = cl_frame_largest(segment->size);
     for (; *done < rows->count; ++*done) {
         cl_record_input input;

@@ -19,11 +19,13 @@ static void stretch_keep_plain(cl_stretch *stretch, cl_hop *hop, uint64_t limit)
     for (;;) {
         uint32_t end = stretch->first + stretch->count;
         end = end < stretch->room ? end : end - stretch->room;
-        uint32_t kept = (uint32_t)cl_hop_plain(hop, limit, stretch->offsets + end, stretch->room - end);
+        uint32_t kept =
+            (uint32_t)cl_hop_plain(hop, limit, stretch->offsets + end, stretch->room - end);
         if (kept == 0) {
             return;
         }
-        uint32_t lost = stretch->count + kept > stretch->room ? stretch->count + kept - stretch->room : 0;
+        uint32_t lost =
+            stretch->count + kept > stretch->room ? stretch->count + kept - stretch->room : 0;
         stretch->count += kept - lost;
         stretch->first = (stretch->first + lost) % stretch->room;
     }
@@ -35,8 +37,11 @@ static uint32_t stretch_last(const cl_stretch *stretch) {
 }
 
 int cl_stretch_fill(cl_reader *reader, cl_stretch *stretch, uint64_t from) {
-    cl_hop hop = {
-        .log = reader->log, .segment = reader->segment, .offset = from, .from_buffer = reader->from_buffer, .watch = &reader->watch};
+    cl_hop hop = {.log = reader->log,
+                  .segment = reader->segment,
+                  .offset = from,
+                  .from_buffer = reader->from_buffer,
+                  .watch = &reader->watch};
     stretch->first = stretch->count = 0;
     stretch->careful = stretch->careful && stretch->number == reader->segment->number;
     stretch->number = reader->segment->number;
@@ -72,13 +77,15 @@ int cl_stretch_fill(cl_reader *reader, cl_stretch *stretch, uint64_t from) {
 
 int cl_reader_previous(cl_reader *reader, cl_stretch *stretch, cl_record *record) {
     const cl_segment *segment = reader->segment;
-    if (CL_UNLIKELY(stretch->count == 0 || stretch->here != reader->offset || stretch->number != segment->number)) {
+    if (CL_UNLIKELY(stretch->count == 0 || stretch->here != reader->offset ||
+                    stretch->number != segment->number)) {
         return reader->offset <= CL_SEGMENT_HEADER ? CL_E_ROLL : CL_E_ABSENT;
     }
     uint32_t last = stretch_last(stretch);
     uint64_t offset = last & ~DAMAGE_MARK;
     uint64_t step;
-    bool in_file = !reader->from_buffer || segment->base + offset < cl_load(&reader->log->cursors->committed.value);
+    bool in_file = !reader->from_buffer ||
+                   segment->base + offset < cl_load(&reader->log->cursors->committed.value);
     const uint8_t *source = in_file ? segment->map : segment->bytes;
     if (CL_UNLIKELY(last & DAMAGE_MARK)) {
         stretch->damage = offset;
@@ -101,7 +108,8 @@ void cl_stretch_pass(cl_reader *reader, cl_stretch *stretch) {
 }
 
 /* Short records that stand in the file and side by side in the ring; whether there were any. */
-static bool batch_short(cl_reader *reader, cl_stretch *stretch, const cl_batch *columns, cl_progress *progress, uint64_t committed) {
+static bool batch_short(cl_reader *reader, cl_stretch *stretch, const cl_batch *columns,
+                        cl_progress *progress, uint64_t committed) {
     uint32_t end = stretch->first + stretch->count;
     uint32_t start = end > stretch->room ? 0 : stretch->first;
     end = end > stretch->room ? end - stretch->room : end;
@@ -109,7 +117,8 @@ static bool batch_short(cl_reader *reader, cl_stretch *stretch, const cl_batch *
         return false;
     }
     size_t took =
-        cl_short_frames_read_back(columns, progress, reader->segment, reader->segment->map, stretch->offsets + start, end - start);
+        cl_short_frames_read_back(columns, progress, reader->segment, reader->segment->map,
+                                  stretch->offsets + start, end - start);
     stretch->count -= (uint32_t)took;
     return took != 0;
 }
@@ -119,8 +128,10 @@ static void batch_plain(cl_reader *reader, cl_stretch *stretch, cl_batch *batch)
     const cl_segment *segment = reader->segment;
     const cl_batch columns = *batch;
     const uint32_t largest = cl_frame_largest(segment->size);
-    const uint64_t committed = reader->from_buffer ? cl_load(&reader->log->cursors->committed.value) : UINT64_MAX;
-    cl_progress progress = {.count = batch->count, .data_size = batch->data_size, .offset = reader->offset};
+    const uint64_t committed =
+        reader->from_buffer ? cl_load(&reader->log->cursors->committed.value) : UINT64_MAX;
+    cl_progress progress = {
+        .count = batch->count, .data_size = batch->data_size, .offset = reader->offset};
     if (stretch->here != reader->offset || stretch->number != segment->number) {
         return;
     }
@@ -131,7 +142,8 @@ static void batch_plain(cl_reader *reader, cl_stretch *stretch, cl_batch *batch)
         uint64_t offset = stretch_last(stretch);
         const uint8_t *source = segment->base + offset < committed ? segment->map : segment->bytes;
         if ((offset & DAMAGE_MARK) != 0 ||
-            cl_batch_copy(&columns, progress.count, &progress.data_size, segment, source, offset, largest) == 0) {
+            cl_batch_copy(&columns, progress.count, &progress.data_size, segment, source, offset,
+                          largest) == 0) {
             break;
         }
         stretch->count--;

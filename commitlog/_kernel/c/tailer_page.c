@@ -10,9 +10,12 @@ uint32_t cl_tailer_forks;
 
 static void count_fork(void) { cl_tailer_forks++; }
 
-__attribute__((constructor)) static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+__attribute__((constructor)) static void watch_forks(void) {
+    pthread_atfork(NULL, NULL, count_fork);
+}
 
-/* Of 8-byte words, each loaded and stored once, and stored in order: others may be at the same page. */
+/* Of 8-byte words, each loaded and stored once, and stored in order: others may be at the same
+ * page. */
 static void read_record(const uint8_t *page, size_t at, void *record, size_t size) {
     uint64_t words[WORDS_MOST];
     for (size_t index = 0; index < size / sizeof *words; index++) {
@@ -29,7 +32,9 @@ static void write_record(uint8_t *page, size_t at, const void *record, size_t si
     }
 }
 
-static uint32_t terms_crc(const cl_tailer_terms *terms) { return cl_crc32c(0, terms, offsetof(cl_tailer_terms, crc)); }
+static uint32_t terms_crc(const cl_tailer_terms *terms) {
+    return cl_crc32c(0, terms, offsetof(cl_tailer_terms, crc));
+}
 
 int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms) {
     bool found = false;
@@ -37,7 +42,8 @@ int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer
         for (uint32_t turn = 0; turn < 2; turn++) {
             cl_tailer_terms record;
             read_record(page, CL_TAILER_TERMS_AT + turn * CL_TAILER_STRIDE, &record, sizeof record);
-            if (record.magic == CL_TAILER_MAGIC && terms_crc(&record) == record.crc && (!found || record.count > terms->count)) {
+            if (record.magic == CL_TAILER_MAGIC && terms_crc(&record) == record.crc &&
+                (!found || record.count > terms->count)) {
                 *terms = record;
                 found = true;
             }
@@ -54,7 +60,8 @@ int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) {
     for (int look = 0; look < LOOKS && !found; look++) {
         for (uint32_t turn = 0; turn < 2; turn++) {
             cl_tailer_place record;
-            read_record(page, CL_TAILER_PLACES_AT + turn * CL_TAILER_STRIDE, &record, sizeof record);
+            read_record(page, CL_TAILER_PLACES_AT + turn * CL_TAILER_STRIDE, &record,
+                        sizeof record);
             bool valid = cl_tailer_place_check(record.position, record.count) == record.check;
             if (valid && (!found || (int32_t)(record.count - place->count) > 0)) {
                 *place = record;
@@ -68,5 +75,6 @@ int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) {
 void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) {
     terms->count++;
     terms->crc = terms_crc(terms);
-    write_record(page, CL_TAILER_TERMS_AT + terms->count % 2 * CL_TAILER_STRIDE, terms, sizeof *terms);
+    write_record(page, CL_TAILER_TERMS_AT + terms->count % 2 * CL_TAILER_STRIDE, terms,
+                 sizeof *terms);
 }

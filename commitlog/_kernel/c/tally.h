@@ -20,13 +20,15 @@ static inline void cl_tally_add(cl_tally *tally, int64_t timestamp_ns, uint64_t 
     tally->records++;
     tally->end = end;
     tally->last_timestamp_ns = timestamp_ns;
-    tally->largest_timestamp_ns = timestamp_ns > tally->largest_timestamp_ns ? timestamp_ns : tally->largest_timestamp_ns;
+    tally->largest_timestamp_ns =
+        timestamp_ns > tally->largest_timestamp_ns ? timestamp_ns : tally->largest_timestamp_ns;
 }
 
 /* Where every spacing-th record stands, and the largest timestamp before it. */
 typedef struct {
     uint64_t offset;
-    int64_t earlier_ns; /* the largest timestamp of any record before this one in its segment; INT64_MIN where there is none */
+    int64_t earlier_ns; /* the largest timestamp of any record before this one in its segment;
+                           INT64_MIN where there is none */
 } cl_index_entry;
 
 _Static_assert(sizeof(cl_index_entry) == 16, "an index file holds entries as they are here");
@@ -47,10 +49,13 @@ static inline size_t cl_index_room(uint64_t segment_size, uint32_t spacing) {
     return (size_t)((segment_size - CL_SEGMENT_HEADER) / ((uint64_t)CL_FRAME_HEADER * spacing) + 1);
 }
 
-/* Makes the entry that is due with a record, before which there are so many with that largest timestamp. */
-static inline void cl_index_mark(cl_index *index, uint64_t at, uint64_t records, int64_t largest_ns) {
+/* Makes the entry that is due with a record, before which there are so many with that largest
+ * timestamp. */
+static inline void cl_index_mark(cl_index *index, uint64_t at, uint64_t records,
+                                 int64_t largest_ns) {
     if (CL_UNLIKELY(records == index->due) && index->count < index->room) {
-        index->entries[index->count++] = (cl_index_entry){.offset = at, .earlier_ns = records == 0 ? INT64_MIN : largest_ns};
+        index->entries[index->count++] =
+            (cl_index_entry){.offset = at, .earlier_ns = records == 0 ? INT64_MIN : largest_ns};
         index->due += index->spacing;
     }
 }

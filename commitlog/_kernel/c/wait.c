@@ -6,33 +6,42 @@
 
 #define STREAM_LOOKS 4u    /* news that came within so few looks may be a stream's */
 #define GAP_FIRST 2u       /* pauses */
-#define GAP_LONGEST 64u    /* about 3 us: what a reader may add to the latency of a stream that it could not keep up with otherwise */
-#define GAP_CALM 64u       /* a gap that brought one record was a mistake: not again for so many waits */
+#define GAP_LONGEST                                                                                \
+    64u /* about 3 us: what a reader may add to the latency of a stream that it could not keep up  \
+           with otherwise */
+#define GAP_CALM 64u /* a gap that brought one record was a mistake: not again for so many waits   \
+                      */
 #define LOOKS_PER_CLOCK 32u
 
 /* Whether the last look found a claim or a gap here: whoever resolves it has to come back soon. */
-static bool is_held_up(const cl_reader *reader) { return reader->watch.position == reader->segment->base + reader->offset; }
+static bool is_held_up(const cl_reader *reader) {
+    return reader->watch.position == reader->segment->base + reader->offset;
+}
 
-/* Whether a look at the reader's place is worth while. The line that a writer is about to write is read here only. */
+/* Whether a look at the reader's place is worth while. The line that a writer is about to write is
+ * read here only. */
 static inline bool has_news(const cl_reader *reader) {
     const cl_segment *segment = reader->segment;
     if (reader->offset >= segment->size) {
         return false; /* the next segment's file: the caller looks for it */
     }
-    if (reader->flushed_only && cl_load(&reader->log->cursors->flushed.value) <= segment->base + reader->offset) {
+    if (reader->flushed_only &&
+        cl_load(&reader->log->cursors->flushed.value) <= segment->base + reader->offset) {
         return false;
     }
     if (reader->from_buffer) {
-        /* This runs without the interpreter's lock, under which buffers are taken back: only the tail can be looked at. */
+        /* This runs without the interpreter's lock, under which buffers are taken back: only the
+         * tail can be looked at. */
         const cl_log *log = reader->log;
         const uint64_t *tail = cl_log_tail(log);
-        return !is_held_up(reader) && tail != NULL && cl_log_position(log, cl_load(tail)) > segment->base + reader->offset;
+        return !is_held_up(reader) && tail != NULL &&
+               cl_log_position(log, cl_load(tail)) > segment->base + reader->offset;
     }
     return cl_cell_published(cl_load((const uint64_t *)(segment->map + reader->offset)));
 }
 
-/* How long to stay away this time. Several records since the last gap: it was worth while, and a longer one may be. A single one: that was
- * an answer, and not a stream. */
+/* How long to stay away this time. Several records since the last gap: it was worth while, and a
+ * longer one may be. A single one: that was an answer, and not a stream. */
 static uint32_t next_gap(cl_reader *reader) {
     uint32_t got = reader->streak;
     reader->streak = 0;
@@ -51,7 +60,8 @@ bool cl_reader_spin(cl_reader *reader) {
     for (uint32_t gap = next_gap(reader); gap > 0; gap--) {
         cl_pause();
     }
-    for (uint32_t look = 0; look < CL_SPIN_LOOKS && reader->offset < reader->segment->size; look++) {
+    for (uint32_t look = 0; look < CL_SPIN_LOOKS && reader->offset < reader->segment->size;
+         look++) {
         if (has_news(reader)) {
             if (reader->gap == 0 && look < STREAM_LOOKS) {
                 reader->gap = reader->calm == 0 ? GAP_FIRST : 0;
@@ -68,8 +78,9 @@ bool cl_reader_spin(cl_reader *reader) {
 uint32_t cl_sleeper_announce(cl_cursors *cursors) {
     uint32_t seen = cl_load32((uint32_t *)&cursors->append_signal.value);
     cl_store(&cursors->waiters.value, 1);
-    /* The announcement comes before the look that follows, a writer's publish before its look for waiters: one of them sees the other. The
-     * signal was read before both, so that a wake-up in between ends the sleep at once. */
+    /* The announcement comes before the look that follows, a writer's publish before its look for
+     * waiters: one of them sees the other. The signal was read before both, so that a wake-up in
+     * between ends the sleep at once. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
     return seen;
 }
@@ -78,7 +89,8 @@ bool cl_reader_news(const cl_reader *reader) { return is_held_up(reader) || has_
 
 static void wait_blocked(cl_reader *reader, int64_t budget_ns) {
     cl_cursors *cursors = reader->log->cursors;
-    uint32_t *signal = (uint32_t *)(reader->flushed_only ? &cursors->flush_signal.value : &cursors->append_signal.value);
+    uint32_t *signal = (uint32_t *)(reader->flushed_only ? &cursors->flush_signal.value
+                                                         : &cursors->append_signal.value);
     uint32_t seen = reader->flushed_only ? cl_load32(signal) : cl_sleeper_announce(cursors);
     if (!has_news(reader)) {
         cl_futex_wait(signal, seen, budget_ns);
@@ -104,8 +116,10 @@ static void idle_round(cl_idle idle, uint32_t round, int64_t *nap_ns) {
 bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
     int64_t nap_ns = CL_NAP_FIRST_NS;
     if (is_held_up(reader)) {
-        /* The next look is the one that asks whether the owner lives; behind one that does, about once a millisecond is enough. */
-        int64_t soon_ns = reader->watch.awake_ns < CL_PROBE_AFTER_NS ? CL_PROBE_AFTER_NS : CL_NAP_LONGEST_NS;
+        /* The next look is the one that asks whether the owner lives; behind one that does, about
+         * once a millisecond is enough. */
+        int64_t soon_ns =
+            reader->watch.awake_ns < CL_PROBE_AFTER_NS ? CL_PROBE_AFTER_NS : CL_NAP_LONGEST_NS;
         budget_ns = budget_ns < soon_ns ? budget_ns : soon_ns;
     }
     int64_t deadline_ns = cl_clock_monotonic_ns() + budget_ns;
@@ -118,7 +132,8 @@ bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
     }
     for (uint32_t round = 0; !has_news(reader); round++) {
         /* A look at the clock takes as long as several at the cell. */
-        if ((idle != CL_IDLE_SPIN || round % LOOKS_PER_CLOCK == 0) && cl_clock_monotonic_ns() >= deadline_ns) {
+        if ((idle != CL_IDLE_SPIN || round % LOOKS_PER_CLOCK == 0) &&
+            cl_clock_monotonic_ns() >= deadline_ns) {
             return false;
         }
         idle_round(idle, round, &nap_ns);

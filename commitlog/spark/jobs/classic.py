@@ -19,4 +19,7 @@ def check_classic(spark: SparkSession, work: str) -> None:
         The session has no JVM.
     """
     if not hasattr(spark, "_jvm"):
-        raise InvalidOptionError(f"{work} needs a classic session, and this is one of Spark Connect: run it where Spark's driver runs")
+        raise InvalidOptionError(
+            f"{work} needs a classic session, and this is one of Spark Connect: run it where "
+            "Spark's driver runs"
+        )

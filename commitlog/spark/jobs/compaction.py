@@ -43,8 +43,8 @@ class Compaction:
     position : int
         What the log had below was compacted.
     read, kept, superseded, tombstones : int
-        Records: that the log had, that the new one has, that a later one of the same key replaced, and latest ones that said their key was
-        deleted.
+        Records: that the log had, that the new one has, that a later one of the same key replaced,
+        and latest ones that said their key was deleted.
     repeated : bool
         The destination had this very compaction already, and nothing was done.
     """
@@ -68,11 +68,14 @@ def compact(
     step: Size = "1GiB",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Compaction:
-    """Write the latest record of each key to a new log, as far as the old one is durable, in its order and with its timestamps and types.
+    """Write the latest record of each key to a new log, as far as the old one is durable, in its
+    order and with its timestamps and types.
 
-    Keys whose latest record is a tombstone (an empty value) are left out. Records without a key are kept: nothing replaces them. Timestamps
-    are Spark's, of microseconds. The new log has all of it or nothing. What is found step by step is kept in Parquet files beside it, in
-    ``DESTINATION.compaction``, until the end: a run that was killed goes on after its last step, and one that had ended does nothing.
+    Keys whose latest record is a tombstone (an empty value) are left out. Records without a key are
+    kept: nothing replaces them. Timestamps are Spark's, of microseconds. The new log has all of it
+    or nothing. What is found step by step is kept in Parquet files beside it, in
+    ``DESTINATION.compaction``, until the end: a run that was killed goes on after its last step,
+    and one that had ended does nothing.
 
     Parameters
     ----------
@@ -85,7 +88,8 @@ def compact(
     segment_size : int or str, optional
         Of the new log.
     step : int or str
-        Bytes of the log after which what was found is noted. Each step writes the latest record of every key so far anew.
+        Bytes of the log after which what was found is noted. Each step writes the latest record of
+        every key so far anew.
     progress : callable
         Told after each step: bytes done, bytes in all.
 
@@ -102,7 +106,13 @@ def compact(
     """
     topic, place = open_only(log, "a compaction")
     with topic:
-        name, start, end, uuid, segment_size_bytes = topic.name, topic.first, topic.end, topic.uuid, topic.segment_size
+        name, start, end, uuid, segment_size_bytes = (
+            topic.name,
+            topic.first,
+            topic.end,
+            topic.uuid,
+            topic.segment_size,
+        )
     done = Compaction(place, os.path.abspath(destination), end)
     found = _Found(Path(f"{done.destination}.compaction"), uuid.hex(), start, end)
     options = {"txnAppId": f"compaction of {place} up to {end}", "txnVersion": "0"}
@@ -122,7 +132,9 @@ def compact(
     latest, bare = found.frames(spark, read(spark, log, name, end, end).select(*_COLUMNS).schema)
     _count(latest, bare, found.read, done)
     kept = latest.where("length(value) > 0").unionByName(bare)
-    kept.orderBy("offset").drop("offset").write.format("commitlog").mode("append").options(**options).save(done.destination)
+    kept.orderBy("offset").drop("offset").write.format("commitlog").mode("append").options(
+        **options
+    ).save(done.destination)
     found.remove()
     progress(end - begun, end - begun)
     return done
@@ -132,8 +144,14 @@ def _latest(records: DataFrame) -> DataFrame:
     """The latest record of each key."""
     from pyspark.sql import functions as sql
 
-    record = sql.max_by(sql.struct(*(column for column in _COLUMNS if column != "key")), "offset").alias("record")
-    return records.groupBy("key").agg(record).select("record.offset", "key", "record.value", "record.timestamp", "record.type")
+    record = sql.max_by(
+        sql.struct(*(column for column in _COLUMNS if column != "key")), "offset"
+    ).alias("record")
+    return (
+        records.groupBy("key")
+        .agg(record)
+        .select("record.offset", "key", "record.value", "record.timestamp", "record.type")
+    )
 
 
 def _count(latest: DataFrame, bare: DataFrame, read: int, done: Compaction) -> None:
@@ -149,7 +167,8 @@ def _count(latest: DataFrame, bare: DataFrame, read: int, done: Compaction) -> N
 
 
 class _Found:
-    """What a compaction has found so far: the latest record of each key, tombstones included, and all records without a key.
+    """What a compaction has found so far: the latest record of each key, tombstones included, and
+    all records without a key.
 
     Parameters
     ----------
@@ -158,7 +177,8 @@ class _Found:
     uuid : str
         The log's.
     start, end : int
-        Positions of the log: a compaction begins at the first, and what was found beyond the second is of no use.
+        Positions of the log: a compaction begins at the first, and what was found beyond the second
+        is of no use.
 
     Raises
     ------
@@ -175,7 +195,11 @@ class _Found:
         self._check_own()
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             note = json.loads(read_small_file(folder / _NOTE, _NOTE_LIMIT))
-            position, read, bare = int(note["position"]), int(note["read"]), [int(at) for at in note["bare"]]
+            position, read, bare = (
+                int(note["position"]),
+                int(note["read"]),
+                [int(at) for at in note["bare"]],
+            )
             if note["uuid"] == uuid and bare and bare[-1] == position <= end:
                 self.position, self.read, self.bare = position, read, bare
                 return
@@ -183,11 +207,19 @@ class _Found:
 
     def _check_own(self) -> None:
         if self._folder.is_symlink() or (self._folder.exists() and not self._folder.is_dir()):
-            raise InvalidOptionError("this has to be a directory for what the compaction finds: move it away", path=str(self._folder))
-        others = [path.name for path in self._folder.iterdir() if _OWN.fullmatch(path.name) is None] if self._folder.is_dir() else []
+            raise InvalidOptionError(
+                "this has to be a directory for what the compaction finds: move it away",
+                path=str(self._folder),
+            )
+        others = (
+            [path.name for path in self._folder.iterdir() if _OWN.fullmatch(path.name) is None]
+            if self._folder.is_dir()
+            else []
+        )
         if others:
             raise InvalidOptionError(
-                f"it holds what no compaction makes ({min(others)}), and is wanted for what this one finds: move it away",
+                f"it holds what no compaction makes ({min(others)}), and is wanted for what this "
+                "one finds: move it away",
                 path=str(self._folder),
             )
 
@@ -200,9 +232,13 @@ class _Found:
         from pyspark.sql import functions as sql
 
         seen = Observation()
-        keyed = records.observe(seen, sql.count(sql.lit(1)).alias("records")).where("key is not null")
+        keyed = records.observe(seen, sql.count(sql.lit(1)).alias("records")).where(
+            "key is not null"
+        )
         if self.bare:
-            keyed = keyed.unionByName(spark.read.schema(records.schema).parquet(self._at("keyed", self.position)))
+            keyed = keyed.unionByName(
+                spark.read.schema(records.schema).parquet(self._at("keyed", self.position))
+            )
         # The step may end where it began: the log was empty.
         _latest(keyed).write.mode("overwrite").parquet(self._at("keyed", stop))
         records.where("key is null").write.mode("overwrite").parquet(self._at("bare", stop))
@@ -224,7 +260,9 @@ class _Found:
     def frames(self, spark: SparkSession, schema: StructType) -> tuple[DataFrame, DataFrame]:
         """The latest records by key, and those without one."""
         read = spark.read.schema(schema)
-        return read.parquet(self._at("keyed", self.position)), read.parquet(*(self._at("bare", at) for at in self.bare))
+        return read.parquet(self._at("keyed", self.position)), read.parquet(
+            *(self._at("bare", at) for at in self.bare)
+        )
 
     def remove(self) -> None:
         """Nothing of it is needed any more."""
@@ -232,7 +270,9 @@ class _Found:
 
 
 def _records_of(path: str, transaction: str) -> int | None:
-    """How many records the destination has of this compaction; None where there is no log, or an empty one, yet."""
+    """How many records the destination has of this compaction; None where there is no log, or an
+    empty one, yet.
+    """
     try:
         log = open_log(path, "r")
     except (LogNotFoundError, NotALogError):
@@ -241,5 +281,8 @@ def _records_of(path: str, transaction: str) -> int | None:
         if Manifest.read(parts_of(log).directory).has(transaction, 0):
             return log.count()
         if log.count():
-            raise InvalidOptionError("the destination is a log with other records in it: choose an empty or a new one", path=path)
+            raise InvalidOptionError(
+                "the destination is a log with other records in it: choose an empty or a new one",
+                path=path,
+            )
     return None

@@ -1,7 +1,8 @@
 """Export: a log as Parquet files, one directory a date.
 
-It goes in steps of some segments. Each is written aside, noted, and then moved into place; what was noted last says where to go on, so that
-an export that was killed anywhere repeats at most the writing of one step, and no record is there twice.
+It goes in steps of some segments. Each is written aside, noted, and then moved into place; what was
+noted last says where to go on, so that an export that was killed anywhere repeats at most the
+writing of one step, and no record is there twice.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def export(
     step: Size = "1GiB",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Export:
-    """Write what a log has, as far as it is durable, to Parquet files partitioned by date (UTC). Run again, it adds what has come since.
+    """Write what a log has, as far as it is durable, to Parquet files partitioned by date (UTC).
+    Run again, it adds what has come since.
 
     Parameters
     ----------
@@ -74,7 +76,8 @@ def export(
     destination : str
         A directory of its own, wherever Spark can write.
     text : bool
-        Write values as text and not as bytes. What is no UTF-8 is written with replacement characters.
+        Write values as text and not as bytes. What is no UTF-8 is written with replacement
+        characters.
     step : int or str
         Bytes of the log after which what was done is noted.
     progress : callable
@@ -93,7 +96,13 @@ def export(
     """
     topic, place = open_only(log, "an export")
     with topic:
-        name, start, end, segment_size, uuid = topic.name, topic.first, topic.end, topic.segment_size, topic.uuid.hex()
+        name, start, end, segment_size, uuid = (
+            topic.name,
+            topic.first,
+            topic.end,
+            topic.segment_size,
+            topic.uuid.hex(),
+        )
     folder = Folder(spark, destination)
     notes = _Notes(folder, Export(place, destination, start, uuid=uuid))
     step_bytes = parse_size(step, "step")
@@ -111,7 +120,10 @@ def export(
 
 def _columns(frame: DataFrame, *, text: bool) -> DataFrame:
     """What is written of the records."""
-    columns = [f"cast({column} as string) as {column}" if text and column == "value" else column for column in _COLUMNS]
+    columns = [
+        f"cast({column} as string) as {column}" if text and column == "value" else column
+        for column in _COLUMNS
+    ]
     return frame.selectExpr(_DATE, *columns)
 
 
@@ -121,12 +133,16 @@ def _write(frame: DataFrame, path: str) -> int:
     from pyspark.sql import functions as sql
 
     seen = Observation()
-    frame.observe(seen, sql.count(sql.lit(1)).alias("records")).write.mode("overwrite").partitionBy("date").parquet(path)
+    frame.observe(seen, sql.count(sql.lit(1)).alias("records")).write.mode("overwrite").partitionBy(
+        "date"
+    ).parquet(path)
     return int(seen.get["records"])
 
 
 def _move_pending(folder: Folder, notes: _Notes) -> None:
-    """Move what was noted as written into place. What a killed run has moved already is no longer there to be moved."""
+    """Move what was noted as written into place. What a killed run has moved already is no longer
+    there to be moved.
+    """
     pending = notes.state.pending
     if pending is None:
         return
@@ -136,32 +152,47 @@ def _move_pending(folder: Folder, notes: _Notes) -> None:
             date, _, part = name.rpartition("/")
             folder.move(f"{_NOTES}/step/{name}", f"{date}/{start:020d}-{part}")
             failpoint("file moved")
-    files = sum(1 for name in folder.files("") if name.endswith(".parquet") and not name.startswith(_NOTES))
+    files = sum(
+        1 for name in folder.files("") if name.endswith(".parquet") and not name.startswith(_NOTES)
+    )
     notes.end(stop, records, files)
 
 
 class _Notes:
-    """How far an export has come. Each note is a new file, since not every file system can replace one; the highest counts."""
+    """How far an export has come. Each note is a new file, since not every file system can replace
+    one; the highest counts.
+    """
 
     def __init__(self, folder: Folder, fresh: Export) -> None:
         self._folder = folder
         self._count = 0
         self.state = fresh
-        numbers = [int(name[:-5]) for name in folder.names(_NOTES) if name.endswith(".json") and name[:-5].isdigit()]
+        numbers = [
+            int(name[:-5])
+            for name in folder.names(_NOTES)
+            if name.endswith(".json") and name[:-5].isdigit()
+        ]
         if not numbers:
             others = [name for name in folder.names() if name != _NOTES]
             if others:
                 raise InvalidOptionError(
-                    f"the destination holds something else ({others[0]}): choose an empty or a new one", path=folder.path
+                    f"the destination holds something else ({others[0]}): choose an empty or a "
+                    "new one",
+                    path=folder.path,
                 )
             return
         self._count = max(numbers)
         self.state = self._read()
         if self.state.log != fresh.log:
-            raise InvalidOptionError(f"the destination has the export of {self.state.log}: give {fresh.log} another one", path=folder.path)
+            raise InvalidOptionError(
+                f"the destination has the export of {self.state.log}: give {fresh.log} another one",
+                path=folder.path,
+            )
         if self.state.uuid not in ("", fresh.uuid):
             raise InvalidOptionError(
-                f"the destination has the export of another log that was at {fresh.log}: give this one a new destination", path=folder.path
+                f"the destination has the export of another log that was at {fresh.log}: give "
+                "this one a new destination",
+                path=folder.path,
             )
         self.state.uuid = fresh.uuid
 
@@ -170,18 +201,27 @@ class _Notes:
             content: dict[str, Any] = json.loads(self._folder.read(f"{_NOTES}/{self._count}.json"))
             state = Export(**content)
             numbers = (state.position, state.records, state.files, *(state.pending or (0, 0, 0)))
-            if len(numbers) == 6 and all(isinstance(number, int) and number >= 0 for number in numbers):
+            if len(numbers) == 6 and all(
+                isinstance(number, int) and number >= 0 for number in numbers
+            ):
                 return state
-        except (ValueError, TypeError, IOFailureError):  # a local file that was changed fails Hadoop's own checksum
+        except (
+            ValueError,
+            TypeError,
+            IOFailureError,
+        ):  # a local file that was changed fails Hadoop's own checksum
             pass
         raise InvalidOptionError(
-            f"{_NOTES}/{self._count}.json does not say how far the export has come: remove the destination, and export anew",
+            f"{_NOTES}/{self._count}.json does not say how far the export has come: remove the "
+            "destination, and export anew",
             path=self._folder.path,
         )
 
     def _write(self) -> None:
         self._count += 1
-        self._folder.create(f"{_NOTES}/{self._count}.json", json.dumps(asdict(self.state), indent=2) + "\n")
+        self._folder.create(
+            f"{_NOTES}/{self._count}.json", json.dumps(asdict(self.state), indent=2) + "\n"
+        )
         self._folder.remove(f"{_NOTES}/{self._count - 1}.json")
 
     def begin(self, start: int, stop: int, records: int) -> None:

@@ -41,7 +41,9 @@ class Folder:
         try:
             yield
         except Py4JJavaError as error:
-            raise IOFailureError(f"the file system refused: {error.java_exception}", path=self.path) from None
+            raise IOFailureError(
+                f"the file system refused: {error.java_exception}", path=self.path
+            ) from None
 
     def _at(self, name: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self.path}/{name}") if name else self._root

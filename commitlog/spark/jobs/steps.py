@@ -10,12 +10,17 @@ if TYPE_CHECKING:
 
 
 def next_stop(position: int, end: int, step_bytes: int, segment_size: int) -> int:
-    """Where a step from a position stops: whole segments behind the beginning of its own, at least one, or the end."""
+    """Where a step from a position stops: whole segments behind the beginning of its own, at least
+    one, or the end.
+    """
     start = position // segment_size * segment_size
     return min(start + max(step_bytes // segment_size, 1) * segment_size, end)
 
 
 def read(spark: SparkSession, log: str, topic: str, start: int, stop: int) -> DataFrame:
     """The records of a log in [start, stop)."""
-    bounds = {name: json.dumps({topic: {"0": at}}) for name, at in (("startingOffsets", start), ("endingOffsets", stop))}
+    bounds = {
+        name: json.dumps({topic: {"0": at}})
+        for name, at in (("startingOffsets", start), ("endingOffsets", stop))
+    }
     return spark.read.format("commitlog").options(**bounds).load(log)

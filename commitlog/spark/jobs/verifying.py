@@ -81,17 +81,19 @@ def verify(
     state: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Verification:
-    """Check every CRC of some logs and archives, and that their positions are without a hole; reads only.
+    """Check every CRC of some logs and archives, and that their positions are without a hole; reads
+    only.
 
     Parameters
     ----------
     spark : pyspark.sql.SparkSession
-        Such as `commitlog.spark.session` gives. Its executors have to see the logs under the same paths.
+        Such as `commitlog.spark.session` gives. Its executors have to see the logs under the same
+        paths.
     paths : sequence of paths
         Directories of logs; archives, or their addresses; segments' files.
     state : path, optional
-        A file that notes which finished segments were sound. A run that was ended goes on there; without it, or with a new one, all is
-        read.
+        A file that notes which finished segments were sound. A run that was ended goes on there;
+        without it, or with a new one, all is read.
     progress : callable
         Told now and then: segments done, segments in all.
 
@@ -119,7 +121,9 @@ def verify(
         notes = _Notes(None if state is None else os.fspath(state))
         found: dict[LogCheck, tuple[SegmentReport | None, int | None]] = {}
         tasks = [
-            LogCheck(place, number, survey.known, survey.live, survey.report.uuid, identified[place])
+            LogCheck(
+                place, number, survey.known, survey.live, survey.report.uuid, identified[place]
+            )
             for place, survey in surveys.items()
             for number in numbers[place]
         ]
@@ -129,7 +133,9 @@ def verify(
                 found[task] = (known, None)
         done.resumed = len(found)
         rest = [task for task in tasks if task not in found]
-        for task, report, torn_at in _check_all(spark, rest, lambda checked: progress(done.resumed + checked, len(tasks))):
+        for task, report, torn_at in _check_all(
+            spark, rest, lambda checked: progress(done.resumed + checked, len(tasks))
+        ):
             found[task] = (report, torn_at)
             if report is not None and torn_at is None:
                 notes.add(task, surveys[task.path].report.uuid, report, seals[task.path])
@@ -142,7 +148,8 @@ def verify(
 
 
 def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int | None]:
-    """Check one segment, on an executor: what it holds, and where a torn tail begins in it. None where it was deleted meanwhile.
+    """Check one segment, on an executor: what it holds, and where a torn tail begins in it. None
+    where it was deleted meanwhile.
 
     Raises
     ------
@@ -153,7 +160,10 @@ def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int |
         if survey.report.uuid != task.uuid:
             raise other_log(task.path)
         if task.identified and not _identified(survey):
-            raise LogNotFoundError(f"this machine sees no sound log.json, but the driver does: {REMEDY}", path=task.path)
+            raise LogNotFoundError(
+                f"this machine sees no sound log.json, but the driver does: {REMEDY}",
+                path=task.path,
+            )
         survey.known = task.known
         survey.look_at(task.number)
         report = survey.report.segments[0] if survey.report.segments else None
@@ -168,11 +178,16 @@ def _identified(survey: Survey) -> bool:
 
 
 def _check_deleted(task: LogCheck, survey: Survey) -> None:
-    """Check that a missing segment was deleted by retention, which deletes the oldest and leaves younger ones."""
+    """Check that a missing segment was deleted by retention, which deletes the oldest and leaves
+    younger ones.
+    """
     there = survey.directory.segment_numbers()
     if not there or min(there) < task.number:
         name = segment_name(task.number * survey.size)
-        raise LogNotFoundError(f"this machine does not see the segment {name}, but the driver does: {REMEDY}", path=task.path)
+        raise LogNotFoundError(
+            f"this machine does not see the segment {name}, but the driver does: {REMEDY}",
+            path=task.path,
+        )
 
 
 def _check_all(
@@ -189,16 +204,22 @@ def _check_all(
 
 
 class _Notes:
-    """Which segments were found sound, a line each. A finished segment does not change: its seal says that it is still the same."""
+    """Which segments were found sound, a line each. A finished segment does not change: its seal
+    says that it is still the same.
+    """
 
     def __init__(self, path: str | None) -> None:
         self._path = path
         self._known: dict[tuple[str, str, int], dict[str, Any]] = {}
         if path is None or not os.path.exists(path):
             return
-        with open(open_regular(path, follow=True), encoding="utf-8", errors="replace", newline="\n") as file:
+        with open(
+            open_regular(path, follow=True), encoding="utf-8", errors="replace", newline="\n"
+        ) as file:
             while line := file.readline(_LINE_LIMIT):
-                if line.endswith("\n") or len(line) == _LINE_LIMIT:  # else a run that was killed could not end it
+                if (
+                    line.endswith("\n") or len(line) == _LINE_LIMIT
+                ):  # else a run that was killed could not end it
                     self._take(line, path)
 
     def _take(self, line: str, path: str) -> None:
@@ -207,10 +228,14 @@ class _Notes:
             SegmentReport(**note["report"])
             self._known[note["path"], note["uuid"], note["number"]] = note
         except (ValueError, KeyError, TypeError) as error:
-            raise InvalidOptionError(f"this is no state of a verification ({error}): name a new file", path=path) from None
+            raise InvalidOptionError(
+                f"this is no state of a verification ({error}): name a new file", path=path
+            ) from None
 
     def find(self, task: LogCheck, uuid: str, seals: SealTable) -> SegmentReport | None:
-        """What an earlier run said of a segment, if it is the same still. Of a copy elsewhere, or in an archive, it said nothing."""
+        """What an earlier run said of a segment, if it is the same still. Of a copy elsewhere, or
+        in an archive, it said nothing.
+        """
         note = self._known.get((task.path, uuid, task.number))
         if note is None:
             return None
@@ -218,7 +243,11 @@ class _Notes:
             seal = seals.get(task.number)
         except CorruptSegmentError:
             return None  # a file of an archive that has been damaged since
-        return None if seal is None or note["seal"] != [seal.segment_id, seal.crc] else SegmentReport(**note["report"])
+        return (
+            None
+            if seal is None or note["seal"] != [seal.segment_id, seal.crc]
+            else SegmentReport(**note["report"])
+        )
 
     def add(self, task: LogCheck, uuid: str, report: SegmentReport, seals: SealTable) -> None:
         """Note a finished segment in which nothing is wrong."""
