@@ -185,7 +185,7 @@ def kernel_modules() -> list[Extension]:
     )
     for module in modules:
         # The archive is linked into every module, so each depends on every C file. Said only now,
-        # since Cython copies what it is told of beforehand into GENERATED, where the kernel's C
+        # since Cython copies what it knows beforehand into GENERATED, where the kernel's C
         # files would be mistaken for its own.
         module.depends = [*kernel_files(".c", ".h", ".pxd", ".pxi"), "setup.py"]
     return modules
