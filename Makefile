@@ -4,6 +4,7 @@
 #   make test        the tests                     make test-long   those that take minutes
 #   make asan        a part of the tests, and threads at random, on a kernel with the address sanitizer
 #   make lint        all checks of style and types
+#   make docs        the documentation as pages, in build/site/index.html
 #   make model       searches a model of the write protocol exhaustively (needs spin, and installs it where it may)
 #   make build       the virtual environment and the kernel
 #   make wheels      a tested wheel for each interpreter of this machine, in dist; PYTHONS names others
@@ -43,8 +44,8 @@ INSTALLED := .venv/.installed-$(HERE)
 KERNELS := .venv/.built-$(HERE) .venv/.asserts-$(HERE)
 BUILT := $(word $(if $(COMMITLOG_ASSERT),2,1),$(KERNELS))
 
-.PHONY: help demo test test-long asan lint model build asserts wheels bench screenshots instructions \
-	clean distclean check FORCE
+.PHONY: help demo test test-long asan lint docs model build asserts wheels bench screenshots \
+	instructions clean distclean check FORCE
 .DELETE_ON_ERROR:
 
 help:
@@ -87,6 +88,10 @@ lint: build $(DEPENDENCIES)
 	@$(BIN)/python -m mypy.stubtest commitlog._kernel --concise --ignore-disjoint-bases --allowlist tests/typing/stubtest.txt
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint commitlog
 	@$(if $(C_FILES),$(BIN)/clang-format --dry-run -Werror $(C_FILES))
+
+docs: build $(DEPENDENCIES)
+	@$(BIN)/sphinx-build -E -q -W --keep-going -c docs/site docs build/site
+	@echo "The documentation is in build/site/index.html."
 
 model:
 	@command -v spin >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && echo "Installing spin with apt-get ..." && \

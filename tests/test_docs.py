@@ -21,11 +21,12 @@ import pytest
 
 import commitlog
 from commitlog import Options, TransientStorePool, Tuning, errors
+from commitlog.metrics import LogCollector
 from commitlog.pool.pool_options import check_pool_options
 from tests.cli.program import run
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
@@ -97,20 +98,39 @@ def python(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=name_of)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    script = tmp_path / f"{page.stem}.py"
+    assert run_page(page, tmp_path).stderr == ""
+
+
+def run_page(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    script = folder / f"{page.stem}.py"
     script.write_text(script_of(page), encoding="utf-8")
     # Not `-X dev`, whose asyncio complains of a machine on which a step takes a tenth of a second.
-    done = python("-X", "faulthandler", "-W", "error", script.name, cwd=tmp_path)
+    done = python("-X", "faulthandler", "-W", "error", script.name, cwd=folder)
     assert done.returncode == 0, f"{name_of(page)}\n{done.stderr}"
-    assert done.stderr == ""
+    return done
 
 
-def test_the_readme_and_the_quickstart_have_code_and_the_readme_about_ten_lines() -> None:
-    assert {"README.md", "docs/quickstart.md", "docs/durability.md"} <= {
-        name_of(page) for page in WITH_CODE
-    }
-    (lines,) = [block.splitlines() for block in blocks(ROOT / "README.md", "python")]
+def test_code_of_readme_run_twice_prints_only_new_records(tmp_path: Path) -> None:
+    page = ROOT / "README.md"
+    assert run_page(page, tmp_path).stdout.splitlines()[0] == "0 b'lena' b'two lamps'"
+    assert run_page(page, tmp_path).stdout.splitlines()[0] == "3 b'lena' b'two lamps'"
+
+
+def test_readme_is_short_and_narrow_with_ten_lines_of_code() -> None:
+    page = ROOT / "README.md"
+    assert len(TEXTS[page].splitlines()) <= 150
+    for line in TEXTS[page].splitlines():
+        assert len(line) <= 100 or line.startswith("|"), line
+    (lines,) = [block.splitlines() for block in blocks(page, "python")]
     assert 8 <= len([line for line in lines if line]) <= 12
+
+
+def test_tutorial_durability_and_recipes_have_code() -> None:
+    recipes = {page for page in PAGES if page.parent.name == "recipes" and page.stem != "spark"}
+    assert recipes
+    assert recipes | {ROOT / "docs" / "tutorial.md", ROOT / "docs" / "durability.md"} <= set(
+        WITH_CODE
+    )
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -199,9 +219,8 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
         } & set(PAGES)
         todo += onward - reached
         reached |= onward
-    # The index of the folder is where code hosts lead whoever opens it.
     for_developers = {ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"}
-    assert reached | {ROOT / "docs" / "README.md"} | for_developers == set(PAGES)
+    assert reached | for_developers == set(PAGES)
 
 
 def test_every_source_file_that_is_named_exists() -> None:
@@ -261,12 +280,16 @@ def test_functions_that_the_architecture_follows_are_where_it_says() -> None:
             assert re.search(definition, text, re.MULTILINE), f"{path}: {function}"
 
 
+def survival(page: Path) -> tuple[str, str]:
+    """The table of what survives what, and what is written below it."""
+    section = TEXTS[page].partition("## What survives what\n\n")[2].partition("\n## ")[0]
+    table, _, rest = section.partition("\n\n")
+    return table, rest
+
+
 def test_each_cell_of_the_durability_table_names_a_test_that_exists() -> None:
     """The cells are numbered; the list below them says which test proves each."""
-    section = (
-        TEXTS[ROOT / "README.md"].partition("## What survives what\n\n")[2].partition("\n## ")[0]
-    )
-    table, _, rest = section.partition("\n\n")
+    table, rest = survival(ROOT / "docs" / "durability.md")
     numbers = [int(number) for number in re.findall(r"\((\d)\)", table)]
     assert numbers == [1, 2, 3, 4, 5, 6, 7, 8]
     assert len(re.findall(r"\((\d)\) \|", table)) == 2 * (len(table.splitlines()) - 2)
@@ -276,12 +299,18 @@ def test_each_cell_of_the_durability_table_names_a_test_that_exists() -> None:
         == numbers
     )
     for listed, text in proofs:
-        named = re.findall(r"\[`(test_\w+)`\]\((tests/[\w/]+\.py)\)", text)
+        named = re.findall(r"`(test_\w+)`\s+in\s+`(tests/[\w/]+\.py)`", text)
         assert named, listed
         for test, path in named:
             assert f"\ndef {test}(" in (ROOT / path).read_text(encoding="utf-8"), (
                 f"{path} has no {test}"
             )
+
+
+def test_readme_promises_what_the_durability_table_promises() -> None:
+    promised, _ = survival(ROOT / "README.md")
+    proven, _ = survival(ROOT / "docs" / "durability.md")
+    assert promised == re.sub(r" \(\d\)", "", proven)
 
 
 # --- what the code has ----------------------------------------------------------------------------
@@ -294,6 +323,20 @@ def is_mentioned(name: str) -> bool:
 @pytest.mark.parametrize("name", commitlog.__all__)
 def test_every_public_name_is_mentioned(name: str) -> None:
     assert is_mentioned(name)
+
+
+def test_metrics_that_pages_query_exist() -> None:
+    families = {family.name for family in LogCollector().describe()}
+    suffixes = {"_total", "_bucket", "_sum", "_count"}
+    known = families | {family + suffix for family in families for suffix in suffixes}
+    queried = {
+        name
+        for span in ALL_SPANS
+        for name in re.findall(r"\bcommitlog_[a-z_]+", span)
+        if not name.endswith("_")
+    }
+    assert {"commitlog_up", "commitlog_flush_seconds_bucket"} <= queried
+    assert queried <= known
 
 
 def test_every_error_that_is_mentioned_exists() -> None:

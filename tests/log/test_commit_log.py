@@ -280,6 +280,7 @@ def test_a_log_and_a_tailer_show_what_the_pages_use_and_nothing_of_the_engine(
         "py",
         "c",
         "readingDocument",
+        "rst",
     } <= set(shown)
 
 
