@@ -20,6 +20,7 @@ _DATE = re.compile(
     re.ASCII,
 )
 _SINCE_1970 = re.compile(r"@(\d{1,10})(?:\.(\d{1,9}))?", re.ASCII)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _DAYS = {"today": 0, "yesterday": 1}
 
 

@@ -102,9 +102,7 @@ class CsvLines:
             key_text = "" if key is None else _quoted(key, "key", position)
             value_text = _quoted(value, "value", position)
             sequence_text = "" if sequence is None else sequence
-            lines.append(
-                f"{position},{sequence_text},{time},{type},{key_text},{value_text}\n"
-            )
+            lines.append(f"{position},{sequence_text},{time},{type},{key_text},{value_text}\n")
         return "".join(lines).encode()
 
 
