@@ -118,7 +118,9 @@ cdef class Columns:
         """
         cdef const cl_batch *native = &self.native
         cdef Py_ssize_t count = native.count
-        cdef const int64_t *value_ends = NULL if native.value_ends == NULL else native.value_ends - 1
+        cdef const int64_t *value_ends = NULL
+        if native.value_ends != NULL:
+            value_ends = native.value_ends - 1
         cdef const int64_t *key_ends = NULL if native.key_ends == NULL else native.key_ends - 1
         return (self.column(native.positions, count, numpy.int64), self.column(native.timestamps_ns,
                 count, numpy.int64),

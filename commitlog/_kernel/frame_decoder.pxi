@@ -88,7 +88,8 @@ cdef class FrameDecoder:
     cdef cl_segment segment
 
     def __init__(self, uint64_t segment_id, uint64_t base, uint64_t size):
-        if not CL_SEGMENT_SMALLEST <= size <= CL_SEGMENT_LARGEST or size % CL_FRAME_ALIGN or base % size:
+        if (not CL_SEGMENT_SMALLEST <= size <= CL_SEGMENT_LARGEST or size % CL_FRAME_ALIGN
+                or base % size):
             raise ValueError("no segment is that large, or begins there")
         memset(&self.segment, 0, sizeof(self.segment))
         self.segment.number = base // size

@@ -55,12 +55,6 @@ class Segment:
 
 MAGIC: bytes
 HEADER_SIZE: int
-FRAME_ALIGN: int
-FRAME_HEADER: int
-FRAME_LIMIT: int
-WORD_LENGTH: int
-WORD_SKIP: int
-WORD_EXT: int
 SMALLEST: int
 LARGEST: int
 FORMAT: tuple[int, int]
