@@ -49,7 +49,7 @@ def test_who_is_cancelled_while_held_has_appended_nothing_and_the_others_go_on(
 
     asyncio.run(run())
     assert all_appended(log) == filling + [value(number) for number in range(5) if number != who]
-    assert parts_of(log).writer.turns == {}
+    assert parts_of(log).writer.fair_queues == {}
 
 
 def test_all_who_are_held_at_the_end_of_their_program_have_appended_nothing(logs: Logs) -> None:
@@ -62,7 +62,7 @@ def test_all_who_are_held_at_the_end_of_their_program_have_appended_nothing(logs
 
     assert all(task.cancelled() for task in asyncio.run(run()))
     assert all_appended(log) == filling
-    assert parts_of(log).writer.turns == {}
+    assert parts_of(log).writer.fair_queues == {}
 
 
 def test_raise_does_so_at_once(logs: Logs) -> None:
@@ -115,7 +115,7 @@ def test_who_waited_for_too_long_is_told_of_the_tailer(logs: Logs) -> None:
     latency = log.stats().lag_latency
     assert latency.count == 6
     assert latency.longest_seconds >= 0.02
-    assert parts_of(log).writer.turns == {}
+    assert parts_of(log).writer.fair_queues == {}
 
 
 def test_each_wait_is_noted_as_that_of_an_append(logs: Logs) -> None:
@@ -168,7 +168,7 @@ def test_closing_the_log_tells_each_who_is_held(logs: Logs, by: str) -> None:
         else:
             await asyncio.to_thread(log.close)
         assert [type(outcome) for outcome in await outcomes_of(tasks)] == [ClosedError] * 6
-        assert parts_of(log).writer.turns == {}
+        assert parts_of(log).writer.fair_queues == {}
 
     asyncio.run(run())
     assert all_appended(logs.open(mode="r")) == filling
@@ -183,7 +183,7 @@ def test_a_loop_that_is_closed_meanwhile_leaves_nothing_behind(logs: Logs) -> No
     loop.set_exception_handler(lambda loop, context: complaints.append(context["message"]))
     tasks = loop.run_until_complete(held(log, 5))
     gone = [weakref.ref(task) for task in tasks]
-    assert len(parts_of(log).writer.turns) == 1
+    assert len(parts_of(log).writer.fair_queues) == 1
     loop.close()
     del tasks
     gc.collect()
@@ -191,7 +191,7 @@ def test_a_loop_that_is_closed_meanwhile_leaves_nothing_behind(logs: Logs) -> No
     assert (
         complaints == ["Task was destroyed but it is pending!"] * 5
     )  # asyncio's own, and no other
-    assert parts_of(log).writer.turns == {}
+    assert parts_of(log).writer.fair_queues == {}
     list(tailer)
     asyncio.run(log.append_async(b"from another loop"))
     assert all_appended(log) == [*filling, b"from another loop"]
@@ -280,7 +280,7 @@ def test_a_reader_whose_process_died_holds_them_until_it_is_evicted(
     until(lambda: parts_of(log).engine.cursors["required"] != told)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    while parts_of(log).engine.gate == 0:  # until the writer heard of the tailer
+    while parts_of(log).engine.refusal == 0:  # until the writer heard of the tailer
         log.append(b"before")
     there = log.count()
 

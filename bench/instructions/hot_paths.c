@@ -147,7 +147,7 @@ static void read_general(measurement *at, uint32_t count) {
 static void make_keyed_columns(measurement *at, uint32_t count) {
     make_columns(at, count);
     memset(at->scene.segment->map + CL_SEGMENT_HEADER, 0, (size_t)count * FRAME_STEP);
-    cl_store(&at->scene.handle.place->cursors->tail.value, cl_place(0, CL_SEGMENT_HEADER));
+    cl_store(&at->scene.handle.place->cursors->tail.value, cl_tail_pack(0, CL_SEGMENT_HEADER));
     append_keyed(at, count);
     free(at->batch.keys);
     at->batch.keys = calloc(count, 3);

@@ -19,7 +19,7 @@ cdef class Engine(Writer):
             self.check_own_claims(<uint64_t>-1)
         self.append_rest(records, True)
         if records.count and (durable or self.writer.roll_due):
-            self.settle(records.end(), durable)
+            self.finish_append(records.end(), durable)
         return records.positions
 
     def append_list(self, RecordList records):
@@ -28,7 +28,7 @@ cdef class Engine(Writer):
         """
         cdef bint whole = self.append_rest(records, False)
         if self.writer.roll_due:
-            self.settle(records.end(), False)
+            self.finish_append(records.end(), False)
         return whole
 
     cdef bint append_rest(self, RecordList records, bint waits) except -1:
@@ -71,7 +71,7 @@ cdef class Engine(Writer):
             now_ns = self.stamped(-1)
             code = cl_batch_claim(&self.writer, <uint32_t>length, &claim)
             if code != CL_OK:
-                if self.overcome(code, &records[first], count - first, waits):
+                if self.handle_refusal(code, &records[first], count - first, waits):
                     return first
                 continue
             offset = claim.offset
@@ -91,7 +91,7 @@ cdef class Engine(Writer):
             if code == CL_OK:
                 first = last
             elif code != CL_E_ROLLED_BACK:
-                self.overcome(code, &records[first], 1, waits)
+                self.handle_refusal(code, &records[first], 1, waits)
         return count
 
     cdef object append_rows(self, object rows, object timestamp_ns, object sync):
@@ -134,11 +134,11 @@ cdef class Engine(Writer):
             code = cl_writer_append_rows(&self.writer, &native, &done, &out[0])
             if code == CL_OK:
                 break
-            if self.overcome(code, NULL, count - done, True):
+            if self.handle_refusal(code, NULL, count - done, True):
                 out[<Py_ssize_t>done:] = -1
                 break
         if done and (durable or self.writer.roll_due):
-            self.settle(
+            self.finish_append(
                 int(positions[done - 1]) + cl_frame_aligned(CL_FRAME_HEADER + native.length),
                 durable
             )
@@ -185,7 +185,7 @@ cdef class Engine(Writer):
         finally:
             free(records)
         if durable or self.writer.roll_due:
-            self.settle(end, durable)
+            self.finish_append(end, durable)
         return positions
 
     cdef int take_rows(
@@ -253,7 +253,7 @@ cdef class Engine(Writer):
             code = cl_writer_claim(&self.writer, <uint32_t>cl_input_length(&record), &claim.native)
             if code == CL_OK:
                 break
-            if self.overcome(code, &record, 1, True):
+            if self.handle_refusal(code, &record, 1, True):
                 raise TailerLagError("a required tailer is too far behind, and a claim cannot be "
                                      "dropped: claim again later, or append",
                                      path=self.path)
@@ -261,8 +261,8 @@ cdef class Engine(Writer):
         claim.native.segment.users += 1
         claim.record = record
         claim.open = True
-        claim.place = claim.native.segment.base + claim.native.offset
-        self.claims[claim.place] = _get_ident()
+        claim.start = claim.native.segment.base + claim.native.offset
+        self.claims[claim.start] = _get_ident()
         if self.writer.roll_due:
-            self.settle(0, False)
+            self.finish_append(0, False)
         return claim

@@ -137,7 +137,9 @@ cdef class MessageWriter:
         if position == NOT_APPENDED:
             return -1
         if durable or log.writer.roll_due:
-            log.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable)
+            log.finish_append(
+                position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable
+            )
         return position
 
     def claim(self, what, *, type=None, sync=None):

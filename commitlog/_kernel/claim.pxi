@@ -51,7 +51,7 @@ cdef class Claim:
 
     @property
     def position(self):
-        return self.place
+        return self.start
 
     @property
     def buffer(self):
@@ -114,7 +114,7 @@ cdef class Claim:
         finally:
             self.close()
         if self.sync:
-            self.log.settle(
+            self.log.finish_append(
                 position + cl_frame_aligned(<uint32_t>cl_input_length(&self.record)), True
             )
         return False
@@ -150,7 +150,7 @@ cdef class Claim:
 
     cdef int close(self) except -1:
         self.open = False
-        self.log.claims.pop(self.place, None)
+        self.log.claims.pop(self.start, None)
         self.view = None
         self.exporter = None
         if self.native.segment != NULL:

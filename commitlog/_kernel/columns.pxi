@@ -122,14 +122,13 @@ cdef class Columns:
         if native.value_ends != NULL:
             value_ends = native.value_ends - 1
         cdef const int64_t *key_ends = NULL if native.key_ends == NULL else native.key_ends - 1
-        return (self.column(native.positions, count, numpy.int64), self.column(native.timestamps_ns,
-                count, numpy.int64),
-                self.column(
-                    native.types, count, numpy.uint32
-                ), self.column(native.keyed, count, numpy.bool_),
-                self.column(
-                    native.data, native.data_size, numpy.uint8
-                ), self.column(value_ends, count + 1, numpy.int64),
-                self.column(
-                    native.keys, native.keys_size, numpy.uint8
-                ), self.column(key_ends, count + 1, numpy.int64))
+        return (
+            self.column(native.positions, count, numpy.int64),
+            self.column(native.timestamps_ns, count, numpy.int64),
+            self.column(native.types, count, numpy.uint32),
+            self.column(native.keyed, count, numpy.bool_),
+            self.column(native.data, native.data_size, numpy.uint8),
+            self.column(value_ends, count + 1, numpy.int64),
+            self.column(native.keys, native.keys_size, numpy.uint8),
+            self.column(key_ends, count + 1, numpy.int64),
+        )

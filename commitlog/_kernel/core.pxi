@@ -67,7 +67,7 @@ cdef class Core:
         self.log.follows = not writable
         self.log.claim_timeout_ns = claim_timeout_ns
         self.log.copy_limit = copy_limit
-        self.log.gate = 0 if writable else GATE_READ_ONLY
+        self.log.refusal = 0 if writable else REFUSED_READ_ONLY
         if pooled and writable:
             self.log.tail = &self.log.private_tail
         elif writable:
@@ -161,10 +161,10 @@ cdef class Core:
 
     def after_fork(self):
         """In the child: locks start anew, the slot stays the parent's, and appends are refused
-        until the gate is opened again.
+        until the refusal is opened again.
         """
-        if self.log.gate == 0 or self.log.gate == GATE_LAG:
-            self.log.gate = GATE_FORKED
+        if self.log.refusal == 0 or self.log.refusal == REFUSED_LAG:
+            self.log.refusal = REFUSED_FORKED
         self.log.owner = 0
         self.log.slot_fds = CL_NO_SLOT_FDS
         self.users = 0  # the parent's threads
@@ -175,13 +175,13 @@ cdef class Core:
         return self.log.slot if self.log.owner != 0 else None
 
     @property
-    def gate(self):
+    def refusal(self):
         """0 while appends are let through, else the reason why not."""
-        return self.log.gate
+        return self.log.refusal
 
-    @gate.setter
-    def gate(self, uint32_t value):
-        self.log.gate = value
+    @refusal.setter
+    def refusal(self, uint32_t value):
+        self.log.refusal = value
 
     @property
     def pooled(self):
@@ -199,13 +199,13 @@ cdef class Core:
         return self.log.segment_size
 
     @property
-    def doubtful(self):
+    def uncertain_from(self):
         """From this position on a bad frame is the end, and not damage."""
-        return self.log.doubtful
+        return self.log.uncertain_from
 
-    @doubtful.setter
-    def doubtful(self, uint64_t position):
-        self.log.doubtful = position
+    @uncertain_from.setter
+    def uncertain_from(self, uint64_t position):
+        self.log.uncertain_from = position
 
     # --- tail and watermarks ----------------------------------------------------------------------
 
@@ -216,14 +216,14 @@ cdef class Core:
         if tail == NULL:
             return None
         cdef uint64_t place = cl_load(tail)
-        return cl_place_number(place), cl_place_offset(place)
+        return cl_tail_number(place), cl_tail_offset(place)
 
     @tail.setter
     def tail(self, place):
         number, offset = place
         if self.log.tail == NULL:
             raise ValueError("this handle has no tail")
-        cl_store(self.log.tail, cl_place(number, offset))
+        cl_store(self.log.tail, cl_tail_pack(number, offset))
 
     @property
     def tail_position(self):
@@ -243,7 +243,7 @@ cdef class Core:
         self.look()
         if cl_log_tail(&self.log) == NULL:
             return self.committed_position
-        if self.log.gate == GATE_CLOSED or not self.cursors.writable:
+        if self.log.refusal == REFUSED_CLOSED or not self.cursors.writable:
             return cl_log_upward(&self.log, self.cursors.cells.appended.value)
         self.enter()
         with nogil:

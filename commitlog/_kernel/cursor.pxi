@@ -42,9 +42,9 @@ cdef class Cursor:
     @property
     def position(self):
         """Where the next record would be read."""
-        return self.place()
+        return self.current()
 
-    cdef uint64_t place(self):
+    cdef uint64_t current(self):
         if self.segment is None:
             return self.pending
         return cl_log_upward(&self.core.log, self.segment.segment.base + self.reader.offset)
@@ -80,7 +80,7 @@ cdef class Cursor:
         if self.busy:
             self.leaving = True
         elif self.segment is not None:
-            self.pending = self.place()
+            self.pending = self.current()
             self.segment = None
             self.reader.segment = NULL
 
@@ -94,26 +94,26 @@ cdef class Cursor:
         """Keep the place in a page from now on."""
         self.page = page
 
-    cdef int keep_place(self) except -1:
+    cdef int keep_position(self) except -1:
         """Save the place in the page; of a segment's two end positions, perhaps the lower."""
         cdef uint64_t position = self.pending
         if self.segment is not None:
             position = self.segment.segment.base + self.reader.offset
         if cl_tailer_save_plainly(&self.page.mark, position):
             return 0
-        return self.page.save_place(position)
+        return self.page.save_position(position)
 
-    cpdef save_place(self):
+    cpdef save_position(self):
         """Save the place in the page, if there is one."""
         if self.page is not None:
-            self.keep_place()
+            self.keep_position()
 
-    cpdef return_to_place(self):
+    cpdef return_to_saved(self):
         """Move to the saved place, if there is a page.
 
         So the last record of a loop that was left comes again.
         """
-        if self.page is not None and self.page.mark.saved != self.place():
+        if self.page is not None and self.page.mark.saved != self.current():
             self.move_to(self.page.mark.saved)
 
     # --- one thread at a time ----------------------------------------------------------------
@@ -131,7 +131,7 @@ cdef class Cursor:
             raise ClosedError(
                 "the tailer is closed, and others may read under its name: open it again",
                 path=self.core.path)
-        if self.core.log.gate == GATE_CLOSED:
+        if self.core.log.refusal == REFUSED_CLOSED:
             raise self.core.failed_with(CL_E_CLOSED, 0, None)
         if self.busy:
             raise TailerInUseError(
@@ -144,7 +144,7 @@ cdef class Cursor:
     cdef int next_record(self, cl_record *record) except? -100:
         """CL_OK with the next record, or CL_E_END."""
         cdef int code = CL_E_ROLL
-        if self.busy or self.core.log.gate == GATE_CLOSED:
+        if self.busy or self.core.log.refusal == REFUSED_CLOSED:
             self.guard()
         if self.turned:
             return self.previous_record(record)
@@ -391,7 +391,7 @@ cdef class Cursor:
 
         For a thread that waits on behalf of others, with the interpreter's lock held.
         """
-        if self.core.log.gate == GATE_CLOSED:
+        if self.core.log.refusal == REFUSED_CLOSED:
             return True
         if self.busy:
             return False
@@ -399,7 +399,7 @@ cdef class Cursor:
         if self.reader.flushed_only:
             self.core.ask_for_flush()
         if self.segment is None or self.reader.offset >= self.segment.segment.size:
-            return <uint64_t>self.core.tail_position > self.place()
+            return <uint64_t>self.core.tail_position > self.current()
         return bool(cl_reader_news(&self.reader))
 
     @property

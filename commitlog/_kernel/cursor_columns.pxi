@@ -16,7 +16,7 @@ cdef tuple await_columns(
     deadline_ns = cl_clock_monotonic_ns() + left_ns
     while not len(found[0]) and left_ns > 0:
         if keeps:
-            cursor.save_place()  # it may have passed what is no record, and a writer may wait
+            cursor.save_position()  # it may have passed what is no record, and a writer may wait
         if wait_for(cursor, patience.idle, left_ns):
             found = take_columns(cursor, max_records, EVERY_COLUMN)
         if not patience.endless:
@@ -97,7 +97,7 @@ cdef Py_ssize_t _room(Cursor cursor):
     if cursor.segment is None:
         return 0
     end = cursor.core.tail_position
-    return max(4096, min(BATCH_BYTES, <Py_ssize_t>end - <Py_ssize_t>cursor.place()))
+    return max(4096, min(BATCH_BYTES, <Py_ssize_t>end - <Py_ssize_t>cursor.current()))
 
 
 cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
@@ -105,7 +105,7 @@ cdef tuple take_columns_back(Cursor cursor, Py_ssize_t max_records):
     cdef int code = CL_E_ROLL
     cdef Columns columns
     cdef Segment first = None
-    cdef Py_ssize_t max_bytes = max(4096, min(BATCH_BYTES, <Py_ssize_t>cursor.place()))
+    cdef Py_ssize_t max_bytes = max(4096, min(BATCH_BYTES, <Py_ssize_t>cursor.current()))
     max_records = min(max_records, max_bytes // CL_FRAME_HEADER)
     columns = Columns(cursor.shelf, max_records, max_bytes, EVERY_COLUMN)
     while columns.native.count < columns.native.most:

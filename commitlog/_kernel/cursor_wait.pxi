@@ -39,13 +39,13 @@ cdef object read_record(Cursor cursor, object timeout, object idle, bint keeps):
     """The next record, waited for; None if none came. `keeps`: save a named place."""
     cdef cl_record native
     cdef Record record
-    if cursor.busy or cursor.core.log.gate == GATE_CLOSED:
+    if cursor.busy or cursor.core.log.refusal == REFUSED_CLOSED:
         cursor.guard()
     if await_record(cursor, &native, patience_of(timeout, idle), keeps) != CL_OK:
         return None
     record = make_record(cursor.segment, &native)
     if keeps and cursor.page is not None:
-        cursor.keep_place()
+        cursor.keep_position()
     return record
 
 
@@ -58,7 +58,7 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
     cdef int64_t left_ns = patience.budget_ns
     cdef bint at_once = patience.budget_ns == 0
     while True:
-        if cursor.core.log.gate == GATE_CLOSED:
+        if cursor.core.log.refusal == REFUSED_CLOSED:
             return CL_E_END
         # With the interpreter's lock held: to release and retake it costs more than most waits.
         if not at_once and cursor.segment is not None and not cursor.busy and not cursor.turned:
@@ -71,7 +71,7 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
         except ClosedError:
             return CL_E_END  # closed while the next segment was looked for
         if keeps and cursor.page is not None:
-            cursor.keep_place()
+            cursor.keep_position()
         if cursor.turned:
             return CL_E_END  # nothing comes before the oldest record
         if not patience.endless:
@@ -80,7 +80,7 @@ cdef int await_record(Cursor cursor, cl_record *record, Patience patience, bint 
             left_ns = 0 if at_once else patience.budget_ns - (cl_clock_monotonic_ns() - began_ns)
             if left_ns <= 0:
                 return CL_E_END
-        if cursor.core.log.gate != GATE_CLOSED:
+        if cursor.core.log.refusal != REFUSED_CLOSED:
             wait_for(cursor, patience.idle, left_ns)
 
 

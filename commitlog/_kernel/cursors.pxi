@@ -165,12 +165,12 @@ cdef class Cursors:
     def tail(self):
         """The tail as (segment number, offset); (0, 0) where there is none."""
         cdef uint64_t place = cl_load(&self.cells.tail.value)
-        return cl_place_number(place), cl_place_offset(place)
+        return cl_tail_number(place), cl_tail_offset(place)
 
     @tail.setter
     def tail(self, place):
         number, offset = place
-        cl_store(&self.cells.tail.value, cl_place(number, offset))
+        cl_store(&self.cells.tail.value, cl_tail_pack(number, offset))
 
     @property
     def mode(self):

@@ -10,10 +10,10 @@ from commitlog._kernel.memory cimport Cursors
 
 # What appends find at their log's gate, instead of 0: why they may not pass.
 cpdef enum:
-    GATE_CLOSED = -CL_E_CLOSED
-    GATE_READ_ONLY = -CL_E_READ_ONLY
-    GATE_FORKED = -CL_E_FORKED
-    GATE_LAG = -CL_E_LAG
+    REFUSED_CLOSED = -CL_E_CLOSED
+    REFUSED_READ_ONLY = -CL_E_READ_ONLY
+    REFUSED_FORKED = -CL_E_FORKED
+    REFUSED_LAG = -CL_E_LAG
 
 
 cdef int64_t nanoseconds(double seconds) noexcept
@@ -73,14 +73,14 @@ cdef class Writer(Committer):
 
     cdef int64_t stamped(self, int64_t given_ns) except? -1
     cdef int advance(self) except -1
-    cdef int settle(self, end, sync) except -1
+    cdef int finish_append(self, end, sync) except -1
     cdef int check_own_claims(self, uint64_t below) except -1
     cdef uint64_t append_any(
         self, object value, object key, object type, object timestamp_ns, bint durable, bint waits
     ) except 0
     cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0
     cdef int check_size(self, const cl_record_input *record) except -1
-    cdef int overcome(
+    cdef int handle_refusal(
         self, int code, const cl_record_input *record, uint64_t records, bint waits
     ) except -1
     cdef bint takes(self)

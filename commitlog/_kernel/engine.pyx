@@ -34,7 +34,7 @@ from commitlog._kernel.kernel cimport (
     cl_histogram_add, cl_histogram_upto, cl_input_extended, cl_input_length, cl_load,
     cl_log_after_fork, cl_log_appended, cl_log_clear, cl_log_fail, cl_log_init, cl_log_pass_commits,
     cl_log_pooled, cl_log_position, cl_log_stop, cl_log_tail, cl_log_upward, cl_owner, cl_pace,
-    cl_place, cl_place_number, cl_place_offset, cl_record_input, cl_rows, cl_segment,
+    cl_tail_pack, cl_tail_number, cl_tail_offset, cl_record_input, cl_rows, cl_segment,
     cl_segment_hold, cl_segment_release, cl_skip_cell, cl_sleep_ns, cl_sleeper_announce,
     cl_slot_attach, cl_slot_detach, cl_slot_fds, cl_store, cl_table_acquire, cl_table_forget,
     cl_table_trim, cl_writer_abandon, cl_writer_append, cl_writer_append_rows,

@@ -50,9 +50,9 @@ cdef extern from "frame.h":
     uint32_t cl_frame_aligned(uint32_t length) nogil
     uint32_t cl_frame_largest(uint64_t segment_size) nogil
     uint64_t cl_cell(uint32_t word, uint32_t high) nogil
-    uint64_t cl_place(uint64_t number, uint32_t offset) nogil
-    uint64_t cl_place_number(uint64_t place) nogil
-    uint32_t cl_place_offset(uint64_t place) nogil
+    uint64_t cl_tail_pack(uint64_t number, uint32_t offset) nogil
+    uint64_t cl_tail_number(uint64_t place) nogil
+    uint32_t cl_tail_offset(uint64_t place) nogil
 
 cdef extern from "crc32c.h":
     uint32_t cl_crc32c(uint32_t crc, const void *data, size_t length) nogil
@@ -190,10 +190,10 @@ cdef extern from "log.h":
         bint pooled
         bint resolves
         bint follows
-        uint32_t gate
+        uint32_t refusal
         uint32_t stopping
         uint64_t segment_size
-        uint64_t doubtful
+        uint64_t uncertain_from
         int64_t claim_timeout_ns
         cl_table table
         uint32_t commit_signal
@@ -251,14 +251,14 @@ cdef extern from "tailer_page.h":
         uint32_t pid
         uint32_t pid_namespace
         uint32_t required
-    ctypedef struct cl_tailer_place:
+    ctypedef struct cl_tailer_saved:
         uint64_t position
         uint32_t count
         int64_t saved_ns
     int cl_tailer_read_terms(
         const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms
     ) nogil
-    int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) nogil
+    int cl_tailer_read_saved(const uint8_t *page, cl_tailer_saved *place) nogil
     void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms) nogil
     ctypedef struct cl_tailer_mark:
         uint8_t *page
@@ -316,7 +316,7 @@ cdef extern from "writer.h":
         cl_writer *writer, cl_log *log, bint plain, bint precise, uint32_t wake_bytes
     ) nogil
     void cl_writer_clear(cl_writer *writer) nogil
-    void cl_writer_limit(cl_writer *writer, uint64_t limit_place, uint64_t required_seen) nogil
+    void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_seen) nogil
     int64_t cl_writer_now(const cl_writer *writer) nogil
     uint64_t cl_frame_write(
         const cl_segment *segment, uint32_t offset, const cl_record_input *input

@@ -85,7 +85,7 @@ cdef class LogMethods:
                 &self.engine.writer, PyBytes_AS_STRING(value), <uint32_t>value_length, &position
             ) == CL_OK:
                 if self.engine.writer.roll_due:
-                    self.engine.settle(
+                    self.engine.finish_append(
                         position + cl_frame_aligned(CL_FRAME_HEADER + <uint32_t>value_length), False
                     )
                 return position

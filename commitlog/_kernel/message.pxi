@@ -78,12 +78,12 @@ cdef class Field:
     def __get__(self, instance, owner):
         if instance is None:
             return self
-        return self.load(self.place(instance))
+        return self.load(self.address(instance))
 
     def __set__(self, instance, value):
-        self.store(self.place(instance), value)
+        self.store(self.address(instance), value)
 
-    cdef inline uint8_t *place(self, instance) except NULL:
+    cdef inline uint8_t *address(self, instance) except NULL:
         if not isinstance(instance, MessageBytes):
             raise TypeError(f"{self.name} is a field of messages, not of {type(instance).__name__}")
         cdef MessageBytes message = <MessageBytes>instance

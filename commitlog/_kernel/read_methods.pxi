@@ -19,7 +19,7 @@ cdef class Loop:
     def __cinit__(self, ReadMethods tailer not None, *args, **kwargs):
         self.cursor = tailer.cursor
         self.tailer = tailer
-        self.cursor.return_to_place()
+        self.cursor.return_to_saved()
 
     def __iter__(self):
         return self
@@ -28,9 +28,9 @@ cdef class Loop:
         cdef Cursor cursor = self.cursor
         if cursor is None or cursor.page is None or cursor.busy:
             return
-        if cursor.core.log.gate != GATE_CLOSED:
+        if cursor.core.log.refusal != REFUSED_CLOSED:
             try:
-                cursor.return_to_place()
+                cursor.return_to_saved()
             except CommitLogError:
                 pass  # the saved place is gone; the next read says so
 
@@ -41,9 +41,9 @@ cdef class RecordIterator(Loop):
     def __next__(self):
         cdef cl_record native
         if self.cursor.page is not None:
-            self.cursor.keep_place()
+            self.cursor.keep_position()
         if self.cursor.next_record(&native) != CL_OK:
-            self.cursor.save_place()
+            self.cursor.save_position()
             raise StopIteration
         return make_record(self.cursor.segment, &native)
 
@@ -66,10 +66,10 @@ cdef class ValueIterator(Loop):
     def __next__(self):
         cdef cl_record native
         if self.cursor.page is not None:
-            self.cursor.keep_place()
+            self.cursor.keep_position()
         if self.patience.budget_ns == 0:
             if self.cursor.next_record(&native) != CL_OK:
-                self.cursor.save_place()
+                self.cursor.save_position()
                 raise StopIteration
         elif await_record(self.cursor, &native, self.patience, True) != CL_OK:
             raise StopIteration
@@ -100,7 +100,7 @@ cdef class FollowIterator(Loop):
     def __next__(self):
         cdef cl_record native
         if self.cursor.page is not None:
-            self.cursor.keep_place()
+            self.cursor.keep_position()
         if await_record(self.cursor, &native, self.patience, True) != CL_OK:
             raise StopIteration
         return make_record(self.cursor.segment, &native)
@@ -131,7 +131,7 @@ cdef class ReadMethods:
     @property
     def position(self):
         """Where the next record would be read."""
-        return self.cursor.place()
+        return self.cursor.current()
 
     def read(self, timeout=0, idle="backoff"):
         """The next record in the tailer's direction, past which it moves.
@@ -158,9 +158,9 @@ cdef class ReadMethods:
     def __next__(self):
         cdef cl_record native
         if self.cursor.page is not None:
-            self.cursor.keep_place()
+            self.cursor.keep_position()
         if self.cursor.next_record(&native) != CL_OK:
-            self.cursor.save_place()
+            self.cursor.save_position()
             raise StopIteration
         return make_record(self.cursor.segment, &native)
 

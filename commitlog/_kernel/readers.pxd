@@ -78,7 +78,7 @@ cdef class TailerPage:
     cdef bint unsynced
     cdef bint closed              # nothing more is saved: others may have the place
 
-    cdef int save_place(self, uint64_t position) except -1
+    cdef int save_position(self, uint64_t position) except -1
 
 
 cdef struct Patience:
@@ -104,11 +104,11 @@ cdef class Cursor:
     cdef Shelf shelf       # memory for batches
     cdef TailerPage page   # where a named tailer's place is kept; None: it has no name
 
-    cdef uint64_t place(self)
+    cdef uint64_t current(self)
     cpdef leave(self)
-    cdef int keep_place(self) except -1
-    cpdef save_place(self)
-    cpdef return_to_place(self)
+    cdef int keep_position(self) except -1
+    cpdef save_position(self)
+    cpdef return_to_saved(self)
     cdef int rest(self) except -1
     cdef int guard(self) except -1
     cdef int next_record(self, cl_record *record) except? -100

@@ -55,12 +55,12 @@ def read_page(bytes content, bytes log_uuid):
         It says nothing that can be trusted.
     """
     cdef cl_tailer_terms terms
-    cdef cl_tailer_place place
+    cdef cl_tailer_saved place
     cdef const uint8_t *page = <const uint8_t *><const char *>content
     if len(content) != CL_TAILER_SIZE:
         raise DamagedPageError(f"it has {len(content)} bytes and not {CL_TAILER_SIZE}")
     _terms(page, log_uuid, &terms)
-    if (cl_tailer_read_place(page, &place) != CL_OK or place.position >= POSITION_LIMIT
+    if (cl_tailer_read_saved(page, &place) != CL_OK or place.position >= POSITION_LIMIT
             or place.position % CL_FRAME_ALIGN != 0):
         raise DamagedPageError("its position is damaged")
     return {
@@ -86,7 +86,7 @@ cdef class TailerPage:
     """
 
     def __cinit__(self, int fd, bint writable):
-        cdef cl_tailer_place place
+        cdef cl_tailer_saved place
         cdef int code = cl_memory_map_descriptor(&self.area, fd, 0, CL_TAILER_SIZE, writable)
         if code == CL_E_TRUNCATED:
             raise DamagedPageError(f"it is shorter than {CL_TAILER_SIZE} bytes")
@@ -97,7 +97,7 @@ cdef class TailerPage:
         self.mark.with_care = True
         self.mark.saved = <uint64_t>-1
         self.sync_every_ns = -1
-        if cl_tailer_read_place(self.mark.page, &place) == CL_OK:
+        if cl_tailer_read_saved(self.mark.page, &place) == CL_OK:
             self.mark.count = place.count
             self.mark.saved = place.position
 
@@ -129,10 +129,10 @@ cdef class TailerPage:
         """The position as the page has it now, which another process may have saved; None where it
         is damaged.
         """
-        cdef cl_tailer_place place
-        return place.position if cl_tailer_read_place(self.mark.page, &place) == CL_OK else None
+        cdef cl_tailer_saved place
+        return place.position if cl_tailer_read_saved(self.mark.page, &place) == CL_OK else None
 
-    cdef int save_place(self, uint64_t position) except -1:
+    cdef int save_position(self, uint64_t position) except -1:
         """What a plain save passes over: the page is the parent's, or closed, or has to be on the
         disk; or time is to be asked for, since some has passed, or many saves."""
         if self.mark.forks != cl_tailer_forks:
@@ -156,7 +156,7 @@ cdef class TailerPage:
 
     def save(self, uint64_t position):
         """Keep a position: a store into the mapping."""
-        self.save_place(position)
+        self.save_position(position)
 
     def sync(self):
         """Bring what was saved to the disk.

@@ -191,11 +191,11 @@ cdef class Writer(Committer):
         if given_ns >= 0 and self.writer.cycle_end_ns == INT64_MAX:
             return given_ns
         cdef int64_t now_ns = cl_writer_now(&self.writer)
-        if now_ns >= self.writer.cycle_end_ns and self.log.gate == 0:
+        if now_ns >= self.writer.cycle_end_ns and self.log.refusal == 0:
             self.policy.meet_cycle()
         return now_ns if given_ns < 0 else given_ns
 
-    cdef int settle(self, end, sync) except -1:
+    cdef int finish_append(self, end, sync) except -1:
         """What an append owes after it is published: a roll that fell due, and, if asked, the
         disk.
         """
@@ -252,7 +252,7 @@ cdef class Writer(Committer):
         cdef uint64_t place = <uint64_t>-1
         if limit is not None:
             position = limit
-            place = cl_place(
+            place = cl_tail_pack(
                 position // self.log.segment_size, <uint32_t>(position % self.log.segment_size)
             )
         cl_writer_limit(&self.writer, place, required_seen)
@@ -308,12 +308,14 @@ cdef class Writer(Committer):
             if key_held:
                 PyBuffer_Release(&key_view)
         if position != NOT_APPENDED and (durable or self.writer.roll_due):
-            self.settle(position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable)
+            self.finish_append(
+                position + cl_frame_aligned(<uint32_t>cl_input_length(&record)), durable
+            )
         return position
 
     cdef uint64_t put(self, const cl_record_input *record, bint durable, bint waits) except 0:
         """Append one record whose bytes stay in place meanwhile; its position, or NOT_APPENDED.
-        What it owes afterwards is `settle`'s.
+        What it owes afterwards is `finish_append`'s.
         """
         cdef uint64_t position = 0
         cdef int code
@@ -323,20 +325,22 @@ cdef class Writer(Committer):
             code = cl_writer_append(&self.writer, record, &position)
             if code == CL_OK:
                 return position
-            if self.overcome(code, record, 1, waits):
+            if self.handle_refusal(code, record, 1, waits):
                 return NOT_APPENDED
 
     cdef bint takes(self):
         """Whether this handle is one that appends, be it that it has to wait first."""
-        cdef int gate = self.log.gate
-        return self.writer.tail != NULL and gate != GATE_CLOSED and gate != GATE_READ_ONLY
+        cdef int refusal = self.log.refusal
+        if refusal == REFUSED_CLOSED or refusal == REFUSED_READ_ONLY:
+            return False
+        return self.writer.tail != NULL
 
     cdef int check_size(self, const cl_record_input *record) except -1:
         if cl_input_length(record) > self.writer.largest and self.takes():
             raise self.too_large(cl_input_length(record))
         return 0
 
-    cdef int overcome(
+    cdef int handle_refusal(
         self, int code, const cl_record_input *record, uint64_t records, bint waits
     ) except -1:
         """After a refused append of so many records: roll, or wait, and let the caller try again,

@@ -11,7 +11,7 @@ from commitlog.cli.ending import Ending
 from commitlog.cli.output import print_json
 from commitlog.doctor.checks import examine
 from commitlog.doctor.finding import Finding, Verdict
-from commitlog.doctor.ground import Ground
+from commitlog.doctor.workspace import Workspace
 
 _COLORS = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"}
 
@@ -37,14 +37,14 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
     something is missing that every log needs. With warnings a log works, slower or less safe.
     """
     try:
-        ground = Ground(directory)
+        workspace = Workspace(directory)
     except OSError as error:
         raise click.BadParameter(
             f"nothing can be made in {str(directory)!r}: {error.strerror}", param_hint="DIR"
         ) from error
     findings = []
-    with ground, Ending() as ending:
-        for finding in examine(ground):
+    with workspace, Ending() as ending:
+        for finding in examine(workspace):
             ending.look()
             findings.append(finding)
             if not as_json:

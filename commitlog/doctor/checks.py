@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from commitlog.doctor import locks, storage, system
 from commitlog.doctor import round as rounds
 from commitlog.doctor.finding import Finding, Outcome, Verdict, failed, warning
-from commitlog.doctor.ground import Ground
+from commitlog.doctor.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Check:
 
     name: str
     means: str
-    examine: Callable[[Ground], Outcome]
+    examine: Callable[[Workspace], Outcome]
     needs_all: bool = False  # it says nothing where another one has failed
 
 
@@ -46,12 +46,12 @@ CHECKS = (
 )
 
 
-def examine(ground: Ground) -> Iterator[Finding]:
+def examine(workspace: Workspace) -> Iterator[Finding]:
     """Run every check.
 
     Parameters
     ----------
-    ground : Ground
+    workspace : Workspace
         On the directory where a log is to be.
 
     Yields
@@ -66,15 +66,15 @@ def examine(ground: Ground) -> Iterator[Finding]:
                 "not tried, because of what failed above", "see to that, and run this again"
             )
         else:
-            outcome = examined(check, ground)
+            outcome = examined(check, workspace)
         sound = sound and outcome.verdict is not Verdict.FAILED
         yield Finding(check.name, outcome.verdict, outcome.found, check.means, outcome.advice)
 
 
-def examined(check: Check, ground: Ground) -> Outcome:
+def examined(check: Check, workspace: Workspace) -> Outcome:
     """What a check says. One that the system does not let do its work has failed."""
     try:
-        return check.examine(ground)
+        return check.examine(workspace)
     except OSError as error:
         return failed(
             f"could not be checked: {error}", "see to what the message says, and run this again"

@@ -14,7 +14,7 @@ from pathlib import Path
 from commitlog.base.life_lock import LifeLock, is_held
 from commitlog.doctor.children import ChildError, Children
 from commitlog.doctor.finding import Outcome, failed, ok
-from commitlog.doctor.ground import Ground
+from commitlog.doctor.workspace import Workspace
 
 _LIMIT_S = 5.0
 _ADVICE = (
@@ -23,10 +23,10 @@ _ADVICE = (
 )
 
 
-def check_locks(ground: Ground) -> Outcome:
+def check_locks(workspace: Workspace) -> Outcome:
     """A lock is held while its process lives, and free when it dies, though a child of it lives."""
-    path = ground.place / "locked"
-    with ground.file("locked") as fd, _pipe() as (hear, say), Children() as children:
+    path = workspace.folder / "locked"
+    with workspace.file("locked") as fd, _pipe() as (hear, say), Children() as children:
         try:
             _lock(path).close()
             owner = children.start(partial(_hold, path, say))

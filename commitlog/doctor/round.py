@@ -11,7 +11,7 @@ from functools import partial
 import commitlog
 from commitlog.doctor.children import Children
 from commitlog.doctor.finding import Outcome, failed, ok
-from commitlog.doctor.ground import Ground
+from commitlog.doctor.workspace import Workspace
 from commitlog.errors import CommitLogError
 from commitlog.repair.verification import verify
 
@@ -35,8 +35,8 @@ def content(writer: int, number: int) -> bytes:
     )
 
 
-def check_round(ground: Ground) -> Outcome:
-    path = str(ground.place / "log")
+def check_round(workspace: Workspace) -> Outcome:
+    path = str(workspace.folder / "log")
     began = time.perf_counter()
     try:
         commitlog.open(path, mode="x", segment_size=_SEGMENT).close()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from commitlog._kernel.segments import rename_noreplace
 from commitlog.bench.machine import file_system
 from commitlog.doctor.finding import Outcome, failed, ok, warning
-from commitlog.doctor.ground import Ground
+from commitlog.doctor.workspace import Workspace
 from commitlog.errors import UnsupportedError
 from commitlog.options import PAGE_SIZE
 from commitlog.segment.directory import check_file_system, file_system_type
@@ -32,14 +32,14 @@ _SUSPICIOUS_S = 8e-6
 _SLOW_S = 20e-3
 
 
-def check_kind(ground: Ground) -> Outcome:
-    mount = file_system(ground.directory)
+def check_kind(workspace: Workspace) -> Outcome:
+    mount = file_system(workspace.directory)
     found = f"{mount['type']} ({mount['device']})"
     try:
-        check_file_system(str(ground.directory))
+        check_file_system(str(workspace.directory))
     except UnsupportedError as error:
         return failed(f"{found}: {error}", "put the log on a local disk; here it can only be read")
-    kind = file_system_type(str(ground.directory))
+    kind = file_system_type(str(workspace.directory))
     if kind in _TMPFS:
         return warning(
             f"{found} is memory",
@@ -54,8 +54,8 @@ def check_kind(ground: Ground) -> Outcome:
     return ok(found)
 
 
-def check_room(ground: Ground) -> Outcome:
-    space = os.statvfs(ground.directory)
+def check_room(workspace: Workspace) -> Outcome:
+    space = os.statvfs(workspace.directory)
     free = space.f_bavail * space.f_frsize
     found = f"{free / 2**20:,.0f} MiB free"
     if space.f_blocks == 0:
@@ -73,8 +73,8 @@ def check_room(ground: Ground) -> Outcome:
     return ok(found)
 
 
-def check_allocation(ground: Ground) -> Outcome:
-    with ground.file("allocated") as fd:
+def check_allocation(workspace: Workspace) -> Outcome:
+    with workspace.file("allocated") as fd:
         began = time.perf_counter()
         try:
             os.posix_fallocate(fd, 0, _ALLOCATED)
@@ -95,23 +95,23 @@ def check_allocation(ground: Ground) -> Outcome:
     return ok(f"{_ALLOCATED >> 10} KiB with all their blocks in {took_ms:.1f} ms")
 
 
-def check_rename(ground: Ground) -> Outcome:
-    fd = os.open(ground.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def check_rename(workspace: Workspace) -> Outcome:
+    fd = os.open(workspace.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with ground.file("taken"), ground.file("new") as new:
+        with workspace.file("taken"), workspace.file("new") as new:
             try:
                 replaced = rename_noreplace(fd, "new", "taken")
             except OSError as error:
                 return failed(f"renameat2(RENAME_NOREPLACE) is refused: {error.strerror}", _LOCAL)
             if replaced:
                 os.close(
-                    os.open(ground.place / "new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+                    os.open(workspace.folder / "new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
                 )
                 return failed("a file that was there was replaced", _LOCAL)
             inode = os.fstat(new).st_ino
             if (
                 not rename_noreplace(fd, "new", "placed")
-                or os.stat(ground.place / "placed").st_ino != inode
+                or os.stat(workspace.folder / "placed").st_ino != inode
             ):
                 return failed("a name that was free was not given", _LOCAL)
             rename_noreplace(fd, "placed", "new")
@@ -120,10 +120,10 @@ def check_rename(ground: Ground) -> Outcome:
     return ok("gives a free name, refuses one that is taken")
 
 
-def check_directory_sync(ground: Ground) -> Outcome:
-    fd = os.open(ground.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def check_directory_sync(workspace: Workspace) -> Outcome:
+    fd = os.open(workspace.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        with ground.file("entry"):
+        with workspace.file("entry"):
             began = time.perf_counter()
             os.fsync(fd)
             took_us = (time.perf_counter() - began) * 1e6
@@ -137,9 +137,9 @@ def check_directory_sync(ground: Ground) -> Outcome:
     return ok(f"{took_us:,.0f} µs")
 
 
-def check_msync(ground: Ground) -> Outcome:
+def check_msync(workspace: Workspace) -> Outcome:
     with (
-        ground.file("mapped", 64 * PAGE_SIZE) as fd,
+        workspace.file("mapped", 64 * PAGE_SIZE) as fd,
         mmap.mmap(fd, 64 * PAGE_SIZE, mmap.MAP_SHARED) as mapping,
     ):
 
@@ -150,8 +150,8 @@ def check_msync(ground: Ground) -> Outcome:
         return _timed("msync of a page", flush)
 
 
-def check_fdatasync(ground: Ground) -> Outcome:
-    with ground.file("written", 64 * PAGE_SIZE) as fd:
+def check_fdatasync(workspace: Workspace) -> Outcome:
+    with workspace.file("written", 64 * PAGE_SIZE) as fd:
 
         def flush(number: int) -> None:
             os.pwrite(fd, b"x" * PAGE_SIZE, number % 64 * PAGE_SIZE)

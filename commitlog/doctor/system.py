@@ -15,7 +15,7 @@ import psutil
 
 from commitlog._kernel.memory import Memory, crc32c_implementation
 from commitlog.doctor.finding import Outcome, failed, ok, warning
-from commitlog.doctor.ground import Ground
+from commitlog.doctor.workspace import Workspace
 from commitlog.options import PAGE_SIZE
 from commitlog.pool.free_memory import SHM_DIRECTORY, shm_space
 from commitlog.segment.cursors_file import boot_id
@@ -31,7 +31,7 @@ _CLOCK_CALLS = 2000
 _COARSE = 5  # CLOCK_REALTIME_COARSE
 
 
-def check_platform(ground: Ground) -> Outcome:
+def check_platform(workspace: Workspace) -> Outcome:
     release = platform.release()
     version = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
     python = f"{platform.python_implementation()} {platform.python_version()}"
@@ -57,7 +57,7 @@ def check_platform(ground: Ground) -> Outcome:
     return ok(found)
 
 
-def check_boot_id(ground: Ground) -> Outcome:
+def check_boot_id(workspace: Workspace) -> Outcome:
     try:
         return ok(boot_id().hex())
     except (OSError, ValueError) as error:
@@ -66,7 +66,7 @@ def check_boot_id(ground: Ground) -> Outcome:
         )
 
 
-def check_clock(ground: Ground) -> Outcome:
+def check_clock(workspace: Workspace) -> Outcome:
     began = time.perf_counter_ns()
     for _ in range(_CLOCK_CALLS):
         time.clock_gettime_ns(time.CLOCK_REALTIME)
@@ -97,7 +97,7 @@ def _setting(path: str) -> str | None:
     return text[text.find("[") + 1 : text.find("]")] if "[" in text else text
 
 
-def check_open_files(ground: Ground) -> Outcome:
+def check_open_files(workspace: Workspace) -> Outcome:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     used = psutil.Process().num_fds()
     if limit == resource.RLIM_INFINITY:
@@ -112,7 +112,7 @@ def check_open_files(ground: Ground) -> Outcome:
     return ok(found)
 
 
-def check_memory_lock(ground: Ground) -> Outcome:
+def check_memory_lock(workspace: Workspace) -> Outcome:
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
     told = "no limit" if limit == resource.RLIM_INFINITY else f"RLIMIT_MEMLOCK {limit >> 10} KiB"
     memory = Memory(PAGE_SIZE)
@@ -134,7 +134,7 @@ def check_memory_lock(ground: Ground) -> Outcome:
     return ok(told)
 
 
-def check_shared_memory(ground: Ground) -> Outcome:
+def check_shared_memory(workspace: Workspace) -> Outcome:
     name = f"/commitlog-doctor-{os.getpid()}-{os.urandom(4).hex()}"
     advice = (
         "mount a tmpfs at /dev/shm (in a container: --shm-size) for pools with backing='shm'; "

@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 
-from commitlog._kernel.engine import GATE_CLOSED, LogMethods
+from commitlog._kernel.engine import REFUSED_CLOSED, LogMethods
 from commitlog.base.service import start_lock
 from commitlog.errors import CloseTimeoutError, CommitLogError, IOFailureError, SyncTimeoutError
 from commitlog.log.parts import LogParts
@@ -36,7 +36,7 @@ def close(parts: LogParts) -> None:
 def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | None:
     """Close a writable log; the error for which it has no clean mark."""
     with start_lock:  # from here on no coroutine starts the service that acknowledges
-        parts.engine.gate = GATE_CLOSED
+        parts.engine.refusal = REFUSED_CLOSED
     failure = _drain(parts)
     try:
         try:
@@ -107,7 +107,7 @@ def _mark_clean(parts: LogParts) -> None:
 def _let_go(parts: LogParts) -> None:
     parts.closed = True
     with start_lock:  # from here on no watcher is started
-        parts.engine.gate = GATE_CLOSED
+        parts.engine.refusal = REFUSED_CLOSED
     if parts.engine.watcher is not None:
         parts.engine.watcher.stop()
     with parts.named_lock:

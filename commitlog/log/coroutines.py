@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from commitlog._kernel.engine import RecordList
 from commitlog.errors import ClosedError
-from commitlog.tail.lag import Hold
+from commitlog.tail.backpressure import Hold
 
 if TYPE_CHECKING:
     from commitlog._kernel.engine import ReadableBuffer
@@ -72,7 +72,7 @@ class AsyncMethods:
         parts = self._parts
         durable = _is_awaited(parts, sync)
         position = None
-        if not _has_turns(parts):
+        if not _has_queue(parts):
             position = parts.engine.append_unless_held(value, key, type, timestamp_ns)
         if position is None:
             records = RecordList(parts.engine, [value], [key], [type], timestamp_ns)
@@ -105,7 +105,7 @@ class AsyncMethods:
         parts = self._parts
         durable = _is_awaited(parts, sync)
         records = RecordList(parts.engine, values, keys, types, timestamp_ns)
-        if _has_turns(parts) or not parts.engine.append_list(records):
+        if _has_queue(parts) or not parts.engine.append_list(records):
             await _append_in_turn(parts, records)
         if durable and records.count:
             # The greatest: behind the last record that was not dropped there may be -1.
@@ -113,21 +113,21 @@ class AsyncMethods:
         return records.positions
 
 
-def _has_turns(parts: OpenLog) -> bool:
+def _has_queue(parts: OpenLog) -> bool:
     """Whether coroutines are held by a required tailer: a later one must not overtake them."""
-    return parts.writer is not None and bool(parts.writer.turns)
+    return parts.writer is not None and bool(parts.writer.fair_queues)
 
 
 async def _append_in_turn(parts: OpenLog, records: RecordList) -> None:
     """Append what is left of a list, after the coroutines of this loop that are held already."""
     import asyncio  # by those who use it
 
-    from commitlog.log.turns import Turn
+    from commitlog.log.fair_queue import QueueEntry
 
     writer = parts.writing()
-    with Hold(writer.lag_guard) as hold, Turn(writer.turns) as turn:
-        hold.waited = turn.waits
-        await turn.comes()
+    with Hold(writer.backpressure) as hold, QueueEntry(writer.fair_queues) as entry:
+        hold.waited = entry.must_wait
+        await entry.wait()
         while not (hold.dropped or parts.engine.append_list(records)):
             for nap_s in hold.naps(records.count - records.done):
                 await asyncio.sleep(nap_s)

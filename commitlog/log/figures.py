@@ -40,7 +40,7 @@ def log_stats(parts: LogParts) -> LogStats:
         roll_latency=Latency(*engine.latency("roll")),
         claim_latency=Latency(*engine.latency("claim")),
         lag_latency=Latency(*engine.latency("lag")),
-        dropped_records=0 if writer is None else writer.lag_guard.dropped_records,
+        dropped_records=0 if writer is None else writer.backpressure.dropped_records,
         failed=os.strerror(engine.failed) if engine.failed else None,
         free_disk_bytes=free_bytes(parts.directory),
         disk="fine" if writer is None else writer.allocation.disk.state,

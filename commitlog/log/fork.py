@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 
-from commitlog._kernel.engine import GATE_FORKED
+from commitlog._kernel.engine import REFUSED_FORKED
 from commitlog._kernel.memory import MODE_MAPPED
 from commitlog.errors import ForkedError
 from commitlog.log.parts import LogParts
@@ -27,7 +27,7 @@ def forked(parts: LogParts) -> None:
     parts.directory.forked()
     if parts.writer is not None:
         parts.writer.forked()
-        engine.gate = GATE_FORKED
+        engine.refusal = REFUSED_FORKED
     if parts.slot_lock is not None and (parts.writer is None or not engine.pooled):
         # Through a description of its own: the owner that dies may be the parent. Where no
         # descriptor is free, the claim timeout decides.
@@ -65,10 +65,10 @@ def _adopt(parts: LogParts) -> None:
     parts.writer = parts.new_writer_services(None)
     parts.engine.restart()
     parts.writer.start()
-    parts.engine.gate = 0
+    parts.engine.refusal = 0
     if parts.identity.roll_cycle is not None:
         parts.writer.rolling.close_if_over()
-    parts.writer.lag_guard.begin()
+    parts.writer.backpressure.begin()
 
 
 def _rejoin(parts: LogParts, lock_file: LockFile) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from commitlog._kernel.engine import GATE_FORKED, LogMethods
+from commitlog._kernel.engine import REFUSED_FORKED, LogMethods
 from commitlog.errors import ReadOnlyError
 from commitlog.log import closing, fork
 from commitlog.log.opening import Opened
@@ -42,7 +42,7 @@ class OpenLog(LogParts):
             The log cannot be written through this handle.
         """
         self.check_open()
-        if self.engine.gate == GATE_FORKED:
+        if self.engine.refusal == REFUSED_FORKED:
             self.adopt()
         if self.writer is None:
             why = "the log was opened for reading: open it with mode 'a' to write"
@@ -104,7 +104,7 @@ class OpenLog(LogParts):
         TailerLagError
             The tailer did not catch up in time.
         """
-        return self._writer.lag_guard.hold(records)
+        return self._writer.backpressure.hold(records)
 
     def adopt(self) -> None:
         """Take the log over on the first append in the child of a fork."""

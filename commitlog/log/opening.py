@@ -47,7 +47,7 @@ from commitlog.segment.lock_file import (
 )
 
 _logger = logging.getLogger("commitlog")
-NEVER_DOUBTFUL = 2**64 - 1
+NEVER_UNCERTAIN = 2**64 - 1
 _NOBODY = Holder()
 
 
@@ -65,7 +65,7 @@ class Opened:
     tail: tuple[int, int] = (0, 0)
     end: int = 0
     checkpoint_count: int = 0
-    doubtful: int = NEVER_DOUBTFUL
+    uncertain_from: int = NEVER_UNCERTAIN
 
     def close(self) -> None:
         """Let go of all of it."""
@@ -109,7 +109,7 @@ def _open_detached(directory: Detached) -> Opened:
     cells = Cursors(-1, True)
     for name in ("appended", "committed", "flushed"):
         cells[name] = end
-    return Opened(directory, directory.identity, cells, doubtful=end)
+    return Opened(directory, directory.identity, cells, uncertain_from=end)
 
 
 def _await_identity(path: str, wait_s: float) -> Identity:
@@ -155,7 +155,9 @@ def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) ->
     for name, value in (("appended", end), ("committed", end), ("flushed", durable)):
         file.cells[name] = value
     clean = checkpoint is not None and checkpoint.clean
-    return Opened(directory, identity, file.cells, doubtful=NEVER_DOUBTFUL if clean else durable)
+    return Opened(
+        directory, identity, file.cells, uncertain_from=NEVER_UNCERTAIN if clean else durable
+    )
 
 
 # --- writing --------------------------------------------------------------------------------------

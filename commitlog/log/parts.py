@@ -9,13 +9,13 @@ import weakref
 from contextlib import ExitStack
 from typing import Any, Literal, Protocol, cast
 
-from commitlog._kernel.engine import GATE_CLOSED, Engine
+from commitlog._kernel.engine import REFUSED_CLOSED, Engine
 from commitlog._kernel.memory import STATE_READY
 from commitlog.errors import ClosedError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.flush.checkpoint import Checkpoint
-from commitlog.log.lending import PoolLender
-from commitlog.log.opening import NEVER_DOUBTFUL, Opened
+from commitlog.log.buffer_lease import BufferLeases
+from commitlog.log.opening import NEVER_UNCERTAIN, Opened
 from commitlog.log.writer_services import WriterServices
 from commitlog.options import Options
 from commitlog.pool.transient_store_pool import TransientStorePool
@@ -102,7 +102,7 @@ class LogParts:
         with ExitStack() as undo:
             undo.callback(opened.close)
             self.engine = self._new_engine(opened, policy)
-            self.engine.doubtful = opened.doubtful
+            self.engine.uncertain_from = opened.uncertain_from
             self.queue = MappedFileQueue(self.engine, self.directory)
             undo.callback(self.unmap)
             spacing, writable = options.tuning.index_spacing, mode != "r"
@@ -144,9 +144,9 @@ class LogParts:
         self.writer = self.new_writer_services(opened.holder if opened.pooled else None)
         undo.callback(self.writer.end)
         undo.callback(self.writer.stop)
-        undo.callback(setattr, self.engine, "gate", GATE_CLOSED)
+        undo.callback(setattr, self.engine, "refusal", REFUSED_CLOSED)
         # After `_announce`: from here on a tailer that is declared required finds the cursors.
-        self.writer.lag_guard.begin()
+        self.writer.backpressure.begin()
         number, offset = opened.tail
         if offset < self.engine.segment_size:
             self.writer.allocation.bring(number)
@@ -164,12 +164,12 @@ class LogParts:
 
     def new_writer_services(self, holder: Holder | None) -> WriterServices:
         """What a writable log runs beside its engine; `holder` is that of a pooled log."""
-        lender: PoolLender | None = None
+        lender: BufferLeases | None = None
         if holder is not None:
             assert self.lock_file is not None
             pool = cast(TransientStorePool, self.options.pool)
             owner, uuid = f"log {self.path}", self.identity.uuid
-            lender = PoolLender(pool, owner, uuid, self.lock_file, holder)
+            lender = BufferLeases(pool, owner, uuid, self.lock_file, holder)
         try:
             return WriterServices(self.engine, self.directory, self.queue, self.options, lender)
         except BaseException:
@@ -227,7 +227,7 @@ class LogParts:
                 cursors.become(live.cells)
                 self.watch_slots()
                 # The writer that made them has recovered the log first.
-                self.engine.doubtful = NEVER_DOUBTFUL
+                self.engine.uncertain_from = NEVER_UNCERTAIN
         except OSError:
             return  # out of descriptors or memory: the next look may find both
         finally:
@@ -268,9 +268,9 @@ class LogParts:
         return self.engine.path
 
     @property
-    def place(self) -> tuple[int, int] | None:
+    def inode(self) -> tuple[int, int] | None:
         """Device and inode of a writable log's directory; None for a reader's or a closed log."""
-        return None if self.mode == "r" or self.closed else self.directory.place
+        return None if self.mode == "r" or self.closed else self.directory.inode
 
     def check_open(self) -> None:
         """Refuse to use a closed log.

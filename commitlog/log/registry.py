@@ -22,7 +22,7 @@ class RegisteredLog(Protocol):
     def path(self) -> str: ...
 
     @property
-    def place(self) -> tuple[int, int] | None: ...
+    def inode(self) -> tuple[int, int] | None: ...
 
     def close(self) -> None: ...
 
@@ -47,7 +47,7 @@ class Registry:
         said.
         """
         with self._lock:
-            if log.place is not None and any(other.place == log.place for other in self._logs):
+            if log.inode is not None and any(other.inode == log.inode for other in self._logs):
                 _logger.warning(
                     "%s is open for writing in this very process already: one handle serves all "
                     "threads",

@@ -266,4 +266,4 @@ def _tell_writers(parts: LogParts) -> None:
 
 def _look_who_is_required(parts: LogParts) -> None:
     if parts.writer is not None:
-        parts.writer.lag_guard.begin()  # this handle need not wait until it is told
+        parts.writer.backpressure.begin()  # this handle need not wait until it is told

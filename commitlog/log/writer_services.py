@@ -6,11 +6,11 @@ import threading
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, cast
 
-from commitlog._kernel.engine import GATE_CLOSED, Engine
+from commitlog._kernel.engine import REFUSED_CLOSED, Engine
 from commitlog.base.service import Service, start_lock
 from commitlog.flush.commit_service import CommitService
 from commitlog.flush.flush_service import FlushService
-from commitlog.log.lending import PoolLender
+from commitlog.log.buffer_lease import BufferLeases
 from commitlog.log.report_service import ReportService
 from commitlog.log.rolling import Rolling
 from commitlog.options import Options
@@ -22,12 +22,12 @@ from commitlog.segment.allocation_service import AllocationService
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.events import NO_EVENTS
 from commitlog.segment.mapped_file_queue import MappedFileQueue
-from commitlog.tail.lag import LagGuard
+from commitlog.tail.backpressure import Backpressure
 from commitlog.tail.tailer_state import lowest_required
 
 if TYPE_CHECKING:
     from commitlog.flush.acknowledge_service import AcknowledgeService
-    from commitlog.log.turns import Turns
+    from commitlog.log.fair_queue import FairQueues
 
 _JOIN_S = 10.0
 
@@ -45,7 +45,7 @@ class WriterServices:
         Its segments.
     options : Options
         As for `commitlog.open`.
-    lender : PoolLender or None
+    lender : BufferLeases or None
         Where a pooled log's buffers come from.
     """
 
@@ -55,15 +55,15 @@ class WriterServices:
         directory: LogDirectory,
         queue: MappedFileQueue,
         options: Options,
-        lender: PoolLender | None,
+        lender: BufferLeases | None,
     ) -> None:
         self._engine = engine
         self.lender = lender
         self.roll_lock = threading.RLock()
         self.rolling = Rolling(engine, directory, queue)
         self.acknowledge_service: AcknowledgeService | None = None
-        self.turns: Turns = {}
-        self.lag_guard = LagGuard(
+        self.fair_queues: FairQueues = {}
+        self.backpressure = Backpressure(
             engine,
             directory,
             on_lag=options.on_lag,
@@ -110,7 +110,7 @@ class WriterServices:
             from commitlog.flush.acknowledge_service import AcknowledgeService
 
             with start_lock:
-                if self._engine.gate == GATE_CLOSED:
+                if self._engine.refusal == REFUSED_CLOSED:
                     return None
                 if self.acknowledge_service is None:
                     self.acknowledge_service = AcknowledgeService(self._engine, sync_timeout_s)
@@ -140,7 +140,7 @@ class WriterServices:
         self.services = []
         self.listener = None
         self.acknowledge_service = None
-        self.turns = {}
+        self.fair_queues = {}
 
 
 def _log_state(engine: Engine, directory: LogDirectory, queue: MappedFileQueue) -> LogState:

@@ -341,11 +341,11 @@ class LogWatch:
         try:
             identity = identities.read(fd, self.path)
             status = os.fstat(fd)
-            place = status.st_dev, status.st_ino
+            inode = status.st_dev, status.st_ino
             return (
                 identity is not None
                 and identity.uuid == log.identity.uuid
-                and place == parts_of(log).directory.place
+                and inode == parts_of(log).directory.inode
             )
         finally:
             os.close(fd)

@@ -21,7 +21,7 @@ from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular, opened_regular, write_whole
 from commitlog.base.temporary_file import temporary_file
 from commitlog.errors import CorruptSegmentError, IOFailureError
-from commitlog.recovery.place import Place
+from commitlog.recovery.location import Location
 from commitlog.segment.directory import LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.recovery")
@@ -35,7 +35,7 @@ class Cut:
 
     Attributes
     ----------
-    place : Place
+    location : Location
         The end; everything from here on goes.
     dirty : bool
         Whether something stands behind it in its own segment, a seal included.
@@ -45,7 +45,7 @@ class Cut:
         Numbers of later segments without.
     """
 
-    place: Place
+    location: Location
     dirty: bool
     later: tuple[int, ...]
     blank: tuple[int, ...]
@@ -59,7 +59,7 @@ class Taken:
     saved_as: str | None
 
 
-def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Place) -> Cut | None:
+def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Location) -> Cut | None:
     """What stands behind `end`, or None when nothing does.
 
     Raises
@@ -70,7 +70,7 @@ def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Place) -> Cut
     known = set(numbers)
     if end.offset >= directory.segment_size and end.number + 1 in known:
         # The next segment may have been entered by readers: it is emptied in its place.
-        end = Place(end.number + 1, HEADER_SIZE)
+        end = Location(end.number + 1, HEADER_SIZE)
     above = sorted(number for number in known if number > end.number)
     later = tuple(number for number in above if not is_untouched(directory, number))
     dirty = end.offset < directory.segment_size and _is_dirty(directory, end)
@@ -99,7 +99,7 @@ def is_untouched(directory: LogDirectory, number: int) -> bool:
         return False
 
 
-def _is_dirty(directory: LogDirectory, end: Place) -> bool:
+def _is_dirty(directory: LogDirectory, end: Location) -> bool:
     with directory.opened_segment(end.number) as segment:
         sealed = segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) < SEAL_AT + SEAL_SIZE
         return sealed or segment.nonzero(end.offset, segment.size) < segment.size
@@ -108,12 +108,12 @@ def _is_dirty(directory: LogDirectory, end: Place) -> bool:
 def take_out(directory: LogDirectory, cut: Cut) -> Taken:
     """Save, remove and zero, durably, in this order."""
     saved: list[str] = []
-    stop = _save(directory, cut.place, saved) if cut.dirty else cut.place.offset
+    stop = _save(directory, cut.location, saved) if cut.dirty else cut.location.offset
     cut_range = None
     for number in cut.later:
-        _save(directory, Place(number, HEADER_SIZE), saved)
+        _save(directory, Location(number, HEADER_SIZE), saved)
         cut_range = (
-            cut.place.position(directory.segment_size),
+            cut.location.position(directory.segment_size),
             (number + 1) * directory.segment_size,
         )
     failpoint("frames saved")
@@ -121,12 +121,12 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
         directory.remove_segment(number)
         failpoint("segment removed")
     if cut.dirty:
-        stop = max(stop, _zero(directory, cut.place))
-        directory.remove_index(cut.place.number)
-        if cut_range is None and stop > cut.place.offset:
+        stop = max(stop, _zero(directory, cut.location))
+        directory.remove_index(cut.location.number)
+        if cut_range is None and stop > cut.location.offset:
             cut_range = (
-                cut.place.position(directory.segment_size),
-                cut.place.number * directory.segment_size + stop,
+                cut.location.position(directory.segment_size),
+                cut.location.number * directory.segment_size + stop,
             )
     directory.sync()
     failpoint("rest zeroed")
@@ -142,7 +142,7 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
     return Taken(cut_range, saved[0] if saved else None)
 
 
-def _save(directory: LogDirectory, start: Place, saved: list[str]) -> int:
+def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:
     """Save what stands from `start` to the end of the last certain frame of its segment; that end,
     or the start when there is none.
     """
@@ -232,7 +232,7 @@ def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int)
     return _put_aside(directory, temporary, name)
 
 
-def _zero(directory: LogDirectory, start: Place) -> int:
+def _zero(directory: LogDirectory, start: Location) -> int:
     """Zero a segment from `start` on, and its seal, durably; the offset behind the last byte that
     was not zero.
 

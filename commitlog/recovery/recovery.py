@@ -21,7 +21,7 @@ from commitlog.base.failpoint import failpoint
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
 from commitlog.pool.shm import ShmSurvey, discard, find_buffers
-from commitlog.recovery.place import AHEAD_LIMIT, Place, locate, make_solid, resting_place
+from commitlog.recovery.location import AHEAD_LIMIT, Location, locate, make_solid, tail_location
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.unclean import UncleanLog
 from commitlog.segment.directory import LogDirectory
@@ -151,8 +151,8 @@ def _begin(directory: LogDirectory, checkpoint: Checkpoint | None) -> Recovered:
         )
     directory.create_segment(number, opened_ns=time.time_ns())
     failpoint("first segment created")
-    place = Place(number, HEADER_SIZE)
-    return Recovered("empty", place, place.position(directory.segment_size))
+    location = Location(number, HEADER_SIZE)
+    return Recovered("empty", location, location.position(directory.segment_size))
 
 
 def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -> Recovered | None:
@@ -179,26 +179,26 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
             position,
         )
         return None
-    places = [Place(number, HEADER_SIZE) for number in above]
+    locations = [Location(number, HEADER_SIZE) for number in above]
     if end.offset < directory.segment_size:
-        places.append(end)
-    for place in places:
-        with directory.opened_segment(place.number) as segment:
-            blank = segment.nonzero(place.offset, place.offset + 8) == place.offset + 8
+        locations.append(end)
+    for location in locations:
+        with directory.opened_segment(location.number) as segment:
+            blank = segment.nonzero(location.offset, location.offset + 8) == location.offset + 8
         if not blank:
-            dirty = place.position(directory.segment_size)
+            dirty = location.position(directory.segment_size)
             _logger.error(
                 "%s: the log was closed, and yet something stands behind its end, at position %d",
                 directory.path,
                 dirty,
             )
             return None
-        make_solid(directory, place.number)
-    tail = resting_place(directory, numbers, end)
+        make_solid(directory, location.number)
+    tail = tail_location(directory, numbers, end)
     return Recovered("clean", tail, tail.position(directory.segment_size))
 
 
-def _is_skipped(directory: LogDirectory, end: Place) -> bool:
+def _is_skipped(directory: LogDirectory, end: Location) -> bool:
     """Whether a SKIP with which the segment begins reaches beyond the end of a log that was closed.
 
     `repair` once left the clean mark on a log whose last segment it had replaced by SKIPs from end

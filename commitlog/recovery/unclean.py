@@ -14,7 +14,14 @@ from commitlog.base.failpoint import failpoint
 from commitlog.errors import CorruptSegmentError
 from commitlog.pool.shm import ShmSurvey
 from commitlog.recovery.cut import Taken, find_cut, take_out
-from commitlog.recovery.place import AHEAD_LIMIT, Place, land, locate, make_solid, resting_place
+from commitlog.recovery.location import (
+    AHEAD_LIMIT,
+    Location,
+    land,
+    locate,
+    make_solid,
+    tail_location,
+)
 from commitlog.recovery.recovered import Recovered
 from commitlog.recovery.walk import Walk, walk_buffers, walk_claimed, walk_valid
 from commitlog.segment.directory import LogDirectory
@@ -63,7 +70,7 @@ class UncleanLog:
             number = first.base // directory.segment_size
             directory.create_segment(number, opened_ns=time.time_ns(), segment_id=first.segment_id)
             numbers.add(number)
-        self.first = Place(min(numbers), HEADER_SIZE)
+        self.first = Location(min(numbers), HEADER_SIZE)
 
     def recover(self, lost: tuple[str, ...]) -> Recovered:
         """Find the end, take out what stands behind it, make durable what stands before it."""
@@ -83,7 +90,7 @@ class UncleanLog:
                 damaged,
             )
         taken = self._cut(walk.end)
-        tail = resting_place(self.directory, self.numbers, walk.end)
+        tail = tail_location(self.directory, self.numbers, walk.end)
         self._make_durable(checkpoint, walk.end)
         return Recovered(
             case="cut" if walk.damaged else case,
@@ -96,23 +103,23 @@ class UncleanLog:
             lost=(*lost, *walk.stranded),
         )
 
-    def _durable(self, what: str, position: int) -> Place | None:
+    def _durable(self, what: str, position: int) -> Location | None:
         """The place of a position that is said to be durable; None when the files do not reach
         it.
         """
         if position <= self.first.position(self.directory.segment_size):
             return self.first
-        place = locate(self.directory, self.numbers, position)
-        if place is None:
+        location = locate(self.directory, self.numbers, position)
+        if location is None:
             _logger.error(
                 "%s: the %s is at position %d, and the segments do not reach it",
                 self.directory.path,
                 what,
                 position,
             )
-        return place
+        return location
 
-    def _walk(self, floor: Place) -> tuple[Walk, Literal["kept", "cut"]]:
+    def _walk(self, floor: Location) -> tuple[Walk, Literal["kept", "cut"]]:
         """Walk by the rule that fits what is known."""
         mode = None if self.cursors is None else self.cursors.mode
         if self.survey.recoverable or (mode == MODE_POOLED and self.survey.free):
@@ -137,10 +144,10 @@ class UncleanLog:
         if self.cursors is not None:
             self.cursors.tail = (0, 0)
 
-    def _tail(self, cursors: Cursors, floor: Place) -> Place | None:
+    def _tail(self, cursors: Cursors, floor: Location) -> Location | None:
         """The tail that the cursors hold, if it can be one."""
         number, offset = cursors.tail
-        tail = Place(number, min(offset, self.directory.segment_size))
+        tail = Location(number, min(offset, self.directory.segment_size))
         if (
             tail.number in self.numbers
             and tail.offset % FRAME_ALIGN == 0
@@ -157,7 +164,7 @@ class UncleanLog:
             )
         return None
 
-    def _check_contiguous(self, floor: Place, tail: Place) -> None:
+    def _check_contiguous(self, floor: Location, tail: Location) -> None:
         for number in range(floor.number, tail.number + 1):
             if number not in self.numbers:
                 raise CorruptSegmentError(
@@ -167,7 +174,7 @@ class UncleanLog:
                     position=number * self.directory.segment_size,
                 )
 
-    def _step_out(self, floor: Place) -> Place:
+    def _step_out(self, floor: Location) -> Location:
         """The floor, or the end of the SKIP that it lies in: what is appended inside a SKIP, no
         reader comes to.
         """
@@ -184,7 +191,7 @@ class UncleanLog:
             failpoint("tailers stepped out")
         return landing
 
-    def _tell_of_damage(self, floor: Place) -> None:
+    def _tell_of_damage(self, floor: Location) -> None:
         """Damage below the floor, in its segment, stays as it is."""
         with self.directory.opened_segment(floor.number) as segment:
             offset, code = segment.scan(HEADER_SIZE, floor.offset)[:2]
@@ -193,10 +200,10 @@ class UncleanLog:
                 "%s: damage at position %d, below what is known durable; it is left as it is. Run "
                 "`commitlog verify` on the log",
                 self.directory.path,
-                Place(floor.number, offset).position(self.directory.segment_size),
+                Location(floor.number, offset).position(self.directory.segment_size),
             )
 
-    def _cut(self, end: Place) -> Taken:
+    def _cut(self, end: Location) -> Taken:
         found = find_cut(self.directory, self.numbers, end)
         if found is None:
             return Taken(None, None)
@@ -205,7 +212,7 @@ class UncleanLog:
         self.numbers.difference_update(found.later, found.blank)
         return taken
 
-    def _make_durable(self, start: Place, end: Place) -> None:
+    def _make_durable(self, start: Location, end: Location) -> None:
         """Write what is kept above the checkpoint again, and flush it: the system may have taken
         pages for clean whose writing failed.
         """
@@ -236,7 +243,7 @@ class UncleanLog:
             if segment.nonzero(offset, segment.size) < segment.size:
                 offset = segment.size
         make_solid(self.directory, number)
-        tail = Place(number, offset)
+        tail = Location(number, offset)
         stranded = (buffer.name for buffer in self.survey.recoverable)
         return Recovered(
             "cut", tail, tail.position(self.directory.segment_size), lost=(*lost, *stranded)

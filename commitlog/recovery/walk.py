@@ -17,7 +17,7 @@ from commitlog._kernel.failure import BUSY, END
 from commitlog._kernel.segments import HEADER_SIZE, Segment
 from commitlog.base.failpoint import failpoint
 from commitlog.pool.shm import RecoverableBuffer
-from commitlog.recovery.place import Place
+from commitlog.recovery.location import Location
 from commitlog.segment.directory import LogDirectory
 
 _logger = logging.getLogger("commitlog.recovery")
@@ -29,7 +29,7 @@ class Walk:
 
     Attributes
     ----------
-    end : Place
+    end : Location
         Everything below is whole.
     rolled_back : int
         Claims turned into SKIP.
@@ -40,32 +40,32 @@ class Walk:
         Buffers whose frames are in the log now; buffers that could not be joined to it.
     """
 
-    end: Place
+    end: Location
     rolled_back: int = 0
     damaged: bool = False
     recovered: list[str] = field(default_factory=list)
     stranded: list[str] = field(default_factory=list)
 
 
-def walk_valid(directory: LogDirectory, numbers: set[int], start: Place) -> Walk:
+def walk_valid(directory: LogDirectory, numbers: set[int], start: Location) -> Walk:
     """Walk over valid frames and marks, changing nothing, to the first thing that is neither."""
     number, offset = start
     while True:
         with directory.opened_segment(number) as segment:
             offset, code = segment.scan(offset)[:2]
         if code != 0 or number + 1 not in numbers:
-            return Walk(Place(number, offset))
+            return Walk(Location(number, offset))
         number, offset = number + 1, HEADER_SIZE
 
 
-def walk_claimed(directory: LogDirectory, start: Place, tail: Place) -> Walk:
+def walk_claimed(directory: LogDirectory, start: Location, tail: Location) -> Walk:
     """Walk to the tail of a mapped log. Whatever is claimed below it and not published becomes
     SKIP: its owner is dead.
     """
     walk = Walk(start)
     for number in range(start.number, tail.number + 1):
         if number > start.number:
-            walk.end = Place(number, HEADER_SIZE)
+            walk.end = Location(number, HEADER_SIZE)
         with directory.opened_segment(number, writable=True) as segment:
             _resolve(walk, segment, tail.offset if number == tail.number else segment.size)
         if walk.damaged:
@@ -90,7 +90,7 @@ def _resolve(walk: Walk, segment: Segment, limit: int) -> None:
             _roll_back(segment, offset)
         else:
             walk.damaged = code != 0
-            walk.end = Place(segment.number, offset)
+            walk.end = Location(segment.number, offset)
             return
         walk.rolled_back += 1
         failpoint("claim rolled back")
@@ -109,7 +109,10 @@ def _roll_back(segment: Segment, offset: int) -> None:
 
 
 def walk_buffers(
-    directory: LogDirectory, numbers: set[int], start: Place, buffers: Sequence[RecoverableBuffer]
+    directory: LogDirectory,
+    numbers: set[int],
+    start: Location,
+    buffers: Sequence[RecoverableBuffer],
 ) -> Walk:
     """Walk to the end of a pooled log, out of the files into the buffers of its dead pool: what
     they hold goes into the files.
@@ -145,7 +148,7 @@ def walk_buffers(
             number + 1 not in numbers and number + 1 not in waiting
         ):
             break
-        walk.end = Place(number + 1, HEADER_SIZE)
+        walk.end = Location(number + 1, HEADER_SIZE)
     for number, buffer in sorted(waiting.items()):
         _take_aside(walk, directory, numbers, number, buffer)
     return walk
@@ -180,7 +183,7 @@ def _walk_one(
             )
             _keep_the_rest(segment, buffer, offset)
             failpoint("buffer taken over")
-        walk.end = Place(number, offset)
+        walk.end = Location(number, offset)
     finally:
         segment.release()
 

@@ -10,7 +10,7 @@ import time
 from commitlog._kernel import segments as kernel
 from commitlog._kernel.segments import HEADER_SIZE, Frames
 from commitlog.errors import DiskFullError
-from commitlog.recovery.place import AHEAD_LIMIT
+from commitlog.recovery.location import AHEAD_LIMIT
 from commitlog.repair.recorded_end import RecordedEnd
 from commitlog.segment.directory import LogDirectory, holes, is_base
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from commitlog._kernel.memory import MODE_MAPPED, STATE_NONE, STATE_READY, Cursors
 from commitlog.errors import CorruptSegmentError, PositionError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
-from commitlog.recovery.place import AHEAD_LIMIT
+from commitlog.recovery.location import AHEAD_LIMIT
 from commitlog.segment import cursors_file
 from commitlog.segment.directory import LogDirectory
 from commitlog.segment.identity import Identity

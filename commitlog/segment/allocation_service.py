@@ -11,7 +11,7 @@ import weakref
 from contextlib import ExitStack
 from typing import NamedTuple, Protocol
 
-from commitlog._kernel.engine import GATE_LAG, Writer
+from commitlog._kernel.engine import REFUSED_LAG, Writer
 from commitlog._kernel.memory import Memory
 from commitlog.base.polling import attempts
 from commitlog.base.service import Service
@@ -43,7 +43,7 @@ _LOOK_S = 1.0  # from one look at the room on the disk to the next
 _RETRY_S = 1.0  # after a failed allocation, which the appender would report itself if it came first
 
 
-class LentBuffer(Protocol):
+class LeasedBuffer(Protocol):
     """What a segment needs to know of a pool's buffer."""
 
     @property
@@ -55,18 +55,18 @@ class BufferLender(Protocol):
     the pool.
     """
 
-    def try_lend(self) -> LentBuffer | None:
+    def try_lend(self) -> LeasedBuffer | None:
         """A free buffer, if there is one now."""
 
-    def lend(self) -> LentBuffer | None:
+    def lend(self) -> LeasedBuffer | None:
         """A buffer by the pool's policy: waits, raises, or gives None where the segment goes
         without one.
         """
 
-    def bind(self, buffer: LentBuffer, file: MappedFile) -> None:
+    def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
         """Note durably which segment the buffer holds from now on, before the first claim in it."""
 
-    def give_back(self, buffer: LentBuffer) -> None:
+    def give_back(self, buffer: LeasedBuffer) -> None:
         """The buffer is committed whole, or was never used."""
 
 
@@ -80,7 +80,7 @@ class _Attached(NamedTuple):
     """
 
     file: MappedFile
-    buffer: LentBuffer
+    buffer: LeasedBuffer
     lease: _Lease
     token: int
 
@@ -305,7 +305,7 @@ class AllocationService(Service):
         if (
             end_ns is not None
             and time.time_ns() >= end_ns
-            and self._core.gate in (0, GATE_LAG)
+            and self._core.refusal in (0, REFUSED_LAG)
             and not self._core.failed
         ):
             self._core.meet_cycle()

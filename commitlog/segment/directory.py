@@ -127,7 +127,7 @@ class LogDirectory:
         )
         status = os.fstat(self._fd)
         # Which directory it is, by device and inode.
-        self.place = (status.st_dev, status.st_ino)
+        self.inode = (status.st_dev, status.st_ino)
 
     @property
     def fd(self) -> Descriptor:

@@ -43,7 +43,7 @@ class ArchiveTopic(Topic):
 
     def __init__(self, name: str, place: str) -> None:
         self.name = name
-        self.place = place
+        self.location = place
         self._pages: dict[str, bytes] = {}
         only = places.segment_of(places.name_of(place))
         content: dict[str, bool] = {}
@@ -74,11 +74,12 @@ class ArchiveTopic(Topic):
                 base, compressed = segment
                 found[base] = min(found.get(base, (compressed, name)), (compressed, name))
         return [
-            _File(places.join(self.place, name), base) for base, (_, name) in sorted(found.items())
+            _File(places.join(self.location, name), base)
+            for base, (_, name) in sorted(found.items())
         ]
 
     def _identity(self, content: dict[str, bool]) -> tuple[bytes, int]:
-        identity = identity_at(self.place) if identities.NAME in content else None
+        identity = identity_at(self.location) if identities.NAME in content else None
         if identity is not None:
             return identity.uuid, identity.segment_size
         first = self._files[0]

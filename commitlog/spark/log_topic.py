@@ -36,7 +36,7 @@ class LogTopic(Topic):
         only: int | None = None,
     ) -> None:
         self.name = name
-        self.place = place
+        self.location = place
         self.log = commitlog.open(place, mode="r")
         self._parts = parts_of(self.log)
         self.segment_size = self.log.segment_size
@@ -98,7 +98,7 @@ class LogTopic(Topic):
         for number in range(start // size, -(-stop // size)):
             base = number * size
             if number not in there:
-                check_present(self.place, self.uuid)
+                check_present(self.location, self.uuid)
                 refuse_gap(self, base, base + size, fail_on_data_loss)
                 continue
             seal = self._seals.get(number)

@@ -34,12 +34,15 @@ def lost(topic: LogTopic, start: int, stop: int, options: ReadOptions) -> None:
             f"from {start} to {stop} are deleted, and "
             "what was not read of them is lost; keep more, or go on with what is left with "
             "failOnDataLoss=false",
-            path=topic.place,
+            path=topic.location,
             position=start,
             first_position=stop,
         )
     _logger.warning(
-        "%s: retention deleted positions %d to %d before they were read", topic.place, start, stop
+        "%s: retention deleted positions %d to %d before they were read",
+        topic.location,
+        start,
+        stop,
     )
 
 
@@ -145,7 +148,7 @@ class StreamTopics:
                 f"the query has read {topic.name} up to {stop}, and the log ends at {tail}: it is "
                 "another log, or has lost its end; start "
                 "with a new checkpoint, or go on with failOnDataLoss=false",
-                path=topic.place,
+                path=topic.location,
                 position=stop,
             )
 

@@ -19,7 +19,7 @@ class Topic(ABC):
     ----------
     name : str
         The name of its directory.
-    place : str
+    location : str
         Its directory, a path or a URI.
     segment_size : int
         Bytes of each of its segments.
@@ -28,7 +28,7 @@ class Topic(ABC):
     """
 
     name: str
-    place: str
+    location: str
     segment_size: int
     uuid: bytes
 
@@ -90,13 +90,13 @@ def refuse_gap(topic: Topic, start: int, stop: int, fail_on_data_loss: bool) -> 
             f"the segments with positions from {start} to {stop} are missing: restore them, or "
             "pass over what is lost with "
             "failOnDataLoss=false",
-            path=topic.place,
+            path=topic.location,
             position=start,
             first_position=stop,
         )
     _logger.warning(
         "%s: the positions from %d to %d are missing, and lost to this query",
-        topic.place,
+        topic.location,
         start,
         stop,
     )

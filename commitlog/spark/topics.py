@@ -150,7 +150,7 @@ def start_of(topic: Topic, options: ReadOptions) -> int:
             f"no record of {topic.name} has a timestamp of {time_ns // 1_000_000} ms since 1970 "
             "or later: choose an earlier one, or "
             "startingOffsetsByTimestampStrategy=latest",
-            path=topic.place,
+            path=topic.location,
             position=topic.end,
         )
     where = bound.edge if bound.positions is None else bound.positions[topic.name]
@@ -200,7 +200,7 @@ def settled(topic: Topic, position: int, options: ReadOptions, what: str) -> int
             f"before {first}: start there, or give "
             "failOnDataLoss=false to go on with what is left"
         )
-    raise PositionError(why, path=topic.place, position=position, first_position=first)
+    raise PositionError(why, path=topic.location, position=position, first_position=first)
 
 
 def open_topic(name: str, place: str, options: ReadOptions) -> Topic:

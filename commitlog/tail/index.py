@@ -293,7 +293,9 @@ class LogIndex:
         """Where the log certainly goes on to: without an end, or to its first bad frame where it
         was not closed and nobody has it open.
         """
-        return _WITHOUT_END if self._core.doubtful == _WITHOUT_END else self._core.tail_position
+        return (
+            _WITHOUT_END if self._core.uncertain_from == _WITHOUT_END else self._core.tail_position
+        )
 
     # --- the indexes ------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import time
 from numbers import Real
 from typing import Self, cast
 
-from commitlog._kernel.engine import GATE_CLOSED
+from commitlog._kernel.engine import REFUSED_CLOSED
 from commitlog._kernel.readers import Cursor, FollowIterator, Record
 from commitlog.base.units import Duration, parse_duration
 from commitlog.errors import CommitLogError, InvalidOptionError
@@ -87,7 +87,7 @@ class Replay:
         record = next(self._records)
         try:
             while (left_s := self._pace.wait_s(record.timestamp_ns)) > 0:
-                if self._cursor.core.gate == GATE_CLOSED:
+                if self._cursor.core.refusal == REFUSED_CLOSED:
                     raise StopIteration
                 time.sleep(min(left_s, _SLICE_S))
         except BaseException:
@@ -104,7 +104,7 @@ class Replay:
         record = await anext(self._records)
         try:
             while (left_s := self._pace.wait_s(record.timestamp_ns)) > 0:
-                if self._cursor.core.gate == GATE_CLOSED:
+                if self._cursor.core.refusal == REFUSED_CLOSED:
                     raise StopAsyncIteration
                 await asyncio.sleep(min(left_s, _SLICE_S))
         except BaseException:

@@ -172,7 +172,7 @@ class Seeker:
             there = self._seek_key(key)
         else:
             self._seek_position(position)
-        self.cursor.save_place()
+        self.cursor.save_position()
         return there
 
     def seek_cycle(self, cycle: CycleLike) -> bool:
@@ -181,7 +181,7 @@ class Seeker:
         number = cycles.number_of(cycle)
         start, end = cycles.first_segment(number) * self._core.segment_size, self._visible_end()
         self.cursor.move_to(min(start, end))
-        self.cursor.save_place()
+        self.cursor.save_position()
         return start < end and cycles.records_in(number) > 0
 
     def _seek_position(self, position: object) -> None:
@@ -250,21 +250,21 @@ class Seeker:
                 high, place = middle, record.position
                 found = record if made == value else None
         self.cursor.move_to(place)
-        self.cursor.save_place()
+        self.cursor.save_position()
         return found
 
     def stride(self) -> Iterator[Record]:
         """Read the indexed records alone, from the place, in the direction at each step."""
-        self.cursor.return_to_place()
+        self.cursor.return_to_saved()
         try:
             yield from self._steps()
         finally:
-            self.cursor.return_to_place()
+            self.cursor.return_to_saved()
 
     def _steps(self) -> Iterator[Record]:
         cursor = self.cursor
         while True:
-            cursor.save_place()
+            cursor.save_position()
             place = cursor.position
             backward = cursor.backward
             entry = self._index.entry(place, before=backward)

@@ -114,7 +114,7 @@ class Tailer(ProcessBound, ReadMethods):
             In reading order. Empty when nothing came.
         """
         batch = self._take_batch(max_records, timeout, idle, keeps=True)
-        self._cursor.save_place()
+        self._cursor.save_position()
         return batch
 
     def _take_batch(
@@ -177,7 +177,7 @@ class Tailer(ProcessBound, ReadMethods):
             with contextlib.suppress(CommitLogError):  # the log is closed
                 self._cursor.move_to(before)
             raise
-        self._cursor.save_place()
+        self._cursor.save_position()
 
     def striding(self) -> Iterator[Record]:
         """The indexed records alone, one in every `index_spacing`, in the tailer's direction: a

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from commitlog._kernel.engine import GATE_CLOSED, Core
+from commitlog._kernel.engine import REFUSED_CLOSED, Core
 from commitlog._kernel.readers import Cursor, FollowIterator, Record
 from commitlog.base.loops import resolve, resolve_here
 from commitlog.base.service import Service, start_lock
@@ -120,7 +120,7 @@ def watcher_of(core: Core) -> Watcher:
             watcher = core.watcher
             if watcher is None:
                 watcher = core.watcher = Watcher(core)
-                if core.gate == GATE_CLOSED:  # nobody would end the thread
+                if core.refusal == REFUSED_CLOSED:  # nobody would end the thread
                     watcher.stop()
                 else:
                     watcher.start()
@@ -157,7 +157,7 @@ class AsyncRecords:
         StopAsyncIteration
             None came in time, or the log is closed.
         """
-        self._cursor.save_place()  # who asks for the next record is done with the last one
+        self._cursor.save_position()  # who asks for the next record is done with the last one
         self._run += 1
         if self._run > _RUN_MOST:
             self._run = 0
@@ -173,7 +173,7 @@ class AsyncRecords:
         while True:
             left_s = None if deadline_s is None else deadline_s - loop.time()
             if (
-                self._cursor.core.gate == GATE_CLOSED
+                self._cursor.core.refusal == REFUSED_CLOSED
                 or self._cursor.backward
                 or (left_s is not None and left_s <= 0)
             ):

@@ -43,13 +43,13 @@ static void release_twice(void) {
 }
 
 static void flush_what_is_not_committed(void) {
-    place.cursors->flushed.value = cl_place_offset(place.cursors->tail.value);
+    place.cursors->flushed.value = cl_tail_offset(place.cursors->tail.value);
     cl_commit(&handle.log, UINT64_MAX);
 }
 
 static void commit_past_the_tail(void) {
     place.cursors->appended.value = place.cursors->committed.value =
-        cl_place_offset(place.cursors->tail.value) + 8;
+        cl_tail_offset(place.cursors->tail.value) + 8;
     cl_commit(&handle.log, UINT64_MAX);
 }
 

@@ -52,7 +52,7 @@ static void start(test_scene *scene) {
             cl_writer_abandon(&scene->handle.writer, &claim);
         }
     }
-    scene->end = cl_place_offset(cl_load(scene->handle.log.tail));
+    scene->end = cl_tail_offset(cl_load(scene->handle.log.tail));
     scene->index = (cl_index){.entries = scene->entries,
                               .room = sizeof scene->entries / sizeof scene->entries[0],
                               .spacing = SPACING,

@@ -92,7 +92,7 @@ static void commits_go_in_chunks_and_from_segment_to_segment(uint32_t copy_limit
     }
     uint64_t state = 7;
     uint64_t records = 0;
-    while (cl_place_number(handle.log.private_tail) < COUNT - 1) {
+    while (cl_tail_number(handle.log.private_tail) < COUNT - 1) {
         uint32_t length = (uint32_t)(next_random(&state) %
                                      (records % 16 == 0 ? SIZE / 8 - CL_FRAME_HEADER : 3000));
         memset(value, (int)records, length);
@@ -198,7 +198,7 @@ static void other_processes_see_whole_ranges_only(uint32_t copy_limit) {
         }
     }
     CHECK(cl_commit(&scene.handle.log, 0) == CL_OK &&
-          cl_place_number(scene.handle.log.private_tail) == 0);
+          cl_tail_number(scene.handle.log.private_tail) == 0);
     pthread_join(thread, NULL);
     CHECK(watcher.seen == RECORDS);
     end(&scene);

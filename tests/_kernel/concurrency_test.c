@@ -163,7 +163,7 @@ static void writers_lose_double_and_reorder_nothing(bool dying) {
     open_handle(&place, &handle, false);
     CHECK(cl_flush(&handle.log, cl_log_position(&handle.log, *handle.log.tail),
                    cl_clock_monotonic_ns() + PATIENCE_NS) == CL_OK);
-    CHECK(cl_place_number(*handle.log.tail) > 10);
+    CHECK(cl_tail_number(*handle.log.tail) > 10);
     CHECK(scan_log(&handle) == (uint64_t)WRITERS * RECORDS);
     close_handle(&handle);
     drop_place(&place);

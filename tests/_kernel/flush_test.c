@@ -50,7 +50,7 @@ static void a_flush_crosses_segments(void) {
     test_scene scene;
     start(&scene, false, 0);
     uint8_t value[RECORD] = {0};
-    while (cl_place_number(*scene.handle.log.tail) < 5) {
+    while (cl_tail_number(*scene.handle.log.tail) < 5) {
         append_value(&scene.handle, value, RECORD);
     }
     CHECK(flush_all(&scene) == CL_OK &&

@@ -114,7 +114,7 @@ static UNUSED void make_place(test_place *place, uint64_t size) {
     place->cursors = mmap(NULL, CL_CURSORS_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     CHECK(place->cursors != MAP_FAILED);
     close(fd);
-    place->cursors->tail.value = cl_place(0, CL_SEGMENT_HEADER);
+    place->cursors->tail.value = cl_tail_pack(0, CL_SEGMENT_HEADER);
     make_segment(place, 0, 0);
 }
 
@@ -144,7 +144,7 @@ static UNUSED void open_handle(test_place *place, test_handle *handle, bool pool
     handle->log.pooled = pooled;
     handle->log.resolves = true;
     handle->log.slot_fds = handle->slot_fds;
-    handle->log.private_tail = cl_place(0, CL_SEGMENT_HEADER);
+    handle->log.private_tail = cl_tail_pack(0, CL_SEGMENT_HEADER);
     handle->log.tail = pooled ? &handle->log.private_tail : &place->cursors->tail.value;
     uint32_t generation;
     CHECK(cl_slot_attach(place->cursors, handle->slot_fds, &handle->log.slot, &generation) ==
@@ -161,7 +161,7 @@ static UNUSED void open_observer(test_place *place, test_handle *handle) {
                       false) == CL_OK);
     handle->log.slot_fds = handle->slot_fds;
     handle->log.tail = &place->cursors->tail.value;
-    handle->log.gate = (uint32_t)-CL_E_READ_ONLY;
+    handle->log.refusal = (uint32_t)-CL_E_READ_ONLY;
     memset(&handle->writer, 0, sizeof handle->writer);
 }
 
@@ -255,13 +255,13 @@ static UNUSED int read_on(test_reader *reader, cl_record *record) {
 static UNUSED uint64_t scan_log(test_handle *handle) {
     uint64_t records = 0;
     uint64_t tail = cl_load(handle->log.tail);
-    for (uint64_t number = 0; number <= cl_place_number(tail); number++) {
+    for (uint64_t number = 0; number <= cl_tail_number(tail); number++) {
         cl_segment *segment;
         cl_scan scan;
         CHECK(cl_table_acquire(&handle->log.table, number, &segment) == CL_OK);
-        uint64_t end = number < cl_place_number(tail) || cl_place_offset(tail) > segment->size
+        uint64_t end = number < cl_tail_number(tail) || cl_tail_offset(tail) > segment->size
                            ? segment->size
-                           : cl_place_offset(tail);
+                           : cl_tail_offset(tail);
         cl_segment_scan(segment, 0, end, &scan);
         CHECK(scan.code == CL_OK && scan.offset == end);
         records += scan.tally.records;

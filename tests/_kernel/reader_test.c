@@ -142,7 +142,7 @@ static void skips_of_every_form_are_stepped_over(void) {
     static const uint32_t lengths[] = {8, 9, 15, 16, 100, 4096};
     for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
         uint32_t offset =
-            cl_place_offset(cl_add(scene.handle.log.tail, cl_frame_aligned(lengths[at])));
+            cl_tail_offset(cl_add(scene.handle.log.tail, cl_frame_aligned(lengths[at])));
         memset(scene.segment->map + offset, 0xEE,
                lengths[at]); /* a zombie may still write its body */
         uint64_t cell = cl_skip_cell(scene.segment, offset, lengths[at]);
@@ -181,16 +181,16 @@ static void a_reader_stops_at_its_limit_and_at_flushed(void) {
     end(&scene);
 }
 
-static void a_bad_frame_above_the_doubtful_position_is_the_end(void) {
+static void a_bad_frame_in_the_uncertain_part_is_the_end(void) {
     test_scene scene;
     cl_record record;
     start(&scene, false);
     append_value(&scene.handle, "1", 1);
     uint64_t torn = append_value(&scene.handle, "2", 1);
     scene.segment->map[torn + 16] ^= 1;
-    scene.handle.log.doubtful = torn;
+    scene.handle.log.uncertain_from = torn;
     CHECK(read_on(&scene.reader, &record) == CL_OK && read_on(&scene.reader, &record) == CL_E_END);
-    scene.handle.log.doubtful = torn + 8;
+    scene.handle.log.uncertain_from = torn + 8;
     CHECK(read_on(&scene.reader, &record) == CL_E_DAMAGE);
     end(&scene);
 }
@@ -401,9 +401,9 @@ static void a_batch_ends_where_single_reads_would(void) {
         scene.segment->map[stop + CL_FRAME_HEADER] ^= 1;
         CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_DAMAGE &&
               reader->offset == stop);
-        reader->log->doubtful = stop;
+        reader->log->uncertain_from = stop;
         CHECK(batch_from_start(&scene, &code) == seen && code == CL_E_END);
-        reader->log->doubtful = UINT64_MAX;
+        reader->log->uncertain_from = UINT64_MAX;
         scene.segment->map[stop + CL_FRAME_HEADER] ^= 1;
     }
     uint64_t skip = cl_skip_cell(scene.segment, CL_SEGMENT_HEADER + FRAME, FRAME);
@@ -494,7 +494,7 @@ int main(void) {
     a_frame_of_another_place_or_segment_is_damage();
     skips_of_every_form_are_stepped_over();
     a_reader_stops_at_its_limit_and_at_flushed();
-    a_bad_frame_above_the_doubtful_position_is_the_end();
+    a_bad_frame_in_the_uncertain_part_is_the_end();
     what_a_pooled_log_has_not_committed_is_the_end();
     a_hole_below_the_appended_watermark_is_damage();
     resume_finds_the_next_whole_frame();

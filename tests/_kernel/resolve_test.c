@@ -46,7 +46,7 @@ static int read_patiently(test_reader *reader, cl_record *record, int64_t *took_
 static uint64_t stop_in_the_gap(test_handle *handle) {
     uint64_t *counter = &handle->place->cursors->slots[handle->log.slot].counter;
     __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST);
-    return cl_place_offset(cl_add(handle->log.tail, GAP));
+    return cl_tail_offset(cl_add(handle->log.tail, GAP));
 }
 
 static void leave_the_gap(test_handle *handle) {

@@ -46,8 +46,8 @@ static void check_terms(uint64_t count) {
 }
 
 static void check_place(uint32_t count) {
-    cl_tailer_place place;
-    CHECK(cl_tailer_read_place(page, &place) == CL_OK);
+    cl_tailer_saved place;
+    CHECK(cl_tailer_read_saved(page, &place) == CL_OK);
     CHECK(place.count == count && place.position == position_of(count));
 }
 
@@ -61,11 +61,11 @@ static cl_tailer_mark empty_page(uint32_t count) {
 static void places_take_turns(void) {
     cl_tailer_mark mark = empty_page(0);
     for (uint32_t count = 1; count < 100; count++) {
-        uint8_t other[sizeof(cl_tailer_place)];
+        uint8_t other[sizeof(cl_tailer_saved)];
         memcpy(other, place_at(count + 1), sizeof other);
         mark.now_ns = 1000 + count;
         save(&mark);
-        cl_tailer_place record;
+        cl_tailer_saved record;
         memcpy(&record, place_at(count), sizeof record);
         CHECK(record.position == position_of(count) && record.count == count &&
               record.saved_ns == 1000 + count);
@@ -94,7 +94,7 @@ static void damage_leaves_the_place_before(void) {
     cl_tailer_mark mark = empty_page(6);
     save(&mark);
     save(&mark);
-    for (size_t at = 0; at < offsetof(cl_tailer_place, saved_ns); at++) {
+    for (size_t at = 0; at < offsetof(cl_tailer_saved, saved_ns); at++) {
         for (uint32_t flipped = 1; flipped <= 0x100; flipped *= 2) {
             uint8_t bits = flipped == 0x100 ? 0xFF : (uint8_t)flipped;
             place_at(8)[at] ^= bits;
@@ -103,7 +103,7 @@ static void damage_leaves_the_place_before(void) {
         }
     }
     check_place(8);
-    place_at(8)[offsetof(cl_tailer_place, saved_ns)] ^= 1; /* for people only, and not covered */
+    place_at(8)[offsetof(cl_tailer_saved, saved_ns)] ^= 1; /* for people only, and not covered */
     check_place(8);
 }
 
@@ -138,13 +138,13 @@ static void a_torn_record_leaves_the_one_before(void) {
     for (int back = 0; back < 2; back++) {
         const uint8_t *head = back ? before : after, *rest = back ? after : before;
         for (size_t at = 0; at <= sizeof terms; at++) {
-            size_t place_end = at < sizeof(cl_tailer_place) ? at : sizeof(cl_tailer_place);
+            size_t place_end = at < sizeof(cl_tailer_saved) ? at : sizeof(cl_tailer_saved);
             memcpy(page, rest, sizeof page);
             memcpy(terms_at(3), head + (terms_at(3) - page), at);
             memcpy(place_at(3), head + (place_at(3) - page), place_end);
             bool terms_new = memcmp(terms_at(3), after + (terms_at(3) - page), sizeof terms) == 0;
             bool place_new = memcmp(place_at(3), after + (place_at(3) - page),
-                                    offsetof(cl_tailer_place, saved_ns)) == 0;
+                                    offsetof(cl_tailer_saved, saved_ns)) == 0;
             check_terms(terms_new ? 3 : 2);
             check_place(place_new ? 3 : 2);
         }
@@ -153,9 +153,9 @@ static void a_torn_record_leaves_the_one_before(void) {
 
 static void check_absent(void) {
     cl_tailer_terms terms;
-    cl_tailer_place place;
+    cl_tailer_saved place;
     CHECK(cl_tailer_read_terms(page, UUID, &terms) == CL_E_ABSENT &&
-          cl_tailer_read_place(page, &place) == CL_E_ABSENT);
+          cl_tailer_read_saved(page, &place) == CL_E_ABSENT);
 }
 
 static void nothing_is_found_in_bytes_that_nobody_wrote(void) {
@@ -257,10 +257,10 @@ static void a_reader_beside_the_writer_sees_what_was_written(void) {
     CHECK(pthread_create(&writer, NULL, save_on, &mark) == 0);
     for (uint32_t complete = 0; complete < SAVES;) {
         cl_tailer_terms terms;
-        cl_tailer_place place;
+        cl_tailer_saved place;
         uint32_t complete_terms = cl_load32(&declared);
         complete = cl_load32(&saved);
-        int code = cl_tailer_read_place(page, &place);
+        int code = cl_tailer_read_saved(page, &place);
         CHECK(code == CL_OK || (code == CL_E_ABSENT && complete < 2));
         CHECK(code != CL_OK || (place.position == position_of(place.count) &&
                                 place.count + 1 >= complete && place.count <= SAVES));

@@ -101,7 +101,7 @@ static void an_exact_fill_leaves_no_pad(bool plain) {
     for (uint32_t left = ROOM; left != 0; left -= left < LARGEST ? left : LARGEST) {
         append_value(&handle, noise, (left < LARGEST ? left : LARGEST) - CL_FRAME_HEADER);
     }
-    CHECK(*handle.log.tail == cl_place(0, SMALL) && handle.writer.roll_due == !plain);
+    CHECK(*handle.log.tail == cl_tail_pack(0, SMALL) && handle.writer.roll_due == !plain);
     uint64_t position;
     cl_record_input input = record_of(noise, 1);
     CHECK(cl_writer_append(&handle.writer, &input, &position) == CL_E_ROLL);
@@ -127,7 +127,7 @@ static void a_frame_that_crosses_the_end_pads_and_goes_to_the_next_segment(bool 
             offset += LARGEST;
         }
         append_value(&handle, noise, SMALL - offset - left - CL_FRAME_HEADER);
-        CHECK(*handle.log.tail == cl_place(0, SMALL - left));
+        CHECK(*handle.log.tail == cl_tail_pack(0, SMALL - left));
         CHECK(append_value(&handle, noise, left - CL_FRAME_HEADER + 1 + 8) ==
               SMALL + CL_SEGMENT_HEADER);
         scan_log(&handle);
@@ -166,8 +166,8 @@ static void a_full_disk_overshoots_once_a_handle_and_segment(void) {
             CHECK(cl_writer_roll(&handles[index].writer, 0, 1, 0) == CL_E_ABSENT);
         }
     }
-    CHECK(cl_place_number(*handles[0].log.tail) == 0 &&
-          cl_place_offset(*handles[0].log.tail) < SMALL + (HANDLES + 1) * LARGEST);
+    CHECK(cl_tail_number(*handles[0].log.tail) == 0 &&
+          cl_tail_offset(*handles[0].log.tail) < SMALL + (HANDLES + 1) * LARGEST);
     uint64_t reached = *handles[0].log.tail;
     /* A handle that is opened now knows, and adds nothing either. */
     close_handle(&handles[2]);
@@ -226,10 +226,10 @@ static void a_segment_can_be_closed_early_wherever_the_tail_stands(bool plain) {
             append_value(&handle, noise, record * 100);
         }
         CHECK(cl_writer_close_segment(&handle.writer, records + 1) == CL_OK &&
-              cl_place_offset(*handle.log.tail) < SMALL);
+              cl_tail_offset(*handle.log.tail) < SMALL);
         CHECK(cl_writer_close_segment(&handle.writer, CL_SEGMENT_CURRENT) == CL_OK);
         CHECK(cl_writer_close_segment(&handle.writer, records) == CL_OK);
-        CHECK(*handle.log.tail == cl_place(records, SMALL));
+        CHECK(*handle.log.tail == cl_tail_pack(records, SMALL));
         roll_on(&handle);
     }
     CHECK(scan_log(&handle) == 0 + 1 + 2 + 3 + 4);
@@ -276,7 +276,7 @@ static void frames_above_64_kib_never_overshoot(bool plain) {
     start(&place, &handle, SIZE, plain);
     uint64_t state = 42;
     uint64_t records = 0;
-    while (cl_place_number(*handle.log.tail) < 4) {
+    while (cl_tail_number(*handle.log.tail) < 4) {
         uint32_t length =
             CL_FRAME_ADD_LIMIT +
             (uint32_t)(next_random(&state) % (SIZE / 8 - CL_FRAME_ADD_LIMIT - CL_FRAME_HEADER));
@@ -284,10 +284,10 @@ static void frames_above_64_kib_never_overshoot(bool plain) {
         uint64_t position;
         int code = cl_writer_append(&handle.writer, &input, &position);
         CHECK(code == CL_OK || code == CL_E_ROLL);
-        CHECK(cl_place_offset(*handle.log.tail) <= SIZE);
+        CHECK(cl_tail_offset(*handle.log.tail) <= SIZE);
         records += code == CL_OK;
         if (code == CL_E_ROLL) {
-            CHECK(cl_place_offset(*handle.log.tail) == SIZE);
+            CHECK(cl_tail_offset(*handle.log.tail) == SIZE);
             CHECK(cl_writer_append(&handle.writer, &input, &position) ==
                   CL_E_ROLL); /* still, and without harm */
             roll_on(&handle);
@@ -331,7 +331,7 @@ static void the_gate_and_a_failure_refuse_everything(void) {
     cl_rows rows = {.data = noise, .count = 1, .stride = 1, .length = UINT32_MAX};
     for (int round = 0; round < 2; round++) {
         int expected = round == 0 ? CL_E_READ_ONLY : CL_E_FAILED;
-        handle.log.gate = round == 0 ? (uint32_t)-CL_E_READ_ONLY : 0;
+        handle.log.refusal = round == 0 ? (uint32_t)-CL_E_READ_ONLY : 0;
         if (round == 1) {
             CHECK(cl_log_fail(&handle.log, ENOSPC) == CL_E_FAILED &&
                   cl_log_fail(&handle.log, EIO) == CL_E_FAILED);
@@ -343,7 +343,7 @@ static void the_gate_and_a_failure_refuse_everything(void) {
         CHECK(cl_writer_close_segment(&handle.writer, CL_SEGMENT_CURRENT) == expected);
     }
     CHECK(place.cursors->failed.value == ENOSPC &&
-          *handle.log.tail == cl_place(0, CL_SEGMENT_HEADER));
+          *handle.log.tail == cl_tail_pack(0, CL_SEGMENT_HEADER));
     end(&place, &handle);
 }
 

@@ -16,10 +16,10 @@ _EXAMINE = """
 import json, os, sys
 from pathlib import Path
 from commitlog.doctor import checks
-from commitlog.doctor.ground import Ground
+from commitlog.doctor.workspace import Workspace
 wanted = sys.argv[2:]
-with Ground(Path(sys.argv[1])) as ground:
-    found = [checks.examined(check, ground) for check in checks.CHECKS if check.name in wanted]
+with Workspace(Path(sys.argv[1])) as workspace:
+    found = [checks.examined(check, workspace) for check in checks.CHECKS if check.name in wanted]
 print(json.dumps([(outcome.verdict.value, outcome.found, outcome.advice) for outcome in found]))
 """
 

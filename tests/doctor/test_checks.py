@@ -9,7 +9,7 @@ import pytest
 
 from commitlog.doctor import checks, round, storage, system
 from commitlog.doctor.finding import Verdict
-from commitlog.doctor.ground import Ground
+from commitlog.doctor.workspace import Workspace
 from tests.doctor import lacking
 from tests.doctor.lacking import examined
 
@@ -79,8 +79,8 @@ def test_a_small_room_is_a_warning_and_a_tiny_one_fails(
         monkeypatch.setattr(
             storage.os, "statvfs", lambda path, fields=tuple(fields): os.statvfs_result(fields)
         )
-        with Ground(tmp_path) as ground:
-            assert storage.check_room(ground).verdict is verdict
+        with Workspace(tmp_path) as workspace:
+            assert storage.check_room(workspace).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_network_fuse_memory_and_copying_file_systems_are_told_apart(
 ) -> None:
     monkeypatch.setattr("commitlog.segment.directory.file_system_type", lambda path: kind)
     monkeypatch.setattr(storage, "file_system_type", lambda path: kind)
-    with Ground(tmp_path) as ground:
-        assert storage.check_kind(ground).verdict is verdict
+    with Workspace(tmp_path) as workspace:
+        assert storage.check_kind(workspace).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_slow_clocks_and_strict_memory_are_warned_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, setting: str, value: str, check: object
 ) -> None:
     monkeypatch.setattr(system, "_setting", lambda path: value if path == setting else None)
-    with Ground(tmp_path) as ground:
-        assert check(ground).verdict is Verdict.WARNING  # type: ignore[operator]
+    with Workspace(tmp_path) as workspace:
+        assert check(workspace).verdict is Verdict.WARNING  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
@@ -137,8 +137,8 @@ def test_old_kernels_other_processors_and_slow_crcs_are_told(
     monkeypatch.setattr(system.platform, "release", lambda: release)
     monkeypatch.setattr(system.platform, "machine", lambda: machine)
     monkeypatch.setattr(system, "crc32c_implementation", lambda: crc)
-    with Ground(tmp_path) as ground:
-        assert system.check_platform(ground).verdict is verdict
+    with Workspace(tmp_path) as workspace:
+        assert system.check_platform(workspace).verdict is verdict
 
 
 def test_a_boot_id_that_cannot_be_read_fails(
@@ -148,8 +148,8 @@ def test_a_boot_id_that_cannot_be_read_fails(
         raise FileNotFoundError(2, "No such file or directory")
 
     monkeypatch.setattr(system, "boot_id", refuse)
-    with Ground(tmp_path) as ground:
-        assert system.check_boot_id(ground).verdict is Verdict.FAILED
+    with Workspace(tmp_path) as workspace:
+        assert system.check_boot_id(workspace).verdict is Verdict.FAILED
 
 
 def test_the_round_sees_a_record_that_is_not_as_it_was_written(
@@ -157,12 +157,12 @@ def test_the_round_sees_a_record_that_is_not_as_it_was_written(
 ) -> None:
     honest = round.content
     monkeypatch.setattr(round, "_RECORDS", 50)
-    with Ground(tmp_path) as ground:
-        assert round.check_round(ground).verdict is Verdict.OK
+    with Workspace(tmp_path) as workspace:
+        assert round.check_round(workspace).verdict is Verdict.OK
     reader = os.getpid()
     monkeypatch.setattr(round, "_write", lambda path, writer: _write_wrongly(path, writer, honest))
-    with Ground(tmp_path) as ground:
-        outcome = round.check_round(ground)
+    with Workspace(tmp_path) as workspace:
+        outcome = round.check_round(workspace)
     assert os.getpid() == reader
     assert outcome.verdict is Verdict.FAILED
     assert "is not the one that a writer appended" in outcome.found
@@ -186,7 +186,7 @@ def test_after_a_failure_the_round_is_not_tried(
     monkeypatch.setattr(system, "boot_id", refuse)
     kept = [check for check in checks.CHECKS if check.name in ("boot id", "round")]
     monkeypatch.setattr(checks, "CHECKS", kept)
-    with Ground(tmp_path) as ground:
-        findings = list(checks.examine(ground))
+    with Workspace(tmp_path) as workspace:
+        findings = list(checks.examine(workspace))
     assert [finding.verdict for finding in findings] == [Verdict.FAILED, Verdict.WARNING]
     assert "not tried" in findings[1].found

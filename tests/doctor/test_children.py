@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlog.doctor.children import ChildError, Children
-from commitlog.doctor.ground import Ground
+from commitlog.doctor.workspace import Workspace
 
 
 def test_an_answer_comes_back() -> None:
@@ -44,7 +44,7 @@ def _is_there(pid: int) -> bool:
 
 def test_ground_leaves_nothing_behind(tmp_path: Path) -> None:
     def work() -> None:
-        with Ground(tmp_path) as ground, ground.file("file", 8):
+        with Workspace(tmp_path) as workspace, workspace.file("file", 8):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

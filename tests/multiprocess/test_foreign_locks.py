@@ -165,7 +165,7 @@ def test_a_locked_folder_does_not_slow_appends(
         log.tailer("mail", required=True, max_lag="1MiB"),
     ):
         locked()
-        guard = parts_of(log).writer.lag_guard
+        guard = parts_of(log).writer.backpressure
         assert guard is not None
 
         def settled() -> bool:

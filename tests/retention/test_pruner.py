@@ -316,7 +316,7 @@ def test_from_outside_beside_a_writer_that_goes_on(logs: Logs) -> None:
     assert values(log) == [b"7-0", b"7-1", b"7-2", b"on"]
     log.close()
     with commitlog.open(log.path, "r") as reader:
-        assert parts_of(reader).engine.doubtful == (1 << 64) - 1  # it was closed cleanly
+        assert parts_of(reader).engine.uncertain_from == (1 << 64) - 1  # it was closed cleanly
 
 
 def test_from_outside_beside_a_pooled_writer(logs: Logs) -> None:

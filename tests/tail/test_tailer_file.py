@@ -26,7 +26,7 @@ from commitlog.tail.tailer_file import TailerFile
 from tests.setups import HEADER, SEGMENT
 
 UUID = bytes(range(16))
-TERMS_AT, PLACES_AT, STRIDE = 0, 1024, 512
+TERMS_AT, SAVED_AT, STRIDE = 0, 1024, 512
 PLACE = struct.Struct("<QI")  # the check follows
 
 
@@ -90,7 +90,7 @@ def test_saves_take_turns_and_each_has_a_check(directory: LogDirectory) -> None:
     for position in (8, 16, 24):
         file.page.save(position)
     content = Path(file.path).read_bytes()
-    records = [content[at : at + 24] for at in (PLACES_AT, PLACES_AT + STRIDE)]
+    records = [content[at : at + 24] for at in (SAVED_AT, SAVED_AT + STRIDE)]
     assert sorted(PLACE.unpack_from(record)[0] for record in records) == [16, 24]
     for record in records:
         assert record[:16] == place_of(*PLACE.unpack_from(record))
@@ -100,7 +100,7 @@ def test_saves_take_turns_and_each_has_a_check(directory: LogDirectory) -> None:
 @pytest.mark.parametrize("turn", [0, 1])
 def test_one_record_of_each_pair_is_enough(directory: LogDirectory, turn: int) -> None:
     path = kept(directory, "billing", 64)
-    for at in (TERMS_AT, PLACES_AT):
+    for at in (TERMS_AT, SAVED_AT):
         flip(path, at + turn * STRIDE + 1)
     state = tailer_state.read_state(directory, "billing")
     assert (state.damage, state.position) == (None, 64)
@@ -151,13 +151,13 @@ def test_a_place_is_read_whole_while_it_is_being_saved(
 
 def test_a_place_with_any_bit_flipped_is_not_believed(directory: LogDirectory) -> None:
     path = kept(directory, "billing", 64)
-    put(path, PLACES_AT + STRIDE, bytes(24))
+    put(path, SAVED_AT + STRIDE, bytes(24))
     for bit in range(8 * 16):
-        put(path, PLACES_AT, place_of(1 << 40, 7))
+        put(path, SAVED_AT, place_of(1 << 40, 7))
         put(
             path,
-            PLACES_AT + bit // 8,
-            bytes([path.read_bytes()[PLACES_AT + bit // 8] ^ 1 << bit % 8]),
+            SAVED_AT + bit // 8,
+            bytes([path.read_bytes()[SAVED_AT + bit // 8] ^ 1 << bit % 8]),
         )
         assert tailer_state.read_state(directory, "billing").position is None
 
@@ -165,7 +165,7 @@ def test_a_place_with_any_bit_flipped_is_not_believed(directory: LogDirectory) -
 def test_counts_go_round(directory: LogDirectory) -> None:
     path = kept(directory, "billing", 64)
     for turn, (position, count) in enumerate(((80, 0), (72, 2**32 - 1))):
-        put(path, PLACES_AT + turn * STRIDE, place_of(position, count))
+        put(path, SAVED_AT + turn * STRIDE, place_of(position, count))
     assert tailer_state.read_state(directory, "billing").position == 80
     file = TailerFile(directory, "billing", 0)
     for position in (88, 96, 104):
@@ -203,14 +203,14 @@ def damage_terms(path: Path) -> None:
 
 
 def damage_place(path: Path) -> None:
-    flip(path, PLACES_AT)
-    flip(path, PLACES_AT + STRIDE)
+    flip(path, SAVED_AT)
+    flip(path, SAVED_AT + STRIDE)
 
 
 def damage_between_frames(path: Path) -> None:
     """A position with a check that fits, where no frame can start."""
     for turn in range(2):
-        put(path, PLACES_AT + turn * STRIDE, place_of(4099, 9 + turn))
+        put(path, SAVED_AT + turn * STRIDE, place_of(4099, 9 + turn))
 
 
 def damage_folder(path: Path) -> None:

@@ -7,9 +7,9 @@
 #define CL_NO_SEGMENT UINT64_MAX
 
 /* Why appends are refused, or CL_OK. */
-static inline int cl_writer_gate(const cl_writer *writer) {
-    if (CL_UNLIKELY(writer->log->gate != 0)) {
-        return -(int)writer->log->gate;
+static inline int cl_writer_refusal(const cl_writer *writer) {
+    if (CL_UNLIKELY(writer->log->refusal != 0)) {
+        return -(int)writer->log->refusal;
     }
     return CL_UNLIKELY(cl_log_failed(writer->log)) ? CL_E_FAILED : CL_OK;
 }

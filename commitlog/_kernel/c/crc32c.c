@@ -171,13 +171,13 @@ WITH_MULTIPLY static uint32_t feed_multiply(uint32_t state, const uint8_t *data,
 
 WITH_CRC static uint32_t frame_crc(uint32_t seed, uint64_t offset, uint32_t word, const void *rest,
                                    size_t length) {
-    return (uint32_t)~feed_chain(feed_place(seed, offset, word), NULL, rest, length, false);
+    return (uint32_t)~feed_chain(feed_position(seed, offset, word), NULL, rest, length, false);
 }
 
 WITH_MULTIPLY static uint32_t frame_multiply(uint32_t seed, uint64_t offset, uint32_t word,
                                              const void *rest, size_t length) {
     if (CL_UNLIKELY(length >= INTERLEAVED_LEAST)) {
-        return (uint32_t)~feed_long(feed_place(seed, offset, word), rest, length);
+        return (uint32_t)~feed_long(feed_position(seed, offset, word), rest, length);
     }
     return frame_crc(seed, offset, word, rest, length);
 }
@@ -191,7 +191,8 @@ WITH_CRC static __attribute__((noinline)) uint64_t feed_extension(uint64_t state
 /* What a frame's CRC covers before its value. Most frames have no more there than a timestamp. */
 WITH_CRC INLINED uint64_t feed_head(uint32_t seed, uint64_t offset, uint32_t word,
                                     const uint8_t *frame, size_t head) {
-    uint64_t state = step_u64(feed_place(seed, offset, word), load_u64(frame + CL_FRAME_TIMESTAMP));
+    uint64_t state =
+        step_u64(feed_position(seed, offset, word), load_u64(frame + CL_FRAME_TIMESTAMP));
     return CL_LIKELY(head == CL_FRAME_HEADER) ? state : feed_extension(state, frame, head);
 }
 

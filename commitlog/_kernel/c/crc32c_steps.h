@@ -119,7 +119,7 @@ WITH_CRC INLINED uint64_t feed_chain(uint64_t state, uint8_t *to, const uint8_t 
 }
 
 /* What a frame's CRC covers first. */
-WITH_CRC INLINED uint64_t feed_place(uint32_t seed, uint64_t offset, uint32_t word) {
+WITH_CRC INLINED uint64_t feed_position(uint32_t seed, uint64_t offset, uint32_t word) {
     return step_u32((uint32_t)step_u64(seed, offset), word);
 }
 

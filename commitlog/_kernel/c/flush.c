@@ -164,10 +164,10 @@ static int lead_group(cl_log *log, uint64_t upto, int64_t deadline_ns) {
     if (cl_load(&log->cursors->flushed.value) >= upto) {
         return CL_OK;
     }
-    cl_group_gather(&log->group, deadline_ns);
-    cl_group_begin(&log->group);
+    cl_group_commit_gather(&log->group, deadline_ns);
+    cl_group_commit_begin(&log->group);
     int code = lead_once(log, upto, deadline_ns);
-    cl_group_end(&log->group);
+    cl_group_commit_end(&log->group);
     return code;
 }
 
@@ -188,7 +188,7 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
     }
     upto = cl_log_downward(log, upto);
     if (cl_load(&log->cursors->flushed.value) < upto) {
-        cl_group_arrive(&log->group);
+        cl_group_commit_arrive(&log->group);
     }
     /* Each round waits, for the disk, a leader or a claim; the deadline ends them. */
     while (cl_load(&log->cursors->flushed.value) < upto) {

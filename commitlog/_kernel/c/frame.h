@@ -125,8 +125,10 @@ static inline uint32_t cl_cell_word(uint64_t cell) { return (uint32_t)cell; }
 static inline uint32_t cl_cell_high(uint64_t cell) { return (uint32_t)(cell >> 32); }
 
 /* The tail and every watermark in motion: segment number in the high half, offset in the low. */
-static inline uint64_t cl_place(uint64_t number, uint32_t offset) { return number << 32 | offset; }
-static inline uint64_t cl_place_number(uint64_t place) { return place >> 32; }
-static inline uint32_t cl_place_offset(uint64_t place) { return (uint32_t)place; }
+static inline uint64_t cl_tail_pack(uint64_t number, uint32_t offset) {
+    return number << 32 | offset;
+}
+static inline uint64_t cl_tail_number(uint64_t packed) { return packed >> 32; }
+static inline uint32_t cl_tail_offset(uint64_t packed) { return (uint32_t)packed; }
 
 #endif

@@ -14,7 +14,7 @@ int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log
     log->slot_fds = CL_NO_SLOT_FDS;
     log->checkpoint_fd = -1;
     log->segment_size = segment_size;
-    log->doubtful = UINT64_MAX;
+    log->uncertain_from = UINT64_MAX;
     log->claim_timeout_ns = 2000000000ll;
     log->copy_limit = 64u << 10;
     log->watch.position = UINT64_MAX;
@@ -36,7 +36,7 @@ void cl_log_after_fork(cl_log *log) {
     log->watch = (cl_watch){.position = UINT64_MAX};
     log->held_at = UINT64_MAX;
     log->lead_watch = (cl_lead_watch){0};
-    log->group = (cl_group){0}; /* those who wait are the parent's */
+    log->group = (cl_group_commit){0}; /* those who wait are the parent's */
 }
 
 int cl_log_fail(cl_log *log, int cause) {

@@ -4,7 +4,7 @@
 
 #include "atomics.h"
 #include "cursors.h"
-#include "group.h"
+#include "group_commit.h"
 #include "histogram.h"
 #include "segment.h"
 
@@ -67,11 +67,11 @@ typedef struct {
     bool resolves; /* may turn dead claims into SKIP */
     bool follows; /* only reads: where claims live is what the cursors say at present, for writers
                      come and go */
-    uint32_t gate; /* 0, or the negated cl_code with which appends are refused */
+    uint32_t refusal; /* 0, or the negated cl_code with which appends are refused */
     uint32_t stopping; /* the loops end */
     uint64_t segment_size;
-    uint64_t doubtful; /* from this position on a bad frame is a torn tail, not damage: a log that
-                          is not recovered yet */
+    uint64_t uncertain_from; /* from this position on a bad frame is a torn tail, not damage: a log
+                          that is not recovered yet */
     int64_t claim_timeout_ns;
     cl_table table;
 
@@ -80,7 +80,7 @@ typedef struct {
     uint32_t commit_rests; /* 1: the commit loop sleeps its long interval, and wants to be woken for
                               much to do */
     uint32_t flush_request; /* futex: raised when the flush loop should look, or at stop */
-    cl_group group; /* those who wait for a flush */
+    cl_group_commit group; /* those who wait for a flush */
     uint32_t leading; /* 1: a thread of this handle leads a flush */
     uint32_t event; /* futex: raised when the allocation service has something to do */
     uint32_t index_spacing; /* records from one entry to the next of the indexes that commits make
@@ -128,10 +128,10 @@ static inline bool cl_log_pooled(const cl_log *log) {
     return log->follows ? cl_log_tail(log) == NULL : log->pooled;
 }
 
-/* Position of a place, never past the end of its segment. */
-static inline uint64_t cl_log_position(const cl_log *log, uint64_t place) {
-    uint64_t offset = cl_place_offset(place);
-    return cl_place_number(place) * log->segment_size +
+/* Position of a packed, never past the end of its segment. */
+static inline uint64_t cl_log_position(const cl_log *log, uint64_t packed) {
+    uint64_t offset = cl_tail_offset(packed);
+    return cl_tail_number(packed) * log->segment_size +
            (offset < log->segment_size ? offset : log->segment_size);
 }
 

@@ -49,12 +49,12 @@ static inline bool in_file_only(const cl_reader *reader) {
  * pooled log has not committed yet may be half copied: a reader that its appender told of the
  * position finds the end there. */
 static inline uint64_t doubtful_from(const cl_reader *reader) {
-    uint64_t doubtful = reader->log->doubtful;
+    uint64_t uncertain_from = reader->log->uncertain_from;
     if (in_file_only(reader)) {
         uint64_t committed = cl_load(&reader->log->cursors->committed.value);
-        doubtful = committed < doubtful ? committed : doubtful;
+        uncertain_from = committed < uncertain_from ? committed : uncertain_from;
     }
-    return doubtful > reader->segment->base ? doubtful - reader->segment->base : 0;
+    return uncertain_from > reader->segment->base ? uncertain_from - reader->segment->base : 0;
 }
 
 /* Below the watermark every cell is published or rolled back: nothing is left to resolve there. */

@@ -97,8 +97,7 @@ static void review_suspects(const cl_log *log, cl_watch *watch, bool probe) {
  * the same gap. */
 static uint64_t mark_gap(cl_log *log, cl_segment *segment, uint32_t offset, uint64_t tail,
                          bool *first) {
-    uint64_t stop =
-        cl_place_number(tail) == segment->number ? cl_place_offset(tail) : segment->size;
+    uint64_t stop = cl_tail_number(tail) == segment->number ? cl_tail_offset(tail) : segment->size;
     stop = stop > segment->size ? segment->size : stop;
     uint32_t start = offset;
     cl_assert(offset % CL_FRAME_SMALLEST, ==, 0);

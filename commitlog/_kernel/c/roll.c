@@ -2,13 +2,13 @@
 #include "claim.h"
 
 uint64_t cl_writer_rolls_from(const cl_writer *writer) {
-    uint64_t place = cl_load(writer->tail);
-    return cl_place_offset(place) >= writer->log->segment_size ? cl_place_number(place)
+    uint64_t packed = cl_load(writer->tail);
+    return cl_tail_offset(packed) >= writer->log->segment_size ? cl_tail_number(packed)
                                                                : CL_NO_SEGMENT;
 }
 
 int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
-    int code = cl_writer_gate(writer);
+    int code = cl_writer_refusal(writer);
     if (code != CL_OK && code != CL_E_LAG) { /* nothing is appended by it */
         return code;
     }
@@ -16,9 +16,9 @@ int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
     uint32_t size = (uint32_t)writer->log->segment_size;
     cl_slot_enter(writer->slot);
     uint64_t seen = cl_load(writer->tail);
-    number = number == CL_SEGMENT_CURRENT ? cl_place_number(seen) : number;
+    number = number == CL_SEGMENT_CURRENT ? cl_tail_number(seen) : number;
     /* A swap is refused only if an append moved the tail, and a segment has room for so many. */
-    while (cl_place_number(seen) == number && cl_place_offset(seen) < size) {
+    while (cl_tail_number(seen) == number && cl_tail_offset(seen) < size) {
         code = cl_writer_at(writer, number) ? CL_OK : cl_writer_switch(writer, number);
         if (code != CL_OK) {
             break;
@@ -27,18 +27,18 @@ int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
          * frame. */
         uint64_t zero = 0;
         if (writer->plain) {
-            cl_pad_to_end(writer->segment, cl_place_offset(seen));
+            cl_pad_to_end(writer->segment, cl_tail_offset(seen));
         }
-        if (cl_swap(writer->tail, &seen, cl_place(number, size))) {
-            cl_swap((uint64_t *)(writer->segment->bytes + cl_place_offset(seen)), &zero,
-                    cl_skip_cell(writer->segment, cl_place_offset(seen), 0));
+        if (cl_swap(writer->tail, &seen, cl_tail_pack(number, size))) {
+            cl_swap((uint64_t *)(writer->segment->bytes + cl_tail_offset(seen)), &zero,
+                    cl_skip_cell(writer->segment, cl_tail_offset(seen), 0));
             break;
         }
     }
     cl_slot_leave(writer->slot);
     if (code == CL_OK) {
         seen = cl_load(writer->tail);
-        cl_assert(cl_place_number(seen) != number || cl_place_offset(seen) >= size, ==, true);
+        cl_assert(cl_tail_number(seen) != number || cl_tail_offset(seen) >= size, ==, true);
     }
     return code;
 }
@@ -72,7 +72,7 @@ int cl_writer_open_segment(cl_writer *writer, uint64_t number, int64_t now_ns, i
 int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t cycle) {
     cl_segment *next;
     uint64_t seen = cl_load(writer->tail);
-    if (cl_place_number(seen) != number || cl_place_offset(seen) < writer->log->segment_size) {
+    if (cl_tail_number(seen) != number || cl_tail_offset(seen) < writer->log->segment_size) {
         return CL_OK; /* somebody has been here */
     }
     int code = cl_table_acquire(&writer->log->table, number + 1, &next);
@@ -81,10 +81,10 @@ int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t c
     }
     note_cycle(next, open_segment(next, now_ns), cycle);
     /* A swap is refused if another handle rolled, or added past the end, which each does once. */
-    while (cl_place_number(seen) == number &&
-           !cl_swap(writer->tail, &seen, cl_place(number + 1, CL_SEGMENT_HEADER))) {
+    while (cl_tail_number(seen) == number &&
+           !cl_swap(writer->tail, &seen, cl_tail_pack(number + 1, CL_SEGMENT_HEADER))) {
     }
-    cl_assert(cl_load(writer->tail), >=, cl_place(number + 1, CL_SEGMENT_HEADER));
+    cl_assert(cl_load(writer->tail), >=, cl_tail_pack(number + 1, CL_SEGMENT_HEADER));
     writer->counters.rolls++;
     cl_segment_release(next);
     return CL_OK;

@@ -24,9 +24,9 @@ static uint64_t write_rows(const cl_segment *segment, uint32_t offset, const cl_
 
 int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done,
                           int64_t *positions) {
-    int gate = cl_writer_gate(writer);
-    if (gate != CL_OK) {
-        return gate;
+    int refusal = cl_writer_refusal(writer);
+    if (refusal != CL_OK) {
+        return refusal;
     }
     cl_assert(*done, <=, rows->count);
     uint32_t length = CL_FRAME_HEADER + rows->length;

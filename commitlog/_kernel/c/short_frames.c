@@ -15,7 +15,7 @@
 /* The register after what a frame without key and type has before its value. */
 WITH_CRC INLINED uint64_t feed_plain_head(uint32_t seed, uint64_t offset, uint32_t length,
                                           uint64_t timestamp) {
-    return step_u64(feed_place(seed, offset, length), timestamp);
+    return step_u64(feed_position(seed, offset, length), timestamp);
 }
 
 WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, const cl_rows *rows,
@@ -140,7 +140,8 @@ WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
                                   const bool copies) {
     const cl_batch columns = *batch; /* copies that nothing points to: no store through a pointer
                                         makes them be loaded again */
-    const cl_segment place = {.seed = segment->seed, .base = segment->base, .size = segment->size};
+    const cl_segment identity = {
+        .seed = segment->seed, .base = segment->base, .size = segment->size};
     size_t count = progress->count, data_size = progress->data_size;
     uint64_t offset = progress->offset;
     const uint64_t room = end < segment->size ? end : segment->size;
@@ -149,7 +150,7 @@ WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
         __builtin_prefetch(source + offset + CL_AHEAD);
         uint32_t length;
         uint64_t step =
-            copy_frame(&columns, count, &data_size, &place, source, offset, &length, copies);
+            copy_frame(&columns, count, &data_size, &identity, source, offset, &length, copies);
         if (step == 0) {
             break;
         }
@@ -161,7 +162,8 @@ WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
         const size_t value_length = copies ? length - CL_FRAME_HEADER : 0;
         while (alike == ALIKE && count + ALIKE <= columns.most && offset + ALIKE * step <= room &&
                (!copies || data_size + ALIKE * value_length + PADDING <= columns.data_room)) {
-            alike = copy_alike(&columns, count, data_size, &place, source, offset, length, copies);
+            alike =
+                copy_alike(&columns, count, data_size, &identity, source, offset, length, copies);
             count += alike;
             data_size += alike * value_length;
             offset += alike * step;
@@ -187,12 +189,13 @@ WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress,
                                  const cl_segment *segment, const uint8_t *source,
                                  const uint32_t *offsets, size_t most) {
     const cl_batch columns = *batch;
-    const cl_segment place = {.seed = segment->seed, .base = segment->base, .size = segment->size};
+    const cl_segment identity = {
+        .seed = segment->seed, .base = segment->base, .size = segment->size};
     size_t count = progress->count, data_size = progress->data_size, left = most;
     while (count < columns.most && left > 0) {
         uint32_t offset = offsets[left - 1], length;
-        if (offset % CL_FRAME_ALIGN != 0 ||
-            copy_frame(&columns, count, &data_size, &place, source, offset, &length, true) == 0) {
+        if (offset % CL_FRAME_ALIGN != 0 || copy_frame(&columns, count, &data_size, &identity,
+                                                       source, offset, &length, true) == 0) {
             break;
         }
         progress->offset = offset;

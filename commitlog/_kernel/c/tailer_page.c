@@ -55,16 +55,16 @@ int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer
     return memcmp(terms->log_uuid, log_uuid, sizeof terms->log_uuid) == 0 ? CL_OK : CL_E_FOREIGN;
 }
 
-int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place) {
+int cl_tailer_read_saved(const uint8_t *page, cl_tailer_saved *saved) {
     bool found = false;
     for (int look = 0; look < LOOKS && !found; look++) {
         for (uint32_t turn = 0; turn < 2; turn++) {
-            cl_tailer_place record;
+            cl_tailer_saved record;
             read_record(page, CL_TAILER_PLACES_AT + turn * CL_TAILER_STRIDE, &record,
                         sizeof record);
-            bool valid = cl_tailer_place_check(record.position, record.count) == record.check;
-            if (valid && (!found || (int32_t)(record.count - place->count) > 0)) {
-                *place = record;
+            bool valid = cl_tailer_saved_check(record.position, record.count) == record.check;
+            if (valid && (!found || (int32_t)(record.count - saved->count) > 0)) {
+                *saved = record;
                 found = true;
             }
         }

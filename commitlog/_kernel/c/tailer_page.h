@@ -44,14 +44,14 @@ typedef struct {
     uint32_t check; /* of position and count */
     int64_t saved_ns; /* for people, and not covered: when this save, or one shortly before it, was
                          made */
-} cl_tailer_place;
+} cl_tailer_saved;
 
 _Static_assert(sizeof(cl_tailer_terms) == 80, "a tailer's terms are 80 bytes");
-_Static_assert(sizeof(cl_tailer_place) == 24, "a tailer's place is 24 bytes");
+_Static_assert(sizeof(cl_tailer_saved) == 24, "a tailer's saved is 24 bytes");
 
 /* What tells a whole record from a torn or damaged one. A CRC would be a call, which is half of
  * what a save may cost; to multiply mixes these twelve bytes as well. A page of zeros is none. */
-static inline uint32_t cl_tailer_place_check(uint64_t position, uint32_t count) {
+static inline uint32_t cl_tailer_saved_check(uint64_t position, uint32_t count) {
     return (uint32_t)((position ^ ((uint64_t)count << 32 | count)) * CL_TAILER_MIX >> 32) ^
            CL_TAILER_SALT;
 }
@@ -63,7 +63,7 @@ extern uint32_t cl_tailer_forks;
 /* The record in force, from a page that others may be writing to. CL_E_ABSENT: none is valid;
  * CL_E_FOREIGN: they are another log's. */
 int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms);
-int cl_tailer_read_place(const uint8_t *page, cl_tailer_place *place);
+int cl_tailer_read_saved(const uint8_t *page, cl_tailer_saved *saved);
 
 /* Writes the record after the one with terms->count, which it raises. One writer at a time. */
 void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms);
@@ -78,7 +78,7 @@ typedef struct {
     int64_t now_ns; /* the time as of one of the last saves */
     uint32_t count; /* of the last save */
     uint32_t forks; /* of this process, when the page was mapped */
-    bool with_care; /* the next save is more than the stores: see `TailerPage.save_place` */
+    bool with_care; /* the next save is more than the stores: see `TailerPage.save_position` */
 } cl_tailer_mark;
 
 /* Saves a position. The stores are made in this order, and no store of the next save, which
@@ -87,12 +87,12 @@ typedef struct {
 static inline void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) {
     cl_assert(mark->forks, ==, cl_tailer_forks);
     uint32_t next = ++mark->count;
-    cl_tailer_place *place =
-        (cl_tailer_place *)(mark->page + CL_TAILER_PLACES_AT + next % 2 * CL_TAILER_STRIDE);
-    cl_store(&place->position, position);
-    cl_store32(&place->count, next);
-    cl_store32(&place->check, cl_tailer_place_check(position, next));
-    cl_store((uint64_t *)&place->saved_ns, (uint64_t)mark->now_ns);
+    cl_tailer_saved *saved =
+        (cl_tailer_saved *)(mark->page + CL_TAILER_PLACES_AT + next % 2 * CL_TAILER_STRIDE);
+    cl_store(&saved->position, position);
+    cl_store32(&saved->count, next);
+    cl_store32(&saved->check, cl_tailer_saved_check(position, next));
+    cl_store((uint64_t *)&saved->saved_ns, (uint64_t)mark->now_ns);
     mark->saved = position;
 }
 

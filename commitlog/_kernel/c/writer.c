@@ -15,7 +15,7 @@
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes) {
     cl_assert(log->slot, <, CL_CURSORS_SLOTS);
-    cl_assert(cl_place_offset(cl_load(log->tail)), >=, CL_SEGMENT_HEADER);
+    cl_assert(cl_tail_offset(cl_load(log->tail)), >=, CL_SEGMENT_HEADER);
     memset(writer, 0, sizeof *writer);
     writer->log = log;
     writer->tail = log->tail;
@@ -24,22 +24,22 @@ void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, ui
         writer); /* a new handle, too, does not add past an end that is reached */
     writer->cycle_end_ns = INT64_MAX;
     writer->wake_bytes = wake_bytes;
-    writer->limit_place = UINT64_MAX;
+    writer->limit_tail = UINT64_MAX;
     writer->largest = cl_frame_largest(log->segment_size);
     writer->plain = plain;
     writer->precise = precise;
 }
 
-static void wake_at(cl_writer *writer, uint64_t place) {
-    writer->wake_place = place < writer->limit_place ? place : writer->limit_place;
+static void wake_at(cl_writer *writer, uint64_t packed) {
+    writer->wake_tail = packed < writer->limit_tail ? packed : writer->limit_tail;
 }
 
-void cl_writer_limit(cl_writer *writer, uint64_t limit_place, uint64_t required_seen) {
-    writer->limit_place = limit_place;
+void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_seen) {
+    writer->limit_tail = limit_tail;
     writer->required_seen = required_seen;
-    wake_at(writer, writer->wake_place);
-    if (writer->log->gate == (uint32_t)-CL_E_LAG) {
-        writer->log->gate = 0;
+    wake_at(writer, writer->wake_tail);
+    if (writer->log->refusal == (uint32_t)-CL_E_LAG) {
+        writer->log->refusal = 0;
     }
 }
 
@@ -61,7 +61,7 @@ __attribute__((noinline)) int cl_writer_switch(cl_writer *writer, uint64_t numbe
     cl_segment_release(writer->segment);
     writer->segment = segment;
     cl_assert(segment->number, ==, number);
-    wake_at(writer, cl_place(number, CL_SEGMENT_HEADER + writer->wake_bytes));
+    wake_at(writer, cl_tail_pack(number, CL_SEGMENT_HEADER + writer->wake_bytes));
     cl_futex_raise(&writer->log->event);
     return CL_OK;
 }
@@ -98,27 +98,27 @@ uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_rec
 /* Every wake_bytes, and at the limit: wakes the commit loop of a pooled log, and looks whether a
  * required tailer is to be waited for. What was just published stays; the next append is refused.
  */
-static __attribute__((noinline)) void see_to(cl_writer *writer, uint64_t place) {
+static __attribute__((noinline)) void see_to(cl_writer *writer, uint64_t packed) {
     cl_log *log = writer->log;
-    wake_at(writer, place + writer->wake_bytes);
+    wake_at(writer, packed + writer->wake_bytes);
     if (log->pooled && cl_load32(&log->commit_rests)) {
         cl_futex_raise(&log->commit_signal);
     }
-    bool due = place > writer->limit_place ||
+    bool due = packed > writer->limit_tail ||
                cl_load(&log->cursors->required.value) != writer->required_seen;
-    if (due && log->gate == 0) {
-        log->gate = (uint32_t)-CL_E_LAG;
+    if (due && log->refusal == 0) {
+        log->refusal = (uint32_t)-CL_E_LAG;
     }
 }
 
 /* After a publish. Sleepers on a mapped log hear of every record. */
-static inline void writer_tell(cl_writer *writer, uint64_t place, uint32_t records,
+static inline void writer_tell(cl_writer *writer, uint64_t packed, uint32_t records,
                                uint32_t bytes) {
     writer->counters.appends++;
     writer->counters.records += records;
     writer->counters.bytes += bytes;
-    if (CL_UNLIKELY(place >= writer->wake_place)) {
-        see_to(writer, place);
+    if (CL_UNLIKELY(packed >= writer->wake_tail)) {
+        see_to(writer, packed);
     }
     if (!writer->log->pooled) {
         cl_log_wake_readers(writer->log);
@@ -134,11 +134,11 @@ __attribute__((noinline)) void cl_pad_to_end(cl_segment *segment, uint32_t offse
 /* One lock around every append: the frame is written where the tail stands and the tail moves last,
  * so that no other thread ever finds a zero cell below it. */
 static inline int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim) {
-    uint64_t place = cl_load_relaxed(writer->tail);
-    uint32_t offset = cl_place_offset(place);
+    uint64_t packed = cl_load_relaxed(writer->tail);
+    uint32_t offset = cl_tail_offset(packed);
     cl_assert(need % CL_FRAME_ALIGN, ==, 0);
-    if (CL_UNLIKELY(!cl_writer_at(writer, cl_place_number(place)))) {
-        int code = cl_writer_switch(writer, cl_place_number(place));
+    if (CL_UNLIKELY(!cl_writer_at(writer, cl_tail_number(packed)))) {
+        int code = cl_writer_switch(writer, cl_tail_number(packed));
         if (code != CL_OK) {
             return code;
         }
@@ -147,7 +147,7 @@ static inline int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim)
     if (CL_UNLIKELY(need > size - offset)) {
         if (offset < size) {
             cl_pad_to_end(writer->segment, offset);
-            cl_store(writer->tail, cl_place(cl_place_number(place), size));
+            cl_store(writer->tail, cl_tail_pack(cl_tail_number(packed), size));
         }
         return CL_E_ROLL;
     }
@@ -160,28 +160,29 @@ static inline int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim)
 static inline void plain_publish(cl_writer *writer, uint32_t offset, uint32_t need, uint64_t cell) {
     cl_assert(cell, !=, 0);
     cl_assert(cl_load_relaxed(writer->tail), ==,
-              cl_place(writer->segment->number, offset)); /* no other append came in between */
+              cl_tail_pack(writer->segment->number, offset)); /* no other append came in between */
     cl_store((uint64_t *)(writer->segment->bytes + offset), cell);
-    cl_store(writer->tail, cl_place(writer->segment->number, offset + need));
+    cl_store(writer->tail, cl_tail_pack(writer->segment->number, offset + need));
 }
 
 /* Step 1 for large frames: compare-and-swap on the tail, which never overshoots. A swap is refused
  * only if another append moved the tail, and a segment has room for so many. */
-static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *place) {
+static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *packed) {
     cl_assert(need, <=, writer->largest);
     uint64_t seen = cl_load(writer->tail);
     uint32_t size = (uint32_t)writer->log->segment_size;
     for (;;) {
-        uint32_t offset = cl_place_offset(seen);
+        uint32_t offset = cl_tail_offset(seen);
         if (offset >= size) {
-            writer->overshot = cl_place_number(seen);
+            writer->overshot = cl_tail_number(seen);
             return CL_E_ROLL;
         }
         /* Where the frame does not fit, the tail goes to the very end, and the caller pads. */
-        uint64_t next = need <= size - offset ? seen + need : cl_place(cl_place_number(seen), size);
+        uint64_t next =
+            need <= size - offset ? seen + need : cl_tail_pack(cl_tail_number(seen), size);
         cl_assert(seen, <, next);
         if (cl_swap(writer->tail, &seen, next)) {
-            *place = seen;
+            *packed = seen;
             return CL_OK;
         }
     }
@@ -190,20 +191,20 @@ static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *place) {
 /* Steps 1 and 2 of the protocol. The slot is odd from before the add until the cell names its
  * owner. */
 static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *claim) {
-    uint64_t place;
+    uint64_t packed;
     cl_assert(need % CL_FRAME_ALIGN, ==, 0);
     cl_slot_enter(writer->slot);
     if (CL_UNLIKELY(need > CL_FRAME_ADD_LIMIT)) {
-        int code = reserve_large(writer, need, &place);
+        int code = reserve_large(writer, need, &packed);
         if (code != CL_OK) {
             cl_slot_leave(writer->slot);
             return code;
         }
     } else {
-        place = cl_add(writer->tail, need);
+        packed = cl_add(writer->tail, need);
     }
-    uint64_t number = cl_place_number(place);
-    uint32_t offset = cl_place_offset(place);
+    uint64_t number = cl_tail_number(packed);
+    uint32_t offset = cl_tail_offset(packed);
     uint32_t size = (uint32_t)writer->log->segment_size;
     int code = CL_OK;
     if (CL_UNLIKELY(offset >= size)) {
@@ -211,7 +212,7 @@ static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *
         code = CL_E_ROLL;
     } else if (CL_UNLIKELY(!cl_writer_at(writer, number))) {
         code = cl_writer_switch(writer, number);
-        writer->blind = code != CL_OK;
+        writer->segment_missing = code != CL_OK;
     }
     if (CL_LIKELY(code == CL_OK)) {
         uint64_t zero = 0;
@@ -240,21 +241,21 @@ static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *
  * segment; and after it could not open the segment that a claim of its own fell into, not before it
  * can: each add would burn another range. */
 static inline int check_tail(cl_writer *writer) {
-    if (CL_LIKELY(writer->overshot == CL_NO_SEGMENT && !writer->blind)) {
+    if (CL_LIKELY(writer->overshot == CL_NO_SEGMENT && !writer->segment_missing)) {
         return CL_OK;
     }
-    uint64_t number = cl_place_number(cl_load(writer->tail));
+    uint64_t number = cl_tail_number(cl_load(writer->tail));
     if (number == writer->overshot) {
         return CL_E_ROLL;
     }
     writer->overshot = CL_NO_SEGMENT;
-    if (writer->blind && !cl_writer_at(writer, number)) {
+    if (writer->segment_missing && !cl_writer_at(writer, number)) {
         int code = cl_writer_switch(writer, number);
         if (code != CL_OK) {
             return code;
         }
     }
-    writer->blind = false;
+    writer->segment_missing = false;
     return CL_OK;
 }
 
@@ -290,7 +291,7 @@ static int swap_claim(cl_writer *writer, uint32_t need, uint32_t length, cl_clai
 
 int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
     uint32_t need = cl_frame_aligned(length);
-    int code = cl_writer_gate(writer);
+    int code = cl_writer_refusal(writer);
     if (code != CL_OK) {
         return code;
     }
@@ -320,8 +321,9 @@ int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, u
     }
     uint32_t need = cl_frame_aligned(claim->length);
     cl_assert(cl_load((const uint64_t *)(claim->segment->bytes + claim->offset)), ==, cell);
-    cl_assert(cl_load(writer->tail), >=, cl_place(claim->segment->number, claim->offset + need));
-    writer_tell(writer, cl_place(claim->segment->number, claim->offset + need), records, need);
+    cl_assert(cl_load(writer->tail), >=,
+              cl_tail_pack(claim->segment->number, claim->offset + need));
+    writer_tell(writer, cl_tail_pack(claim->segment->number, claim->offset + need), records, need);
     return CL_OK;
 }
 
@@ -336,7 +338,7 @@ void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) {
 static inline __attribute__((always_inline)) int
 append_one(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
     uint64_t length = cl_input_length(input);
-    int code = cl_writer_gate(writer);
+    int code = cl_writer_refusal(writer);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
     }
@@ -350,7 +352,7 @@ append_one(cl_writer *writer, const cl_record_input *input, uint64_t *position) 
         if (CL_LIKELY(code == CL_OK)) {
             plain_publish(writer, claim.offset, need,
                           frame_write(claim.segment, claim.offset, input));
-            writer_tell(writer, cl_place(claim.segment->number, claim.offset + need), 1, need);
+            writer_tell(writer, cl_tail_pack(claim.segment->number, claim.offset + need), 1, need);
             *position = claim.segment->base + claim.offset;
         }
         return code;
@@ -389,7 +391,7 @@ int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length
 }
 
 int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
-    int code = cl_writer_gate(writer);
+    int code = cl_writer_refusal(writer);
     if (code != CL_OK) {
         return code;
     }
@@ -407,7 +409,7 @@ int cl_batch_publish(cl_writer *writer, const cl_claim *claim, uint64_t first_ce
         return code == CL_E_ROLLED_BACK && gives_up(writer) ? CL_E_BUSY : code;
     }
     plain_publish(writer, claim->offset, claim->length, first_cell);
-    writer_tell(writer, cl_place(claim->segment->number, claim->offset + claim->length), records,
-                claim->length);
+    writer_tell(writer, cl_tail_pack(claim->segment->number, claim->offset + claim->length),
+                records, claim->length);
     return CL_OK;
 }

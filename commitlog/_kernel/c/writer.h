@@ -22,15 +22,15 @@ typedef struct {
                           not add there again */
     int64_t cycle_end_ns; /* from then on the tail's cycle may be over; INT64_MAX: the log rolls by
                              size alone */
-    uint64_t wake_place; /* the tail's place at which there is something to see to: see `see_to` */
-    uint64_t limit_place; /* how far appends may go before a required tailer is looked at */
+    uint64_t wake_tail; /* the tail's place at which there is something to see to: see `see_to` */
+    uint64_t limit_tail; /* how far appends may go before a required tailer is looked at */
     uint64_t required_seen; /* the cell `required` when that was found out */
     uint32_t wake_bytes;
     uint32_t largest; /* of a frame, padding included */
     bool plain; /* plain stores instead of swaps: one process, one lock around every append */
     bool precise; /* timestamps from the precise clock */
-    bool blind; /* the segment of the last claim could not be opened: it is opened before the next
-                   add */
+    bool segment_missing; /* the segment of the last claim could not be opened: it is opened before
+                   the next add */
     bool roll_due; /* the last claim met the segment's end exactly: roll now, nobody else will
                       notice so soon */
     cl_writer_counters counters;
@@ -67,10 +67,10 @@ static inline uint64_t cl_input_length(const cl_record_input *input) {
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes);
 void cl_writer_clear(cl_writer *writer);
-/* Appends may go up to a place, and are refused beyond with CL_E_LAG; or when `required` is not
+/* Appends may go up to a packed, and are refused beyond with CL_E_LAG; or when `required` is not
  * what it was, at the next look, which is after wake_bytes at the latest. Lets appends through
  * again that were refused so. */
-void cl_writer_limit(cl_writer *writer, uint64_t limit_place, uint64_t required_seen);
+void cl_writer_limit(cl_writer *writer, uint64_t limit_tail, uint64_t required_seen);
 int64_t cl_writer_now(const cl_writer *writer);
 
 /* Writes all of a frame but its cell at `offset`, and returns the cell that publishes it. */

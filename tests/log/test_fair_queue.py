@@ -49,7 +49,7 @@ def test_the_loop_runs_on_and_the_reader_in_it_lets_appends_go(
         assert await reading == expected
 
     asyncio.run(run())
-    assert parts_of(log).writer.turns == {}
+    assert parts_of(log).writer.fair_queues == {}
 
 
 def test_one_after_the_other_they_are_held_and_let_go(
@@ -95,7 +95,7 @@ def test_a_limit_that_is_met_within_an_append_holds_no_loop_up(
     parts_of(log).engine.close_segment()
 
     async def run() -> None:
-        assert parts_of(log).engine.gate == 0
+        assert parts_of(log).engine.refusal == 0
         appending = asyncio.create_task(log.append_async(b"after the roll"))
         await asyncio.sleep(0)
         assert not appending.done()
@@ -259,7 +259,7 @@ def test_the_child_of_a_fork_has_turns_of_its_own(
     filling = fill(log)
 
     def append() -> int:
-        there = len(parts_of(log).writer.turns)
+        there = len(parts_of(log).writer.fair_queues)
         log.evict_tailer("a")
         asyncio.run(log.append_async(b"child"))
         return there

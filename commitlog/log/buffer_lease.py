@@ -10,14 +10,14 @@ from typing import cast
 from commitlog.errors import DiskFullError, IOFailureError
 from commitlog.pool.buffer import PoolBuffer
 from commitlog.pool.transient_store_pool import TransientStorePool
-from commitlog.segment.allocation_service import LentBuffer
+from commitlog.segment.allocation_service import LeasedBuffer
 from commitlog.segment.lock_file import Holder, LockFile
 from commitlog.segment.mapped_file import MappedFile
 
 _logger = logging.getLogger("commitlog")
 
 
-class PoolLender:
+class BufferLeases:
     """Lends a pool's buffers to one log, and keeps the log's `lock` file true about those that
     outlive a kill.
 
@@ -74,7 +74,7 @@ class PoolLender:
         """A buffer by the pool's policy."""
         return self._pool.borrow(self._owner)
 
-    def bind(self, buffer: LentBuffer, file: MappedFile) -> None:
+    def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
         """Write the buffer's name down, then into its header which segment it holds, before the
         first claim in it.
         """
@@ -84,7 +84,7 @@ class PoolLender:
                 self._note(self._holder.pool_names, (*self._holder.lent_names, lent.name))
         lent.bind(self._log_uuid, file.base, file.segment.id)
 
-    def give_back(self, buffer: LentBuffer) -> None:
+    def give_back(self, buffer: LeasedBuffer) -> None:
         """Return a buffer; what it held is in the segment. After `end` the file is another's to
         write.
         """

@@ -1,6 +1,4 @@
-"""Ground: the directory in the examined one in which the checks make their files, and which is gone
-afterwards.
-"""
+"""The temporary directory in which the checks of the doctor make their files."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from typing import Self
 PREFIX = ".commitlog-doctor-"
 
 
-class Ground:
+class Workspace:
     """A context manager that leaves the examined directory as it was found.
 
     Parameters
@@ -32,7 +30,7 @@ class Ground:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.place = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory))
+        self.folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory))
 
     def __enter__(self) -> Self:
         return self
@@ -44,9 +42,9 @@ class Ground:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            shutil.rmtree(self.place)
+            shutil.rmtree(self.folder)
         except KeyboardInterrupt:
-            shutil.rmtree(self.place, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
     @contextmanager
@@ -54,7 +52,7 @@ class Ground:
         """A file of that size, with its blocks, open for reading and writing; removed
         afterwards.
         """
-        path = self.place / name
+        path = self.folder / name
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             if size:

@@ -17,7 +17,7 @@ from commitlog.segment.directory import LogDirectory, segment_name
 AHEAD_LIMIT = 8
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """Where a frame begins or ends: segment number and offset in it."""
 
     number: int
@@ -27,36 +27,38 @@ class Place(NamedTuple):
         return self.number * segment_size + self.offset
 
 
-def locate(directory: LogDirectory, numbers: set[int], position: int) -> Place | None:
+def locate(directory: LogDirectory, numbers: set[int], position: int) -> Location | None:
     """The place of a position, if the files reach as far."""
     number, offset = divmod(position, directory.segment_size)
     if offset % FRAME_ALIGN:
         return None
     if number in numbers:
-        return Place(number, max(offset, HEADER_SIZE))
+        return Location(number, max(offset, HEADER_SIZE))
     if offset <= HEADER_SIZE and number - 1 in numbers:
-        return Place(number - 1, directory.segment_size)
+        return Location(number - 1, directory.segment_size)
     return None
 
 
-def land(directory: LogDirectory, place: Place) -> Place:
+def land(directory: LogDirectory, location: Location) -> Location:
     """Where a reader that comes from the segment's start goes on at or behind a place: behind the
     frame that it lies in.
     """
-    if place.offset >= directory.segment_size:
-        return place
-    return Place(
-        *divmod(directory.landing(place.position(directory.segment_size)), directory.segment_size)
+    if location.offset >= directory.segment_size:
+        return location
+    return Location(
+        *divmod(
+            directory.landing(location.position(directory.segment_size)), directory.segment_size
+        )
     )
 
 
-def resting_place(directory: LogDirectory, numbers: set[int], end: Place) -> Place:
+def tail_location(directory: LogDirectory, numbers: set[int], end: Location) -> Location:
     """Of the two places at a border of segments, the one at which the tail stands: a roll that was
     begun is not begun again.
     """
     number, offset = end
     if offset <= HEADER_SIZE and number - 1 in numbers:
-        full = Place(number - 1, directory.segment_size)
+        full = Location(number - 1, directory.segment_size)
     elif offset >= directory.segment_size and number + 1 in numbers:
         full, number = end, number + 1
     else:
@@ -66,7 +68,7 @@ def resting_place(directory: LogDirectory, numbers: set[int], end: Place) -> Pla
             segment.opened_ns == 0
             and segment.nonzero(HEADER_SIZE, HEADER_SIZE + 8) == HEADER_SIZE + 8
         )
-    return full if blank else Place(number, HEADER_SIZE)
+    return full if blank else Location(number, HEADER_SIZE)
 
 
 def make_solid(directory: LogDirectory, number: int) -> None:

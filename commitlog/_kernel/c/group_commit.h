@@ -1,7 +1,7 @@
 /* The group that one flush serves: who waits for it, and for how long a leader lets the others
  * catch up. */
-#ifndef CL_GROUP_H
-#define CL_GROUP_H
+#ifndef CL_GROUP_COMMIT_H
+#define CL_GROUP_COMMIT_H
 
 #include "base.h"
 
@@ -16,17 +16,17 @@ typedef struct {
     int64_t until_ns;  /* how long the next leader waits at most */
     uint32_t in_vain;  /* flushes that do not gather, the next time that gathering is in vain */
     uint32_t rests;    /* that many flushes will not gather */
-} cl_group;
+} cl_group_commit;
 
 /* Somebody waits, whose record is published. */
-void cl_group_arrive(cl_group *group);
+void cl_group_commit_arrive(cl_group_commit *group);
 
 /* The leader, before its flush: waits for those whom the last flush served, if they are likely to
  * be back in a moment. */
-void cl_group_gather(cl_group *group, int64_t deadline_ns);
+void cl_group_commit_gather(cl_group_commit *group, int64_t deadline_ns);
 
 /* The leader, right before it looks how far to flush, and after the flush. */
-void cl_group_begin(cl_group *group);
-void cl_group_end(cl_group *group);
+void cl_group_commit_begin(cl_group_commit *group);
+void cl_group_commit_end(cl_group_commit *group);
 
 #endif

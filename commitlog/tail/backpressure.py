@@ -1,6 +1,4 @@
-"""LagGuard: holds the appends of one handle while a required tailer is too far behind. Hold: one
-append that it holds.
-"""
+"""Back-pressure: hold the appends of a handle while a required tailer is too far behind."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol, Self
 
-from commitlog._kernel.engine import GATE_LAG
+from commitlog._kernel.engine import REFUSED_LAG
 from commitlog._kernel.memory import Cursors
 from commitlog._kernel.readers import TailerPage
 from commitlog._kernel.segments import HEADER_SIZE
@@ -34,7 +32,7 @@ class Appending(Protocol):
     @property
     def tail_position(self) -> int: ...
 
-    gate: int
+    refusal: int
 
     @property
     def cursors(self) -> Cursors: ...
@@ -56,7 +54,7 @@ class _Required:
     looked_s: float = field(default_factory=time.monotonic)
 
 
-class LagGuard:
+class Backpressure:
     """Knows the required tailers of a log, and how far appends may go. Under the interpreter's
     lock; any thread may call.
 
@@ -109,8 +107,8 @@ class LagGuard:
         self._log.limit_appends(limit, self._seen)
         # The kernel looks behind each append alone. A program that opens the log for one append,
         # again and again, is to be held as well.
-        if limit is not None and self._log.tail_position > limit and self._log.gate == 0:
-            self._log.gate = GATE_LAG
+        if limit is not None and self._log.tail_position > limit and self._log.refusal == 0:
+            self._log.refusal = REFUSED_LAG
 
     def hold(self, records: int) -> bool:
         """An append of so many records is at the limit: wait until it may go on, or raise. True: it
@@ -130,7 +128,7 @@ class LagGuard:
         """Whether an append of so many records is still held, after what it has waited so far. What
         is dropped is so no more.
         """
-        while self._log.gate == GATE_LAG:
+        while self._log.refusal == REFUSED_LAG:
             slowest = self._slowest()
             limit = None if slowest is None else self._limit(slowest)
             if slowest is None or limit is None or self._log.tail_position <= limit:
@@ -271,7 +269,7 @@ class Hold:
 
     Parameters
     ----------
-    guard : LagGuard
+    guard : Backpressure
         Who holds it.
 
     Attributes
@@ -282,7 +280,7 @@ class Hold:
         Whether it is not to be tried again.
     """
 
-    def __init__(self, guard: LagGuard) -> None:
+    def __init__(self, guard: Backpressure) -> None:
         self.dropped = False
         self._guard = guard
         self._begin()

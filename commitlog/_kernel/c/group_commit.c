@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "group.h"
+#include "group_commit.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -20,14 +20,14 @@
 #define RESTS_MOST                                                                                 \
     63u          /* flushes without a wait, when those who were waited for do something else */
 
-void cl_group_arrive(cl_group *group) {
+void cl_group_commit_arrive(cl_group_commit *group) {
     uint32_t number = cl_add32(&group->arrived, 1) + 1;
     if (number == cl_load32_ordered(&group->awaited)) {
         syscall(SYS_futex, &group->arrived, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
     }
 }
 
-void cl_group_gather(cl_group *group, int64_t deadline_ns) {
+void cl_group_commit_gather(cl_group_commit *group, int64_t deadline_ns) {
     uint32_t first = cl_load32(&group->arrived), came = first;
     int32_t missing = (int32_t)(group->complete - first);
     int64_t now_ns = cl_clock_monotonic_ns();
@@ -54,16 +54,16 @@ void cl_group_gather(cl_group *group, int64_t deadline_ns) {
     cl_assert(group->rests, <=, RESTS_MOST);
 }
 
-void cl_group_begin(cl_group *group) {
+void cl_group_commit_begin(cl_group_commit *group) {
     uint32_t arrived = cl_load32(&group->arrived);
-    /* For now those whom this flush serves; `cl_group_end` adds who has come meanwhile. */
+    /* For now those whom this flush serves; `cl_group_commit_end` adds who has come meanwhile. */
     cl_assert((int32_t)(arrived - group->begun) >= 0, ==, true);
     group->complete = arrived - group->begun;
     group->begun = arrived;
     group->began_ns = cl_clock_monotonic_ns();
 }
 
-void cl_group_end(cl_group *group) {
+void cl_group_commit_end(cl_group_commit *group) {
     int64_t now_ns = cl_clock_monotonic_ns(), took_ns = now_ns - group->began_ns;
     int64_t patience_ns = took_ns < LEAST_FLUSH_NS ? 0 : took_ns / PATIENCE_SHARE;
     group->until_ns = now_ns + (patience_ns < PATIENCE_NS ? patience_ns : PATIENCE_NS);

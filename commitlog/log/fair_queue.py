@@ -1,4 +1,4 @@
-"""Turn: coroutines of one event loop that are held append in the order of their calls."""
+"""QueueEntry: coroutines of one event loop that are held append in the order of their calls."""
 
 from __future__ import annotations
 
@@ -10,53 +10,53 @@ from typing import Self, TypeAlias
 
 
 class _Queue:
-    """The coroutines of one loop that wait for their turns, and the one that has it."""
+    """The coroutines of one loop that wait for their queues, and the one that has it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()  # whoever asks first gets it first
-        self.turns = 0
+        self.entries = 0
 
 
 # The queues of all loops, by the loop's identity; empty where nobody is held. A queue belongs to
 # the coroutines in it alone, and they belong to their loop: one that is closed meanwhile takes all
 # of it along.
-Turns: TypeAlias = dict[int, weakref.ref[_Queue]]
+FairQueues: TypeAlias = dict[int, weakref.ref[_Queue]]
 
 
-class Turn:
+class QueueEntry:
     """One coroutine's place among those of its loop. A context manager; at its end the next one's
     turn comes.
 
     Parameters
     ----------
-    turns : dict
+    queues : dict
         The log's.
 
     Attributes
     ----------
-    waits : bool
+    must_wait : bool
         Whether somebody else has the turn at first.
     """
 
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
+    def __init__(self, queues: FairQueues) -> None:
+        self._queues = queues
         self._loop = asyncio.get_running_loop()  # kept, so that no other loop gets its identity
-        known = turns.get(id(self._loop))
+        known = queues.get(id(self._loop))
         queue = None if known is None else known()
         if queue is None:
             queue = _Queue()
-            turns[id(self._loop)] = weakref.ref(queue)
+            queues[id(self._loop)] = weakref.ref(queue)
         self._queue = queue
         self._came = False
-        self.waits = queue.turns > 0
+        self.must_wait = queue.entries > 0
 
-    async def comes(self) -> None:
+    async def wait(self) -> None:
         """Wait for it."""
         await self._queue.lock.acquire()
         self._came = True
 
     def __enter__(self) -> Self:
-        self._queue.turns += 1
+        self._queue.entries += 1
         return self
 
     def __exit__(
@@ -68,6 +68,6 @@ class Turn:
         if self._came:
             with contextlib.suppress(RuntimeError):  # in a loop that was closed nobody can be told
                 self._queue.lock.release()
-        self._queue.turns -= 1
-        if not self._queue.turns:
-            del self._turns[id(self._loop)]
+        self._queue.entries -= 1
+        if not self._queue.entries:
+            del self._queues[id(self._loop)]
