@@ -102,7 +102,7 @@ cdef class Claim:
     cdef bytes key
     cdef bint sync
     cdef bint open
-    cdef uint64_t place
+    cdef uint64_t start
     cdef cl_claim native  # its segment is held, and its buffer in use, while the claim is open
     cdef cl_record_input record
     cdef ClaimBuffer exporter

@@ -40,7 +40,7 @@ def test_list_names_every_case_and_measures_nothing(capsys: pytest.CaptureFixtur
         (["--setup", "poled"], "did you mean 'pooled'"),
         (["--flush", "never"], "there are async, none, sync"),
         (["-w", "paced", "--flush", "sync"], "none of these workloads"),
-        (["--seconds", "soon"], "'--seconds': expected a time such as"),
+        (["--seconds", "soon"], "'--seconds': expected a duration such as"),
         (["--seconds", "0"], "'--seconds': expected at least 0.05 seconds"),
         (["--size", "much"], "'--size': expected a size such as"),
         (["--size", "1"], "'--size': expected at least 1048576 bytes"),

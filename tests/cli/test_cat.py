@@ -169,7 +169,7 @@ def test_it_ends_although_somebody_goes_on_appending(tmp_path: Path) -> None:
         (("--to", "9223372036854775808"), "expected a position"),
         (("--limit", "ten"), "expected a whole number of at least 0, not 'ten'"),
         (("--visibility", "appended"), "'appended' is not one of"),
-        (("--format", "csv"), "'csv' is not one of"),
+        (("--format", "xml"), "'xml' is not one of"),
         (("--from", "5000", "--to", "4096"), "--to (4096) is below --from (5000)"),
     ],
 )

@@ -64,6 +64,7 @@ def append(log: commitlog.CommitLog) -> int:
     many: Positions = log.append_many([b"a", bytearray(b"b")], keys=[None, b"k"], types=[0, 1])
     rows: Positions = log.append_array(np.zeros((2, 8), dtype=np.uint8))
     columns: Positions = log.append_arrow(log.tailer().read_batch().to_arrow()["value"])
+    whole: int = log.to_arrow(columns=["value"]).num_rows + log.to_reader().read_all().num_rows
     with log.claim(8) as claim:
         claimed: commitlog.Claim = claim
         view: memoryview = claimed.buffer
@@ -71,6 +72,7 @@ def append(log: commitlog.CommitLog) -> int:
         del view
         claimed.truncate(4)
         assert claimed.position > max(position, *many, *rows, *columns)
+    assert whole > 0
     return position
 
 

@@ -20,8 +20,16 @@ DATA = (errors.CommitLogError, commitlog.Options, commitlog.Tuning, ModuleType)
 
 
 def public_names() -> Iterator[str]:
-    for module in (commitlog, bus, errors, keep, metrics, watching):
-        for name in module.__all__:
+    leaves = [
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value)
+        and issubclass(value, errors.CommitLogError)
+        and not name.startswith("_")
+    ]
+    public = {module: module.__all__ for module in (commitlog, bus, keep, metrics, watching)}
+    for module, names in (public | {errors: leaves}).items():
+        for name in names:
             yield name
             value = getattr(module, name)
             if inspect.isclass(value) and not issubclass(value, DATA):
