@@ -119,7 +119,7 @@ def test_arrow_timestamps_are_taken_in_any_unit_and_zone(logs: Logs) -> None:
     assert {row[3] for row in rows(log)} == {int(when.timestamp()) * 10**9}
 
 
-def test_a_null_value_is_a_tombstone_under_a_key_and_refused_without_one(logs: Logs) -> None:
+def test_null_value_is_a_tombstone_with_a_key_else_refused(logs: Logs) -> None:
     log = logs.open()
     values = pa.array([b"kept", None, b"also"], pa.binary())
     log.append_arrow(pa.table({"value": values, "key": ["a", "b", None]}))
@@ -247,7 +247,7 @@ def test_what_is_no_record_is_refused_and_nothing_is_appended(logs: Logs, name: 
     assert log.count() == 0
 
 
-def test_a_bad_row_in_the_last_chunk_is_found_before_the_first_is_appended(logs: Logs) -> None:
+def test_bad_row_in_the_last_chunk_appends_nothing(logs: Logs) -> None:
     log = logs.open()
     large = b"x" * (LARGEST_VALUE + 1)
     with pytest.raises(RecordTooLargeError):
@@ -286,7 +286,7 @@ def test_columns_of_unequal_length_are_refused() -> None:
             RowColumns(data, offsets, **wrong)
 
 
-def test_a_timestamp_for_all_and_a_column_of_them_contradict_each_other(logs: Logs) -> None:
+def test_contradictory_or_negative_timestamp_is_refused(logs: Logs) -> None:
     log = logs.open()
     with pytest.raises(RecordTypeError, match="contradict"):
         log.append_arrow(value_and(timestamp=[1, 2]), timestamp_ns=5)

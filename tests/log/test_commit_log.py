@@ -107,7 +107,7 @@ def test_a_claim_open_over_close_is_rolled_back_and_harms_nobody(logs: Logs, set
     assert list(logs.open_as(setup).tailer(visibility="appended").values()) == [b"before"]
 
 
-def test_close_says_that_it_could_not_finish_and_can_be_called_again(logs: Logs) -> None:
+def test_close_past_its_timeout_raises_and_can_be_retried(logs: Logs) -> None:
     log = logs.open(claim_timeout=0.2, close_timeout=0.01)
     claim = log.claim(5)
     log.append(b"behind")
@@ -157,7 +157,7 @@ def test_a_log_is_a_context_manager_that_closes_on_errors_too(logs: Logs) -> Non
     assert list(logs.open().tailer().values()) == [b"kept"]
 
 
-def test_a_log_that_was_never_closed_is_drained_at_exit_with_a_warning(
+def test_unclosed_log_is_drained_at_exit_with_a_warning(
     run_python: Callable[..., Any], logs: Logs, tmp_path: Path
 ) -> None:
     script = """
@@ -213,7 +213,7 @@ def test_a_tailer_used_by_two_threads_at_once_refuses_the_second(
 
     def waits() -> bool:
         try:
-            tailer.direction = "forward"  # which, unlike a read, keeps nobody out while it looks
+            tailer.direction = "forward"  # unlike a read, this does not mark it in use
         except TailerInUseError:
             return True
         return False
@@ -250,9 +250,7 @@ def test_records_are_pickled_and_compared_by_content(logs: Logs, setup: Setup) -
     assert "b'value'" in repr(record)
 
 
-def test_a_view_of_a_record_that_is_not_committed_yet_is_its_value(
-    logs: Logs, setup: Setup
-) -> None:
+def test_view_of_an_uncommitted_record_returns_its_value(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, **BY_HAND)
     log.append(b"not yet", sync=False)
     record = log.tailer(visibility="appended").read()
@@ -263,9 +261,7 @@ def test_a_view_of_a_record_that_is_not_committed_yet_is_its_value(
 
 
 @pytest.mark.parametrize("name", ["log", "tailer"])
-def test_a_log_and_a_tailer_show_what_the_pages_use_and_nothing_of_the_engine(
-    logs: Logs, name: str
-) -> None:
+def test_dir_lists_the_documented_names_and_hides_the_engine(logs: Logs, name: str) -> None:
     log = logs.open()
     used = log if name == "log" else log.tailer()
     shown = dir(used)
@@ -288,9 +284,7 @@ def test_a_log_and_a_tailer_show_what_the_pages_use_and_nothing_of_the_engine(
 
 
 @pytest.mark.usefixtures("no_other_holders")
-def test_deletion_takes_whole_segments_from_the_front_and_never_leaves_holes(
-    logs: Logs, setup: Setup
-) -> None:
+def test_delete_removes_whole_front_segments_and_leaves_no_gap(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, **BY_HAND)
     for _ in range(8):
         log.append_array(np.zeros((1000, 32), dtype=np.uint8), sync=False)
@@ -339,9 +333,7 @@ def in_memory() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_16_byte_appends_roll_the_smallest_segments_thousands_of_times(
-    in_memory: Path, backing: Any
-) -> None:
+def test_16_byte_appends_over_2000_rolls_keep_their_order(in_memory: Path, backing: Any) -> None:
     logs = Logs(in_memory)
     log = logs.open_as(Setup("none", backing))
     tailer = log.tailer(visibility="appended")

@@ -67,9 +67,7 @@ def helpers() -> list[str]:
     ]
 
 
-def test_a_record_is_durable_when_its_await_returns_and_not_waited_for_without_sync(
-    logs: Logs, setup: Setup
-) -> None:
+def test_append_async_is_durable_on_return_only_if_synced(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, **BY_HAND)
 
     async def append() -> None:
@@ -124,7 +122,7 @@ def test_a_list_is_waited_for_once(logs: Logs, setup: Setup) -> None:
     assert log.stats().syncs == 1
 
 
-def test_a_cancelled_await_leaves_its_record_and_the_others_waiting(logs: Logs) -> None:
+def test_cancelled_await_keeps_its_record_and_other_waiters(logs: Logs) -> None:
     log = logs.open(flush="sync", claim_timeout=60, sync_timeout=60, **BY_HAND)
 
     async def append() -> None:
@@ -198,7 +196,7 @@ def test_closing_makes_durable_what_is_waited_for(logs: Logs) -> None:
     assert all_appended(logs.open(mode="r")) == [b"the hold", b"0", b"1", b"2"]
 
 
-def test_who_waits_at_a_service_that_ends_hears_that_the_log_is_closed(logs: Logs) -> None:
+def test_stopped_acknowledge_service_raises_closed_to_waiters(logs: Logs) -> None:
     log = logs.open(claim_timeout=60, **BY_HAND)
     service = AcknowledgeService(parts_of(log).engine, 60)
     service.start()
@@ -245,7 +243,7 @@ def test_several_loops_wait_at_one_log(logs: Logs) -> None:
         assert [log.read(position).value for position in positions] == expected
 
 
-def test_a_loop_that_is_closed_while_its_records_are_waited_for_does_not_matter(
+def test_loop_closed_during_append_waits_leaves_log_usable(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     log = logs.open(flush="sync", claim_timeout=60, sync_timeout=60, **BY_HAND)
@@ -301,7 +299,7 @@ def test_what_is_wrong_is_refused_and_appends_nothing(
     assert log.count() == 0
 
 
-def test_a_wait_that_could_not_end_is_refused_before_anything_is_appended(logs: Logs) -> None:
+def test_wait_behind_an_own_claim_is_refused_before_append(logs: Logs) -> None:
     log = logs.open(flush="sync")
     with log.claim(1) as claim:
         with pytest.raises(ClaimError):

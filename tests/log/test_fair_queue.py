@@ -1,4 +1,4 @@
-"""Coroutines that a required tailer holds: the loop runs on, and nobody overtakes."""
+"""Coroutines that a required tailer holds: the loop runs on, and appends keep their order."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_there_is_no_thread_for_those_who_are_held(logs: Logs) -> None:
     asyncio.run(run())
 
 
-# --- nobody overtakes -----------------------------------------------------------------------------
+# --- order of arrival -----------------------------------------------------------------------------
 
 
 def test_who_comes_when_the_gate_is_open_again_does_not_overtake(logs: Logs) -> None:
@@ -194,7 +194,7 @@ def test_each_of_several_loops_keeps_its_own_order(logs: Logs) -> None:
 # --- lists ----------------------------------------------------------------------------------------
 
 
-def test_a_list_that_is_held_halfway_goes_on_where_it_was_and_nobody_comes_between(
+def test_list_blocked_halfway_resumes_ahead_of_later_appends(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = logs.open()

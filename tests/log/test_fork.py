@@ -27,7 +27,7 @@ from tests.setups import BY_HAND, Logs, Setup
 from tests.steps import die
 
 
-def test_a_pooled_log_refuses_a_forked_child_and_the_parent_goes_on(
+def test_pooled_log_after_fork_refuses_child_and_serves_parent(
     logs: Logs, in_child: Callable[..., Any]
 ) -> None:
     for backing in ("anonymous", "shm"):
@@ -55,7 +55,7 @@ def test_a_pooled_log_refuses_a_forked_child_and_the_parent_goes_on(
         assert list(log.tailer().values()) == [b"parent's", b"still"]
 
 
-def test_a_mapped_log_appends_from_a_forked_child_through_a_slot_of_its_own(
+def test_mapped_log_after_fork_appends_through_an_own_slot(
     logs: Logs, in_child: Callable[..., Any]
 ) -> None:
     log = logs.open()
@@ -101,7 +101,7 @@ def fork_held(act: Callable[[], None]) -> Callable[[], int]:
     return let_go
 
 
-def test_a_forked_child_goes_on_when_the_parent_has_closed_the_log(logs: Logs) -> None:
+def test_forked_child_appends_after_the_parent_closed_the_log(logs: Logs) -> None:
     log = logs.open()
     log.append(b"parent")
 
@@ -115,7 +115,7 @@ def test_a_forked_child_goes_on_when_the_parent_has_closed_the_log(logs: Logs) -
     assert list(logs.open().tailer().values()) == [b"parent", b"child"]
 
 
-def test_a_forked_child_does_not_write_over_what_others_did_meanwhile(logs: Logs) -> None:
+def test_forked_child_after_a_pooled_reopen_overwrites_nothing(logs: Logs) -> None:
     log = logs.open()
     log.append(b"parent")
 
@@ -147,7 +147,7 @@ def test_a_claim_of_the_parent_is_not_the_childs_to_end(
     assert list(log.tailer(visibility="appended").values()) == [b"parent"]
 
 
-def test_a_child_is_not_held_up_by_locks_that_other_threads_of_the_parent_had(
+def test_parent_locks_held_at_fork_do_not_block_the_child(
     logs: Logs, in_child: Callable[..., Any]
 ) -> None:
     log = logs.open()

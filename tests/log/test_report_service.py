@@ -33,11 +33,11 @@ def said(caplog: pytest.LogCaptureFixture) -> Callable[[int], Said]:
 
 
 def without_slow_flushes(said: Said) -> Said:
-    """What is said where the disk is not slow."""
+    """Return the messages without the warnings of slow flushes."""
     return [(level, message) for level, message in said if "took longer than" not in message]
 
 
-def test_opening_and_closing_are_told_and_rolls_to_whoever_debugs(
+def test_open_and_close_log_at_info_and_rolls_at_debug(
     logs: Logs, said: Callable[[int], Said]
 ) -> None:
     log = logs.open(**BY_HAND)
@@ -86,7 +86,7 @@ def no_other_reports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_other_reports")
-def test_slow_flushes_are_warned_of_at_once_and_then_once_a_minute(
+def test_slow_flushes_are_warned_of_at_once_then_per_minute(
     logs: Logs, said: Callable[[int], Said]
 ) -> None:
     log = logs.open(**BY_HAND)
@@ -108,7 +108,7 @@ def test_slow_flushes_are_warned_of_at_once_and_then_once_a_minute(
 
 
 @pytest.mark.usefixtures("no_other_reports")
-def test_claims_that_were_rolled_back_are_warned_of_on_both_sides(
+def test_rolled_back_claim_is_reported_by_owner_and_resolver(
     logs: Logs, said: Callable[[int], Said], until: Until
 ) -> None:
     slow, other = logs.open(**BY_HAND), logs.open(claim_timeout="20ms", **BY_HAND)

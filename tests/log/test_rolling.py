@@ -65,9 +65,7 @@ def cycles_of(log: CommitLog) -> list[tuple[int, list[bytes]]]:
 
 
 @clocked(NOON)
-def test_the_first_append_after_a_cycles_end_begins_the_next_segment(
-    clock: Clock, path: Path
-) -> None:
+def test_first_append_after_a_cycle_ends_begins_a_segment(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         log.append(b"noon")
         clock.set("2026-11-21T12:59:59.999+01:00")
@@ -142,9 +140,7 @@ def test_a_timestamp_of_ones_own_does_not_decide_the_cycle(clock: Clock, path: P
 
 
 @clocked(NOON)
-def test_a_cycle_has_no_limit_of_records_and_takes_as_many_segments_as_it_needs(
-    clock: Clock, path: Path
-) -> None:
+def test_cycle_larger_than_a_segment_spans_several_segments(clock: Clock, path: Path) -> None:
     with open_log(path, segment_size=65536) as log:
         for number in range(100):
             log.append(b"%04d" % number * 1000)
@@ -182,7 +178,7 @@ def test_a_cycle_boundary_at_a_daylight_saving_change(clock: Clock, path: Path) 
 
 
 @clocked(NOON)
-def test_a_clock_that_steps_back_never_writes_into_a_sealed_cycle(clock: Clock, path: Path) -> None:
+def test_clock_stepping_back_never_reopens_a_sealed_cycle(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         log.append(b"noon")
         clock.move(3 * 3600)
@@ -345,9 +341,7 @@ def test_skipped_cycles_leave_no_file(clock: Clock, path: Path) -> None:
 
 
 @clocked(NOON)
-def test_the_unused_blocks_of_segments_that_were_closed_early_go_back_to_the_disk(
-    clock: Clock, path: Path
-) -> None:
+def test_early_roll_returns_unused_blocks_to_the_disk(clock: Clock, path: Path) -> None:
     def allocated(number: int) -> int:
         return os.stat(parts_of(log).directory.segment_path(number)).st_blocks * 512
 
@@ -376,7 +370,7 @@ def test_the_unused_blocks_of_segments_that_were_closed_early_go_back_to_the_dis
 # --- what a log is created with -------------------------------------------------------------------
 
 
-def test_the_cycle_of_the_log_stands_and_another_one_is_warned_about(
+def test_differing_roll_cycle_is_ignored_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "log"

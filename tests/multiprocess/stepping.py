@@ -119,7 +119,7 @@ def poke_gap(path: Path, slot: int, length: int = 48) -> None:
     """Step 1 of an append and no further, in the name of a process that does nothing meanwhile: its
     slot is odd, the tail has moved.
 
-    Nobody else may append at the time: what is read here is written back.
+    No other process may append at the time: what is read here is written back.
     """
     with (path / "cursors").open("r+b") as file, mmap.mmap(file.fileno(), 0) as cursors:
         at = _SLOTS_AT + slot * _LINE

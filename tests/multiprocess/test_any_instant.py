@@ -44,14 +44,14 @@ OPTIONS: dict[str, Any] = {
 
 
 def write_anything(link: Link, path: str, session: int) -> None:
-    """Append in every way there is, for ever, and report what came of each. A record's number is
-    used once.
+    """Append in every way there is until killed, and report what came of each. A record's number
+    is used once.
     """
     log, _ = open_log(path, None, OPTIONS)
     numbers = random.Random(session)
     for index in itertools.count(step=10):
         if index % 500 == 0:
-            time.sleep(0.005)  # between bursts, so that whoever disturbs them gets to do so
+            time.sleep(0.005)  # between bursts, so that the test can kill or stop this process
         way = numbers.random()
         if way < 0.6:
             link.say(APPENDED, session, index, log.append(value_of(session, index)))
@@ -91,7 +91,7 @@ class Ledger:
         self.rolled_back: set[int] = set()
 
     def note(self, reports: list[Report]) -> None:
-        """Take down what a writer said. No position is given twice, whatever became of it."""
+        """Take down what a writer said. No two acknowledged records share a position."""
         for report in reports:
             if report.kind in (APPENDED, PUBLISHED):
                 assert report.position not in self.promised, (
@@ -184,14 +184,14 @@ def spin(microseconds: int) -> None:
         pass
 
 
-def test_writers_that_are_killed_and_stopped_lose_and_double_nothing(
+def test_kills_and_stops_lose_and_double_nothing(
     path: Path, numbers: random.Random, start: Start
 ) -> None:
     kill_and_stop(path, 2.0, numbers, start)
 
 
 @pytest.mark.long
-def test_writers_that_are_killed_and_stopped_for_a_minute_lose_and_double_nothing(
+def test_minute_of_kills_and_stops_loses_and_doubles_nothing(
     path: Path, numbers: random.Random, start: Start
 ) -> None:
     kill_and_stop(path, 60.0, numbers, start)

@@ -91,7 +91,7 @@ def test_a_log_whose_writer_was_killed_outlives_its_cursors(
         if name not in ("empty", "cut short", "sparse", "zeros", "garbage", "huge")
     ],
 )
-def test_newcomers_refuse_cursors_that_the_others_do_not_use_and_leave_them_alone(
+def test_unusable_cursors_refuse_new_opens_and_stay_unchanged(
     path: Path, spoiled: str, start: Start
 ) -> None:
     """Others have the log open and write; what they have mapped is not rebuilt under them."""
@@ -113,7 +113,7 @@ def test_newcomers_refuse_cursors_that_the_others_do_not_use_and_leave_them_alon
 
 
 @pytest.mark.parametrize("spoiled", ["empty", "cut short", "sparse"])
-def test_cursors_cut_short_under_a_live_writer_cost_that_writer_and_no_record(
+def test_cursors_truncated_under_a_writer_lose_no_record(
     path: Path, spoiled: str, start: Start
 ) -> None:
     """The system ends who touches a page of a mapping whose file has gone: the library cannot
@@ -162,9 +162,7 @@ def test_what_cannot_be_a_cursors_file_is_refused_and_read_past(
 # --- another size, another log --------------------------------------------------------------------
 
 
-def test_another_segment_size_is_refused_by_name_while_others_write(
-    path: Path, start: Start
-) -> None:
+def test_option_mismatch_beside_a_writer_is_refused_by_name(path: Path, start: Start) -> None:
     writer = start(write, str(path), 1, "append", How(None, {}))
     writer.hear(10)
     for mode in ("a", "r"):
@@ -179,7 +177,7 @@ def test_another_segment_size_is_refused_by_name_while_others_write(
     writer.kill()
 
 
-def test_an_identity_that_says_another_segment_size_is_refused_and_nothing_is_changed(
+def test_wrong_segment_size_in_log_json_is_refused_unchanged(
     path: Path,
 ) -> None:
     log, _ = open_log(str(path), None, {})
@@ -197,7 +195,7 @@ def test_an_identity_that_says_another_segment_size_is_refused_and_nothing_is_ch
         assert len(list(log.tailer())) == 300
 
 
-def test_a_segment_of_another_log_is_refused_and_told_from_damage(
+def test_segment_of_another_log_is_refused_as_foreign(
     path: Path, folder: Path, start: Start
 ) -> None:
     for place in (path, folder / "other"):

@@ -1,5 +1,5 @@
-"""Owners that die between claim and publish: nobody waits for them, and of what they were writing
-nothing is ever seen.
+"""Owners that die between claim and publish: no process waits for them, and no reader sees what
+they were writing.
 
 The claim timeout is an hour wherever a roll-back at once is what is shown: were the dead taken for
 slow, the tests would not end.
@@ -82,7 +82,7 @@ def test_a_claim_of_a_killed_process_is_rolled_back_at_once(
     read = next_value(log)
     if later:
         log.append(b"later")
-        assert next(log.tailer().values(), None) is None  # nobody passes a live owner's claim
+        assert next(log.tailer().values(), None) is None  # no reader passes a live owner's claim
     child.kill()
     if not later:
         log.append(b"later")
@@ -97,7 +97,7 @@ def test_a_claim_of_a_killed_process_is_rolled_back_at_once(
 
 @pytest.mark.parametrize("place", ["gap", "claimed"])
 @pytest.mark.parametrize("later", [True, False], ids=["with later records", "at the end"])
-def test_an_append_killed_between_two_steps_is_rolled_back_at_once(
+def test_append_killed_between_two_steps_is_rolled_back_at_once(
     path: Path, log: CommitLog, start: Start, place: str, later: bool
 ) -> None:
     """Behind the add on the tail, where the claim has no name yet, and behind the first swap."""
@@ -122,7 +122,7 @@ def test_an_append_killed_between_two_steps_is_rolled_back_at_once(
 
 
 @pytest.mark.parametrize("place", ["gap", "claimed"])
-def test_who_may_not_write_steps_over_the_dead_and_changes_nothing(
+def test_read_only_reader_skips_a_dead_claim_and_writes_nothing(
     path: Path, log: CommitLog, start: Start, place: str
 ) -> None:
     driven = Driven(start(append_driven, str(path), 1, AN_HOUR), path)
@@ -171,7 +171,7 @@ def test_twenty_dead_owners_in_a_row_cost_little(
 
 
 @pytest.mark.parametrize("place", ["gap", "claimed"])
-def test_a_slot_that_another_process_took_does_not_keep_the_claim_of_the_dead_alive(
+def test_reused_slot_does_not_keep_a_dead_owners_claim_alive(
     path: Path, log: CommitLog, start: Start, until: Until, place: str
 ) -> None:
     """The new owner's lock is on the slot, and its generation is another."""
@@ -229,7 +229,7 @@ def forked(path: Path, start: Start) -> Iterator[tuple[Child, int]]:
     os.kill(grandchild, signal.SIGKILL)
 
 
-def test_the_claim_of_a_killed_owner_is_rolled_back_though_its_forked_child_lives(
+def test_claim_of_a_killed_owner_with_a_live_fork_is_rolled_back(
     log: CommitLog, forked: tuple[Child, int]
 ) -> None:
     read = next_value(log)

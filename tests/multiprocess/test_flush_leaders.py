@@ -102,7 +102,7 @@ def tail_reaches(path: Path, count: int) -> Callable[[], bool]:
     return reached
 
 
-def test_a_leader_that_is_killed_in_its_flush_is_replaced_at_once(
+def test_leader_killed_in_its_flush_is_replaced_at_once(
     path: Path, start: Start, shim: Shim, until: Until
 ) -> None:
     """By any of those who wait behind it; the claim timeout is an hour."""
@@ -120,7 +120,7 @@ def test_a_leader_that_is_killed_in_its_flush_is_replaced_at_once(
         )
 
 
-def test_a_leader_that_is_stopped_in_its_flush_is_replaced_after_the_claim_timeout(
+def test_leader_stopped_in_flush_is_replaced_after_claim_timeout(
     path: Path, start: Start, shim: Shim, until: Until
 ) -> None:
     """It comes back later, finishes what it was at, and takes nothing from who leads by then."""
@@ -154,10 +154,10 @@ def claim_and_wait(link: Link, path: str, options: dict[str, Any]) -> None:
     link.wait()
 
 
-def test_a_dead_claim_below_costs_those_who_wait_for_the_disk_nothing_but_a_look(
+def test_dead_claim_below_is_resolved_by_the_flush_leader(
     path: Path, start: Start, until: Until
 ) -> None:
-    """The leader resolves it itself; nobody reads."""
+    """The leader resolves it itself; there is no reader."""
     with commitlog.open(path, segment_size=SEGMENT_SIZE, flush="none"):
         owner = start(claim_and_wait, str(path), {"flush": "none"})
         owner.hear(1)

@@ -53,7 +53,7 @@ def hold_all_locks(link: Link, path: str) -> None:
     """Lock all that another user can open, shared where the file asks for it, until the parent says
     so.
 
-    Root becomes nobody. A child of another user keeps to what the modes let others read.
+    Root becomes the user `nobody`. A child of another user keeps to what the modes let others read.
     """
     if os.geteuid() == 0:
         os.setresgid(NOBODY, NOBODY, NOBODY)

@@ -154,7 +154,7 @@ def surroundings(kind: str, shim: Shim) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("kind", small_disk.kinds())
-def test_writers_on_a_full_place_are_refused_for_a_while_and_go_on(
+def test_full_disk_refuses_writers_until_space_returns(
     kind: str, tmp_path: Path, start: Start, shim: Shim
 ) -> None:
     child = start(conduct, kind, str(tmp_path / "disk"), **surroundings(kind, shim))
@@ -162,8 +162,8 @@ def test_writers_on_a_full_place_are_refused_for_a_while_and_go_on(
 
 
 def fill_before_each_open(link: Link, kind: str, point: str) -> None:
-    """Open where there is no room for one file after the other of a log: an error and never a
-    signal, whatever it is that has no room.
+    """Open where there is no room for one file after the other of a log: for each file, an error
+    and never a signal.
     """
     disk = Disk(link, kind, point)
     outcomes = set()

@@ -33,7 +33,7 @@ def read_when_it_comes(link: Link, path: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("pool", [None, {}], ids=["mapped", "pooled"])
-def test_readers_wait_for_their_log_and_get_it_from_its_first_record(
+def test_reader_waiting_for_its_log_gets_the_first_record(
     path: Path, pool: dict[str, Any] | None, start: Start
 ) -> None:
     nested = path / "of" / "logs"
@@ -49,7 +49,7 @@ def test_readers_wait_for_their_log_and_get_it_from_its_first_record(
     writer.join()
 
 
-def test_a_reader_that_is_not_told_to_wait_is_told_how_and_creates_nothing(path: Path) -> None:
+def test_reader_of_a_missing_log_is_refused_and_creates_nothing(path: Path) -> None:
     for options in ({}, {"wait_for_log": 0}, {"wait_for_log": "20ms"}):
         with pytest.raises(LogNotFoundError, match="wait until its writer has") as caught:
             commitlog.open(path, "r", **options)
@@ -92,9 +92,7 @@ def create_step_by_step(link: Link, path: str) -> None:
     log.close()
 
 
-def test_a_reader_that_comes_at_any_step_of_the_creation_sees_the_first_record(
-    path: Path, start: Start
-) -> None:
+def test_reader_opened_at_any_creation_step_sees_first_record(path: Path, start: Start) -> None:
     writer = start(create_step_by_step, str(path))
     readers = []
     while writer.hear(1)[0].kind == OPENED:

@@ -1,5 +1,5 @@
-"""Processes in another pid namespace, as containers have them: who lives is told by locks, and pids
-that mean nothing here are not used.
+"""Processes in another pid namespace, as containers have them: locks show which process lives, and
+pids that mean nothing here are not used.
 """
 
 from __future__ import annotations
@@ -76,10 +76,8 @@ def claim_inside(link: Link, path: str, size: int) -> None:
     link.wait()
 
 
-def test_a_claim_of_another_namespace_lives_and_dies_with_its_process(
-    path: Path, start: Start
-) -> None:
-    """Its pid there is 1 or so, which here is somebody who never dies, or nobody."""
+def test_foreign_namespace_claim_lasts_as_long_as_its_process(path: Path, start: Start) -> None:
+    """Its pid there is about 1; here that pid is a process that never dies, or none."""
     launcher = another_namespace()
     if not launcher:
         return
@@ -107,9 +105,7 @@ def read_inside(link: Link, path: str) -> None:
         link.say(OPENED, int(record is not None and record.value == b"later"))
 
 
-def test_who_is_inside_sees_that_an_owner_outside_lives_and_that_it_died(
-    path: Path, start: Start
-) -> None:
+def test_reader_in_a_namespace_sees_outside_owner_live_and_die(path: Path, start: Start) -> None:
     launcher = another_namespace()
     if not launcher:
         return
@@ -134,7 +130,9 @@ HOLDERS: dict[str, dict[str, Any] | None] = {
 def test_a_holder_in_another_namespace_is_said_to_be_there(
     path: Path, holder: str, start: Start
 ) -> None:
-    """At once, and not after `open_timeout`; whoever has the same pid here is not taken for it."""
+    """The error comes at once, not after `open_timeout`. A process that has the same pid here is
+    not taken for the holder.
+    """
     launcher = another_namespace()
     if not launcher:
         return
@@ -158,9 +156,7 @@ def test_a_holder_in_another_namespace_is_said_to_be_there(
     child.join()
 
 
-def test_what_a_killed_pooled_holder_of_another_namespace_left_is_recovered(
-    path: Path, start: Start
-) -> None:
+def test_killed_pooled_holder_in_another_namespace_is_recovered(path: Path, start: Start) -> None:
     """Its note in the `lock` file stays behind and says nothing about who lives."""
     launcher = another_namespace()
     if not launcher:

@@ -69,7 +69,7 @@ def test_many_open_a_log_at_once(path: Path, there: bool, start: Start) -> None:
 
 
 def write_gently(link: Link, path: str, session: int) -> None:
-    """Append for ever, and not as fast as can be, so that reading all of it back is soon done."""
+    """Append until killed, slowly, so that reading all of it back is soon done."""
     log, _ = open_log(path, None, {"claim_timeout": 0.05})
     for index in itertools.count():
         link.say(APPENDED, session, index, log.append(value_of(session, index)))
@@ -137,7 +137,7 @@ def left(path: Path, start: Start) -> Account:
     return account
 
 
-def test_a_newcomer_waits_for_a_recovery_and_readers_read_meanwhile(
+def test_open_during_recovery_waits_while_readers_read(
     path: Path, left: Account, start: Start, until: Until
 ) -> None:
     recoverer = start(recover_stepwise, str(path), 2)
@@ -189,7 +189,7 @@ def die_recovering(link: Link, path: str, step: int) -> None:
     log.close()
 
 
-def test_a_newcomer_killed_while_it_recovers_leaves_it_to_the_next_that_waits(
+def test_opener_killed_in_recovery_leaves_it_to_the_next(
     path: Path, left: Account, start: Start
 ) -> None:
     """At each step; others wait for the lock meanwhile."""
@@ -234,9 +234,7 @@ def hold_slots(link: Link, path: str, count: int) -> None:
     link.wait()
 
 
-def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(
-    path: Path, start: Start
-) -> None:
+def test_full_slot_table_refuses_opens_until_a_writer_leaves(path: Path, start: Start) -> None:
     log, _ = open_log(str(path), None, {})
     log.append(b"before")
     first = start(hold_slots, str(path), 200)
@@ -263,7 +261,7 @@ def test_a_full_slot_table_refuses_newcomers_until_somebody_leaves(
     log.close()
 
 
-def test_a_forked_child_takes_a_slot_of_its_own_and_waits_for_nobody(
+def test_forked_child_takes_an_own_slot_or_is_refused_at_once(
     path: Path, start: Start, in_child: Callable[..., object]
 ) -> None:
     log, _ = open_log(str(path), None, {"flush": "sync"})

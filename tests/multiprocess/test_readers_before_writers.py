@@ -93,7 +93,7 @@ def test_whatever_was_wrong_with_the_cursors_they_move(
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
 def test_a_tailer_that_waits_is_not_left_behind(reader: CommitLog, idle: Any, start: Start) -> None:
-    """Nobody asks for a position: the wait alone has to notice."""
+    """The test asks for no position: the wait alone has to notice."""
     tailer = reader.tailer(start="end", visibility="flushed")
     writer = start(write_some, reader.path, 1, 30, How(None, {"flush": "sync"}))
     for index in range(30):
@@ -124,8 +124,8 @@ def test_reads_that_never_wait_and_batches_notice_it_too(
 
 
 def test_damage_is_told_once_the_log_is_recovered(reader: CommitLog) -> None:
-    """Above the checkpoint a bad frame is the end, as long as nobody has recovered the log; after
-    that it is damage.
+    """Above the checkpoint a bad frame is the end until a writer has recovered the log; after that
+    it is damage.
     """
     tailer = reader.tailer(start="end")
     log, _ = open_log(reader.path, None, {})
@@ -162,7 +162,7 @@ def by_turns(link: Link, path: str, turns: int) -> None:
 
 
 @pytest.mark.parametrize("visibility", ["committed", "appended", "flushed"])
-def test_a_reader_goes_on_when_the_log_is_reopened_in_the_other_mode(
+def test_reopen_in_the_other_mode_keeps_a_reader_reading(
     path: Path, visibility: Visibility, start: Start
 ) -> None:
     """What a pooled log has not committed yet never looks like a claim or like damage to who came
@@ -190,7 +190,7 @@ def test_a_reader_goes_on_when_the_log_is_reopened_in_the_other_mode(
     reader.close()
 
 
-def test_a_reader_of_a_mapped_log_takes_an_uncommitted_range_of_a_pooled_one_for_the_end(
+def test_pooled_uncommitted_range_is_the_end_to_a_mapped_reader(
     path: Path,
 ) -> None:
     log, _ = open_log(str(path), None, {})

@@ -156,7 +156,7 @@ def test_eight_writers_roll_often_with_frames_of_all_sizes(
 # --- making segments ------------------------------------------------------------------------------
 
 
-def test_what_is_not_needed_yet_is_left_to_the_one_that_makes_segments(path: Path) -> None:
+def test_segment_not_needed_yet_is_left_to_its_creator(path: Path) -> None:
     """Where each of many processes made the next segment ahead of need, a place would have to have
     room for as many of them.
     """
@@ -175,7 +175,7 @@ def test_what_is_not_needed_yet_is_left_to_the_one_that_makes_segments(path: Pat
         parts_of(other).engine.end_creation()
 
 
-def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(
+def test_enospc_on_a_segment_created_meanwhile_is_no_error(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two make the same segment where there is room for one."""
@@ -194,7 +194,7 @@ def test_no_room_for_what_another_has_made_meanwhile_is_no_failure(
         assert log.append(b"on") > directory.segment_size
 
 
-def test_a_handle_that_makes_a_segment_and_stands_still_is_not_waited_for(path: Path) -> None:
+def test_stalled_segment_creation_does_not_block_other_writers(path: Path) -> None:
     """The advice to leave it to another one is good for a moment only."""
     with (
         commitlog.open(path, segment_size="64KiB", tuning=NOTHING_AHEAD) as still,

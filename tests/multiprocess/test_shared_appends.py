@@ -100,7 +100,7 @@ def append_and_compare(path: Path, count: int, start: Start) -> None:
 
 
 def check_rest(log: CommitLog, seen: list[Seen], begins: list[int]) -> None:
-    """Whoever began at a position saw the rest of the same order, up to the last record."""
+    """Check that each reader saw the same order from where it began up to the last record."""
     whole = [(record.position, record.value) for record in log.tailer()]
     end = next(position for position, value in whole if value == LAST)
     for reader, begin in zip(seen, begins, strict=True):
@@ -113,9 +113,7 @@ def test_eight_processes_append_and_every_reader_sees_one_order(path: Path, star
 
 
 @pytest.mark.long
-def test_eight_processes_append_100_000_records_each_and_every_reader_sees_one_order(
-    path: Path, start: Start
-) -> None:
+def test_800_000_appends_by_8_processes_read_in_one_order(path: Path, start: Start) -> None:
     append_and_compare(path, 100_000, start)
 
 
@@ -130,9 +128,7 @@ def append_until_told(link: Link, path: str, writer: int) -> None:
                 return
 
 
-def test_readers_that_come_while_others_append_see_the_rest_of_the_same_order(
-    path: Path, start: Start
-) -> None:
+def test_readers_opened_amid_appends_see_the_same_later_order(path: Path, start: Start) -> None:
     """From the first record, from a record's position, and from the end; in a process that writes,
     and in one that may not.
     """

@@ -1,6 +1,6 @@
 """Owners that are stopped between claim and publish: one that goes on in time keeps its record; one
-that does not is told, or appends anew, and what it was writing when it was stopped is never seen by
-anybody."""
+that does not gets an error, or appends anew, and no reader sees what it was writing when it was
+stopped."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_an_append_stopped_past_the_timeout_lands_once(
 
 
 @pytest.mark.parametrize("place", ["gap", "claimed"])
-def test_an_append_stopped_for_less_than_the_timeout_is_kept_where_it_was(
+def test_append_stopped_within_the_timeout_keeps_its_position(
     path: Path, start: Start, place: str
 ) -> None:
     with open_survivor(path, AN_HOUR) as log, commitlog.open(path, "r") as reader:
@@ -146,9 +146,7 @@ def test_an_append_stopped_for_less_than_the_timeout_is_kept_where_it_was(
             assert [next_value(tailer), next_value(tailer)] == [value_of(1, 0), b"later"]
 
 
-def test_a_stopped_owner_costs_its_timeout_once_however_many_others_die(
-    path: Path, start: Start
-) -> None:
+def test_stopped_owner_costs_one_timeout_despite_other_deaths(path: Path, start: Start) -> None:
     """It stands in an odd window, and might own any gap that comes after."""
     claim_timeout = 2.0  # eight times that is more than what a busy machine takes for once
     with open_survivor(path, claim_timeout) as log:
@@ -239,9 +237,7 @@ def run_race(path: Path, rounds: int, start: Start) -> None:
         assert [record.position for record in log.tailer()][:-1] == published
 
 
-def test_two_readers_and_the_writer_agree_on_a_roll_back_that_races_a_publish(
-    path: Path, start: Start
-) -> None:
+def test_rollback_racing_a_publish_is_agreed_by_all_processes(path: Path, start: Start) -> None:
     run_race(path, 150, start)
 
 

@@ -1,5 +1,5 @@
-"""Running writers know who is required, whoever says so and wherever he is stopped or killed over
-it.
+"""Running writers know which tailers are required, even if the process that changes one is stopped
+or killed at any step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Start = Callable[..., Child]
 STOPPED, APPENDED, REFUSED = "S", "A", "R"
 HEARD_WITHIN = (
     SEGMENT // 4 // FRAME + MAX_LAG // FRAME + 2
-)  # appends, after which a writer waits for whoever is required
+)  # appends, after which a writer waits for each required tailer
 
 
 def open_writer(path: Path | str) -> CommitLog:
@@ -70,9 +70,7 @@ ACTS: dict[str, tuple[Callable[[CommitLog], None], Callable[[CommitLog], object]
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_whoever_is_killed_at_any_step_leaves_writers_that_know_what_the_list_says(
-    path: Path, act: str
-) -> None:
+def test_crash_during_tailer_change_leaves_writers_consistent(path: Path, act: str) -> None:
     prepare, change = ACTS[act]
     step, died = 0, True
     while died:
@@ -109,14 +107,12 @@ def declare_and_die(link: Link, path: str) -> None:
     required(reader, start="end")
 
 
-def test_a_writer_that_looks_amid_a_declaration_looks_again_and_waits_for_nobody(
-    path: Path, start: Start
-) -> None:
+def test_writer_amid_a_declaration_does_not_wait_and_rechecks(path: Path, start: Start) -> None:
     with open_writer(path) as writer:
         child = start(declare_and_die, str(path))
         child.hear(1)
         assert not is_held(writer)
-        assert not is_held(writer)  # whoever is stopped there holds nobody up
+        assert not is_held(writer)  # a stopped declaration holds no writer up
         child.go_on()
         child.wait()
         assert writer.tailers()[0].required

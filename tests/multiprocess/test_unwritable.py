@@ -92,9 +92,7 @@ def test_a_reader_without_write_permission_follows_live_writers(
         assert sorted(path.iterdir()) == before
 
 
-def test_a_reader_without_write_permission_goes_on_with_the_first_writer(
-    path: Path, start: Start
-) -> None:
+def test_reader_without_write_permission_follows_first_writer(path: Path, start: Start) -> None:
     with commitlog.open(path, segment_size="64KiB") as log:
         log.append(b"before")
     (path / "cursors").unlink()

@@ -51,7 +51,7 @@ def test_wait_gets_the_buffer_that_comes_back(until: Until) -> None:
         pool.return_buffer(buffer)
 
 
-def test_waiting_borrowers_are_served_in_the_order_they_came_and_nobody_overtakes(
+def test_waiting_borrowers_are_served_in_fifo_order(
     until: Until,
 ) -> None:
     with small_pool() as pool:
@@ -62,7 +62,7 @@ def test_waiting_borrowers_are_served_in_the_order_they_came_and_nobody_overtake
             lent = pool.borrow(name)
             assert lent is not None
             served.append(name)
-            # Whoever asks without waiting does not overtake those in line.
+            # A borrower that does not wait does not overtake those in line.
             assert pool.try_borrow("pushing in") is None
             pool.return_buffer(lent)
 
@@ -86,7 +86,7 @@ def test_waiting_borrowers_are_served_in_the_order_they_came_and_nobody_overtake
         {"wait_timeout": "30s", "timeout": 0},
     ],
 )
-def test_wait_is_bounded_and_names_the_borrowers_and_the_remedies(options: dict[str, Any]) -> None:
+def test_borrow_timeout_names_the_borrowers_and_remedies(options: dict[str, Any]) -> None:
     timeout = options.pop("timeout", None)
     with small_pool(buffers=2, **options) as pool:
         lent = drain(pool, "orders")
@@ -152,7 +152,7 @@ def test_grow_adds_buffers_up_to_the_bound_and_then_waits(backing: str) -> None:
         assert pool.available == 3
 
 
-def test_grow_that_many_threads_ask_for_at_once_respects_the_bound() -> None:
+def test_concurrent_grow_respects_max_buffers() -> None:
     with small_pool(on_exhausted="grow", max_buffers=4) as pool:
         barrier = threading.Barrier(12)
 

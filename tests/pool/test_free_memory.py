@@ -62,9 +62,7 @@ def fake(tmp_path: Path) -> FakeProcess:
 
 
 @pytest.mark.parametrize("kind", ["cgroup", "cgroup2"])
-def test_each_group_up_to_the_root_counts_limit_less_usage_without_reclaimable_cache(
-    fake: FakeProcess, kind: str
-) -> None:
+def test_each_cgroup_counts_limit_less_unreclaimable_usage(fake: FakeProcess, kind: str) -> None:
     fake.describe(kind, "/outer/inner")
     fake.group("/outer/inner", kind, str(100 * MIB), 70 * MIB, reclaimable=20 * MIB)
     fake.group("/outer", kind, str(60 * MIB), 75 * MIB, reclaimable=40 * MIB)
@@ -78,7 +76,7 @@ def test_a_group_over_its_limit_has_nothing_free(fake: FakeProcess) -> None:
     assert fake.free() == [0]
 
 
-def test_groups_without_a_limit_or_without_the_controller_do_not_count(fake: FakeProcess) -> None:
+def test_cgroup_without_limit_or_controller_is_ignored(fake: FakeProcess) -> None:
     fake.describe("cgroup2", "/a/b")
     fake.group("/a", "cgroup2", "max", 5)
     (fake.mount / "a" / "b").mkdir()
@@ -86,9 +84,7 @@ def test_groups_without_a_limit_or_without_the_controller_do_not_count(fake: Fak
 
 
 @pytest.mark.parametrize("group", ["/docker/1234", "/somewhere/invisible", "/../sibling"])
-def test_a_container_that_sees_its_own_group_at_the_mount_point_is_limited_by_it(
-    fake: FakeProcess, group: str
-) -> None:
+def test_container_cgroup_at_the_mount_point_sets_the_limit(fake: FakeProcess, group: str) -> None:
     fake.describe("cgroup2", group, root="/docker/1234" if group.startswith("/docker") else "/")
     fake.group("/", "cgroup2", str(64 * MIB), 60 * MIB)
     assert fake.free() == [4 * MIB]
@@ -104,7 +100,7 @@ def test_the_real_control_groups_can_be_read() -> None:
         assert "control group /" in found.source
 
 
-def test_the_shared_memory_file_system_counts_only_when_it_has_a_limit(
+def test_shm_file_system_counts_only_with_a_size_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     space = os.statvfs(tmp_path)
@@ -135,7 +131,7 @@ def test_the_smallest_of_all_limits_decides(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("backing", ["anonymous", "shm"])
-def test_pool_larger_than_free_memory_is_refused_with_both_numbers(backing: str) -> None:
+def test_pool_larger_than_free_memory_is_refused_with_sizes(backing: str) -> None:
     before = psutil.Process().memory_info()
     with pytest.raises(PoolMemoryError) as caught:
         TransientStorePool(buffers=65536, buffer_size="1GiB", backing=backing)  # type: ignore[arg-type]

@@ -27,7 +27,7 @@ def warnings_of(share: float, total: int, steps: str) -> list[bool]:
         (0.0, 2, "bb", [False, False]),
     ],
 )
-def test_it_speaks_when_the_share_falls_below_and_again_only_after_it_has_risen(
+def test_low_water_warns_on_fall_and_again_only_after_rise(
     share: float, total: int, steps: str, said: list[bool]
 ) -> None:
     assert warnings_of(share, total, steps) == said

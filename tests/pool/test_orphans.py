@@ -52,7 +52,7 @@ def exists(name: str) -> bool:
     return os.path.exists(f"/dev/shm{name}")
 
 
-def test_a_free_buffer_of_a_dead_pool_is_removed_and_one_with_records_stays(
+def test_sweep_removes_free_orphans_and_keeps_those_with_records(
     left_behind: list[str],
 ) -> None:
     for name in left_behind:

@@ -115,7 +115,7 @@ def test_close_unlinks_the_names() -> None:
     assert as_dict(find_buffers(names, ORDERS)) == nothing(missing=names)
 
 
-def test_an_exit_without_close_unlinks_what_is_free_and_what_is_still_returned(
+def test_exit_without_close_unlinks_free_and_returned_buffers(
     pool_owner: Callable[[str], Any],
 ) -> None:
     """A log that drains at exit may return its buffers after the pool has been cleaned up."""
@@ -148,7 +148,7 @@ def test_content_of_a_killed_process_is_found_in_base_order(dead_names: list[str
     ]
     assert (survey.foreign, survey.free) == ((dead_names[2],), (dead_names[3], dead_names[4]))
     assert (survey.missing, survey.live, survey.live_in_use, survey.unusable) == ((), (), (), ())
-    # Looking changes nothing: whoever is killed during recovery finds the same again.
+    # Looking changes nothing: after a kill during recovery, the next recovery finds the same.
     assert [found.name for found in find_buffers(dead_names, ORDERS).recoverable] == [
         dead_names[1],
         dead_names[0],
@@ -165,7 +165,7 @@ def test_discarded_buffers_are_gone_and_discarding_again_is_fine(dead_names: lis
     assert as_dict(find_buffers(dead_names, ORDERS)) == nothing(missing=tuple(dead_names))
 
 
-def test_a_dead_pool_is_dead_even_while_a_child_that_it_forked_lives(
+def test_killed_pool_with_a_live_forked_child_counts_as_dead(
     pool_owner: Callable[[str], Any],
 ) -> None:
     """The child has inherited the mappings and, until it closed them, the descriptors: neither may
@@ -286,7 +286,7 @@ def test_binding_an_anonymous_buffer_does_nothing() -> None:
         pool.return_buffer(buffer)
 
 
-def test_a_bound_buffer_of_a_forcibly_closed_pool_stays_recoverable_until_it_is_returned() -> None:
+def test_bound_buffer_survives_a_forced_close_until_returned() -> None:
     pool = TransientStorePool(buffers=2, buffer_size=BUFFER_SIZE, backing="shm")
     buffer = lent(pool)
     buffer.bind(ORDERS, 0, 1)
@@ -325,7 +325,7 @@ def cut(size: int) -> Callable[[Path], None]:
         (cut(HEADER_SIZE + BUFFER_SIZE - 1), f"its file has {BUFFER_SIZE - 1}"),
     ],
 )
-def test_a_damaged_buffer_is_listed_with_its_fault_and_can_be_discarded(
+def test_damaged_buffer_is_listed_with_fault_and_discardable(
     dead_names: list[str], harm: Callable[[Path], None], fault: str
 ) -> None:
     harm(path_of(dead_names[0]))
@@ -355,7 +355,7 @@ def test_what_is_no_buffers_name_is_never_opened(name: str) -> None:
         discard(name)
 
 
-def test_a_buffer_that_may_not_be_opened_is_an_error_and_not_a_loss(
+def test_buffer_without_open_permission_is_an_error_not_a_loss(
     dead_names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root may open everything, so the refusal is played."""
@@ -369,7 +369,7 @@ def test_a_buffer_that_may_not_be_opened_is_an_error_and_not_a_loss(
             find_buffers(dead_names, ORDERS)
 
 
-def test_a_full_shared_memory_file_system_is_an_error_and_leaves_no_name(
+def test_full_shm_file_system_raises_and_leaves_no_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names: list[str] = []

@@ -47,7 +47,7 @@ def test_defaults_are_those_of_the_design() -> None:
         assert (pool.buffer_size, pool.backing, pool.locked) == (64 << 20, "anonymous", 0)
 
 
-def test_a_borrowed_buffer_is_zero_writable_and_of_the_asked_size(backing: Any) -> None:
+def test_borrowed_buffer_is_zero_writable_and_sized_as_asked(backing: Any) -> None:
     with small_pool(backing=backing, buffer_size="68KiB") as pool:
         buffer = borrow(pool, "orders")
         assert (buffer.size, buffer.memory.size, buffer.backing, buffer.owner) == (
@@ -109,7 +109,7 @@ def test_a_buffer_returned_twice_is_refused(backing: Any) -> None:
         assert (pool.available, pool.stats().returns) == (2, 1)
 
 
-def test_a_foreign_buffer_is_refused_by_this_pool_and_taken_by_its_own(backing: Any) -> None:
+def test_foreign_buffer_is_refused_and_taken_by_its_own_pool(backing: Any) -> None:
     with small_pool(backing=backing) as pool, small_pool(backing=backing) as other:
         mine, foreign = borrow(pool), borrow(other)
         fill(foreign)
@@ -122,7 +122,7 @@ def test_a_foreign_buffer_is_refused_by_this_pool_and_taken_by_its_own(backing: 
         other.return_buffer(foreign)
 
 
-def test_a_buffer_with_an_open_view_is_refused_and_keeps_its_bytes() -> None:
+def test_return_with_an_open_view_is_refused_and_keeps_bytes() -> None:
     with small_pool() as pool:
         buffer = borrow(pool)
         fill(buffer)
@@ -133,9 +133,7 @@ def test_a_buffer_with_an_open_view_is_refused_and_keeps_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("buffers", [1, 2, 5])
-def test_pools_of_one_two_and_five_never_lend_a_buffer_to_two_threads_under_load(
-    buffers: int, backing: Any
-) -> None:
+def test_pool_under_load_lends_each_buffer_to_one_thread(buffers: int, backing: Any) -> None:
     threads, rounds = 6, 60
     faults: list[str] = []
     inside = [0] * buffers
@@ -177,7 +175,7 @@ def test_try_borrow_never_waits_and_counts_no_exhaustion() -> None:
         pool.return_buffer(buffer)
 
 
-def test_low_water_is_warned_of_once_until_the_pool_has_recovered(
+def test_low_water_warns_once_until_the_pool_recovers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with (
@@ -210,7 +208,7 @@ def test_stats_are_a_frozen_snapshot() -> None:
             before.borrows = 5  # type: ignore[misc]
 
 
-def test_close_is_refused_by_name_while_buffers_are_out_and_is_idempotent(backing: Any) -> None:
+def test_close_with_lent_buffers_is_refused_then_is_idempotent(backing: Any) -> None:
     pool = small_pool(backing=backing)
     buffer = borrow(pool, "orders")
     with pytest.raises(PoolBufferError, match=r"buffer 0 by 'orders' for \d"):
@@ -228,7 +226,7 @@ def test_close_is_refused_by_name_while_buffers_are_out_and_is_idempotent(backin
             call()
 
 
-def test_a_forced_close_leaves_lent_buffers_to_their_borrowers_until_they_return_them(
+def test_forced_close_leaves_lent_buffers_until_their_return(
     backing: Any,
 ) -> None:
     pool = small_pool(backing=backing)
@@ -280,7 +278,7 @@ def test_a_forked_child_may_not_use_the_pool_and_harms_nothing(
         assert pool.available == 2
 
 
-def test_a_child_forked_while_another_thread_has_the_lock_is_refused_and_not_deadlocked(
+def test_fork_with_the_lock_held_refuses_child_without_deadlock(
     in_child: Callable[[Callable[[], Any]], Any],
 ) -> None:
     held, release = threading.Event(), threading.Event()

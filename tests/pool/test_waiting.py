@@ -10,7 +10,7 @@ from commitlog.pool.buffer import AnonymousBuffer, PoolBuffer
 from commitlog.pool.waiting import WaitingLine
 
 
-def test_a_buffer_handed_over_at_the_moment_of_an_interrupt_is_taken_back(
+def test_buffer_handed_over_during_an_interrupt_is_taken_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Interrupting:

@@ -44,7 +44,7 @@ def test_a_clean_log_opens_at_its_end_and_nothing_changes(files: LogFiles) -> No
 
 @pytest.mark.parametrize("position", [SIZE, SIZE + HEADER])
 @pytest.mark.parametrize("ahead", [False, True])
-def test_a_clean_log_that_ends_with_its_segment_rests_at_the_segments_end(
+def test_clean_log_full_to_the_segment_end_recovers_there(
     files: LogFiles, position: int, ahead: bool
 ) -> None:
     files.full(0, numbered(10))
@@ -60,7 +60,7 @@ def test_a_clean_log_rests_in_the_segment_that_a_roll_has_opened(files: LogFiles
     assert files.recover(checkpoint=files.checkpoint(SIZE, clean=True)).tail == (1, HEADER)
 
 
-def test_a_clean_log_of_a_thousand_segments_opens_touching_a_handful(
+def test_clean_log_of_1000_segments_opens_touching_at_most_5(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(1000):
@@ -92,7 +92,7 @@ def test_a_clean_log_of_a_thousand_segments_opens_touching_a_handful(
     )
 
 
-def test_a_clean_mark_that_contradicts_the_next_cell_is_not_believed(files: LogFiles) -> None:
+def test_clean_mark_contradicting_the_next_cell_is_ignored(files: LogFiles) -> None:
     files.create(0)
     middle = files.records(0, numbered(5))
     end = files.records(0, numbered(5, 5), middle)
@@ -101,7 +101,7 @@ def test_a_clean_mark_that_contradicts_the_next_cell_is_not_believed(files: LogF
     assert files.values() == numbered(10)
 
 
-def test_a_clean_mark_that_contradicts_a_later_segment_is_not_believed(files: LogFiles) -> None:
+def test_clean_mark_contradicting_a_later_segment_is_ignored(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, numbered(5))
     files.create(1)
@@ -131,7 +131,7 @@ def test_missing_last_segments_leave_what_is_there_untouched(
     assert "do not reach it" in caplog.text
 
 
-def test_missing_last_segments_and_damage_before_them_end_the_log_at_the_segments_end(
+def test_damage_and_missing_last_segments_end_at_segment_end(
     files: LogFiles,
 ) -> None:
     files.create(0)

@@ -31,7 +31,7 @@ def test_an_unclean_log_that_is_whole_keeps_everything(files: LogFiles) -> None:
     assert files.values() == numbered(20)
 
 
-def test_a_log_without_a_checkpoint_is_read_from_its_first_segment(files: LogFiles) -> None:
+def test_recovery_without_checkpoint_starts_at_first_segment(files: LogFiles) -> None:
     files.full(3, numbered(10))
     files.create(4, opened=True)
     end = files.records(4, numbered(5, 10))
@@ -51,7 +51,7 @@ def test_a_half_written_last_record_is_cut_and_zeroed(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("gap", ["zero", "claimed", "damaged"])
-def test_a_cut_saves_valid_frames_zeroes_and_removes_what_follows(
+def test_cut_saves_valid_frames_then_zeroes_and_removes_the_rest(
     files: LogFiles, gap: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     files.create(0)
@@ -123,7 +123,7 @@ def test_frames_above_a_later_segments_torn_start_are_cut_there(files: LogFiles)
     assert files.get(1, HEADER) == bytes(SIZE - HEADER)
 
 
-def test_an_opened_segment_whose_predecessor_lost_its_frames_goes(files: LogFiles) -> None:
+def test_opened_segment_after_lost_frames_is_removed(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, numbered(4))
     files.create(1, opened=True)
@@ -168,7 +168,7 @@ def test_a_checkpoint_inside_a_frame_does_not_cut_that_frame(files: LogFiles) ->
     assert len(files.values()) == 2
 
 
-def test_damage_between_the_checkpoint_and_the_flushed_mark_is_not_cut_in_the_same_boot(
+def test_flushed_damage_above_checkpoint_is_not_cut_in_same_boot(
     files: LogFiles,
 ) -> None:
     files.create(0)

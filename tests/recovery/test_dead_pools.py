@@ -12,7 +12,7 @@ from tests.oracle import segment_file as oracle
 from tests.recovery.dead_pools import DeadPool, fill, frames
 
 
-def test_shm_buffers_are_recovered_in_base_order_whatever_is_already_committed(
+def test_partly_committed_shm_buffers_recover_in_base_order(
     files: LogFiles, dead_pool: DeadPool
 ) -> None:
     files.create(0)
@@ -43,7 +43,7 @@ def test_shm_buffers_are_recovered_without_usable_cursors_too(
     assert files.values() == numbered(10)
 
 
-def test_a_buffers_claims_become_skips_and_its_half_written_record_is_left_out(
+def test_buffer_claims_become_skips_and_a_torn_record_is_dropped(
     files: LogFiles, dead_pool: DeadPool
 ) -> None:
     files.create(0)
@@ -85,7 +85,7 @@ def test_buffers_alone_bring_a_log_back(files: LogFiles, dead_pool: DeadPool) ->
     assert files.values() == [b"alone"]
 
 
-def test_claims_in_a_segment_that_was_written_without_a_buffer_become_skips(
+def test_claims_in_a_segment_without_a_buffer_become_skips(
     files: LogFiles, dead_pool: DeadPool
 ) -> None:
     files.create(0)
@@ -97,7 +97,7 @@ def test_claims_in_a_segment_that_was_written_without_a_buffer_become_skips(
     assert files.values() == numbered(10)
 
 
-def test_a_buffer_that_was_committed_whole_and_not_given_back_is_discarded(
+def test_fully_committed_unreturned_buffer_is_discarded(
     files: LogFiles, dead_pool: DeadPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     files.full(0, numbered(5))
@@ -135,7 +135,7 @@ def test_frames_behind_damage_in_a_buffer_are_saved(files: LogFiles, dead_pool: 
     assert files.cut_file(0).read_bytes()[HEADER + 4 * step :] == content[4 * step :]
 
 
-def test_records_above_a_missing_buffer_are_saved_and_the_loss_is_reported(
+def test_missing_buffer_saves_later_records_and_reports_loss(
     files: LogFiles, dead_pool: DeadPool, caplog: pytest.LogCaptureFixture
 ) -> None:
     files.create(0)
@@ -150,7 +150,7 @@ def test_records_above_a_missing_buffer_are_saved_and_the_loss_is_reported(
     assert absent in caplog.text
 
 
-def test_a_buffer_of_another_incarnation_of_its_segment_is_left_where_it_is(
+def test_buffer_of_another_segment_incarnation_is_left_alone(
     files: LogFiles, dead_pool: DeadPool
 ) -> None:
     files.create(0)

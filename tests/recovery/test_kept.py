@@ -17,7 +17,7 @@ from tests.log_files import HEADER, SIZE, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 
 
-def test_claims_below_the_tail_become_skips_and_everything_else_is_kept(files: LogFiles) -> None:
+def test_claims_below_the_tail_become_skips_and_records_stay(files: LogFiles) -> None:
     files.create(0)
     claim = files.records(0, numbered(5))
     gap = files.records(0, numbered(5, 5), files.claim(0, claim, 45))
@@ -93,7 +93,7 @@ def test_resolved_claims_are_found_again_without_the_cursors(files: LogFiles) ->
     assert files.values() == numbered(10)
 
 
-def test_a_frame_that_cannot_be_starts_a_cut_in_the_same_boot_too(files: LogFiles) -> None:
+def test_impossible_frame_starts_a_cut_in_the_same_boot(files: LogFiles) -> None:
     files.create(0)
     damaged = files.records(0, numbered(5))
     end = files.records(0, numbered(5, 5), files.put(0, damaged, b"\xff" * 32))
@@ -177,7 +177,7 @@ class WatchedSegment:
         self.segment.flush(start, stop)
 
 
-def test_kept_frames_are_written_again_and_flushed_before_anything_is_exposed(
+def test_kept_frames_are_rewritten_and_flushed_before_exposure(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[Any] = []

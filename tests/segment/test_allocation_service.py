@@ -34,7 +34,7 @@ def test_as_many_segments_exist_ahead_of_need_as_were_asked_for(
     assert log.options.tuning.allocate_ahead == ahead
 
 
-def test_a_full_disk_is_the_appenders_to_hear_of_and_ends_when_there_is_room(
+def test_full_disk_refuses_appends_until_there_is_room(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = logs.open(allocate_ahead=0)
@@ -109,7 +109,7 @@ def test_pools_of_few_buffers_carry_any_load(
 
 
 @pytest.mark.parametrize("backing", BACKINGS)
-def test_returned_buffers_are_zero_and_tell_nothing_of_their_past(logs: Logs, backing: str) -> None:
+def test_returned_buffers_are_zeroed(logs: Logs, backing: str) -> None:
     pool = logs.pool(backing, buffers=1)
     for name in ("first", "second"):
         with logs.open(name, pool=pool) as log:
@@ -168,9 +168,7 @@ def test_who_waits_for_a_buffer_gets_the_one_that_comes_back(
 
 
 @pytest.mark.parametrize("backing", BACKINGS)
-def test_a_segment_without_a_buffer_is_written_through_its_mapping(
-    logs: Logs, backing: str
-) -> None:
+def test_segment_without_a_buffer_is_written_via_its_mapping(logs: Logs, backing: str) -> None:
     pool = logs.pool(backing, buffers=1, on_exhausted="mapped")
     exhaust(logs, pool)
     second = logs.open("second", pool=pool, **BY_HAND)
@@ -244,7 +242,7 @@ def test_an_open_claim_keeps_its_buffer_until_it_ends(logs: Logs) -> None:
 
 
 @pytest.mark.usefixtures("no_other_holders")
-def test_deleting_a_drained_segment_leaves_its_buffer_to_the_pool(logs: Logs) -> None:
+def test_deleting_a_drained_segment_returns_its_buffer(logs: Logs) -> None:
     pool = logs.pool(buffers=4)
     log = logs.open(pool=pool, flush="none")
     for _ in range(3):

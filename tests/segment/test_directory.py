@@ -155,7 +155,7 @@ def test_the_file_system_is_asked(tmp_path: Path) -> None:
         assert file_system_type(file.fileno()) == 0x9FA0
 
 
-def test_who_lists_by_a_descriptor_that_somebody_is_halfway_through_sees_everything(
+def test_listing_by_a_half_read_descriptor_sees_every_name(
     directory: LogDirectory, tmp_path: Path
 ) -> None:
     names = {segment_name(number * SEGMENT) for number in range(10)}

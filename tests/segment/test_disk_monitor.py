@@ -97,7 +97,7 @@ def test_the_warning_comes_once_and_before_the_stop(
     assert said == ["WARNING", "ERROR", "INFO"]
 
 
-def test_the_warning_is_four_segments_above_the_limit_if_nothing_is_said(
+def test_default_warning_is_four_segments_above_the_limit(
     logs: Logs, disk: Disk, until: Callable[..., None]
 ) -> None:
     disk.free = (1 << 20) + 4 * SEGMENT
@@ -118,7 +118,7 @@ def test_without_a_limit_only_the_file_system_refuses(logs: Logs, disk: Disk) ->
     assert log.stats().disk != "full"
 
 
-def test_a_look_that_an_appender_overtakes_does_not_take_the_stop_back(
+def test_stale_free_space_reading_does_not_clear_the_stop(
     logs: Logs, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The service's thread reads how much room there is, and an append is refused before it has

@@ -44,7 +44,7 @@ def values(numbers: range) -> list[bytes]:
 
 @pytest.mark.parametrize("name", [None, "x.seg"])
 @pytest.mark.parametrize("number", [0, 1, 2])
-def test_a_copied_segment_is_read_under_its_own_name_and_any_other(
+def test_copied_segment_is_read_under_any_name(
     path: Path, tmp_path: Path, number: int, name: str | None
 ) -> None:
     there = tmp_path / "elsewhere"
@@ -67,7 +67,7 @@ def test_a_copied_segment_is_read_under_its_own_name_and_any_other(
     assert sorted(item.name for item in there.iterdir()) == [copy.name]
 
 
-def test_a_segment_in_its_log_is_read_alone_and_nothing_is_written_beside_it(path: Path) -> None:
+def test_segment_in_its_log_is_read_alone_and_writes_no_file(path: Path) -> None:
     with commitlog.open(
         path, tuning=commitlog.Tuning(allocate_ahead=0)
     ) as writer:  # no segment comes meanwhile
@@ -81,9 +81,7 @@ def test_a_segment_in_its_log_is_read_alone_and_nothing_is_written_beside_it(pat
         assert sorted(item.name for item in path.iterdir()) == before
 
 
-def test_a_segment_that_was_copied_in_the_middle_of_a_claim_ends_there(
-    logs: Logs, tmp_path: Path
-) -> None:
+def test_segment_copied_amid_a_claim_ends_at_the_claim(logs: Logs, tmp_path: Path) -> None:
     log = logs.open()
     log.append(b"whole")
     with log.claim(100):

@@ -61,7 +61,7 @@ def test_a_hung_holder_is_named_and_keeps_its_bytes(file: MappedFile) -> None:
     assert token is not None
 
 
-def test_who_holds_it_briefly_is_waited_for_whatever_time_is_given_to_the_others(
+def test_brief_holder_is_awaited_even_with_force_after_zero(
     file: MappedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mapped_file, "_MOMENT_S", 60)

@@ -36,7 +36,7 @@ def mapped_segments() -> int:
         return sum(line.rstrip().endswith(".seg") for line in maps)
 
 
-def test_a_segment_is_found_by_position_without_looking_at_the_others(
+def test_find_by_position_touches_no_other_segment(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(logs, 40)
@@ -160,7 +160,7 @@ def test_deletion_never_leaves_holes(logs: Logs) -> None:
     assert parts_of(log).queue.first_number == 6
 
 
-def test_lookups_and_drops_of_idle_segments_do_not_disturb_each_other(logs: Logs) -> None:
+def test_concurrent_lookups_survive_drops_of_idle_segments(logs: Logs) -> None:
     """More segments than stay mapped, and threads that walk over them in different directions."""
     log = filled(logs, 60)
 

@@ -86,9 +86,7 @@ def made(logs: Logs, **options: Any) -> tuple[Pretoucher, Tail, Nowhere]:
     return Pretoucher(tail, queue, logs.open(**options).options), tail, queue  # type: ignore[arg-type]
 
 
-def test_the_distance_follows_the_rate_of_the_appends_within_its_bounds(
-    logs: Logs, clock: Clock
-) -> None:
+def test_prefault_distance_follows_the_append_rate_in_bounds(logs: Logs, clock: Clock) -> None:
     touching, tail, _ = made(logs)
     assert touching.distance == LEAST_BYTES
     for rate, expected in (
@@ -126,7 +124,7 @@ def test_two_looks_in_quick_succession_measure_nothing(logs: Logs, clock: Clock)
     ("options", "expected"),
     [({"prefault_distance": "3MiB"}, 3 * MIB), ({"flush": "sync"}, SYNC_BYTES)],
 )
-def test_a_fixed_distance_and_that_of_a_log_that_waits_for_the_disk_stay(
+def test_fixed_or_sync_log_distance_ignores_the_append_rate(
     logs: Logs, clock: Clock, options: dict[str, Any], expected: int
 ) -> None:
     touching, tail, _ = made(logs, **options)
@@ -136,9 +134,7 @@ def test_a_fixed_distance_and_that_of_a_log_that_waits_for_the_disk_stay(
     assert touching.distance == expected
 
 
-def test_it_never_goes_past_what_is_allocated_and_brings_the_start_of_the_next_segment(
-    logs: Logs, clock: Clock
-) -> None:
+def test_prefault_stays_in_allocated_and_reaches_next_segment(logs: Logs, clock: Clock) -> None:
     touching, tail, queue = made(logs, prefault_distance="1GiB")
     while touching.step(64 * MIB):
         pass

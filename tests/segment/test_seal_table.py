@@ -50,7 +50,7 @@ def test_no_segment_is_opened_twice(logs: Logs, monkeypatch: pytest.MonkeyPatch)
     assert read == []
 
 
-def test_the_first_segment_since_a_time_is_found_by_running_maxima(logs: Logs) -> None:
+def test_first_segment_since_a_time_uses_running_maxima(logs: Logs) -> None:
     stamps = [50, 0, 20, 70, 60, 0, 65, 90, 10]
     table = filled(logs, stamps)
     for stamp in range(1, 100):

@@ -52,7 +52,7 @@ def test_an_open_claim_keeps_its_segment_unsealed(logs: Logs, until: Callable[..
     assert seals(log)[0] is not None
 
 
-def test_a_log_is_closed_with_every_segment_sealed_that_it_has_rolled_past(logs: Logs) -> None:
+def test_close_seals_every_segment_rolled_past(logs: Logs) -> None:
     """Pooled, and committed at the end alone: before that none can be."""
     with logs.open(pool=logs.pool(buffers=8), **BY_HAND) as log:
         for number in range(5):

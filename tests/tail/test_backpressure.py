@@ -24,9 +24,7 @@ from tests.tail.lagging import FRAME, MAX_LAG, VALUE, append_until_refused, requ
 # --- raise ----------------------------------------------------------------------------------------
 
 
-def test_an_append_that_is_too_far_ahead_is_refused_and_told_of_the_tailer(
-    logs: Logs, setup: Setup
-) -> None:
+def test_append_past_max_lag_is_refused_naming_the_tailer(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, on_lag="raise")
     tailer = required(log)
     # The first one after the tailer was declared passes without a look; the one that goes past the
@@ -107,8 +105,8 @@ def test_the_slowest_of_several_counts(logs: Logs) -> None:
 
 
 def test_the_gap_between_two_segments_is_no_lag(logs: Logs) -> None:
-    """A reader that has read all there is holds nobody up, whatever lies behind the last record
-    that it read.
+    """A reader that has read all records holds no writer up, even if a gap lies behind the last
+    one.
     """
     log = logs.open(on_lag="raise")
     tailer = log.tailer("a", required=True, max_lag=1)
@@ -117,7 +115,7 @@ def test_the_gap_between_two_segments_is_no_lag(logs: Logs) -> None:
         assert len(list(tailer)) == 1
 
 
-def test_a_tailer_that_was_required_before_the_log_was_opened_counts(logs: Logs) -> None:
+def test_tailer_required_before_open_exerts_backpressure(logs: Logs) -> None:
     log = logs.open()
     required(log).close()
     log.close()
@@ -273,7 +271,7 @@ def test_an_evicted_tailer_holds_nobody_and_reads_on(logs: Logs) -> None:
     assert log.tailers()[0].evicted_ns is None
 
 
-def test_a_tailer_that_is_deleted_or_declared_otherwise_holds_nobody(logs: Logs) -> None:
+def test_deleted_redeclared_or_reset_tailer_blocks_no_append(logs: Logs) -> None:
     log = logs.open(on_lag="raise")
     for end in (
         lambda: log.delete_tailer("a"),
@@ -310,7 +308,7 @@ def test_a_tailer_that_moves_is_not_overdue(logs: Logs) -> None:
 # --- two processes --------------------------------------------------------------------------------
 
 
-def test_a_writer_hears_of_a_new_required_tailer_while_it_appends(logs: Logs) -> None:
+def test_new_required_tailer_is_noticed_by_a_running_writer(logs: Logs) -> None:
     """Within a fourth of a segment of its own appends, here."""
     writer = logs.open(on_lag="raise")
     writer.append(VALUE)
@@ -343,7 +341,7 @@ def test_a_writer_in_another_process_is_held_and_let_go(
     assert log.tail_position > held
 
 
-def test_a_required_tailer_whose_process_died_is_waited_for_until_it_is_evicted(
+def test_dead_required_tailer_blocks_appends_until_evicted(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     log = logs.open(on_lag="raise")

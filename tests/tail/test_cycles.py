@@ -57,9 +57,7 @@ def test_skipped_cycles_are_passed_both_ways(clock: Clock, path: Path) -> None:
 
 
 @clocked(NOON)
-def test_a_tailer_finds_each_cycle_and_the_next_one_where_it_was_skipped(
-    clock: Clock, path: Path
-) -> None:
+def test_seek_cycle_finds_each_cycle_or_the_next_existing_one(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         noon = fill(log, clock)
         for backward in (False, True):
@@ -96,9 +94,7 @@ def test_the_counts_of_all_cycles_are_what_is_read(clock: Clock, path: Path) -> 
 
 
 @clocked(NOON)
-def test_a_cycle_says_when_it_is_where_it_lies_and_whether_it_is_over(
-    clock: Clock, path: Path
-) -> None:
+def test_cycle_reports_its_time_its_place_and_whether_it_is_over(clock: Clock, path: Path) -> None:
     with open_log(path, roll_cycle="DAILY") as log:
         log.append(b"today")
         clock.move(86400)
@@ -193,7 +189,7 @@ def test_a_log_that_was_never_written_has_one_empty_cycle(clock: Clock, path: Pa
             assert tailer.read() is None
 
 
-def test_a_log_that_rolls_by_size_has_a_line_for_each_segment_and_no_cycles_to_seek(
+def test_log_rolled_by_size_lists_segments_and_refuses_cycles(
     logs: Logs,
 ) -> None:
     log = logs.open()

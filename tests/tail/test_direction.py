@@ -94,7 +94,7 @@ def test_batches_backward_have_their_rows_in_reading_order(
     assert found == expected[::-1]
 
 
-def test_batches_of_both_directions_can_be_mixed_with_single_reads(
+def test_batches_in_both_directions_mix_with_single_reads(
     filled: tuple[CommitLog, list[bytes]],
 ) -> None:
     log, expected = filled
@@ -187,9 +187,7 @@ def test_rolled_back_claims_are_passed_backward(logs: Logs, setup: Setup) -> Non
     assert backward(log, visibility="appended") == expected[::-1]
 
 
-def test_backward_stops_above_an_open_claim_and_goes_on_when_it_ends(
-    logs: Logs, setup: Setup
-) -> None:
+def test_backward_read_stops_above_an_open_claim_until_it_ends(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, claim_timeout=60, **BY_HAND)
     log.append(b"below", sync=False)
     with ThreadPoolExecutor(1) as pool:

@@ -91,7 +91,7 @@ def someone_waits(log: CommitLog) -> bool:
     return bool(parts_of(log).engine.cursors["waiters"])
 
 
-def test_a_blocked_reader_wakes_at_once_and_takes_no_processor_time_meanwhile(
+def test_blocked_reader_wakes_at_once_and_uses_no_cpu_waiting(
     log: CommitLog, until: Callable[..., None]
 ) -> None:
     with Follower(Path(log.path), "block") as follower:
@@ -117,7 +117,7 @@ def test_a_blocked_reader_wakes_at_once_and_takes_no_processor_time_meanwhile(
         assert follower.process.wait(60) == 0
 
 
-def test_a_spinning_reader_burns_its_processor_and_so_the_measure_tells_them_apart(
+def test_spinning_reader_shows_in_the_cpu_time_measure(
     log: CommitLog,
 ) -> None:
     with Follower(Path(log.path), "spin") as follower:
@@ -238,7 +238,7 @@ def test_a_killed_sleeper_costs_the_writers_one_wake_up(
     ) == (before + 1, 0)
 
 
-def test_who_sleeps_while_the_log_is_opened_anew_is_woken_by_the_first_append(logs: Logs) -> None:
+def test_sleeper_across_a_reopen_is_woken_by_the_first_append(logs: Logs) -> None:
     log = logs.open()
     reader = logs.open(mode="r")
     seen = parts_of(reader).engine.announce_sleeper()

@@ -1,6 +1,4 @@
-"""What is said of a tailer with a name: wrong names and options are refused before anything is
-made.
-"""
+"""Names and options of a named tailer: wrong ones are refused before any file is made."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def test_the_direction_is_not_kept(logs: Logs) -> None:
         assert read(tailer, 1) == [b"8"]
 
 
-def test_a_new_name_starts_where_it_is_told_and_an_old_one_where_it_stood(logs: Logs) -> None:
+def test_new_name_obeys_start_and_known_name_resumes(logs: Logs) -> None:
     log = filled(logs)
     with log.tailer("a", start="end") as tailer:
         assert tailer.read() is None
@@ -321,7 +321,7 @@ def test_a_place_behind_the_end_of_a_cut_log_is_moved_to_it(
     assert "tailer 'a'" in caplog.text
 
 
-def test_a_reader_before_the_recovery_stands_at_the_end_that_it_sees(
+def test_named_tailer_before_recovery_goes_to_the_visible_end(
     logs: Logs, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(logs)

@@ -1,5 +1,5 @@
 """Who reads under a name: one at a time, until the tailer or its log is closed, or its process
-dies, at whatever step.
+dies, at any step.
 """
 
 from __future__ import annotations

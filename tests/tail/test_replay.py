@@ -15,7 +15,7 @@ MS = 1_000_000
 
 
 class Clock:
-    """Time that passes only while somebody sleeps."""
+    """Time that passes only while the tailer sleeps."""
 
     def __init__(self) -> None:
         self.now_ns = 5_000 * MS
@@ -56,9 +56,7 @@ def given(log: CommitLog, clock: Clock, **options: Any) -> list[tuple[bytes, int
     ]
 
 
-def test_the_time_between_two_records_is_that_between_their_timestamps(
-    logs: Logs, clock: Clock
-) -> None:
+def test_pause_between_records_equals_timestamp_difference(logs: Logs, clock: Clock) -> None:
     log = recorded(logs, 100, 100, 120, 1120)
     assert given(log, clock, speed=1) == [(b"100", 0), (b"100", 0), (b"120", 20), (b"1120", 1020)]
 
@@ -71,9 +69,7 @@ def test_a_speed_divides_the_pauses(
     assert [after for _, after in given(log, clock, speed=speed)] == expected
 
 
-def test_where_timestamps_step_back_there_is_no_pause_and_none_twice(
-    logs: Logs, clock: Clock
-) -> None:
+def test_timestamps_stepping_back_add_no_pause_and_repeat_none(logs: Logs, clock: Clock) -> None:
     log = recorded(logs, 500, 600, 200, 300, 600, 700)
     assert [after for _, after in given(log, clock, speed=1)] == [0, 100, 100, 100, 100, 200]
 
@@ -100,9 +96,7 @@ def test_a_slow_reader_of_the_records_catches_up(logs: Logs, clock: Clock) -> No
     assert after == [0, 100, 350, 350, 400]
 
 
-def test_ctrl_c_in_a_pause_leaves_the_tailer_before_the_record_that_was_not_given(
-    logs: Logs, clock: Clock
-) -> None:
+def test_ctrl_c_in_a_pause_leaves_tailer_before_the_next_record(logs: Logs, clock: Clock) -> None:
     log = recorded(logs, 0, 1000)
 
     def interrupt() -> None:
@@ -115,7 +109,7 @@ def test_ctrl_c_in_a_pause_leaves_the_tailer_before_the_record_that_was_not_give
     with pytest.raises(KeyboardInterrupt):
         next(following)
     assert len(clock.slept_s) == 3
-    # Whoever goes on waits for the rest of the pause.
+    # The next read waits for the rest of the pause.
     assert next(following).value == b"1000"
     assert clock.now_ns == 6_000 * MS
 
@@ -138,7 +132,7 @@ def test_what_is_no_speed_is_refused(logs: Logs, speed: Any) -> None:
         log.tailer().follow(speed=speed)
 
 
-def test_max_pause_is_refused_without_a_speed_and_where_it_is_no_duration(logs: Logs) -> None:
+def test_max_pause_without_speed_or_not_a_duration_is_refused(logs: Logs) -> None:
     log = recorded(logs, 0)
     with pytest.raises(InvalidOptionError, match="say its speed too"):
         log.tailer().follow(max_pause=1)

@@ -140,9 +140,7 @@ def test_start_and_end_and_positions_are_places(logs: Logs) -> None:
         {"timestamp": dt.datetime.max.replace(tzinfo=dt.UTC)},
     ],
 )
-def test_other_seeks_are_refused_and_leave_the_tailer_where_it_stood(
-    logs: Logs, given: dict[str, Any]
-) -> None:
+def test_invalid_seek_is_refused_and_keeps_the_position(logs: Logs, given: dict[str, Any]) -> None:
     log = logs.open()
     log.append(b"x")
     tailer = log.tailer()
@@ -174,7 +172,7 @@ def test_sequences_that_are_not_there_name_those_that_are(logs: Logs) -> None:
     assert tailer.read().sequence == 30  # type: ignore[union-attr]
 
 
-def test_a_reader_in_another_handle_seeks_what_the_writer_appends(logs: Logs) -> None:
+def test_reader_in_another_handle_seeks_appended_records(logs: Logs) -> None:
     writer = logs.open(index_spacing=16)
     reader = logs.open(mode="r", index_spacing=16)
     tailer = reader.tailer()
@@ -187,7 +185,7 @@ def test_a_reader_in_another_handle_seeks_what_the_writer_appends(logs: Logs) ->
             assert tailer.read().value == b"%d" % (index // 2)  # type: ignore[union-attr]
 
 
-def test_what_is_behind_an_open_claim_cannot_be_found_by_time_yet(logs: Logs, setup: Setup) -> None:
+def test_record_behind_an_open_claim_is_not_found_by_time(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, claim_timeout=60, **BY_HAND)
     log.append(b"before", timestamp_ns=10, sync=False)
     with ThreadPoolExecutor(1) as pool:
@@ -208,7 +206,7 @@ def number(record: Any) -> int:
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_binary_search_with_repeats_gaps_before_and_after_the_range(
+def test_search_with_repeats_and_gaps_matches_bisect_left(
     logs: Logs, setup: Setup, direction: Any
 ) -> None:
     log = logs.open_as(setup, index_spacing=16)

@@ -22,7 +22,7 @@ def test_striding_gives_every_spacing_th_record_of_each_segment(logs: Logs, setu
     )
 
 
-def test_striding_starts_where_the_tailer_stands_and_leaves_it_there(logs: Logs) -> None:
+def test_striding_starts_at_and_advances_the_tailer(logs: Logs) -> None:
     log = logs.open(index_spacing=16)
     positions = log.append_many([b"%d" % index for index in range(100)])
     tailer = log.tailer(start=int(positions[17]))

@@ -93,9 +93,7 @@ def test_a_position_behind_an_open_claim_can_be_stood_at(logs: Logs, setup: Setu
     assert [record.value for record in tailer] == [b"sixteen bytes ok", b"behind it"]
 
 
-def test_a_dead_claim_holds_a_reader_up_for_the_claim_timeout_at_most(
-    logs: Logs, setup: Setup
-) -> None:
+def test_dead_claim_delays_a_reader_by_at_most_the_timeout(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, claim_timeout=0.03, **BY_HAND)
     with ThreadPoolExecutor(1) as pool:
         claim = pool.submit(log.claim, 16).result()
@@ -201,7 +199,7 @@ def test_a_tailer_in_a_deleted_place_says_where_to_go_on(
     assert len(list(tailer)) == 5 - first // SEGMENT
 
 
-def test_a_follower_of_a_closed_log_ends_and_everything_else_says_closed(logs: Logs) -> None:
+def test_closed_log_ends_followers_and_raises_closed_elsewhere(logs: Logs) -> None:
     log = logs.open()
     log.append(b"x")
     tailer = log.tailer()

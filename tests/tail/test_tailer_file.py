@@ -42,7 +42,7 @@ def nobody() -> None:
 
 
 def kept(directory: LogDirectory, name: str, position: int) -> Path:
-    """A tailer's file that nobody holds."""
+    """A tailer's file that no reader holds."""
     TailerFile(directory, name, position).close()
     return Path(tailer_folder.tailer_path(directory, name))
 
@@ -66,7 +66,7 @@ def flip(path: Path, at: int) -> None:
 # --- the place ------------------------------------------------------------------------------------
 
 
-def test_a_new_tailer_stands_where_it_is_told_and_an_old_one_where_it_stood(
+def test_new_tailer_obeys_start_and_known_tailer_resumes(
     directory: LogDirectory,
 ) -> None:
     first = TailerFile(directory, "billing", 4096)
@@ -106,7 +106,7 @@ def test_one_record_of_each_pair_is_enough(directory: LogDirectory, turn: int) -
     assert (state.damage, state.position) == (None, 64)
 
 
-def test_a_kill_between_any_two_stores_leaves_a_place_that_was_saved(
+def test_kill_between_two_stores_leaves_a_saved_position(
     directory: LogDirectory,
 ) -> None:
     """The bytes of a save that were written before a kill are a part of the older record: the newer
@@ -397,7 +397,7 @@ def test_without_permission_the_error_says_what_to_do(
         TailerFile(directory, "billing", 0)
 
 
-def test_a_sweep_takes_what_a_killed_creation_left_and_nothing_else(
+def test_sweep_removes_only_what_a_killed_creation_left(
     directory: LogDirectory,
 ) -> None:
     tailer_folder.sweep(directory)

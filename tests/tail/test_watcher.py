@@ -277,7 +277,7 @@ def test_several_loops_follow_one_log(logs: Logs, until: Callable[..., None]) ->
             assert task.result() == [b"%d" % number for number in range(50)]
 
 
-def test_a_loop_that_is_closed_while_somebody_waits_does_not_matter(
+def test_loop_closed_while_a_reader_waits_leaves_log_usable(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     log = logs.open()
@@ -298,7 +298,7 @@ def test_a_loop_that_is_closed_while_somebody_waits_does_not_matter(
     gc.collect()
 
 
-def test_where_the_watcher_has_ended_coroutines_look_for_themselves(
+def test_coroutines_poll_for_records_after_the_watcher_ended(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = logs.open()
@@ -318,9 +318,7 @@ def test_where_the_watcher_has_ended_coroutines_look_for_themselves(
     asyncio.run(read())
 
 
-def test_a_reader_without_cursors_finds_those_of_the_first_writer(
-    logs: Logs, tmp_path: Path
-) -> None:
+def test_reader_without_cursors_adopts_the_first_writers(logs: Logs, tmp_path: Path) -> None:
     logs.open().close()
     (tmp_path / "log" / "cursors").unlink()
     reader = logs.open(mode="r")
@@ -356,7 +354,7 @@ def test_errors_of_reading_come_out_of_the_loop(logs: Logs, tmp_path: Path) -> N
     asyncio.run(read())
 
 
-def test_backward_it_is_refused_and_turned_around_meanwhile_it_ends(logs: Logs) -> None:
+def test_follow_turned_backward_reads_back_and_ends(logs: Logs) -> None:
     log = logs.open()
     log.append(b"x")
     tailer = log.tailer()
@@ -371,7 +369,7 @@ def test_backward_it_is_refused_and_turned_around_meanwhile_it_ends(logs: Logs) 
     assert asyncio.run(read()) == [b"x", b"x"]
 
 
-def test_a_replay_pauses_without_holding_the_loop_up_and_can_be_cancelled_in_a_pause(
+def test_replay_pause_leaves_loop_free_and_can_be_cancelled(
     logs: Logs,
 ) -> None:
     log = logs.open()
@@ -420,7 +418,7 @@ def test_a_child_after_a_fork_watches_for_itself(
     assert in_child(read) == [b"parent", b"child"]
 
 
-def test_a_named_tailer_keeps_its_place_when_the_next_record_is_asked_for(logs: Logs) -> None:
+def test_named_tailer_saves_its_place_on_asking_for_the_next(logs: Logs) -> None:
     log = logs.open()
     log.append_many([b"%d" % number for number in range(200)])
 
@@ -448,7 +446,7 @@ def test_a_named_tailer_keeps_its_place_when_the_next_record_is_asked_for(logs: 
     asyncio.run(read())
 
 
-def test_a_named_tailer_that_is_cancelled_before_the_loop_had_a_turn_is_done_with_its_last_record(
+def test_cancel_before_a_loop_turn_completes_the_last_record(
     logs: Logs,
 ) -> None:
     log = logs.open()
@@ -494,8 +492,8 @@ def test_what_another_process_appends_wakes_coroutines_here(logs: Logs, tmp_path
 
 
 def test_who_may_only_read_looks_for_itself(in_child: Callable[[Callable[[], Any]], Any]) -> None:
-    """As an ordinary user, where this one is root; nobody can be told of this reader, and it wakes
-    all the same.
+    """As an ordinary user, where this one is root. This reader cannot announce itself to the
+    writers, and it wakes all the same.
     """
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
     directory.chmod(0o755)
