@@ -26,7 +26,7 @@ _BLOCK = 1024
 
 def measure(workspace: Workspace, case: Case) -> Sample:
     """One call a record, without a rest, in pieces of which every other one has all of it: segments
-    are indexed, a listener is told of each, and retention looks ten times a second and deletes
+    are indexed, a listener is notified of each, and retention looks ten times a second and deletes
     them. In the others the index has next to nothing in it, and the rest is not there.
 
     The share of the rate that is left is the median of the pairs: a shared machine may be another

@@ -1,4 +1,6 @@
-"""A part of a page that is made, and not written: between two comments that nobody sees."""
+"""A part of a page that is made, and not written: between two comments that a page does not
+show.
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE, which the mmap module does not name
 
 
 def measure(workspace: Workspace, case: Case) -> Sample:
-    """Append in bursts; nothing rolls, nothing is flushed, nobody reads."""
+    """Append in bursts; nothing rolls, nothing is flushed, no process reads."""
     settings, value = workspace.settings, value_of(case.value_size)
     count = max(1, settings.burst_bytes // frame_size(case.value_size))
     size = (count + 1) * frame_size(case.value_size)

@@ -94,7 +94,7 @@ def is_prefix(survivors: Survivors) -> Promise:
 
 
 def is_complete(survivors: Survivors, lines: int) -> Promise:
-    """In the end the log holds everything that was streamed, whoever wrote it."""
+    """In the end the log holds everything that was streamed, from all writers."""
     return Promise(f"the log holds all {lines:,} lines in the end", survivors.lines == lines)
 
 

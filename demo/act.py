@@ -50,7 +50,7 @@ class Act:
         Whether the stream keeps a pace; else it is as fast as the disk, and goes through a part of
         the corpus.
     title, introduction : str
-        What is told before it begins.
+        What the narrator prints before it begins.
     """
 
     name: str
@@ -280,7 +280,7 @@ class Performance:
             return
         luck = "" if self._promises_all else " This time the kill fell right behind a commit."
         # An append that was cut off behind its publishing, and before it could return, may survive
-        # too: nobody was told that it does not.
+        # too: its caller has had no answer.
         extra = " + 1 that was under way at the kill, whole already," if lost < 0 else ""
         self._telling.say(
             f"{acknowledged:,} appended{extra} - {survivors.lines:,} there = 0 lines lost.{luck}"

@@ -9,7 +9,7 @@ import os
 import sysconfig
 from collections.abc import Iterable, Iterator
 
-# Packages that somebody installed are not the standard library, though they may lie inside its
+# Installed packages are not the standard library, though they may lie inside its
 # folder.
 _FOREIGN = {"site-packages", "dist-packages"}
 _LEAST_LINES = 1000

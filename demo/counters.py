@@ -44,7 +44,7 @@ class Counters:
         self.cells = memoryview(self._memory).cast("Q")
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self.cells.release()
         self._memory.close()
         os.close(self.descriptor)

@@ -15,7 +15,7 @@ from counters import READ, READER_READY
 
 import commitlog
 
-# When nothing came for so long, it looks whether somebody wants to know how far it is.
+# When nothing came for so long, it checks whether the demo asks how far it is.
 _QUIET_S = 0.05
 
 

@@ -1,22 +1,23 @@
 /* The write protocol of a mapped log: claim, publish, roll-back, gap and roll, for exhaustive search by spin.
  *
- * Three writers append to four cells while two readers read and resolve. Anybody may stand still between any two steps for any time,
- * because spin tries every interleaving, and writers may also be killed there. One option of an `if` or a `do` is one atomic step of the
- * kernel.
+ * Three writers append to four cells while two readers read and resolve. Each process may pause
+ * between any two steps for any time, because spin tries every interleaving, and writers may also
+ * be killed there. One option of an `if` or a `do` is one atomic step of the kernel.
  *
  * Invariants; each `assert` names the one that it states, and so does spin when it finds it broken
  *   I1  no reader sees half a record, nor bytes of a record that was rolled back
  *   I2  all readers, early and late, agree on which records there are: what one of them stepped over is never published
- *   I3  a publish that succeeded is never lost: nobody steps over a record
+ *   I3  a publish that succeeded is never lost: no reader steps over a record
  *   I4  a publish that was refused is never seen: every record that is read was published
  *   I5  a cell never goes back: zero, then CLAIMED, then final
- *   I6  a zombie that wakes inside a marked gap changes nothing, and a rolled-back range is never used again: nobody but its owner touches
- *       the range of a claim
+ *   I6  a zombie that wakes inside a marked gap changes nothing, and a rolled-back range is never
+ *       used again: only its owner touches the range of a claim
  *   I7  where no timeout passes, no claim of a live owner is rolled back
- *   I8  a roll makes exactly one next segment, whose opened part has one author, and nobody claims in a segment that is not there
+ *   I8  a roll makes exactly one next segment, whose opened part has one author, and no writer
+ *       claims in a segment that is not there
  *   I9  the tail never goes back, and goes past the end by no more than one claim of each slot
- *   I10 dead claims never hold readers for ever: when nobody can take another step, every reader has reached the tail; and every run comes
- *       to that point (a search for cycles finds none)
+ *   I10 dead claims never hold readers forever: when no process can take another step, every reader
+ *       has reached the tail; and every run comes to that point (a search for cycles finds none)
  *
  * Functions of commitlog/_kernel that are modelled
  *   claim.h    cl_slot_enter, cl_slot_leave
@@ -31,8 +32,8 @@
  *   reader.c   cl_reader_next, cl_record_read
  *
  * What is abstract, and why nothing is lost by it
- *   - A cell is 8 bytes. A frame has one or two: its own, and one of body, for which one value does: by I6 nobody but its owner writes
- *     there.
+ *   - A cell is 8 bytes. A frame has one or two: its own, and one of body, for which one value
+ *     does: by I6 only its owner writes there.
  *   - Time: a claim's timeout may pass at any moment (TIMEOUT=1) or never does (TIMEOUT=0). Both are searched. That a slot which has
  *     outstayed the timeout in one gap is not waited for in another one is a case of the former.
  *   - A counter is its odd bit. "Has changed since" is kept exactly, by taking the slot out of every reader's suspects in the step that
@@ -110,7 +111,7 @@
 byte cell[CELLS];
 byte tail_number, tail_offset; /* one 64-bit cell: both change in one step */
 bit exists[SEGMENTS];          /* the segment's file is in place */
-bit opened[SEGMENTS];          /* somebody won the opened part of its header */
+bit opened[SEGMENTS];          /* a writer won the opened part of its header */
 
 bit odd[WRITERS];        /* the slot's counter */
 bit generation[WRITERS];
@@ -169,7 +170,7 @@ byte passed;    /* unpublished cells that a read-only reader stepped over as dea
 
 /* --- steps --------------------------------------------------------------------------------------------------------- */
 
-/* Where every reader may expire every claim at any time, nobody looks at a counter. */
+/* Where every reader may expire every claim at any time, no reader looks at a counter. */
 #define ODD_MATTERS (TIMEOUT == 0 || READ_ONLY_LAST || MUTATION != none)
 
 /* cl_slot_enter and cl_slot_leave, with their effect on every watch */
@@ -218,7 +219,7 @@ inline walk(me) {
     skip
 }
 
-/* No record stands where somebody steps over; I2 sees to it that none ever will. */
+/* No record stands where a reader steps over; I2 sees to it that none ever will. */
 inline step_over(from, count) {
     assert((published & ((BIT(count) - 1) << (from))) == 0 || I3)
 }
@@ -406,7 +407,7 @@ publish: /* cl_writer_publish: the second swap */
     :: KILLED
     fi;
 
-roll: /* cl_writer_rolls_from; each of the following steps may have been made by somebody else */
+roll: /* cl_writer_rolls_from; each of the following steps may have been made by another writer */
     if
     :: d_step { tail_offset < SEGMENT && !IN_HAND -> nothing_in_hand() }; goto append
     :: d_step { tail_offset < SEGMENT && IN_HAND -> due = false }; goto check
@@ -477,7 +478,7 @@ ended: /* an owner that lives keeps its slot, and is idle */
 #define HAS_BODY(value) ((IS_CLAIMED(value) || IS_RECORD(value)) && LENGTH_OF(value) == 2)
 #define OWNED(place) ((place) % SEGMENT != 0 && HAS_BODY(cell[(place) - 1]))
 
-/* cl_resolve. Whoever is blocked here is held up (CL_E_BUSY), or at the end (CL_E_END). */
+/* cl_resolve. A reader that is blocked here is held up (CL_E_BUSY), or at the end (CL_E_END). */
 proctype reader(byte me; bool resolves) {
 #if MUTATION != none
     byte noted, spot;
@@ -565,7 +566,7 @@ init {
         :: else
         fi
     };
-at_end: /* I10: when nobody can take another step */
+at_end: /* I10: when no process can take another step */
     timeout;
     assert((at[0] >= TAIL_POSITION && at[1] >= TAIL_POSITION) || I10)
 }

@@ -24,7 +24,7 @@ def value(number: int, prefix: bytes = b"") -> bytes:
 
 
 def fill(log: CommitLog) -> list[bytes]:
-    """Append up to the limit: whatever comes next is held."""
+    """Append up to the limit: the next append is held."""
     filling = [value(number, b"filling ") for number in range(FILLING)]
     for each in filling:
         log.append(each)

@@ -195,9 +195,7 @@ def test_positions_and_choices_that_are_none_are_refused(logs: Logs) -> None:
         assert len(log.tailer().read_batch(most)) == 1
 
 
-def test_positions_without_a_record_are_refused_and_nothing_is_changed(
-    logs: Logs, setup: Setup
-) -> None:
+def test_position_without_record_is_refused_and_keeps_log(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, **BY_HAND)
     log.append_many([bytes(100)] * 20, sync=False)
     first = log.tailer(visibility="appended").read()
@@ -347,9 +345,7 @@ def test_a_missing_segment_is_told(logs: Logs, tmp_path: Path) -> None:
     assert caught.value.first_position == 2 * SEGMENT
 
 
-def test_another_format_version_is_refused_and_nothing_is_changed(
-    logs: Logs, tmp_path: Path
-) -> None:
+def test_newer_major_version_is_refused_and_minor_is_read(logs: Logs, tmp_path: Path) -> None:
     logs.open().close()
     path = tmp_path / "log"
     text = (path / "log.json").read_text()

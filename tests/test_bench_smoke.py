@@ -68,7 +68,7 @@ def test_every_case_of_every_workload_runs(run: Run) -> None:
     assert run.status == 0
 
 
-def test_each_workload_runs_in_each_setup_under_each_flush_option(run: Run) -> None:
+def test_each_workload_runs_in_each_setup_and_flush_option(run: Run) -> None:
     """By what was written and how often, not only by name."""
     ran = {
         (case["workload"], case["setup"], case["flush"])

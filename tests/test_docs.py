@@ -263,7 +263,7 @@ def test_floors_of_the_architecture_are_those_of_the_contract() -> None:
     }
 
 
-def test_functions_that_the_architecture_follows_are_where_it_says() -> None:
+def test_functions_in_architecture_are_in_the_named_files() -> None:
     rows = re.findall(
         r"^\| `([\w/]+\.\w+)` \| (`.+?`) \| ",
         TEXTS[ROOT / "docs" / "architecture.md"],
@@ -287,7 +287,7 @@ def survival(page: Path) -> tuple[str, str]:
     return table, rest
 
 
-def test_each_cell_of_the_durability_table_names_a_test_that_exists() -> None:
+def test_each_durability_table_cell_names_an_existing_test() -> None:
     """The cells are numbered; the list below them says which test proves each."""
     table, rest = survival(ROOT / "docs" / "durability.md")
     numbers = [int(number) for number in re.findall(r"\((\d)\)", table)]
@@ -374,7 +374,7 @@ def test_the_options_are_those_of_the_table_with_these_defaults(kind: type, firs
     assert kind(**stated) == kind()
 
 
-def test_the_pool_options_are_those_of_the_table_with_these_defaults() -> None:
+def test_pool_options_and_defaults_match_the_documented_table() -> None:
     stated = table_defaults("buffers")
     defaults = {
         name: parameter.default

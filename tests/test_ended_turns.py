@@ -31,9 +31,7 @@ from tests.tail.lagging import required
 
 
 @pytest.mark.parametrize("who", [0, 2, 4], ids=["first", "middle", "last"])
-def test_who_is_cancelled_while_held_has_appended_nothing_and_the_others_go_on(
-    logs: Logs, who: int
-) -> None:
+def test_cancelled_held_append_writes_nothing_and_others_go_on(logs: Logs, who: int) -> None:
     log = logs.open()
     tailer = required(log)
     filling = fill(log)
@@ -52,7 +50,7 @@ def test_who_is_cancelled_while_held_has_appended_nothing_and_the_others_go_on(
     assert parts_of(log).writer.fair_queues == {}
 
 
-def test_all_who_are_held_at_the_end_of_their_program_have_appended_nothing(logs: Logs) -> None:
+def test_program_end_cancels_held_appends_without_writing(logs: Logs) -> None:
     log = logs.open()
     required(log)
     filling = fill(log)
@@ -243,7 +241,7 @@ def test_what_is_held_is_what_it_was_when_it_was_given(logs: Logs) -> None:
     asyncio.run(run())
 
 
-def test_a_list_that_is_cancelled_halfway_stays_as_far_as_it_came(logs: Logs) -> None:
+def test_list_cancelled_halfway_keeps_its_appended_part(logs: Logs) -> None:
     log = logs.open()
     tailer = required(log)
     with held_halfway(log) as (loop, task):
@@ -256,7 +254,7 @@ def test_a_list_that_is_cancelled_halfway_stays_as_far_as_it_came(logs: Logs) ->
     assert all_appended(log) == [*long_list()[:there], b"behind it"]
 
 
-def test_a_list_that_waits_halfway_for_too_long_stays_as_far_as_it_came(logs: Logs) -> None:
+def test_list_timed_out_halfway_keeps_its_appended_part(logs: Logs) -> None:
     log = logs.open(lag_timeout="20ms")
     required(log)
     with held_halfway(log) as (loop, task):
@@ -266,7 +264,7 @@ def test_a_list_that_waits_halfway_for_too_long_stays_as_far_as_it_came(logs: Lo
     assert all_appended(log) == long_list()[:there]
 
 
-def test_a_reader_whose_process_died_holds_them_until_it_is_evicted(
+def test_dead_required_reader_blocks_appends_until_eviction(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     log = logs.open()

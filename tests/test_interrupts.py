@@ -117,5 +117,5 @@ def test_ctrl_c_while_closing_returns_the_buffers(
     assert pool.borrowed == 0
     assert all(
         service.join(60) for service in parts_of(log).writer.services
-    )  # the last of them lets go of the lock
+    )  # the last of them releases the lock
     assert list(logs.open(pool=pool).tailer().values()) == [b"stays"]

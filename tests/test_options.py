@@ -234,14 +234,14 @@ def test_prefault_distances_out_of_bounds_are_refused(distance: Any) -> None:
         Tuning(prefault_distance=distance)
 
 
-def test_the_segment_size_of_a_new_log_is_its_own_or_the_pools_or_the_default() -> None:
+def test_new_log_takes_segment_size_from_option_pool_or_default() -> None:
     assert Options().new_segment_size == 64 * MIB
     assert Options(pool=Pool(MIB)).new_segment_size == MIB
     assert Options(segment_size="2MiB").new_segment_size == 2 * MIB
     assert Options(segment_size="1MiB", pool=Pool(MIB)).new_segment_size == MIB
 
 
-def test_a_segment_size_that_is_not_the_pools_is_refused_with_both_names() -> None:
+def test_segment_size_contradicting_pool_is_refused_naming_both() -> None:
     with pytest.raises(
         InvalidOptionError,
         match=r"segment_size \(2097152\) and pool\.buffer_size \(1048576\) contradict",

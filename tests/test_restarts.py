@@ -22,7 +22,7 @@ def in_a_child_that_exits(act: Callable[[], object]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_a_half_written_third_message_and_then_an_exit_leave_exactly_two(tmp_path: Path) -> None:
+def test_exit_during_third_message_leaves_exactly_two(tmp_path: Path) -> None:
     path = tmp_path / "log"
 
     def write_two_and_a_half() -> None:
@@ -43,7 +43,7 @@ def test_a_half_written_third_message_and_then_an_exit_leave_exactly_two(tmp_pat
         assert log.count() == 2
 
 
-def test_a_claim_that_was_abandoned_leaves_no_hole_in_the_sequence(tmp_path: Path) -> None:
+def test_abandoned_claim_leaves_no_gap_in_sequences(tmp_path: Path) -> None:
     path = tmp_path / "log"
 
     def abandon() -> None:

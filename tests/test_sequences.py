@@ -1,5 +1,5 @@
-"""Sequences: every record has its ordinal, whatever stands between the records and however they are
-read.
+"""Sequences: every record has its ordinal, with any other frames between the records and in every
+way to read them.
 """
 
 from __future__ import annotations
@@ -92,10 +92,8 @@ def test_behind_an_open_claim_nobody_can_count_yet(logs: Logs, setup: Setup) -> 
     assert record.sequence == 2
 
 
-def test_abandoned_claim_reopen_append_has_no_hole_in_the_sequence(
-    logs: Logs, tmp_path: Path
-) -> None:
-    """Chronicle's: a process dies in the middle of a message; whoever comes next goes on behind it,
+def test_crash_with_open_claim_leaves_no_gap_in_sequences(logs: Logs, tmp_path: Path) -> None:
+    """Chronicle's: a process dies in the middle of a message; the next writer goes on behind it,
     and numbers go on without a hole.
     """
     child = os.fork()
@@ -119,9 +117,7 @@ def test_abandoned_claim_reopen_append_has_no_hole_in_the_sequence(
     assert tailer.read().value == b"2"  # type: ignore[union-attr]
 
 
-def test_half_written_third_message_then_exit_exactly_two_are_seen(
-    logs: Logs, tmp_path: Path
-) -> None:
+def test_exit_during_third_message_shows_exactly_two(logs: Logs, tmp_path: Path) -> None:
     """Chronicle's: two whole messages and a half; a reader sees two, before and after the recovery,
     and in both directions.
     """

@@ -29,7 +29,7 @@ HUNDRED = Latency(
 )
 
 
-def test_percentiles_are_told_from_above_and_never_beyond_the_longest() -> None:
+def test_percentiles_round_up_but_never_beyond_the_longest() -> None:
     assert (HUNDRED.count, HUNDRED.mean_seconds) == (100, 50.5e-6)
     assert (HUNDRED.p50_seconds, HUNDRED.p99_seconds, HUNDRED.p999_seconds) == (
         50e-6,

@@ -47,7 +47,7 @@ def forbidden() -> Iterator[Path]:
 
 @pytest.fixture
 def powerless(in_child: Callable[..., Any]) -> Callable[[Callable[[], Any]], Any]:
-    """Run a function in a child that permissions bind: root's does it as nobody."""
+    """Run a function in a child that permissions bind: root's gives up its privileges."""
 
     def run(function: Callable[[], Any]) -> Any:
         def act() -> Any:
@@ -124,7 +124,7 @@ def test_a_file_without_permission_is_told(
     assert reading in ("ReadOnlyError", "IOFailureError", "[b'x']")
 
 
-def test_tailers_that_cannot_be_listed_are_told_to_writers_and_to_who_asks(
+def test_unlistable_tailers_fail_writers_and_the_tailer_list(
     forbidden: Path, powerless: Callable[..., Any]
 ) -> None:
     with Logs(forbidden).open() as log, log.tailer("mail", required=True):

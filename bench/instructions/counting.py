@@ -58,8 +58,8 @@ def compiler() -> list[str]:
 
 
 def compiler_version() -> str:
-    """The compiler by name and version, as "gcc 12.2.0", whatever it calls itself on this
-    machine.
+    """The compiler by name and version, as "gcc 12.2.0", from its macros: the name of its
+    command differs between machines.
     """
     macros = dict(
         re.findall(

@@ -181,8 +181,8 @@ class Peer:
         """Writers that were killed between claim and publish stand in a reader's way: how long
         until it reads on.
         """
-        # Forked before this process has the log, and let go one by one while it has it: nobody
-        # finds the log without a writer.
+        # Forked before this process has the log, and let go one by one while it has it: no
+        # child finds the log without a writer.
         children = [self._will_die_with_a_claim() for _ in range(self.writers)]
         with (
             self.log() as log,

@@ -27,7 +27,7 @@ class Side:
     name : str
         "mappedbus", or how commitlog was used.
     roles : tuple of Role
-        The processes, in the order in which they start; all are told to go at once.
+        The processes, in the order in which they start; the parent lets all go at once.
     measured : int
         Which of them says what it took.
     before : tuple of Role

@@ -113,7 +113,7 @@ class Setting:
 
 
 def _sums(frame: Any, columns: list[str]) -> Callable[[], object]:
-    """The same aggregations over whatever is read."""
+    """The same aggregations over any frame."""
     from pyspark.sql import functions as f
 
     known = {

@@ -169,7 +169,7 @@ def records_below(position: int, segment_size: int) -> int:
 
 
 def _append_until_killed(path: Path, workspace: Workspace, case: Case, shared: memoryview) -> None:
-    """In the child: never returns, and ends by itself when nobody comes to kill it."""
+    """In the child: never returns, and ends by itself if the parent does not kill it."""
     try:
         log = workspace.open(path, case)
         append, count = log.append, 0

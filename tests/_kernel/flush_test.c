@@ -72,7 +72,7 @@ static void a_dead_leader_is_replaced(void) {
           scene.place.cursors->flushed.value == 0);
     kill_handle(&leader);
     CHECK(flush_all(&scene) == CL_OK);
-    /* One whose slot somebody else has by now. */
+    /* One whose slot another handle has by now. */
     append_value(&scene.handle, "value", 5);
     scene.place.cursors->flusher.value = leader.log.owner;
     test_handle successor;

@@ -81,7 +81,7 @@ static UNUSED void write_segment(const test_place *place, const char *name,
     close(fd);
 }
 
-/* Puts segment `number` in place, unless somebody has. `who` keeps temporary names apart. */
+/* Puts segment `number` in place, unless it is there. `who` keeps temporary names apart. */
 static UNUSED void make_segment(const test_place *place, uint64_t number, uint32_t who) {
     char temporary[32];
     char name[CL_SEGMENT_NAME_SIZE];

@@ -195,7 +195,7 @@ static void a_bad_frame_in_the_uncertain_part_is_the_end(void) {
     end(&scene);
 }
 
-/* The file of somebody else's pooled log: what is not committed may stand there half. */
+/* The file of another process's pooled log: what is not committed may stand there half. */
 static void what_a_pooled_log_has_not_committed_is_the_end(void) {
     test_scene scene;
     cl_record record;

@@ -174,7 +174,7 @@ static void a_gap_of_a_dead_odd_slot_is_marked_soon(void) {
     end(&scene);
 }
 
-/* Whoever was odd has moved on since: the gap was somebody else's, who died before. */
+/* Every suspect has moved on since: the gap belongs to another owner, which died before. */
 static void a_gap_is_dead_once_every_suspect_has_moved(void) {
     test_scene scene;
     cl_record record;
@@ -200,13 +200,13 @@ static void a_gap_is_dead_once_every_suspect_has_moved(void) {
     end(&scene);
 }
 
-/* What was claimed after the gap was first seen is not a part of it, though nobody had to wait for
- * its owner. */
+/* What was claimed after the gap was first seen is not a part of it, though no reader had to wait
+ * for its owner. */
 static void a_gap_ends_where_the_tail_stood_when_it_was_first_seen(void) {
     test_scene scene;
     cl_record record;
     start(&scene, NEVER_NS);
-    cl_add(scene.other.log.tail, GAP); /* somebody died here */
+    cl_add(scene.other.log.tail, GAP); /* an owner died here */
     uint64_t offset = stop_in_the_gap(&scene.writer);
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
     leave_the_gap(
@@ -315,7 +315,7 @@ static void a_gap_over_the_segments_end_is_marked_to_the_end(void) {
     test_scene scene;
     cl_record record;
     start(&scene, NEVER_NS);
-    cl_add(scene.other.log.tail, SMALL); /* crosses the end, and nobody pads */
+    cl_add(scene.other.log.tail, SMALL); /* crosses the end, and no writer pads */
     CHECK(read_on(&scene.reader, &record) == CL_E_END);
     make_segment(&scene.place, 1, 0);
     CHECK(cl_writer_roll(&scene.other.writer, 0, 1, 0) == CL_OK);
@@ -325,7 +325,7 @@ static void a_gap_over_the_segments_end_is_marked_to_the_end(void) {
     end(&scene);
 }
 
-/* The clock is the observer's own polling: a machine that stood still expires nobody. */
+/* The clock is the observer's own polling: a machine that stood still expires no claim. */
 static void a_frozen_observer_expires_nobody(void) {
     test_scene scene;
     cl_claim claim;

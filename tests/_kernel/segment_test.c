@@ -119,7 +119,7 @@ static void the_table_counts_references(test_place *place) {
     cl_segment_release(again);
     CHECK(cl_table_forget(&table, 0) == 1 && table.count == 0 && first->references == 1);
     CHECK(cl_table_forget(&table, 0) == 0);
-    first->map[CL_SEGMENT_HEADER] = 1; /* still mapped for whoever holds it */
+    first->map[CL_SEGMENT_HEADER] = 1; /* still mapped for its holder */
     CHECK(cl_table_acquire(&table, 0, &again) == CL_OK && again != first &&
           again->map[CL_SEGMENT_HEADER] == 1);
     first->map[CL_SEGMENT_HEADER] = 0;

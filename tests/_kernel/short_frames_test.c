@@ -172,8 +172,8 @@ static void frames_are_read_back_in_the_other_order(void) {
     end(&place, &handle);
 }
 
-/* Frames of one length, with one of another length among them: what a batch has of them, however
- * many it may have, whatever room there is for their values, and whichever of them is damaged. */
+/* Frames of one length, with one of another length among them: what a batch has of them, for any
+ * maximum of frames, any room for their values, and any one of them damaged. */
 enum { ALIKE = 70, OTHER = 50, ROOM = ALIKE * 256, GUARD = 0xA5 };
 
 static uint32_t length_of(uint32_t row, uint32_t length) {

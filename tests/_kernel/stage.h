@@ -23,7 +23,7 @@ static UNUSED void start(test_place *place, test_handle *handle, uint64_t size, 
 
 static UNUSED void end(test_place *place, test_handle *handle) {
     CHECK(place->cursors->slots[handle->log.slot].counter % 2 ==
-          0); /* whatever came of its calls, the slot is in no odd window */
+          0); /* also if its calls failed, the slot is in no odd window */
     close_handle(handle);
     drop_place(place);
 }

@@ -1,7 +1,7 @@
 /* A writer that another process drives through one append, instruction by instruction. Wherever it
- * is stopped, and lives, nobody takes its claim away; wherever it is stopped for longer than the
- * claim timeout, its append lands once all the same; wherever it is killed, the log goes on without
- * it, and its record is there whole or not at all.
+ * is stopped, and lives, no process rolls its claim back; wherever it is stopped for longer than
+ * the claim timeout, its append lands once all the same; wherever it is killed, the log goes on
+ * without it, and its record is there whole or not at all.
  *
  * What others can see of a writer is its slot, the tail and the claimed bytes. They change at a few
  * of its instructions: the first drive finds out at which, and the writers that are killed or held
@@ -278,7 +278,7 @@ static void look_once(test_scene *scene) {
     open_reader(&reader, &handle.log);
     int code = read_on(&reader, &record);
     reader.watch.awake_ns =
-        NEVER_NS; /* whoever stands there now had the timeout; who comes next has it before it */
+        NEVER_NS; /* the suspect of now had its timeout; the next one has it ahead */
     if (code != CL_E_BUSY || ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) {
         _exit(100);
     }

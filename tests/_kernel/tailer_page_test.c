@@ -1,6 +1,6 @@
 /* threads */
-/* The page of a named tailer: two records take turns, the newer whole one counts, and whoever reads
- * beside the one who writes sees nothing that was never written. */
+/* The page of a named tailer: two records take turns, the newer whole one counts, and a concurrent
+ * reader sees nothing that the writer never wrote. */
 #include "kernel_test.h"
 
 #include <pthread.h>

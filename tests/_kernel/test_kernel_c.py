@@ -120,7 +120,7 @@ def test_kernel_passes_its_c_tests_under_the_address_sanitizer(
 @pytest.mark.parametrize(
     "test", [test for test in TESTS if special(test)[0] == "threads"], ids=lambda test: test.stem
 )
-def test_kernel_passes_its_threaded_c_tests_under_the_thread_sanitizer(
+def test_threaded_c_tests_pass_under_thread_sanitizer(
     test: Path, compiled: Callable[[tuple[str, ...]], Path], tmp_path: Path
 ) -> None:
     flags = thread_flags(tmp_path)

@@ -41,7 +41,7 @@ def test_fresh_memory_is_zero_and_writable() -> None:
 
 
 @pytest.mark.parametrize("method", ["populate", "touch"])
-def test_populated_memory_takes_stores_without_page_faults_and_keeps_its_bytes(method: str) -> None:
+def test_populated_memory_keeps_bytes_and_stores_without_fault(method: str) -> None:
     pages = 16 << 20
     fresh, populated = Memory(pages), Memory(pages)
     with memoryview(populated) as view:
@@ -59,9 +59,7 @@ def test_populated_memory_takes_stores_without_page_faults_and_keeps_its_bytes(m
 
 
 @pytest.mark.parametrize("refusal", [22, 12])
-def test_populate_touches_the_pages_when_the_kernel_refuses_with_einval_only(
-    tmp_path: Path, refusal: int
-) -> None:
+def test_madvise_refusal_touches_pages_for_einval_only(tmp_path: Path, refusal: int) -> None:
     """Compiles memory.c against a madvise that refuses, which no kernel of today does for this
     call.
     """
@@ -117,9 +115,7 @@ def test_a_forked_child_shares_the_pages() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 4096, 8])
-def test_a_mapping_of_a_descriptor_writes_through_to_the_file_at_any_offset(
-    tmp_path: Path, offset: int
-) -> None:
+def test_descriptor_mapping_at_any_offset_writes_to_file(tmp_path: Path, offset: int) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(offset + SIZE))
     descriptor = os.open(path, os.O_RDWR)
@@ -135,7 +131,7 @@ def test_a_mapping_of_a_descriptor_writes_through_to_the_file_at_any_offset(
     assert (data[offset : offset + 5], data[-4:]) == (b"first", b"last")
 
 
-def test_a_file_that_ends_early_is_refused_instead_of_a_bus_error(tmp_path: Path) -> None:
+def test_mapping_past_end_of_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(SIZE - 1))
     with path.open("r+b") as file:
@@ -159,7 +155,7 @@ def test_wrong_arguments_and_refusals_of_the_kernel_are_errors() -> None:
     assert caught.value.errno == 9
 
 
-def test_close_is_refused_while_a_view_is_open_and_idempotent_after() -> None:
+def test_close_with_open_view_is_refused_then_idempotent() -> None:
     memory = Memory(SIZE)
     view = memoryview(memory)
     part = view[10:20]

@@ -203,7 +203,7 @@ static void the_opened_part_has_one_author(void) {
     CHECK(cl_writer_open_segment(&handle.writer, 1, 3333, &opened_ns) == CL_OK &&
           opened_ns == 1111);
     CHECK(cl_writer_roll(&handle.writer, 0, opened_ns, -7) == CL_OK);
-    *handle.log.tail = full; /* as somebody who finishes a roll late would find it */
+    *handle.log.tail = full; /* as a writer that finishes a roll late would find it */
     CHECK(cl_writer_open_segment(&handle.writer, 1, 2222, &opened_ns) == CL_OK &&
           opened_ns == 1111);
     CHECK(cl_writer_roll(&handle.writer, 0, opened_ns, -7) == CL_OK);

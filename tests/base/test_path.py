@@ -53,9 +53,7 @@ def test_a_path_is_a_str_and_nothing_derived_from_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("taker", ["prune", "archive_segments", "verify", "repair", "LogWatch"])
-def test_a_path_that_the_system_refuses_is_told_as_an_error_of_ours(
-    taker: str, tmp_path: Path
-) -> None:
+def test_path_refused_by_system_raises_commitlog_error(taker: str, tmp_path: Path) -> None:
     with pytest.raises(IOFailureError, match="File name too long"):
         TAKERS[taker](tmp_path / ("x" * 300))
     (tmp_path / "log.json").mkdir()
@@ -72,7 +70,7 @@ def test_bytes_are_a_path(tmp_path: Path) -> None:
         verify(path + b"x")
 
 
-def test_a_log_opened_by_a_relative_path_lives_on_when_the_program_goes_elsewhere(
+def test_chdir_after_relative_open_leaves_log_usable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a daemon does, which goes to the root directory."""

@@ -66,7 +66,7 @@ def test_every_instant_lies_in_the_cycle_of_its_number(cycle: RollCycle, time_ns
 
 
 @given(st.sampled_from(FIXED), st.sampled_from(ZONES), instants)
-def test_cycles_of_an_hour_or_less_and_periods_have_one_length_everywhere(
+def test_cycles_up_to_an_hour_have_one_length_in_every_zone(
     name: str, zone: str, time_ns: int
 ) -> None:
     cycle = RollCycle(name, 0, zone)
@@ -96,7 +96,7 @@ def test_a_day_is_as_long_as_the_zone_has_it(day: str, length: float) -> None:
         ("WEEKLY", "2026-03-29T01:30Z", "2026-03-23T00:00+01:00", 167.0),
     ],
 )
-def test_longer_cycles_keep_to_the_wall_clock_where_that_is_changed(
+def test_clock_change_keeps_longer_cycles_on_wall_clock(
     name: str, time: str, start: str, length: float
 ) -> None:
     cycle = RollCycle(name, 0, "Europe/Berlin")
@@ -104,7 +104,7 @@ def test_longer_cycles_keep_to_the_wall_clock_where_that_is_changed(
     assert (shown(cycle, number), hours(cycle, number)) == (start, length)
 
 
-def test_a_day_that_begins_where_the_clock_leaps_begins_behind_the_leap() -> None:
+def test_clock_leap_at_midnight_starts_day_after_leap() -> None:
     cycle = RollCycle("DAILY", 0, "America/Sao_Paulo")
     number = cycle.number_at(instant_ns("2018-11-04T12:00Z"))
     assert (shown(cycle, number), hours(cycle, number)) == ("2018-11-04T01:00-02:00", 23.0)

@@ -187,7 +187,7 @@ def test_a_check_says_that_a_path_became_shorter(
 @pytest.mark.parametrize(
     "other", [{"compiler": "gcc 13.1.0"}, {"compiler": "clang 12.2.0"}, {"machine": "aarch64"}]
 )
-def test_a_check_with_another_compiler_or_machine_passes_with_one_line(
+def test_check_on_other_compiler_or_machine_passes_in_one_line(
     counted: Counted, kept: Path, capsys: pytest.CaptureFixture[str], other: dict[str, str]
 ) -> None:
     counted(replace(COUNTS, instructions={"append": 1000.0}, **other))  # type: ignore[arg-type]

@@ -74,7 +74,7 @@ def test_what_was_not_committed_is_what_a_kill_takes(tmp_path: Path) -> None:
     assert killed.lost == killed.appended == killed.not_flushed > 0
 
 
-def test_a_child_that_never_appends_is_an_error_and_nobody_is_left(tmp_path: Path) -> None:
+def test_child_that_never_appends_raises_and_leaves_no_process(tmp_path: Path) -> None:
     before = set(
         psutil.Process().children()
     )  # a process that runs many tests may have some of its own
@@ -97,7 +97,7 @@ def test_records_below_a_position_are_counted_across_segments(tmp_path: Path) ->
     assert frame_size(kill.VALUE_SIZE) == 120
 
 
-def test_moments_are_the_same_every_time_and_within_the_second_round() -> None:
+def test_kill_moments_repeat_and_fall_in_second_round() -> None:
     knob = Knob(MAPPED, cycle_s=0.5)
     drawn = kill.moments(knob, 100, 1, 10.0)
     assert drawn == kill.moments(knob, 100, 1, 10.0)
@@ -121,7 +121,7 @@ def test_a_row_without_room_is_said_and_the_others_are_measured(
 # --- the documentation ----------------------------------------------------------------------------
 
 
-def test_the_table_of_the_documentation_is_that_of_the_kept_results() -> None:
+def test_tuning_table_in_docs_matches_kept_results() -> None:
     results = json.loads(command.RESULTS.read_text(encoding="utf-8"))
     assert not results["settings"]["quick"]
     assert [(row["setup"], row["name"]) for row in results["rows"]] == [

@@ -14,7 +14,7 @@ def test_names_of_all_cases_are_unique() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_bursts_are_measured_in_each_setup_under_each_flush_option() -> None:
+def test_append_workload_covers_each_setup_and_flush_option() -> None:
     cases = BY_NAME["append"].cases()
     assert {case.setup for case in cases} == {"mapped-cold", "mapped", "pooled", "pooled-shm"}
     assert {(case.form, case.flush, case.value_size) for case in cases} == {

@@ -1,4 +1,4 @@
-"""`commitlog append`: what becomes a record, when, and what is said of it."""
+"""`commitlog append`: what becomes a record, when, and what the command prints."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_records_that_span_many_reads_stay_whole(tmp_path: Path) -> None:
         assert values(tmp_path / name) == contents
 
 
-def test_files_come_one_after_the_other_and_a_dash_is_standard_input(tmp_path: Path) -> None:
+def test_files_append_in_order_and_dash_reads_standard_input(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"1\n2")
     (tmp_path / "b").write_bytes(b"4\n")
     done = run("append", tmp_path / "log", tmp_path / "a", "-", tmp_path / "b", feed=b"3")
@@ -300,7 +300,7 @@ def test_two_processes_append_to_one_log_at_once(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_half_a_frame_is_refused_with_its_offset_and_what_came_before_stays(
+def test_partial_frame_is_refused_and_earlier_records_stay(
     tmp_path: Path, half: bytes, what: bytes
 ) -> None:
     done = run(
@@ -333,7 +333,7 @@ def test_a_record_that_is_too_large_is_refused_with_its_offset(
     assert values(tmp_path / "log") == [b"one", b"two"]
 
 
-def test_input_without_any_delimiter_is_refused_before_memory_is_full_of_it(tmp_path: Path) -> None:
+def test_input_without_delimiter_is_refused_at_record_limit(tmp_path: Path) -> None:
     with (
         open("/dev/zero", "rb") as endless,
         started(
@@ -365,7 +365,7 @@ def test_wrong_options_are_refused_with_what_was_expected(
     assert not (tmp_path / "log").exists()
 
 
-def test_a_file_that_is_missing_is_refused_before_anything_is_appended(tmp_path: Path) -> None:
+def test_missing_input_file_is_refused_before_any_append(tmp_path: Path) -> None:
     done = run("append", tmp_path / "log", tmp_path / "absent")
     assert done.returncode == 2
     assert b"does not exist" in done.stderr

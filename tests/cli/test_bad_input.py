@@ -233,7 +233,7 @@ def test_a_file_that_is_no_whole_segment_is_said_in_a_line(
 
 
 @pytest.mark.parametrize("command", ["repair", "remove", "prune", "append"])
-def test_what_is_done_with_a_whole_log_is_not_done_with_a_segment(command: str, log: Path) -> None:
+def test_segment_path_is_refused_by_commands_for_whole_logs(command: str, log: Path) -> None:
     before = all_of(log)
     done = run(command, *COMMANDS[command], min(log.glob("*.seg")), feed=b"one\n")
     assert (done.returncode, done.stdout) == (1, b"")
@@ -248,7 +248,7 @@ def test_what_is_done_with_a_whole_log_is_not_done_with_a_segment(command: str, 
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """Of this machine, at which nobody listens as long as the test runs."""
+    """Of this machine; no process listens at it as long as the test runs."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

@@ -185,7 +185,7 @@ def test_wrong_options_are_refused_with_what_was_expected(
     assert what in printed.err
 
 
-def test_a_position_of_no_record_and_a_log_that_is_not_there_are_said(
+def test_position_without_record_or_absent_log_is_refused(
     log: tuple[Path, list[int]],
 ) -> None:
     path, positions = log

@@ -177,7 +177,7 @@ def test_help_and_version_are_status_0() -> None:
     assert interpreter("-m", "commitlog.cli", "--version").stdout.startswith("commitlog ")
 
 
-def test_without_click_there_is_one_line_that_says_what_to_install() -> None:
+def test_missing_click_prints_one_line_naming_the_package() -> None:
     done = interpreter(
         "-c",
         "import sys; sys.modules['click'] = None\nfrom commitlog.cli import main; main()",

@@ -1,4 +1,4 @@
-"""Completion by the shell: what it is told, asked as click's script for each shell asks."""
+"""Completion by the shell: the program's answers, asked as click's script for each shell asks."""
 
 from __future__ import annotations
 

@@ -13,9 +13,7 @@ from tests.clock import Clock, clocked
 
 
 @clocked("2026-11-20T12:00:00+01:00")
-def test_the_files_of_a_day_are_named_on_the_clock_of_the_logs_zone(
-    clock: Clock, path: Path
-) -> None:
+def test_cycles_of_a_day_are_listed_in_time_zone_of_log(clock: Clock, path: Path) -> None:
     with commitlog.open(
         path, roll_cycle="SIX_HOURLY", time_zone="Europe/Berlin", segment_size=SEGMENT
     ) as log:

@@ -16,7 +16,7 @@ from tests.doctor import lacking
 from tests.faults import small_disk
 
 
-def test_every_check_has_a_line_with_its_verdict_and_nothing_is_left(tmp_path: Path) -> None:
+def test_doctor_prints_each_verdict_and_leaves_no_files(tmp_path: Path) -> None:
     (tmp_path / "mine").write_bytes(b"kept")
     done = run("doctor", tmp_path)
     assert done.returncode == 0, done.stdout.decode()

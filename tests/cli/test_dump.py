@@ -78,9 +78,7 @@ def test_every_frame_is_printed_and_what_lies_between_them(path: Path) -> None:
         assert ends[-1] == (number + 1) * SIZE
 
 
-def test_a_range_is_of_positions_and_a_segment_alone_is_read_like_a_log(
-    path: Path, tmp_path: Path
-) -> None:
+def test_dump_takes_position_range_and_single_segment(path: Path, tmp_path: Path) -> None:
     everything = [part for part in dump(path)[1] if part["kind"] != "segment"]
     start, stop = everything[3]["position"], everything[6]["position"]
     assert [
@@ -176,7 +174,7 @@ def test_a_range_is_the_same_whatever_stands_before_it(long: Path, harm: str) ->
         ]
 
 
-def test_an_index_that_does_not_agree_with_the_frames_is_not_followed(long: Path) -> None:
+def test_index_contradicting_frames_is_ignored(long: Path) -> None:
     """Sound by its CRCs, and every record that it names stands eight bytes further on."""
     directory = LogDirectory(
         str(long),

@@ -227,7 +227,7 @@ def test_of_a_segment_that_is_not_sealed_the_frames_are_counted(tmp_path: Path) 
     assert "opened" not in said_by_info(segment_of(path, 4))
 
 
-def test_a_sealed_segment_without_records_says_which_sequence_comes_next(tmp_path: Path) -> None:
+def test_sealed_empty_segment_reports_next_sequence(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append(b"one")
         log.roll()
@@ -239,7 +239,7 @@ def test_a_sealed_segment_without_records_says_which_sequence_comes_next(tmp_pat
     assert (found["records"], found["first_sequence"], found["last_sequence"]) == (0, 1, None)
 
 
-def test_damage_in_a_segment_that_is_not_sealed_is_said_with_its_position(files: LogFiles) -> None:
+def test_damage_in_unsealed_segment_is_reported_with_position(files: LogFiles) -> None:
     files.create(1, opened=True)
     files.records(1, numbered(10))
     files.flip(1, HEADER + 3 * 32 + 20)
@@ -311,7 +311,7 @@ def test_a_gap_in_an_archive_is_said_and_the_rest_is_shown(tmp_path: Path) -> No
     assert found["problems"] == [f"segments from position {SEGMENT} to {2 * SEGMENT} are missing"]
 
 
-def test_a_damaged_file_of_an_archive_is_said_and_the_rest_is_shown(tmp_path: Path) -> None:
+def test_damaged_archive_file_is_reported_and_rest_is_shown(tmp_path: Path) -> None:
     place = archived(rolled(tmp_path / "log"), tmp_path / "place")
     damaged = place / f"{2 * SEGMENT:020d}.seg.zst"
     damaged.write_bytes(b"cut")

@@ -216,7 +216,7 @@ def test_filters_apply_to_what_is_followed(tmp_path: Path) -> None:
     assert (process.returncode, shown(output), errors) == (0, [b"last ERROR"], b"")
 
 
-def test_a_follower_whose_filter_lets_nothing_pass_ends_with_its_reader(tmp_path: Path) -> None:
+def test_follower_without_matches_exits_when_pipe_closes(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append_many([b"one", b"two"])
         with started("tail", "-f", "--include", "one", tmp_path / "log") as process:
@@ -378,7 +378,7 @@ def test_times_are_printed_in_a_zone_with_its_daylight_saving(tmp_path: Path) ->
 # --- replay ---------------------------------------------------------------------------------------
 
 
-def test_a_replay_waits_between_records_and_shows_each_before_the_pause(tmp_path: Path) -> None:
+def test_replay_prints_each_record_before_the_pause_after_it(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log") as log:
         for second in (0, 1, 1_000_000):
             log.append(b"%d" % second, timestamp_ns=second * 10**9)
@@ -405,7 +405,7 @@ def test_a_replay_ends_with_its_reader_in_the_middle_of_a_pause(tmp_path: Path) 
 # --- following ------------------------------------------------------------------------------------
 
 
-def test_records_are_followed_as_they_come_each_on_its_line_at_once(tmp_path: Path) -> None:
+def test_follower_prints_each_new_record_immediately(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size=SEGMENT) as log:
         log.append_many([b"old", b"last"])
         with started("tail", "-f", "-n", 1, tmp_path / "log") as process:
@@ -439,7 +439,7 @@ def test_two_processes_follow_what_a_third_appends(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_comes_later_is_followed(tmp_path: Path) -> None:
-    """Nobody has the log open, and its live state is of no use: as after a reboot."""
+    """No process has the log open, and its live state is of no use: as after a reboot."""
     path = tmp_path / "log"
     run("append", path, feed=b"before\n")
     (path / "cursors").unlink()

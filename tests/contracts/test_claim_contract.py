@@ -1,5 +1,5 @@
 """What holds for claims of every log: written in place, rolled back when something goes wrong, and
-in nobody's way.
+never blocking other appends.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_a_claim_without_its_with_is_rolled_back(open_log: Open) -> None:
     assert all_appended(log) == [b"after"]
 
 
-def test_a_claim_held_too_long_is_rolled_back_by_a_flush_that_goes_past(open_log: Open) -> None:
+def test_flush_past_expired_claim_rolls_it_back(open_log: Open) -> None:
     log = open_log(claim_timeout=0.03, **BY_HAND)
     claim = log.claim(50)
     claim.buffer[:4] = b"late"

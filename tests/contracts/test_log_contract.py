@@ -18,7 +18,7 @@ from tests.setups import BY_HAND, LARGEST_VALUE, Logs, Open, Setup, all_appended
 # --- what goes in comes out -----------------------------------------------------------------------
 
 
-def test_values_of_all_small_sizes_and_around_the_maximum_come_back(open_log: Open) -> None:
+def test_values_of_small_and_near_maximum_sizes_round_trip(open_log: Open) -> None:
     sizes = [*range(301), 4079, 4080, 4081, *range(LARGEST_VALUE - 9, LARGEST_VALUE + 1)]
     written = [bytes([size % 251]) * size for size in sizes]
     log = open_log()

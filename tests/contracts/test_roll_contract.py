@@ -64,7 +64,7 @@ def test_a_log_that_ends_with_a_full_segment_restarts(open_log: Open) -> None:
     assert len(all_appended(log)) == 1921
 
 
-def test_what_does_not_fit_the_rest_of_a_segment_goes_to_the_next(open_log: Open) -> None:
+def test_record_larger_than_segment_rest_goes_to_next_segment(open_log: Open) -> None:
     log = open_log()
     log.append_array(np.zeros((7, LARGEST_VALUE), dtype=np.uint8))
     assert log.append(b"f" * (4096 - 15)) == SEGMENT + HEADER

@@ -1,4 +1,4 @@
-"""A log against a plain list: whatever is done to both, in whatever order, they hold the same."""
+"""A log against a plain list: after any operations, in any order, both hold the same."""
 
 from __future__ import annotations
 
@@ -285,8 +285,8 @@ def open_log(path: Path, pool: TransientStorePool | None, flush: Any) -> CommitL
 def write_and_die(
     path: Path, backing: Backing, flush: Any, steps: list[bytes | str], out: int
 ) -> None:
-    """The child: says what it wrote and how many of these were committed, then is gone without a
-    word to anybody.
+    """The child: says what it wrote and how many of these were committed, then exits without
+    closing the log.
     """
     try:
         log = open_log(path, None if backing == "mapped" else make_pool(backing), flush)

@@ -43,7 +43,7 @@ int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsign
     return refused("rename") ? -1 : REAL(renameat2)(old_dir, old, new_dir, new, flags);
 }
 
-/* "locks": refused. "holders": everybody gets them. "death": nobody ever sees one go. */
+/* "locks": refused. "holders": every process gets them. "death": no process sees one go. */
 static int lock(int fd, int command, void *argument) {
     if (command == F_OFD_SETLK || command == F_OFD_GETLK) {
         if (refused("locks")) {

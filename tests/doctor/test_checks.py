@@ -93,7 +93,7 @@ def test_a_small_room_is_a_warning_and_a_tiny_one_fails(
         (0xEF53, Verdict.OK),
     ],
 )
-def test_network_fuse_memory_and_copying_file_systems_are_told_apart(
+def test_each_file_system_type_gets_its_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int, verdict: Verdict
 ) -> None:
     monkeypatch.setattr("commitlog.segment.directory.file_system_type", lambda path: kind)

@@ -1,4 +1,4 @@
-"""Children do their part and are gone afterwards, whatever happens."""
+"""Children do their part and are gone afterwards, also after an error."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Account:
     def check(self, log: CommitLog, *, lossless: bool = True) -> int:
         """Hold the log against the account; how many promised records it has lost.
 
-        Everything that is there is genuine, stands where it was said to stand, and each session's
+        Everything that is there is genuine, stands at its reported position, and each session's
         records are a prefix of what it appended, in order. What an earlier check has found is still
         there. With `lossless`, everything promised is.
         """

@@ -1,7 +1,7 @@
 """Child processes that are made to be killed, and the pipe over which they say what they were
 promised.
 
-A report is written after the call that it is about has returned, so whatever the parent finds in
+A report is written after the call that it is about has returned, so all that the parent finds in
 the pipe, also after the child's death, was acknowledged; what was acknowledged but not yet reported
 when the signal came is the one thing that the parent cannot know.
 """
@@ -223,7 +223,7 @@ class Child:
         return self.hear_rest()
 
     def end(self) -> None:
-        """Whatever state it is in: gone, and the pipes closed."""
+        """Kill it if it still runs, and close the pipes."""
         if self.status is None:
             os.kill(self.pid, signal.SIGKILL)
             self.wait()

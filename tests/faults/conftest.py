@@ -21,7 +21,7 @@ from tests.faults.writers import SHM_PREFIX
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Child]]:
-    """Start a `Child`; whatever is left of it at the end of the test is killed."""
+    """Start a `Child`; the end of the test kills it if it still runs."""
     children: list[Child] = []
 
     def started(*arguments: Any, **options: Any) -> Child:

@@ -116,7 +116,7 @@ def test_a_flipped_bit_gives_genuine_records_or_an_error(
 
 
 @pytest.mark.long
-def test_thousands_of_flipped_bits_give_genuine_records_or_an_error(
+def test_many_bit_flips_give_genuine_records_or_error(
     tmp_path: Path, path: Path, numbers: random.Random, start: Start
 ) -> None:
     run_flips(tmp_path, path, numbers, start, LONG_FLIPS)

@@ -53,7 +53,7 @@ def fill_and_prune(link: Link, kind: str, point: str) -> None:
 
 
 @pytest.mark.parametrize("kind", [kind for kind in small_disk.kinds() if kind != "shim"])
-def test_on_a_small_disk_appends_stop_early_and_go_on_after_a_deletion(
+def test_low_disk_space_stops_appends_until_segments_are_deleted(
     kind: str, tmp_path: Path, start: Callable[..., Child]
 ) -> None:
     child = start(fill_and_prune, kind, str(tmp_path / "disk"), launcher=small_disk.launcher())

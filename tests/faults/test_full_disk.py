@@ -191,7 +191,7 @@ def test_a_full_disk_refuses_appends_and_nothing_else(
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("kind", small_disk.kinds())
-def test_every_thread_gets_the_error_of_a_full_disk_and_goes_on_after_it(
+def test_full_disk_fails_every_thread_until_space_is_free(
     kind: str, pool: str, run: Callable[..., list[Report]]
 ) -> None:
     reports = run(from_many_threads, kind, pool)

@@ -1,5 +1,5 @@
-"""Who holds a log: told to whoever comes second, and free in the moment in which the holder
-dies.
+"""Who holds a log: a second opener learns it, and the lock is free in the moment in which the
+holder dies.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def fork_and_be_killed(link: Link, path: str, pool: dict[str, Any] | None, claim
 
 
 @pytest.mark.parametrize("kind", POOLS)
-def test_the_lock_of_a_killed_holder_is_free_though_its_forked_child_lives(
+def test_crash_of_holder_with_live_forked_child_frees_lock(
     path: Path, kind: str, start: Start
 ) -> None:
     child = start(fork_and_be_killed, str(path), POOLS[kind], False)
@@ -115,11 +115,9 @@ def test_the_lock_of_a_killed_holder_is_free_though_its_forked_child_lives(
         os.kill(grandchild, signal.SIGKILL)
 
 
-def test_a_killed_owners_claim_is_rolled_back_at_once_though_its_forked_child_lives(
-    path: Path, start: Start
-) -> None:
-    """Another process has the log open all the while: no recovery runs, and the dead owner's slot
-    is told from a slow one's.
+def test_crash_of_owner_with_live_forked_child_rolls_back_claim(path: Path, start: Start) -> None:
+    """Another process has the log open all the while: no recovery runs, and readers
+    distinguish the dead owner's slot from a slow one's.
     """
     with commitlog.open(path, segment_size=1 << 16, claim_timeout=3600, sync_timeout=60) as log:
         child = start(fork_and_be_killed, str(path), None, True)

@@ -249,7 +249,7 @@ def test_a_recovery_writes_what_lies_above_the_checkpoint_again(
     child.join()
 
 
-def test_an_open_whose_flush_fails_exposes_nothing_and_the_next_one_starts_over(
+def test_flush_failure_in_open_makes_next_open_recover_again(
     path: Path, start: Start, shim: Shim
 ) -> None:
     child = start(fail_in_flush, str(path), None)
@@ -394,7 +394,7 @@ def test_leader_stops_at_its_sync_timeout(path: Path, start: Start, shim: Shim) 
 
 def test_unexpected_error_of_a_roll_is_raised(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A roll that falls due behind an append: what the system refuses is the next append's to tell;
-    anything else is a bug, and is told.
+    anything else is a bug, and is raised.
     """
     log, _ = open_log(str(path), None, QUIET | {"allocate_ahead": 0})
     frame = (SEGMENT_SIZE - HEADER_SIZE) // 8
@@ -411,7 +411,7 @@ def test_unexpected_error_of_a_roll_is_raised(path: Path, monkeypatch: pytest.Mo
     log.close()
 
 
-def test_a_lock_file_that_cannot_be_written_refuses_the_roll_and_loses_no_buffer(
+def test_unwritable_lock_file_refuses_roll_and_loses_no_buffer(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without the name of a buffer in it, a kill would lose what the buffer holds; the error is one

@@ -131,7 +131,7 @@ def test_nothing_promised_is_lost_by_hundreds_of_kills(
 
 @pytest.mark.parametrize("pool", [None, {}, {"backing": "shm"}], ids=["mapped", "pooled", "shm"])
 @pytest.mark.parametrize("style", ["claims", "many"])
-def test_shared_memory_is_recovered_whatever_the_pool_of_the_next_open(
+def test_crash_with_shm_pool_recovers_under_any_next_pool(
     path: Path, pool: dict[str, Any] | None, style: str, numbers: random.Random, start: Start
 ) -> None:
     """The writer commits only what wakes its commit service, so that most records come out of the
@@ -168,7 +168,7 @@ def test_a_missing_shared_memory_buffer_is_reported_as_loss(
 
 
 def test_an_anonymous_pool_keeps_exactly_what_was_committed(path: Path, start: Start) -> None:
-    """The commit service sleeps for ever, the child commits by hand: the end after the kill is
+    """The commit service never wakes, the child commits by hand: the end after the kill is
     known to the byte.
     """
     child = start(commit_then_append, str(path), 10, 10)

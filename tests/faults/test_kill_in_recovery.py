@@ -52,7 +52,7 @@ def crash(link: Link, path: str, count: int, claim_every: int, pool: Pool) -> No
 
 
 def recover_up_to(link: Link, path: str, step: int, pool: Pool) -> None:
-    """Open, dying at that step of whatever opening does; say so when it did not come to it."""
+    """Open, dying at that step of the open; say so if the open has fewer steps."""
     replace_hook(die_at(step))
     log, _ = open_log(path, pool, LAZY)
     replace_hook(None)
@@ -116,9 +116,7 @@ def test_a_kill_at_each_step_of_recovery_loses_nothing(
     pytest.fail(f"recovery takes more than {MOST_STEPS} steps")
 
 
-def test_an_anonymous_pool_recovered_by_killed_recoveries_keeps_what_was_committed(
-    tmp_path: Path, start: Start
-) -> None:
+def test_crash_in_recovery_of_anonymous_pool_keeps_committed(tmp_path: Path, start: Start) -> None:
     for step in range(1, MOST_STEPS):
         path = tmp_path / f"{step}"
         account, _ = crashed(start, path, 300, 0, {"buffers": 4})
@@ -172,9 +170,7 @@ def test_a_kill_at_each_step_of_a_cut_ends_at_the_same_place(tmp_path: Path, sta
     pytest.fail(f"recovery takes more than {MOST_STEPS} steps")
 
 
-def test_recoveries_killed_one_after_the_other_on_one_log_lose_nothing(
-    path: Path, start: Start
-) -> None:
+def test_repeated_crashes_in_recovery_lose_no_record(path: Path, start: Start) -> None:
     """Each recovery comes one step further than the last; between them nothing but another kill."""
     account, _ = crashed(start, path, 500, 45, SHM)
     for step in range(1, MOST_STEPS):
@@ -203,7 +199,7 @@ def open_beside(link: Link, path: str, session: int, step: int) -> None:
 def test_openers_that_race_for_a_crashed_log_recover_it_once(
     tmp_path: Path, writer: Pool, start: Start
 ) -> None:
-    """Four at once, of whom one or two die in the middle of it: the others take over, and nobody
+    """Four at once, of whom one or two die in the middle of it: the others take over, and none
     works on a log half recovered.
     """
     for step in range(1, 13):

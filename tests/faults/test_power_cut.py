@@ -1,5 +1,5 @@
-"""A power cut at random moments: whatever the system had written of its own accord, everything that
-was flushed is there.
+"""A power cut at random moments: everything that was flushed is there, for any set of other pages
+that the kernel had written back.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ QUICK = {
 
 
 def append_and_flush(link: Link, path: str, sync: bool, pool: dict[str, Any] | None) -> None:
-    """Append for ever: each record synced, or all of them flushed now and then by `flush` and by
-    the service.
+    """Append until killed: each record synced, or all of them flushed now and then by `flush` and
+    by the service.
     """
     log, _ = open_log(path, pool, QUICK | {"flush": "sync" if sync else "async"})
     for index in itertools.count():

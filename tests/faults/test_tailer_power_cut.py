@@ -151,7 +151,7 @@ def append_in_its_place(link: Link, path: str) -> None:
         link.wait()
 
 
-def test_a_place_that_lost_its_records_stands_durably_at_the_end_before_others_come(
+def test_tailer_past_lost_records_moves_durably_before_appends(
     path: Path, start: Start, shim: Shim
 ) -> None:
     remains, rest = path.with_name("remains"), path.with_name("rest")
@@ -245,7 +245,7 @@ def test_whatever_is_done_to_a_tailer_no_power_cut_takes_back(
 
 
 def take_over(link: Link, path: str, way: str) -> None:
-    """Whoever makes a tailer is killed at one of the steps, and another goes on with it; each step
+    """Kill the maker of a tailer at one of the steps; another process goes on with it. Each step
     has a log of its own.
     """
     for step in itertools.count(1):

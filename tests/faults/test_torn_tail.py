@@ -89,9 +89,7 @@ def test_a_last_record_that_is_whole_is_kept(path: Path, start: Start) -> None:
     close_log(log, made)
 
 
-def test_a_torn_frame_before_whole_ones_takes_them_away_and_saves_them(
-    path: Path, start: Start
-) -> None:
+def test_torn_frame_truncates_later_frames_into_cut_file(path: Path, start: Start) -> None:
     account, reports, end = killed_log(start, path, flush="none")
     image.forget_boot(path)
     torn = reports[20].position
@@ -150,7 +148,7 @@ def write_new(link: Link, path: str, first: int, last: int) -> None:
     link.wait()
 
 
-def test_damage_below_the_flushed_mark_is_reported_with_its_position_and_never_cut(
+def test_damage_below_flushed_mark_is_reported_and_never_cut(
     path: Path, numbers: random.Random, start: Start
 ) -> None:
     account, reports, end = killed_log(start, path)
@@ -177,7 +175,7 @@ def test_damage_below_the_flushed_mark_is_reported_with_its_position_and_never_c
     assert image.segment_path(path, damaged).read_bytes()[4096:] == before[4096:]
 
 
-def test_damage_in_a_closed_log_is_reported_with_its_position_and_never_cut(path: Path) -> None:
+def test_damage_in_closed_log_is_reported_and_never_cut(path: Path) -> None:
     log, made = open_log(str(path), None, DURABLE)
     positions = [log.append(value_of(0, index)) for index in range(40)]
     end = log.tail_position
@@ -217,9 +215,7 @@ def test_a_log_of_marks_alone_opens_and_goes_on(
     close_log(log, made)
 
 
-def test_a_reader_of_a_log_that_is_not_recovered_yet_ends_at_the_torn_tail_and_changes_nothing(
-    path: Path, start: Start
-) -> None:
+def test_read_before_recovery_ends_at_torn_tail_and_keeps_files(path: Path, start: Start) -> None:
     account, _, end = killed_log(start, path)
     image.forget_boot(path)
     frame = next_frame(path, end)

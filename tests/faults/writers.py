@@ -93,7 +93,7 @@ def close_log(log: CommitLog, pool: TransientStorePool | None) -> None:
 
 
 def write(link: Link, path: str, session: int, style: str, how: How) -> None:
-    """Append for ever, and report each record once its call has returned."""
+    """Append until killed, and report each record once its call has returned."""
     log, _ = open_log(path, *how)
     link.say(OPENED, session, 0, log.tail_position)
     STYLES[style](link, log, session)
@@ -126,7 +126,7 @@ def _append_many(link: Link, log: CommitLog, session: int) -> None:
 
 
 def _claim(link: Link, log: CommitLog, session: int) -> None:
-    """Every ninth record is a claim; it stays open over the next few records, some for ever."""
+    """Every ninth record is a claim; it stays open over the next few records, some forever."""
     numbers = random.Random(session)
     open_claims: list[tuple[Any, int]] = []
     for index in itertools.count():

@@ -103,7 +103,7 @@ def test_what_is_set_is_there_and_as_numpy_reads_it(values: tuple[Any, ...]) -> 
     [(f"int{bits}", -(1 << bits - 1), (1 << bits - 1) - 1) for bits in (8, 16, 32, 64)]
     + [(f"uint{bits}", 0, (1 << bits) - 1) for bits in (8, 16, 32, 64)],
 )
-def test_a_number_beyond_its_field_is_refused_and_changes_nothing(
+def test_number_out_of_range_is_refused_and_keeps_message(
     name: str, least: int, largest: int
 ) -> None:
     message = Everything.blank()

@@ -192,7 +192,7 @@ def test_a_reader_that_stands_on_nothing_says_so(place: Path) -> None:
         nothing_is_read()
 
 
-def test_a_reader_knows_when_it_has_caught_up_with_what_was_there(place: Path) -> None:
+def test_has_recovered_is_set_once_reader_passes_old_records(place: Path) -> None:
     with bus.writer(place, segment_size=65536) as writer:
         for _ in range(3):
             writer.write(b"old")

@@ -31,7 +31,7 @@ from tests.messages.prices import PriceUpdate, Trade
 # --- what is written ------------------------------------------------------------------------------
 
 
-def test_a_failing_with_rolls_the_message_back_and_holds_nobody_up(place: Path) -> None:
+def test_failed_with_block_rolls_message_back_without_blocking(place: Path) -> None:
     with bus.writer(place) as writer, bus.reader(place) as reader:
         with pytest.raises(ZeroDivisionError), writer.claim(PriceUpdate) as update:
             update.price = 1 // 0

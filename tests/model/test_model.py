@@ -49,7 +49,7 @@ def test_every_invariant_is_stated_and_asserted() -> None:
     assert stated == asserted == {f"I{number}" for number in range(1, 11)}
 
 
-def test_every_mutation_of_the_model_is_checked_and_breaks_an_invariant() -> None:
+def test_every_model_mutation_is_checked_against_an_invariant() -> None:
     defined = set(
         re.findall(
             r"^#define (\w+) \d+",

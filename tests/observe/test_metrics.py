@@ -149,7 +149,7 @@ def test_pools_and_named_tailers_are_told(logs: Logs) -> None:
     assert value(registry, "tailer_position_bytes", log, tailer="billing") is None
 
 
-def test_an_onlooker_tells_what_the_log_has_and_nothing_of_its_own(logs: Logs) -> None:
+def test_log_watch_exports_log_state_and_no_own_counters(logs: Logs) -> None:
     log = logs.open(**BY_HAND)
     log.append_many(numbered(10))
     with LogWatch(log.path) as watch:
@@ -199,7 +199,7 @@ def test_what_is_told_is_whole_and_well_named(logs: Logs) -> None:
         assert all(sample.labels["log"] == log.path for sample in family.samples)
 
 
-def test_a_log_that_was_closed_or_removed_is_down_and_the_others_are_told(
+def test_closed_or_absent_log_is_down_and_others_are_exported(
     logs: Logs, caplog: pytest.LogCaptureFixture
 ) -> None:
     gone, log = logs.open("gone"), logs.open("log")
@@ -255,9 +255,7 @@ def test_what_is_no_log_and_what_is_given_twice_are_refused(logs: Logs) -> None:
         registry_of(log).register(LogCollector(logs.open("other")))
 
 
-def test_a_file_is_written_at_once_at_each_interval_and_at_the_end(
-    logs: Logs, until: Until
-) -> None:
+def test_metrics_file_is_written_on_open_interval_and_close(logs: Logs, until: Until) -> None:
     log = logs.open()
     file = logs.path / "orders.prom"
 
@@ -286,7 +284,7 @@ def test_a_file_without_an_interval_is_written_when_asked_for(logs: Logs) -> Non
         assert file.read_bytes() != before
 
 
-def test_a_file_that_cannot_be_written_is_refused_at_first_and_said_once_later(
+def test_unwritable_metrics_file_is_refused_or_logged_once(
     logs: Logs, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = logs.open()

@@ -1,5 +1,5 @@
-"""Gaps between segments: those that the log can have are filled, and files that somebody else put
-far ahead are moved away.
+"""Gaps between segments: those that the log can have are filled, and foreign files far ahead
+are moved away.
 """
 
 from __future__ import annotations

@@ -238,9 +238,7 @@ def test_appends_after_a_killed_repair_are_not_hidden(tmp_path: Path) -> None:
         done = not killed_at(step, functools.partial(closed_without_its_last, path))
         with commitlog.open(path) as log:
             log.append(b"new")
-        with contextlib.suppress(
-            PositionError
-        ):  # a reader that cannot come past the gap is told so
+        with contextlib.suppress(PositionError):  # a reader that cannot come past the gap
             assert values_of(path) == [*numbered(100), b"new"], step
         assert repair(path).sound, step
         assert values_of(path) == [*numbered(100), b"new"], step

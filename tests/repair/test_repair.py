@@ -118,7 +118,7 @@ def test_a_damaged_end_of_a_full_segment_is_marked_to_its_end(files: LogFiles) -
     assert (last.kind, last.length, last.offset) == (oracle.Kind.SKIP, 0, HEADER + 90 * STEP)
 
 
-def test_a_damaged_end_of_the_log_is_marked_up_to_its_end_and_not_further(files: LogFiles) -> None:
+def test_damage_at_end_of_log_is_marked_up_to_the_end_only(files: LogFiles) -> None:
     end = build(files) - 2 * SIZE
     files.flip(2, end - 8)
     repair_twice(files)
@@ -128,7 +128,7 @@ def test_a_damaged_end_of_the_log_is_marked_up_to_its_end_and_not_further(files:
     assert files.recover(checkpoint=files.checkpoint(2 * SIZE + end, clean=True)).tail == (2, end)
 
 
-def test_a_repaired_segment_is_sealed_again_and_keeps_its_first_sequence(files: LogFiles) -> None:
+def test_repaired_segment_is_resealed_with_same_first_sequence(files: LogFiles) -> None:
     build(files)
     files.flip(0, HEADER + 99 * STEP + 20)
     repair_twice(files)
@@ -211,7 +211,7 @@ def lose_id(files: LogFiles, number: int) -> None:
     files.put(number, HEADER, b"\xff" * 8)
 
 
-def test_a_segment_whose_id_is_lost_is_moved_away_and_passed_over(files: LogFiles) -> None:
+def test_segment_with_lost_id_is_moved_away_and_skipped(files: LogFiles) -> None:
     build(files)
     lose_id(files, 1)
     content = files.get(1)
@@ -222,7 +222,7 @@ def test_a_segment_whose_id_is_lost_is_moved_away_and_passed_over(files: LogFile
     assert files.values() == without(numbered(250), *range(100, 200))
 
 
-def test_the_last_segment_whose_id_is_lost_is_passed_over_up_to_the_end(files: LogFiles) -> None:
+def test_last_segment_with_lost_id_is_skipped_up_to_the_end(files: LogFiles) -> None:
     end = build(files)
     files.file(3).unlink()
     lose_id(files, 2)
@@ -309,7 +309,7 @@ def test_a_lost_identity_is_rebuilt_from_the_segments(
         assert (files.path / "log.json.broken").read_bytes() == content
 
 
-def test_a_lost_identity_and_a_damaged_header_are_rebuilt_together(files: LogFiles) -> None:
+def test_lost_identity_and_damaged_header_are_both_rebuilt(files: LogFiles) -> None:
     build(files)
     (files.path / "log.json").unlink()
     files.flip(0, 1)
@@ -330,7 +330,7 @@ def test_a_torn_tail_is_left_to_recovery(files: LogFiles) -> None:
     assert after == before
 
 
-def test_without_a_checkpoint_damage_is_marked_before_recovery_would_cut_there(
+def test_repair_without_checkpoint_marks_damage_before_a_cut(
     files: LogFiles,
 ) -> None:
     build(files)

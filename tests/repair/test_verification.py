@@ -79,9 +79,7 @@ def test_an_empty_log_is_sound(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_flipped_bit_is_reported_with_its_position_and_the_scan_goes_on(
-    files: LogFiles, number: int
-) -> None:
+def test_flipped_bit_is_reported_and_scan_continues(files: LogFiles, number: int) -> None:
     two_segments(files)
     files.flip(number, HEADER + 10 * STEP + 20)
     files.flip(number, HEADER + 30 * STEP)
@@ -129,7 +127,7 @@ def test_a_torn_tail_is_no_damage(files: LogFiles) -> None:
     assert behind < SIZE
 
 
-def test_damage_above_the_checkpoint_is_a_torn_tail_and_below_it_is_damage(files: LogFiles) -> None:
+def test_damage_is_torn_tail_only_above_checkpoint(files: LogFiles) -> None:
     files.create(0)
     files.records(0, numbered(10))
     files.flip(0, HEADER + 2 * STEP + 20)
@@ -190,7 +188,7 @@ def test_a_first_segment_above_zero_is_no_hole(files: LogFiles) -> None:
     assert (report.sound, report.records) == (True, 50)
 
 
-def test_a_damaged_header_is_reported_and_the_other_segments_are_read(files: LogFiles) -> None:
+def test_damaged_header_is_reported_and_other_segments_are_read(files: LogFiles) -> None:
     two_segments(files)
     files.flip(0, 35)
     report = verify_unchanged(files)
@@ -281,7 +279,7 @@ def test_a_live_logs_claims_are_no_damage_and_its_bad_frames_are(files: LogFiles
     assert verify(files.path).torn is not None
 
 
-def test_a_log_that_is_opened_while_it_is_verified_is_looked_at_again(
+def test_log_opened_during_verify_is_verified_again(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.create(0)
@@ -346,7 +344,7 @@ def test_a_log_that_recovery_has_cut_verifies_as_sound(files: LogFiles) -> None:
     assert (report.sound, report.torn, report.records, report.end) == (True, None, 10, cut)
 
 
-def test_damage_that_recovery_left_alone_is_found_with_its_position(files: LogFiles) -> None:
+def test_damage_kept_by_recovery_is_found_with_position(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, numbered(10))
     files.flip(0, HEADER + 3 * STEP + 20)
@@ -402,9 +400,7 @@ def test_damage_in_a_segment_alone_is_found_as_in_its_log(
     assert (report.sound, report.torn) == (False, None)
 
 
-def test_a_segment_that_was_copied_in_the_middle_of_a_claim_has_a_torn_tail(
-    tmp_path: Path, files: LogFiles
-) -> None:
+def test_segment_copied_during_claim_has_torn_tail(tmp_path: Path, files: LogFiles) -> None:
     files.create(1, opened=True)
     claim = files.records(1, numbered(5))
     end = files.records(1, numbered(3), files.claim(1, claim, 40))
@@ -489,7 +485,7 @@ def test_a_damaged_index_is_named_and_is_no_damage(
     )
 
 
-def test_an_index_that_does_not_fit_the_seal_or_the_frames_is_named(tmp_path: Path) -> None:
+def test_index_contradicting_seal_or_frames_is_reported(tmp_path: Path) -> None:
     file = indexed(tmp_path / "log")
     other = indexed(tmp_path / "other")
     sound = file.read_bytes()

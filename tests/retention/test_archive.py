@@ -177,7 +177,7 @@ def test_a_dry_run_makes_nothing(logs: Logs, tmp_path: Path) -> None:
     assert log.first_position < SEGMENT
 
 
-def test_a_reader_goes_over_a_long_archive_with_two_segments_unpacked(
+def test_reader_of_long_archive_unpacks_at_most_two_segments(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "scratch").mkdir()
@@ -200,7 +200,7 @@ def test_a_reader_goes_over_a_long_archive_with_two_segments_unpacked(
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
-def test_every_frame_of_a_long_archive_is_checked_with_three_segments_unpacked(
+def test_verify_of_long_archive_unpacks_at_most_three_segments(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "scratch").mkdir()
@@ -233,7 +233,7 @@ def test_every_frame_of_a_long_archive_is_checked_with_three_segments_unpacked(
 
 
 @pytest.mark.parametrize(("cache", "times"), [("1GiB", COUNT), (0, 2 * COUNT)])
-def test_what_was_unpacked_stays_for_the_next_reader_as_far_as_there_is_room(
+def test_unpacked_segment_is_reused_if_archive_cache_has_room(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: object, times: int
 ) -> None:
     archived(logs, tmp_path / "archive")
@@ -266,9 +266,7 @@ def test_what_an_archive_takes_is_what_its_files_do(logs: Logs, tmp_path: Path) 
             assert [cycle.disk_bytes for cycle in copy.cycles()] == list(sizes.values())
 
 
-def test_sequences_of_an_archive_are_those_of_its_log_also_beyond_a_gap(
-    logs: Logs, tmp_path: Path
-) -> None:
+def test_archive_has_sequences_of_its_log_across_gaps(logs: Logs, tmp_path: Path) -> None:
     log = archived(logs, tmp_path / "archive")
     first, last = log.first_sequence, expected(log)[-1][4]
     for missing in (None, 2, 0, COUNT - 1):
@@ -287,9 +285,7 @@ def test_sequences_of_an_archive_are_those_of_its_log_also_beyond_a_gap(
 # --- kills ----------------------------------------------------------------------------------------
 
 
-def test_a_kill_at_any_step_of_archiving_loses_nothing_and_is_resumed(
-    logs: Logs, tmp_path: Path
-) -> None:
+def test_crash_at_any_archive_step_is_resumed_without_loss(logs: Logs, tmp_path: Path) -> None:
     log = filled(logs, 4)
     everything = rows(log)
     log.close()
@@ -304,7 +300,7 @@ def test_a_kill_at_any_step_of_archiving_loses_nothing_and_is_resumed(
 
         killed = killed_at(step, prepare)
         kills += killed
-        # Whatever is gone here is whole there.
+        # Each segment that is gone here is whole there.
         gone = {
             number for number in range(4) if not (here / name(number).removesuffix(".zst")).exists()
         }
@@ -324,7 +320,7 @@ def test_a_kill_at_any_step_of_archiving_loses_nothing_and_is_resumed(
     assert kills >= 12
 
 
-def test_a_copy_that_was_cut_short_is_written_anew_before_anything_is_deleted(
+def test_truncated_archive_copy_is_rewritten_before_deletion(
     logs: Logs, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = archived(logs, tmp_path / "archive")
@@ -546,7 +542,7 @@ def test_an_archive_keeps_no_tailer_s_place_and_says_so(logs: Logs, tmp_path: Pa
     "error", [ConnectionResetError(104, "reset"), RuntimeError("many\nlines"), EOFError()], ids=repr
 )
 @pytest.mark.parametrize("step", ["find", "_open"])
-def test_whatever_keeps_an_archive_from_being_read_is_told_in_a_line(
+def test_archive_read_failure_is_reported_in_one_line(
     logs: Logs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
 ) -> None:
     memory = pytest.importorskip("fsspec").filesystem("memory")
@@ -589,9 +585,7 @@ def test_what_is_no_archive_is_refused(logs: Logs, tmp_path: Path) -> None:
         commitlog.open("nonsense://here", "r")
 
 
-def test_a_target_of_another_log_is_refused_and_nothing_is_deleted(
-    logs: Logs, tmp_path: Path
-) -> None:
+def test_archive_target_of_another_log_is_refused_and_log_kept(logs: Logs, tmp_path: Path) -> None:
     archived(logs, tmp_path / "archive")
     other = logs.open("other", **BY_HAND)
     for _ in range(3):

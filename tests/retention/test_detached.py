@@ -1,4 +1,4 @@
-"""What is apart from its log is told by its path, in one place."""
+"""What is apart from its log is recognized by its path, in one place."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def test_a_file_is_a_segment_or_refused(log: Path, tmp_path: Path) -> None:
         open_detached(str(tmp_path / "text"))
 
 
-def test_a_directory_with_archived_segments_and_an_address_are_archives(
-    log: Path, tmp_path: Path
-) -> None:
+def test_archive_opens_by_directory_and_by_address(log: Path, tmp_path: Path) -> None:
     pytest.importorskip("zstandard")
     archive_segments(log, Archive(tmp_path / "archive"), keep=True)
     for place in (str(tmp_path / "archive"), (tmp_path / "archive").as_uri()):

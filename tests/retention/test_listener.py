@@ -25,7 +25,7 @@ SEAL = Retention(max_bytes="1TiB")
 
 
 class Notes:
-    """Writes down what it is told."""
+    """Writes down its events."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, SegmentInfo]] = []
@@ -60,7 +60,7 @@ def fill(log: CommitLog, segments: int) -> None:
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["mapped", "pooled"])
-def test_a_segment_s_life_is_told_in_order_in_a_thread_of_its_own(logs: Logs, pooled: bool) -> None:
+def test_listener_gets_segment_events_in_order_in_its_own_thread(logs: Logs, pooled: bool) -> None:
     notes = Notes()
     more: dict[str, Any] = {"pool": logs.pool()} if pooled else {}
     log = logs.open(**BY_HAND, listener=notes, **more)
@@ -107,7 +107,7 @@ def test_deletions_by_others_are_told(logs: Logs, until: Callable[..., None]) ->
     until(lambda: notes.numbers("deleted") == [0, 1, 2])
 
 
-def test_segments_of_other_writers_are_told_as_they_come_to_be_known(
+def test_listener_gets_events_for_segments_of_other_writers(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     notes = Notes()
@@ -118,7 +118,7 @@ def test_segments_of_other_writers_are_told_as_they_come_to_be_known(
     assert values(log)[-1] == b"4-2"
 
 
-def test_a_writer_that_was_behind_when_segments_were_deleted_seals_on(
+def test_writer_behind_deleted_segments_continues_to_seal(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     """Another process seals and deletes what this one has yet to look at; this one is not stuck
@@ -138,7 +138,7 @@ def test_a_writer_that_was_behind_when_segments_were_deleted_seals_on(
     assert behind.last_sequence == 23
 
 
-def test_what_it_raises_is_logged_and_counted_and_the_log_goes_on(
+def test_listener_error_is_logged_and_counted_and_log_continues(
     logs: Logs, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Notes):
@@ -158,7 +158,7 @@ def test_what_it_raises_is_logged_and_counted_and_the_log_goes_on(
     assert "no use for 0" in caplog.text
 
 
-def test_one_that_hangs_holds_no_append_up_and_what_it_misses_is_counted(
+def test_hanging_listener_blocks_no_append_and_counts_drops(
     logs: Logs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(listener, "_WAITING_MOST", 4)

@@ -55,7 +55,7 @@ def bases(pruned: Pruned) -> list[int]:
     return [removal.position // SEGMENT for removal in pruned.segments]
 
 
-def test_all_that_may_go_goes_oldest_first_and_the_last_sealed_segment_stays(logs: Logs) -> None:
+def test_prune_deletes_oldest_first_and_keeps_last_sealed(logs: Logs) -> None:
     log = filled(logs)
     last = numbers(log)[-1]
     pruned = log.prune(ALL)
@@ -98,7 +98,7 @@ def test_by_bytes_as_many_go_as_must(logs: Logs) -> None:
     assert log.prune(Retention(max_bytes=total - 2 * each)).segments == ()
 
 
-def test_by_age_those_go_that_the_log_rolled_on_from_long_enough_ago(
+def test_max_age_deletes_segments_by_time_since_their_roll(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(logs)
@@ -115,7 +115,7 @@ def test_by_age_those_go_that_the_log_rolled_on_from_long_enough_ago(
     assert log.prune(Retention(max_age="1h")).segments == ()
 
 
-def test_the_timestamps_that_appenders_choose_do_not_make_a_segment_old_or_young(
+def test_appender_timestamps_do_not_affect_max_age(
     logs: Logs,
 ) -> None:
     log = logs.open(**BY_HAND)
@@ -223,7 +223,7 @@ def test_a_required_tailer_that_lags_stops_it_at_its_segment(logs: Logs) -> None
     slow = TailerFile(parts_of(log).directory, "slow", 2 * SEGMENT + 4096)
     slow.declare(True, 0, lambda: None)
     TailerFile(parts_of(log).directory, "of no account", 4096).close()
-    # From outside, by hand and by the position: nobody gets past it.
+    # From outside, by hand and by the position: no deletion gets past it.
     pruned = prune(log.path, ALL)
     assert bases(pruned) == [0, 1]
     assert pruned.stopped_by == f"a required tailer has yet to read from position {2 * SEGMENT} on"
@@ -328,7 +328,7 @@ def test_from_outside_beside_a_pooled_writer(logs: Logs) -> None:
     assert values(log) == [b"7-0", b"7-1", b"7-2", b"on"]
 
 
-def test_a_log_that_was_not_closed_is_pruned_below_its_checkpoint_only(files: LogFiles) -> None:
+def test_unclosed_log_is_pruned_only_below_checkpoint(files: LogFiles) -> None:
     for number in range(5):
         files.full(number, [b"a", b"b"])
     files.create(5, opened=True)
@@ -360,9 +360,7 @@ def test_refusals(logs: Logs, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["start", "middle", "end"])
-def test_a_reader_whose_segments_were_deleted_outside_gets_a_clear_gap(
-    logs: Logs, place: str
-) -> None:
+def test_segments_deleted_outside_give_reader_position_error(logs: Logs, place: str) -> None:
     log = filled(logs)
     reader = logs.open(mode="r")
     first = {"start": 0, "middle": 3, "end": 7}[place]
@@ -404,7 +402,7 @@ def test_a_batch_ends_at_a_gap_and_the_next_one_says_it(logs: Logs, direction: A
         assert caught.value.first_position is not None
 
 
-def test_random_deletions_under_load_cost_readers_nothing_but_what_was_deleted(logs: Logs) -> None:
+def test_deletions_under_load_cost_readers_only_deleted_records(logs: Logs) -> None:
     """A writer, a tool that prunes from outside, and two readers; each value that a reader gets is
     in order and whole.
     """

@@ -52,7 +52,7 @@ def rows_of(destination: Path) -> pa.Table:
     )
 
 
-def test_an_export_that_is_ended_at_any_step_goes_on_and_has_every_record_once(
+def test_interrupted_export_resumes_with_each_record_once(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path / "log", 900)
@@ -141,7 +141,7 @@ def test_a_compaction_keeps_the_latest_of_each_key_in_order(spark: Any, tmp_path
         compact(spark, str(tmp_path / "log"), str(tmp_path / "new"))
 
 
-def test_a_compaction_that_is_ended_at_any_step_goes_on_and_makes_the_same(
+def test_interrupted_compaction_resumes_with_same_result(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(tmp_path / "log", 700)
@@ -203,9 +203,7 @@ def test_what_another_compaction_left_there_is_not_used(
     assert compact(spark, str(tmp_path / "nothing"), str(tmp_path / "empty")).kept == 0
 
 
-def test_many_logs_are_verified_at_once_and_the_damaged_one_is_named(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_spark_verify_of_many_logs_matches_verify_of_each(spark: Any, tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a", "b", "c")]
     for path in paths:
         fill(path, 900)
@@ -276,7 +274,7 @@ def damage(path: Path) -> None:
     second.write_bytes(content)
 
 
-def test_the_commands_say_what_was_done_and_end_with_the_right_status(
+def test_spark_commands_report_result_and_exit_status(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
@@ -332,7 +330,7 @@ def test_a_command_is_a_program_of_its_own(tmp_path: Path) -> None:
     assert (shown.returncode, b"damage: " in shown.stdout) == (1, True)
 
 
-def test_wrong_use_of_the_commands_is_refused_before_spark_starts(tmp_path: Path) -> None:
+def test_wrong_command_usage_is_refused_before_spark_starts(tmp_path: Path) -> None:
     for arguments in (
         ["export", tmp_path],
         ["export", tmp_path, tmp_path / "out", "--step", "much"],

@@ -72,9 +72,7 @@ def check(folder: Path, last: subprocess.CompletedProcess[str]) -> None:
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_query_that_is_killed_with_all_of_spark_writes_every_record_once(
-    tmp_path: Path, harm: str
-) -> None:
+def test_crash_of_all_of_spark_writes_each_record_once(tmp_path: Path, harm: str) -> None:
     prepare(tmp_path, harm)
     assert run(tmp_path, "local[2]").returncode == -signal.SIGKILL
     check(tmp_path, run(tmp_path, "local[2]"))
@@ -87,7 +85,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("harm", ["before commit", "after the note", "after commit"])
-def test_a_cluster_writes_every_record_once_though_its_driver_is_killed(
+def test_crash_of_cluster_driver_writes_each_record_once(
     cluster: Cluster, tmp_path: Path, harm: str
 ) -> None:
     prepare(tmp_path, harm)

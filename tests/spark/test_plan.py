@@ -78,7 +78,7 @@ def test_compressed_segments_are_not_cut(tmp_path: Path) -> None:
     assert [row["sequence"] for row in _found(plan)] == list(range(5 * 512))
 
 
-def test_a_segment_that_was_closed_early_counts_for_what_is_in_it(tmp_path: Path) -> None:
+def test_segment_rolled_early_counts_only_its_record_bytes(tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", segment_size="64MiB") as log:
         for number in range(5):
             log.append(b"%d" % number)

@@ -1,4 +1,4 @@
-"""Workers that Spark has let go of."""
+"""Workers whose connection Spark has closed."""
 
 from __future__ import annotations
 

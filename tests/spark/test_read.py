@@ -134,9 +134,7 @@ def test_offsets_and_times_bound_a_read(spark: Any, tmp_path: Path) -> None:
     assert _values(spark, tmp_path / "log", startingOffsets="latest") == []
 
 
-def test_a_log_that_is_being_written_is_read_up_to_what_is_durable(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_log_with_open_writer_is_read_up_to_durable_end(spark: Any, tmp_path: Path) -> None:
     with commitlog.open(tmp_path / "log", flush_interval="1h") as log:
         log.append(b"durable")
         log.flush()

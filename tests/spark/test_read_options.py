@@ -26,7 +26,7 @@ def test_names_are_read_whatever_their_case() -> None:
     assert _parse(STARTINGoffsets="Latest", failondataloss="FALSE").start == Bound(edge="latest")
 
 
-def test_a_time_for_all_wins_over_times_for_each_and_these_over_offsets() -> None:
+def test_time_for_all_overrides_times_per_log_and_offsets() -> None:
     offsets, times = '{"a": {"0": -2}}', '{"a": {"0": 7}}'
     everything = {
         "startingOffsets": offsets,

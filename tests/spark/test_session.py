@@ -50,7 +50,7 @@ def test_registration_takes_the_parallelism_silently(
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An environment in which nothing is said of interpreters."""
+    """An environment without variables that name an interpreter."""
     for name in ("PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.setenv(name, "")  # so that it is put back
         monkeypatch.delenv(name)

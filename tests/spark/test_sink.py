@@ -122,7 +122,7 @@ HARM = (
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_stream_that_fails_anywhere_and_starts_again_writes_every_record_once(
+def test_failed_and_restarted_stream_writes_each_record_once(
     spark: Any, tmp_path: Path, harm: str
 ) -> None:
     """The query fails in its second batch; started again from its checkpoint, it goes on. Spark

@@ -69,7 +69,7 @@ def test_all_columns_say_what_a_tailer_says(tmp_path: Path) -> None:
     assert found == expected
 
 
-def test_columns_come_by_name_and_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
+def test_columns_have_requested_names_and_order(tmp_path: Path) -> None:
     fill(tmp_path / "log", [b"a"], keys=[b"k"])
     (batch,) = read_slices(slices(path=tmp_path / "log"), schema("type", "value", "key"))
     assert batch.schema.names == ["type", "value", "key"]
@@ -209,9 +209,7 @@ def test_damage_can_be_skipped(
 
 
 @pytest.mark.parametrize("what", ["magic", "uuid", "short"])
-def test_a_segment_that_is_not_what_it_should_be_fails_or_is_passed_over(
-    tmp_path: Path, what: str
-) -> None:
+def test_wrong_segment_file_fails_or_is_skipped(tmp_path: Path, what: str) -> None:
     fill(tmp_path / "log", numbered(1500))
     segment = tmp_path / "log" / f"{SIZE:020d}.seg"
     pieces = list(slices(path=tmp_path / "log"))

@@ -130,9 +130,7 @@ def test_a_query_that_retention_overtook_fails_or_goes_on(spark: Any, tmp_path: 
     assert left.values == numbered(2500)[1023:]
 
 
-def test_a_damaged_segment_stops_a_query_with_its_name_and_position(
-    spark: Any, tmp_path: Path
-) -> None:
+def test_damage_stops_query_with_segment_name_and_position(spark: Any, tmp_path: Path) -> None:
     positions = fill(tmp_path / "log", numbered(100))
     file = tmp_path / "log" / f"{0:020d}.seg"
     content = bytearray(file.read_bytes())

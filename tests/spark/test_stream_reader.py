@@ -138,7 +138,7 @@ def test_offsets_stay_what_they_are_over_rolls(tmp_path: Path, stream: Streams) 
     assert found == numbered(1800)
 
 
-def test_a_log_that_nobody_had_open_is_followed_when_somebody_has(
+def test_closed_log_is_followed_once_a_writer_opens_it(
     tmp_path: Path, stream: Streams, until: Any
 ) -> None:
     fill(tmp_path / "log", [b"before"])
@@ -159,9 +159,7 @@ def test_a_start_between_records_is_moved_to_the_next_one(tmp_path: Path, stream
     assert reader.initialOffset() == {"log": {"0": positions[5]}}
 
 
-def test_a_start_by_time_is_where_the_first_record_of_that_time_is(
-    tmp_path: Path, stream: Streams
-) -> None:
+def test_starting_timestamp_begins_at_its_first_record(tmp_path: Path, stream: Streams) -> None:
     positions = fill(tmp_path / "log", numbered(10), first_ns=0)
     assert stream(tmp_path / "log", startingTimestamp=3000).initialOffset() == {
         "log": {"0": positions[3]}
@@ -197,9 +195,7 @@ def test_records_are_shared_out_in_proportion(tmp_path: Path, stream: Streams) -
     assert sorted(chain(first, *others)) == [b"a"] * 900 + [b"b"] * 90 + [b"c"]
 
 
-def test_batches_have_so_many_bytes_at_most_and_one_record_at_least(
-    tmp_path: Path, stream: Streams
-) -> None:
+def test_max_bytes_bounds_each_batch_but_allows_one_record(tmp_path: Path, stream: Streams) -> None:
     fill(tmp_path / "log", [b"x" * 984] * 20)
     assert [
         len(batch)

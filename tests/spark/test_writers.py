@@ -80,7 +80,7 @@ def values_of(path: Path) -> list[bytes]:
         return [bytes(value) for value in log.tailer().values()]
 
 
-def test_tasks_join_in_their_order_and_a_failed_one_is_passed_over(tmp_path: Path) -> None:
+def test_commit_joins_tasks_in_order_and_skips_failed_task(tmp_path: Path) -> None:
     writer = batch_writer(tmp_path / "log")
     messages = [writer.write(iter(batches([b"%d" % task]))) for task in range(3)]
     writer.commit([messages[0], None, messages[2], messages[1]])
@@ -126,7 +126,7 @@ def test_a_batch_that_is_committed_again_is_there_once(tmp_path: Path) -> None:
     assert not (path / ".staged").exists()
 
 
-def test_a_commit_that_fails_in_the_middle_is_finished_and_its_abort_takes_nothing_that_it_needs(
+def test_failed_commit_is_finished_later_despite_abort(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log"
@@ -146,7 +146,7 @@ def test_a_commit_that_fails_in_the_middle_is_finished_and_its_abort_takes_nothi
     assert len(values_of(path)) == 40
 
 
-def test_what_dead_jobs_left_is_swept_and_what_others_stage_is_not(tmp_path: Path) -> None:
+def test_commit_sweeps_dead_jobs_and_keeps_files_of_others(tmp_path: Path) -> None:
     path = tmp_path / "log"
     staged(path, 0, [b"a dead attempt"])
     staged(path, 3, [b"to come"])
@@ -265,9 +265,7 @@ def test_a_write_with_a_transaction_happens_once(tmp_path: Path) -> None:
             batch_writer(tmp_path / "log", **given)
 
 
-def test_targets_that_are_no_place_for_a_log_are_refused_before_any_work(
-    tmp_path: Path, logs: Logs
-) -> None:
+def test_wrong_target_is_refused_before_any_work(tmp_path: Path, logs: Logs) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "file").write_text("x")
@@ -303,9 +301,7 @@ def test_staged_segments_that_the_driver_does_not_see_are_named(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("edge", ["latest", "given"])
-def test_a_log_that_ends_with_a_joined_segment_is_read_to_its_end(
-    tmp_path: Path, edge: str
-) -> None:
+def test_log_ending_in_joined_segment_is_read_to_its_end(tmp_path: Path, edge: str) -> None:
     path = tmp_path / "log"
     stream_writer(path).commit([staged(path, 0, [b"x"])], 0)
     options = ReadOptions.parse({"path": str(path)}, stream=False)

@@ -1,5 +1,5 @@
 """A join: all of the staged segments behind what is there, nothing where it is refused, and
-whatever follows goes on behind them.
+later appends go on behind them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def log_in(state: str, tmp_path: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("count", [1, 1500])
 @pytest.mark.parametrize("state", STATES)
-def test_what_joins_stands_behind_what_was_there_and_before_what_comes(
+def test_joined_records_follow_old_ones_and_precede_new_ones(
     tmp_path: Path, state: str, count: int
 ) -> None:
     before, path = log_in(state, tmp_path), tmp_path / "log"
@@ -91,7 +91,7 @@ def test_joins_and_appends_take_turns(tmp_path: Path) -> None:
     assert report.records == len(expected)
 
 
-def test_what_joins_is_in_the_cycle_of_its_join_and_the_next_append_begins_a_segment(
+def test_join_uses_current_cycle_and_next_append_starts_segment(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "log"
@@ -109,9 +109,7 @@ def test_what_joins_is_in_the_cycle_of_its_join_and_the_next_append_begins_a_seg
     assert verify(path).sound
 
 
-def test_a_log_that_was_not_closed_is_recovered_before_anything_joins(
-    tmp_path: Path, in_child: Callable[..., object]
-) -> None:
+def test_join_recovers_unclosed_log_first(tmp_path: Path, in_child: Callable[..., object]) -> None:
     path = tmp_path / "log"
 
     def die_open() -> None:
@@ -180,7 +178,7 @@ def test_the_manifest_keeps_the_queries_that_joined_last(
     ]
 
 
-def test_a_staged_file_for_segments_of_another_size_is_refused_and_nothing_joins(
+def test_staged_file_of_other_segment_size_fails_the_whole_join(
     tmp_path: Path,
 ) -> None:
     append(tmp_path / "log", [b"x"])
@@ -346,7 +344,7 @@ def test_a_note_of_another_log_is_refused(tmp_path: Path, monkeypatch: pytest.Mo
         commitlog.open(tmp_path / "other")
 
 
-def test_a_damaged_manifest_is_refused_by_a_join_and_mended_by_repair(tmp_path: Path) -> None:
+def test_damaged_manifest_refuses_join_until_repair(tmp_path: Path) -> None:
     path = tmp_path / "log"
     join(path, stage(tmp_path / "staged", batch_of([b"x"])), query="q", batch=3, options=NEW)
     flip(path / "joined", 20)

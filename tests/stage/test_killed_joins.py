@@ -74,9 +74,7 @@ def test_a_kill_at_each_step_of_a_join_leaves_all_or_nothing(tmp_path: Path, sta
 
 
 @pytest.mark.parametrize("finisher", ["open", "repair"])
-def test_finishings_that_are_killed_one_after_the_other_come_to_the_same_end(
-    tmp_path: Path, finisher: str
-) -> None:
+def test_repeated_crashes_while_finishing_join_complete_it(tmp_path: Path, finisher: str) -> None:
     path, before = prepared(tmp_path, "in a segment")
     staged = stage(tmp_path / "staged", batch_of(NEW))
     noted = 0

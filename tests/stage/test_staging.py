@@ -143,7 +143,7 @@ def test_no_records_make_no_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_columns_that_cannot_be_are_refused_with_what_was_expected(
+def test_invalid_columns_are_refused_with_expected_type(
     tmp_path: Path, columns: dict[str, Any], words: str
 ) -> None:
     writer = StagingWriter(str(tmp_path), SIZE)
