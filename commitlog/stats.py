@@ -159,8 +159,7 @@ class LogStats:
     roll_latency : Latency
         Time that appends waited for the next segment and, in a pooled log, for a buffer.
     claim_latency : Latency
-        Time that an open claim blocked the commit. The resolution is the time between commits: a
-        handle that flushes every half second sees it 10 ms later.
+        Time that an open claim blocked the commit, at the resolution of this handle's commits.
     lag_latency : Latency
         Time that appends waited for required tailers, including waits that timed out.
     dropped_records : int
