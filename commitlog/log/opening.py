@@ -1,6 +1,4 @@
-"""How a log is opened: path, lock, identity, recovery. What comes out is everything `CommitLog`
-wires together.
-"""
+"""Open a log: path, lock, identity, recovery; build the parts that `CommitLog` uses."""
 
 from __future__ import annotations
 
@@ -315,7 +313,7 @@ def _is_joinable(file: CursorsFile | None) -> bool:
 
 
 def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) -> str:
-    """Why somebody could not join in all that time."""
+    """Explain why this handle could not join within the timeout."""
     identity = identities.read(fd, path)
     file = cursors_file.find(fd, identity) if identity is not None else None
     if identity is not None and (file is None or not file.usable) and not lock_file.is_exclusive():

@@ -1,4 +1,4 @@
-"""The open logs of this process: told of forks, and drained at exit when nobody closed them."""
+"""The open logs of this process: notified of forks, and drained at exit if still open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RegisteredLog(Protocol):
 
 
 class Registry:
-    """The parts of every open log: `drain` closes at exit what nobody closed."""
+    """The parts of every open log; at exit, `drain` closes the logs that are still open."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

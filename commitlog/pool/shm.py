@@ -120,7 +120,7 @@ class RecoverableBuffer:
     name : str
         Give it to `discard` once everything in it is in the segment and flushed.
     base, segment_id : int
-        The segment it stands for.
+        The segment whose records it holds.
     size : int
         Bytes.
     memory : Memory
@@ -146,7 +146,7 @@ class ShmSurvey:
     recoverable : tuple of RecoverableBuffer
         Of a dead pool, with records of this log, by ascending base.
     missing : tuple of str
-        No such object: never existed here, or somebody removed it.
+        No such object: it never existed on this machine, or was removed.
     live : tuple of str
         The pool that owns them lives.
     live_in_use : tuple of str

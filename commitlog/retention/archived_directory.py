@@ -1,4 +1,4 @@
-"""ArchivedDirectory: an archive as a log's directory, for whoever reads it as a log."""
+"""ArchivedDirectory: present an archive as a log's directory to readers."""
 
 from __future__ import annotations
 

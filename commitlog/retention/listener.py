@@ -1,4 +1,4 @@
-"""Listener: a program's own code is told what becomes of segments, in a thread of its own."""
+"""Listener: call a program's own code on segment events, in a separate thread."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class SegmentListener:
         """
 
     def on_deleted(self, segment: SegmentInfo) -> None:
-        """The segment's file is gone, whoever has deleted it."""
+        """Handle the deletion of the segment's file by any process."""
 
 
 class ListenerService(Service, SegmentEvents):

@@ -205,13 +205,12 @@ def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: Tailer
 
 
 def reset(directory: LogDirectory, name: str, position: int, tell: Tell) -> None:
-    """Have a tailer that nobody reads with go on somewhere else; a damaged file is made anew, and
-    required no more.
+    """Set the position of a tailer that is not open; replace a damaged file by a non-required one.
 
     Raises
     ------
     TailerNotFoundError, TailerInUseError
-        There is no such tailer, or somebody reads with it.
+        There is no such tailer, or it is open.
     """
     with _held(directory, name) as (folder_fd, lock), terms_locked(directory, name):
         tell()
@@ -239,12 +238,12 @@ def _place_anew(
 
 
 def delete(directory: LogDirectory, name: str, tell: Tell) -> None:
-    """Forget a tailer that nobody reads with.
+    """Delete a tailer that is not open.
 
     Raises
     ------
     TailerNotFoundError, TailerInUseError
-        There is no such tailer, or somebody reads with it.
+        There is no such tailer, or it is open.
     """
     with _held(directory, name) as (folder_fd, _):
         with terms_locked(directory, name):
@@ -271,8 +270,7 @@ def _held(directory: LogDirectory, name: str) -> Iterator[tuple[int, TailerLock]
 
 
 def open_page(directory: LogDirectory, name: str) -> TailerPage:
-    """Map the file of a tailer that somebody else may own, to see where it stands and to change its
-    terms.
+    """Map the file of a tailer that another handle may own, to read its position and change terms.
 
     Raises
     ------

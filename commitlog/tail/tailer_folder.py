@@ -149,9 +149,7 @@ def _lock_folder(folder_fd: int, kind: int) -> bool:
 
 
 def are_terms_changing(directory: LogDirectory) -> bool:
-    """Whether a process holds the lock on terms. Otherwise what writers were told of before has
-    been done, or never will be.
-    """
+    """Return whether a process holds the lock on terms; if not, no change of terms is pending."""
     fd = lock_file.open_to_ask(directory.fd)
     if fd < 0:
         return False
@@ -225,7 +223,7 @@ def sweep(directory: LogDirectory) -> None:
     ):
         for name in os.listdir(folder_fd):
             if _TEMPORARY.match(name):
-                with contextlib.suppress(IsADirectoryError):  # somebody else's
+                with contextlib.suppress(IsADirectoryError):  # another program's directory
                     os.unlink(name, dir_fd=folder_fd)
 
 

@@ -93,7 +93,7 @@ class Watcher(Service):
             return not self._ended
 
     def stop(self) -> None:
-        """End the thread. Whoever waits looks once more, and finds the log closed."""
+        """End the thread; each waiting coroutine checks once more and finds the log closed."""
         self._end()
         self._core.wake_sleepers()
         self.join(_JOIN_S)
@@ -113,7 +113,7 @@ class Watcher(Service):
 
 
 def watcher_of(core: Core) -> Watcher:
-    """The log's watcher, started by the first who asks."""
+    """Return the log's watcher; the first call starts it."""
     watcher: Watcher | None = core.watcher
     if watcher is None:
         with start_lock:
