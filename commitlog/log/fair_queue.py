@@ -17,7 +17,7 @@ class _Queue:
         self.entries = 0
 
 
-# The queues of all loops, by the loop's identity; empty where nobody is held. A queue belongs to
+# The queues of all loops, by the loop's identity; empty if no coroutine waits. A queue belongs to
 # the coroutines in it alone, and they belong to their loop: one that is closed meanwhile takes all
 # of it along.
 FairQueues: TypeAlias = dict[int, weakref.ref[_Queue]]

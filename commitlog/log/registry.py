@@ -55,8 +55,7 @@ class Registry:
                 )
             self._logs.add(log)
             if not self._at_exit:
-                # Registered late, so that it runs before whatever a pool registered when it was
-                # made.
+                # Registered late, so that it runs before the exit handlers of pools.
                 self._at_exit = True
                 atexit.register(self.drain)
 

@@ -47,7 +47,7 @@ class WriterFigures:
     since_ns : int
         When it took the slot, in nanoseconds since 1970.
     state : str
-        "dead": it was killed, and nobody has taken its slot since. "stopped": by SIGSTOP or a
+        "dead": it was killed, and no writer has taken its slot since. "stopped": by SIGSTOP or a
         debugger. "held up": it began a claim before the look before, and has not come to put its
         name there. "appending" and "idle": since the look before it has, and has not, claimed
         anything. "live": there was no look before. A claim that is open in a `with` block is
@@ -76,7 +76,7 @@ class WriterFigures:
 
 @dataclass(frozen=True)
 class LogFigures:
-    """A moment's figures of a log, the same for whoever looks: a writer, a reader, another process.
+    """Hold a snapshot of a log; writers, readers and other processes see the same values.
 
     Attributes
     ----------
@@ -90,10 +90,10 @@ class LogFigures:
     taken_ns : int
         When, on the monotonic clock.
     mode : {"mapped", "pooled"} or None
-        How its writers have it open, or had it last; None where nobody has since the machine
-        started.
+        How its writers have it open, or had it last; None if no writer has opened it since the
+        machine started.
     recovering : bool
-        Somebody is at it, or was killed at it.
+        Whether a process recovers the log, or was killed while it did.
     failed : str or None
         Why the log has failed.
     segment_size : int

@@ -55,7 +55,7 @@ class ShmBuffer(PoolBuffer):
         name = f"/commitlog-{secrets.token_hex(16)}"
         descriptor = _open(name, posix_ipc.O_CREX)
         try:
-            os.fchmod(descriptor, 0o600)  # Whatever the umask took away.
+            os.fchmod(descriptor, 0o600)  # undo the umask
             os.posix_fallocate(descriptor, 0, HEADER_SIZE + size)
             header = ShmHeader(Memory(HEADER_SIZE, descriptor))
             header.write_identity(size)

@@ -152,7 +152,7 @@ class ArchivedDirectory(LogDirectory):
             self._unpack(number)
             self._cached[number] = None
             while len(self._cached) > self._most:
-                # Whoever has it mapped keeps its bytes.
+                # A process that has it mapped keeps its bytes.
                 oldest, _ = self._cached.popitem(last=False)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(segment_name(oldest * self.segment_size), dir_fd=self.fd)

@@ -138,7 +138,7 @@ class Pruner:
                     let_go(removal, archiver, keep=keep)
                     gone.append(removal)
             except SegmentHeldError as error:
-                # Somebody came since it was looked at.
+                # A holder appeared after the check.
                 return Pruned(
                     tuple(gone),
                     look.first * self._size,

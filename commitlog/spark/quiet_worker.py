@@ -17,7 +17,7 @@ _DAEMON = "pyspark.daemon"
 
 
 def quietly(work: Work) -> Work:
-    """Wrap a daemon's `worker`, so that it ends as used up where nobody listens."""
+    """Wrap a daemon's `worker`, so that it exits normally if its peer has closed the socket."""
 
     def work_quietly(sock: socket.socket, authenticated: bool) -> int:
         try:

@@ -21,7 +21,7 @@ from commitlog.tail import tailer_file, tailer_folder
 
 _NOT_SEEN = 2**64 - 1  # what the cell `required` never is
 _NAP_LEAST_S, _NAP_MOST_S = 0.0001, 0.005
-# that one look counts for, so that a machine that was frozen evicts nobody who was frozen with it
+# that one check counts for, so that a machine that was suspended evicts no tailer on resume
 _CREDIT_MOST_S = 1.0
 _logger = logging.getLogger("commitlog")
 
@@ -259,22 +259,21 @@ class Backpressure:
 
 
 class Hold:
-    """One append that is at the limit: how long it waits, and what becomes of it. Whoever appends
-    naps in a way of his own.
+    """Decide how long one append at the limit waits, and its outcome; the caller sleeps.
 
     A context manager. Each wait is noted when it ends, however that is.
 
     Parameters
     ----------
     guard : Backpressure
-        Who holds it.
+        The limit that blocks the append.
 
     Attributes
     ----------
     waited : bool
-        Whether it did. Who waits for a turn before he naps says so himself.
+        Whether the append waited. The caller sets this if it queued first.
     dropped : bool
-        Whether it is not to be tried again.
+        Whether the record is dropped, so that the caller must not retry.
     """
 
     def __init__(self, guard: Backpressure) -> None:

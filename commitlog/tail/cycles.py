@@ -69,8 +69,7 @@ class RecordCounter(Protocol):
 
 
 class LogCycles:
-    """The cycles of one open log. Cycles never step back from one segment to the next, so they are
-    found by halves.
+    """Find the cycles of one open log, by binary search: cycles ascend from segment to segment.
 
     Parameters
     ----------

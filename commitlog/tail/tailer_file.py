@@ -31,9 +31,9 @@ from commitlog.tail.tailer_folder import (
 from commitlog.tail.tailer_lock import NotToBeHadError, TailerLock
 from commitlog.tail.tailer_state import TailerState, read_state, states
 
-# Has writers look who is required. It is called under the lock on terms, before anything is
-# changed: a writer that looks meanwhile finds the lock taken, and looks again; and whoever dies on
-# the way has told the writers, or has changed nothing.
+# Notifies writers of a change of the required tailers. The caller holds the lock on terms and has
+# changed nothing yet: a writer that checks meanwhile finds the lock held, and checks again. A
+# caller that dies has either notified the writers or changed nothing.
 Tell = Callable[[], None]
 _ATTEMPTS = 100  # at a name that others create and delete meanwhile
 _logger = logging.getLogger("commitlog")
@@ -286,8 +286,7 @@ def open_page(directory: LogDirectory, name: str) -> TailerPage:
 
 
 def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
-    """Require a tailer no more, whoever reads with it; its position stays. False where it was not
-    required.
+    """Evict a tailer, open or not, and keep its position; return False if it was not required.
 
     Raises
     ------
@@ -321,9 +320,7 @@ def cut_back(directory: LogDirectory, end: int) -> None:
 
 
 def inside_skips(directory: LogDirectory) -> Iterator[tuple[TailerState, int]]:
-    """The tailers that stand inside a SKIP, at what is no frame to anybody, and the position behind
-    it.
-    """
+    """Yield the tailers whose position is inside a SKIP, and the position behind it."""
     for state in states(directory):
         with contextlib.suppress(CommitLogError):  # its segment is damaged
             if (

@@ -175,9 +175,7 @@ def is_folder_locked(directory: LogDirectory) -> bool:
 
 @contextlib.contextmanager
 def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
-    """Whatever is wrong with a tailer's file, or the system refuses, is told as one of commitlog's
-    own errors.
-    """
+    """Translate a damaged tailer file or an OSError into commitlog's own errors."""
     path = tailer_path(directory, name)
     with telling(
         path,
@@ -233,7 +231,7 @@ def make_folder(directory: LogDirectory) -> None:
 
 
 def sync_names(directory: LogDirectory, folder_fd: int) -> None:
-    """Once this returns, no power cut takes a tailer's file away, whoever made it."""
+    """Make the names of all tailer files durable, including those that other processes created."""
     os.fsync(folder_fd)
     directory.sync()
 

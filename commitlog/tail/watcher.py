@@ -71,9 +71,7 @@ class Watcher(Service):
             self._end()
 
     def _round(self, nap_s: float) -> bool:
-        """Wake those for whom there is something; where it is nobody, sleep. Whether it was
-        somebody.
-        """
+        """Wake coroutines with new records, else sleep; return whether one was woken."""
         seen = self._core.announce_sleeper()
         with self._changed:
             waiting = list(self._waiting.items())
@@ -120,7 +118,7 @@ def watcher_of(core: Core) -> Watcher:
             watcher = core.watcher
             if watcher is None:
                 watcher = core.watcher = Watcher(core)
-                if core.refusal == REFUSED_CLOSED:  # nobody would end the thread
+                if core.refusal == REFUSED_CLOSED:  # a closed log no longer ends the thread
                     watcher.stop()
                 else:
                     watcher.start()
