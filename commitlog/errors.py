@@ -1,8 +1,7 @@
-"""Everything that commitlog raises for a caller to catch.
+"""The exceptions that commitlog raises.
 
-One root, `CommitLogError`, and a leaf for each thing that a caller can handle in its own way. A
-leaf also inherits the builtin that fits it (`OSError`, `ValueError`, `TimeoutError`, ...), so that
-code which knows nothing of commitlog still catches it under a familiar name.
+Every exception derives from `CommitLogError`. Each also inherits the matching builtin (`OSError`,
+`ValueError`, `TimeoutError`, ...), so that generic handlers catch it.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ _Path = str | os.PathLike[str] | None
 
 
 class CommitLogError(Exception):
-    """The root of all errors of commitlog; never raised itself.
+    """Base class of all commitlog errors; never raised itself.
 
     Parameters
     ----------
     message : str
-        What went wrong and what to do about it.
+        What failed and what to do about it.
     path : str or os.PathLike, optional
         The log, segment or other file concerned.
     position : int, optional
         The position in the log concerned, in bytes.
     **details
-        The attributes of the leaf.
+        The attributes that the subclass declares.
     """
 
     def __init__(
@@ -46,7 +45,7 @@ class CommitLogError(Exception):
 
     @property
     def message(self) -> str:
-        """The message alone, without path and position."""
+        """Return the message without path and position."""
         return str(self.args[0]) if self.args else ""
 
     def __str__(self) -> str:
@@ -67,9 +66,8 @@ class CommitLogError(Exception):
 def _restored(
     cls: type[CommitLogError], args: tuple[Any, ...], state: dict[str, Any]
 ) -> CommitLogError:
-    """Rebuild an unpickled error attribute by attribute, whatever its constructor asks for."""
-    # Named outright, since CPython finds `MemoryError.__new__` unsafe for a class whose first base
-    # is another exception.
+    """Rebuild an unpickled error attribute by attribute, without calling its constructor."""
+    # CPython rejects `MemoryError.__new__` for a class whose first base is another exception.
     error = OSError.__new__(cls) if issubclass(cls, OSError) else Exception.__new__(cls)
     error.args = args
     for name, value in state.items():
@@ -78,13 +76,12 @@ def _restored(
 
 
 class _SystemError(CommitLogError, OSError):
-    """What the leaves that are an `OSError` share: `errno`, `strerror` and `filename` as OSError's
-    own users expect them.
+    """Set `errno`, `strerror` and `filename` for the errors that are an `OSError`.
 
     Parameters
     ----------
     errno : int, optional
-        The cause as the system gave it; by default the code that the leaf is declared with.
+        The system's error code; by default the code that the subclass declares.
     """
 
     _default_errno = codes.EIO
@@ -110,105 +107,115 @@ class _SystemError(CommitLogError, OSError):
 
 
 class InvalidOptionError(CommitLogError, ValueError):
-    """An option is unknown, out of its range, or contradicts another or the log's own.
+    """Raised if an option is unknown, out of range, or contradicts another option or the log.
 
-    The message names the option and what it may be: correct the call.
+    The message names the option and its valid values. Correct the call.
     """
 
 
 class LogNotFoundError(_SystemError, FileNotFoundError, errno=codes.ENOENT):
-    """There is no log at this path, and the mode does not create one. Check the path, or open with
-    mode "a" or "x".
+    """Raised if the path has no log and the mode does not create one.
+
+    Check the path, or open with mode "a" or "x".
     """
 
 
 class LogExistsError(_SystemError, FileExistsError, errno=codes.EEXIST):
-    """Mode "x" found a log at this path. Choose another path, or open with mode "a"."""
+    """Raised if mode "x" finds a log at the path. Choose another path, or open with mode "a"."""
 
 
 class NotALogError(CommitLogError, ValueError):
-    """The path is a file, or a directory that holds something else. Nothing in it was changed:
-    choose another path.
+    """Raised if the path is a file, or a directory with other contents.
+
+    Nothing was changed. Choose another path.
     """
 
 
 class UnsupportedVersionError(CommitLogError, ValueError):
-    """The log was written in a format that this release does not read. Nothing was changed: use a
-    release that knows the format.
+    """Raised if this release cannot read the log's format.
+
+    Nothing was changed. Use a release that supports the format.
     """
 
 
 class UnsupportedError(_SystemError, errno=codes.EOPNOTSUPP):
-    """The platform or the file system cannot promise what a log needs.
+    """Raised if the platform or the file system lacks a guarantee that the log needs.
 
     commitlog runs on Linux, on x86-64 or aarch64. Appending needs a local file system; mode "r"
-    reads from a network or FUSE one.
+    also reads from a network or FUSE file system.
     """
 
 
 class LogLockedError(_SystemError, BlockingIOError, errno=codes.EAGAIN):
-    """Other handles exclude this one, or have taken every writer slot. Close one of them, or open
-    with mode "r".
+    """Raised if another handle excludes this one, or if no writer slot is free.
+
+    Close another handle, or open with mode "r".
 
     Attributes
     ----------
     holder : str or None
-        Who holds it, as far as is known: process id and name, or this very process.
+        The process that holds the lock, if known: process id and name, or this process.
     """
 
     holder: str | None = None
 
 
 class OpenTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
-    """Another process was still opening or recovering the log when `open_timeout` had passed. Try
-    again, or allow longer.
+    """Raised if another process still opens or recovers the log when `open_timeout` expires.
+
+    Try again, or raise `open_timeout`.
     """
 
 
 class ReadOnlyError(_SystemError, PermissionError, errno=codes.EACCES):
-    """A change was asked of a log that was opened with mode "r", or that this user may not write.
-    Open it with mode "a" as one who may.
+    """Raised if a call changes a log that is open with mode "r" or not writable by this user.
+
+    Open the log with mode "a", as a user with write permission.
     """
 
 
 class ClosedError(CommitLogError, ValueError):
-    """The log, tailer or pool was closed before this call. Open it anew; nothing was appended."""
+    """Raised if the log, tailer or pool is closed. Nothing was appended; open it again."""
 
 
 class ForkedError(CommitLogError, RuntimeError):
-    """A pooled log opened before a fork was used in the child. Only the parent may write it: open
-    the log in the child with mode "r".
+    """Raised if a child process uses a pooled log that was opened before the fork.
+
+    Only the parent may write it. Open the log in the child with mode "r".
     """
 
 
 class CloseTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
-    """Closing could not commit and flush everything within `close_timeout`.
+    """Raised if `close` cannot commit and flush everything within `close_timeout`.
 
-    Nothing was dropped: the log is still open and still draining. Call `close()` again to wait on.
+    Nothing was dropped: the log is still open and still draining. Call `close()` again to continue
+    waiting.
     """
 
 
 class TailerInUseError(CommitLogError, RuntimeError):
-    """Two threads used one tailer at a time, or two tailers one name. Give each its own.
+    """Raised if two threads use one tailer at a time, or two tailers use one name.
+
+    Give each thread its own tailer and each tailer its own name.
 
     Attributes
     ----------
     holder : str or None
-        Who reads under the name, as far as is known: process id and name, or this very process.
+        The process that reads under the name, if known: process id and name, or this process.
     """
 
     holder: str | None = None
 
 
 class TailerNotFoundError(CommitLogError, LookupError):
-    """No tailer of that name has read the log. See `log.tailers()` for those that have;
-    `log.tailer(name=...)` makes one.
+    """Raised if the log has no tailer of that name.
+
+    `log.tailers()` lists the named tailers; `log.tailer(name=...)` creates one.
     """
 
 
 class RecordTooLargeError(CommitLogError, ValueError):
-    """The record does not fit the log's largest frame, or the message does not fit the buffer to
-    read into.
+    """Raised if a record exceeds the largest frame, or a message exceeds the caller's buffer.
 
     Split the record, or create the log with a larger `segment_size`. Read the message again into a
     larger buffer.
@@ -216,7 +223,7 @@ class RecordTooLargeError(CommitLogError, ValueError):
     Attributes
     ----------
     size, limit : int or None
-        What the record takes and what the log or the buffer allows, in bytes.
+        The size of the record, and the limit of the log or the buffer, in bytes.
     """
 
     size: int | None = None
@@ -224,29 +231,33 @@ class RecordTooLargeError(CommitLogError, ValueError):
 
 
 class RecordTypeError(CommitLogError, TypeError):
-    """The value, key or type of a record is of the wrong Python type: a `str` wants `.encode()`.
-    Nothing was appended.
+    """Raised if the value, key or type of a record has the wrong Python type.
+
+    Nothing was appended. Encode a `str` with `.encode()`.
     """
 
 
 class ClaimError(CommitLogError, RuntimeError):
-    """A claim was misused: after its `with`, truncated upwards, left with a view of its buffer, or
-    `flush()` called below it.
+    """Raised if a claim is misused.
 
-    End the claim first, and release its views. A claim that was left with a view was rolled back:
-    append it again.
+    The call used the claim after its `with` block, truncated it to a larger size, left the block
+    with a view of its buffer, or called `flush()` while this thread's claim was open. End the claim
+    first, and release its views. If a view outlived the block, the claim was rolled back: append
+    the record again.
     """
 
 
 class RolledBackError(CommitLogError, RuntimeError):
-    """The claim stayed open beyond `claim_timeout` and was rolled back. Nobody saw the record:
-    append it again.
+    """Raised if a claim was open for longer than `claim_timeout` and was rolled back.
+
+    No reader saw the record. Append it again.
     """
 
 
 class PositionError(CommitLogError, LookupError):
-    """The position is not that of a record, its segment is gone, or the reader of a bus stands on
-    no message.
+    """Raised if no record starts at the position, or its segment was deleted.
+
+    The reader of a bus also raises it if it is not on a message.
 
     Attributes
     ----------
@@ -258,81 +269,84 @@ class PositionError(CommitLogError, LookupError):
 
 
 class MessageError(CommitLogError, TypeError):
-    """A message class cannot be, or it is not that of the message: another type number or size, or
-    two classes with one number.
+    """Raised if a message class is invalid or does not match the message.
 
-    Nothing was read or written. Correct the class, or look at `reader.type` before reading.
+    Its type number or size differs from the message's, or two classes share a number. Nothing was
+    read or written. Correct the class, or check `reader.type` before reading.
     """
 
 
 class MessageValueError(CommitLogError, ValueError):
-    """A value does not fit the message's field. Nothing was changed: give one that does, or the
-    field a wider kind.
+    """Raised if a value does not fit the message's field.
+
+    Nothing was changed. Use a value in range, or declare the field with a wider kind.
     """
 
 
 class SequenceError(CommitLogError, LookupError):
-    """The sequence of a record is not known: a claim below it is open still, and only when that is
-    published or rolled back can records be counted. Ask again.
+    """Raised if the sequence of a record is not known yet.
+
+    A claim below the record is still open. Retry after it is published or rolled back.
     """
 
 
 class CorruptRecordError(CommitLogError, ValueError):
-    """What stands at `position` is not a frame, or its CRC does not match: damage, and not a torn
-    tail.
+    """Raised if the bytes at `position` are not a frame, or their CRC does not match.
 
-    Read on with `on_damage="skip"`, or mark the damage with `commitlog repair`.
+    This is damage, not a torn write at the tail. Read on with `on_damage="skip"`, or mark the
+    damage with `commitlog repair`.
 
     Attributes
     ----------
     resume_position : int or None
-        The first position after the damage from which reading can go on.
+        The first position after the damage at which reading can resume.
     """
 
     resume_position: int | None = None
 
 
 class CorruptSegmentError(CommitLogError, ValueError):
-    """A segment file is missing, cut short, or its header is damaged or another log's. See
-    `commitlog verify`; restore it from a copy.
+    """Raised if a segment file is missing or too short, or has a damaged or foreign header.
+
+    Run `commitlog verify`, and restore the file from a copy.
     """
 
 
 class CorruptTailerError(CommitLogError, ValueError):
-    """The file of a named tailer is damaged, or another log's, so that nobody knows where the
-    tailer stands.
+    """Raised if a named tailer's file is damaged or another log's, so its position is unknown.
 
-    The log itself is whole. Say from where to go on, with `log.reset_tailer(name, ...)` or
+    The log itself is intact. Set the position with `log.reset_tailer(name, ...)` or
     `commitlog tailers LOG reset NAME POSITION`.
     """
 
 
 class DiskFullError(_SystemError, errno=codes.ENOSPC):
-    """There is no room for the next segment. Nothing was appended and the log is intact: free space
-    and append again.
+    """Raised if the file system has no room for the next segment.
+
+    Nothing was appended and the log is intact. Free space, then append again.
     """
 
 
 class IOFailureError(_SystemError):
-    """A system call on one of the log's files failed, and nothing was harmed by it; `errno` is the
-    cause. Mend that, then try again.
+    """Raised if a system call on one of the log's files failed without damage to the log.
+
+    `errno` is the cause. Remove the cause, then retry.
     """
 
 
 class LogFailedError(_SystemError):
-    """Writing to the disk failed, and so the log has failed for all its processes: nothing later is
-    acknowledged.
+    """Raised if a write to the disk failed; the log then acknowledges nothing in any process.
 
-    `errno` is the cause. Mend it, close every handle and open the log again, which recovers it;
-    what was acknowledged before is kept.
+    `errno` is the cause. Remove the cause, close every handle and open the log again. That open
+    recovers the log and keeps every acknowledged record.
     """
 
 
 class SyncTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
-    """The record was appended, but was not durable within `sync_timeout`.
+    """Raised if an appended record is not durable within `sync_timeout`.
 
-    It stays in the log at `position` and may yet become durable: appending it again would store it
-    twice. Call `flush()`, or wait until `flushed_position` has passed it.
+    The record stays in the log at `position` and may yet become durable: appending it again would
+    store it twice. Call `flush()`, or wait until `flushed_position` has passed it.
     """
 
     def __str__(self) -> str:
@@ -344,35 +358,36 @@ class SyncTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
 
 
 class TailerLagError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
-    """A required tailer is further behind than its `max_lag` allows, and did not catch up within
-    `lag_timeout`. Nothing was appended.
+    """Raised if a required tailer lags by more than `max_lag` and `lag_timeout` expires.
 
-    Let it read on and append again; or evict it, with `log.evict_tailer(name)` or `commitlog
-    tailers LOG evict NAME`.
+    Nothing was appended. Append again after the tailer has caught up, or evict the tailer with
+    `log.evict_tailer(name)` or `commitlog tailers LOG evict NAME`.
 
     Attributes
     ----------
     name : str or None
-        The tailer's.
+        The tailer's name.
     """
 
     name: str | None = None
 
 
 class PoolExhaustedError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
-    """No buffer of the pool came free in time. Give the pool more buffers, more time, or
-    `on_exhausted="grow"` or `"mapped"`.
+    """Raised if no buffer of the pool becomes free in time.
+
+    Give the pool more buffers or a longer timeout, or use `on_exhausted="grow"` or `"mapped"`.
     """
 
 
 class PoolMemoryError(CommitLogError, MemoryError):
-    """The pool is larger than the memory that is free, or than the cgroup allows. Ask for fewer or
-    smaller buffers.
+    """Raised if the pool exceeds the free memory or the cgroup's limit.
+
+    Use fewer or smaller buffers.
 
     Attributes
     ----------
     wanted, available : int or None
-        What the pool asked for and what there was, in bytes.
+        The size of the pool, and the memory that was available, in bytes.
     """
 
     wanted: int | None = None
@@ -380,25 +395,28 @@ class PoolMemoryError(CommitLogError, MemoryError):
 
 
 class MemoryLockError(_SystemError, errno=codes.ENOMEM):
-    """`lock_memory="require"` could not lock the pool's buffers. Raise the limit that the message
-    names, or use `"try"`.
+    """Raised if `lock_memory="require"` cannot lock the pool's buffers.
+
+    Raise the limit that the message names, or use `"try"`.
     """
 
 
 class PoolBufferError(CommitLogError, ValueError):
-    """A buffer was returned twice, to a pool that is not its own, or is of the wrong size. The pool
-    is unchanged.
+    """Raised if a buffer is returned twice, returned to another pool, or still in use.
+
+    `close` also raises it while buffers are lent. The pool is unchanged.
     """
 
 
 class SegmentHeldError(_SystemError, TimeoutError, errno=codes.EBUSY):
-    """A segment could not be unmapped in time because someone still holds it. Release the views and
-    tailers that are named.
+    """Raised if views or tailers still hold a segment when the time to unmap it expires.
+
+    Release the views and tailers that the message names.
 
     Attributes
     ----------
     holders : sequence of (str, float)
-        Who holds it, and since when in seconds since the epoch.
+        The name of each holder, and since when in seconds since the epoch.
     """
 
     holders: Sequence[tuple[str, float]] = ()

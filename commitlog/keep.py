@@ -1,4 +1,4 @@
-"""What becomes of old segments: how long they are kept, who is told of them, where they go."""
+"""Retention, archiving and segment events."""
 
 from commitlog.retention.archive import Archive
 from commitlog.retention.archived import archived_bases, open_segment_bytes, read_identity

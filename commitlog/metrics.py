@@ -1,6 +1,4 @@
-"""Figures of logs for Prometheus: `LogCollector` for a registry, `MetricsFile` for
-node_exporter.
-"""
+"""Export log metrics to Prometheus: `LogCollector` for a registry, `MetricsFile` for a textfile."""
 
 from __future__ import annotations
 

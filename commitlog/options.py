@@ -1,4 +1,4 @@
-"""Options: what a log can be told when it is opened, and what contradicts what."""
+"""Options of `commitlog.open`, and their checks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Flush = Literal["sync", "async", "none"]
 Timestamps = Literal["coarse", "precise"]
 OnLag = Literal["wait", "raise", "drop"]
 
-PAGE_SIZE = segments.HEADER_SIZE  # a segment consists of so many
+PAGE_SIZE = segments.HEADER_SIZE  # a segment's size is a multiple of it
 SEGMENT_SIZE_SMALLEST = segments.SMALLEST
 SEGMENT_SIZE_LARGEST = segments.LARGEST
 SEGMENT_SIZE_DEFAULT = 64 * MIB
@@ -54,19 +54,19 @@ MILLISECOND_S = 0.001
 
 
 class BufferSource(Protocol):
-    """What the options need to know of a pool."""
+    """The part of a pool that the options use."""
 
     @property
     def buffer_size(self) -> int:
-        """Bytes in each buffer, and so in each segment."""
+        """Return the size of a buffer, which is the size of a segment."""
 
 
 class RetentionRule(Protocol):
-    """What the options need to know of a `Retention`."""
+    """The part of a `Retention` that the options use."""
 
     @property
     def interval_s(self) -> float:
-        """Seconds from one look at the segments to the next."""
+        """Return the seconds between two checks of the segments."""
 
 
 _PAGES_MOST = SEGMENT_SIZE_LARGEST // PAGE_SIZE
@@ -151,49 +151,48 @@ def _listener(value: object | None, name: str) -> object | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What few logs need to change. The defaults are those that measured well: see docs/tuning.md.
+    """Set the options that few logs need to change; docs/tuning.md gives the measurements.
 
     Parameters
     ----------
     flush_least_pages : int
-        A round flushes only when that many 4 KiB pages are waiting, 0 to 262144. More: a slow
+        A round flushes only if at least that many 4 KiB pages are dirty, 0 to 262144. More: a slow
         trickle waits for the thorough round.
     flush_thorough_interval : float or str
-        Seconds (at least 0.001) after which a round flushes whatever waits. It bounds what an OS
+        Seconds (at least 0.001) after which a round flushes every dirty page. It bounds what an OS
         crash loses from a slow trickle. If a reader waits for durability
         (``visibility="flushed"``), the next round flushes.
     commit_least_pages : int
-        Pooled logs: a round commits only when that many 4 KiB pages are waiting, 0 to 262144. More:
-        as with a longer interval.
+        Pooled logs: a round commits only if at least that many 4 KiB pages are uncommitted, 0 to
+        262144. More: the same effect as a longer interval.
     commit_thorough_interval : float or str
-        Pooled logs: seconds (at least 0.001) after which a round commits whatever waits. It bounds
+        Pooled logs: seconds (at least 0.001) after which a round commits everything. It bounds
         what a slow trickle loses when the process dies.
     checkpoint_interval : float or str
         Seconds (at least 0.001) between writes of the checkpoint. Longer: recovery after a crash
-        scans more; no record is lost by it.
+        scans more. No record is lost.
     allocate_ahead : int
         Segments created ahead of need, 0 to 8. Fewer take less disk; with 0 the appender that rolls
         waits for the file system.
     prefault_distance : int, str or None
-        Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB; None follows the appends:
-        what half a second of them takes, 16 to 256 MiB. Shorter takes less memory; a burst may
-        overtake it.
+        Bytes that pre-faulting keeps ahead of the tail, 4096 to 8 GiB. None: half a second of
+        appends at the present rate, 16 to 256 MiB. Shorter takes less memory; a burst may overtake
+        it.
     index_spacing : int
-        Records from one entry of a segment's index to the next, 16 to 65536, of indexes that are
-        made from now on. More: a seek by sequence or time goes over more records, and an index
-        takes less disk (16 bytes an entry). No record is lost by it.
+        Records between two entries of a segment's index, 16 to 65536, for new indexes. More: a seek
+        by sequence or time scans more records, and an index takes less disk (16 bytes an entry). No
+        record is lost.
     archive_cache : int or str
-        Mode "r" of an archive: bytes of unpacked segments that are kept for the next reader, of
-        which two always are. Less: a segment that is read again is fetched and unpacked again.
+        Mode "r" of an archive: bytes of unpacked segments to cache for the next reader; the cache
+        keeps at least two segments. Less: reading a segment again fetches and unpacks it again.
     warn_free_bytes : int, str or None
-        Free bytes of the log's file system below which a warning is logged, once, and
-        `stats().disk` is "low". None: `min_free_bytes` and four segments. Less: the warning comes
-        later.
+        Free bytes of the log's file system below which the log warns, once, and `stats().disk` is
+        "low". None: `min_free_bytes` plus four segments. Less: the warning comes later.
 
     Raises
     ------
     InvalidOptionError
-        When a value is not one of these; the message names it.
+        A value is out of range; the message names the option.
     """
 
     flush_least_pages: Option[int, SupportsIndex] = Option(4, counted(_PAGES_MOST))
@@ -220,9 +219,7 @@ def _tuning(value: Tuning, name: str) -> Tuning:
 
 
 class OptionOverrides(TypedDict, total=False):
-    """The keywords that `open` takes beside an `Options`: its fields, each as `Options` describes
-    it.
-    """
+    """The keyword arguments of `open`: the fields of `Options`."""
 
     segment_size: Size | None
     pool: BufferSource | None
@@ -250,8 +247,10 @@ class OptionOverrides(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a log is written and read. Sizes are bytes or `"64MiB"`, durations seconds or `"500ms"`;
-    both are kept as numbers.
+    """Set how a log is written and read.
+
+    A size is a number of bytes or text such as `"64MiB"`; a duration is seconds or `"500ms"`. Both
+    are stored as numbers.
 
     Parameters
     ----------
@@ -260,93 +259,89 @@ class Options:
         `buffer_size`, else 64 MiB. Fixed when the log is created. Smaller segments roll more often
         and bound the largest record (an eighth of a segment); larger ones are deleted later.
     pool : TransientStorePool or None
-        The buffers that appends land in. With a pool, appends are steadier and faster, one process
-        alone writes, and what is not yet committed is lost when the process dies (not with
-        `backing="shm"`). Without one, any number of processes append to the mapped file.
+        The buffers that appends write to. With a pool, appends are steadier and faster, and only
+        one process writes; uncommitted records are lost when that process dies, unless the pool has
+        `backing="shm"`. Without one, any number of processes append to the mapped file.
     flush : {"async", "sync", "none"}
-        "sync": an append returns when its record is durable. "async": a service flushes behind the
-        appends; an OS crash loses what it had not reached, up to `flush_thorough_interval`. "none":
-        only `flush()` and closing make anything durable; an OS crash may lose all that the kernel
-        had not written of its own accord.
+        "sync": an append returns when its record is durable. "async": the flush thread flushes
+        behind the appends; an OS crash loses what it has not flushed yet, up to
+        `flush_thorough_interval`. "none": only `flush()` and closing make records durable; an OS
+        crash may lose everything that kernel writeback has not written.
     sync_timeout : float or str
         Seconds (at least 0.001) that a sync append waits before `SyncTimeoutError`. Shorter loses
-        nothing: the record stays in the log. The append that leads a flush may take as long as one
-        `msync` more, which nothing can end.
+        nothing: the record stays in the log. The append that leads a flush may exceed the timeout
+        by the duration of one `msync`, which cannot be interrupted.
     flush_interval : float or str
-        Seconds (at least 0.001) between the flush service's rounds. Longer: fewer flushes, and more
+        Seconds (at least 0.001) between the flush thread's rounds. Longer: fewer flushes, and more
         is lost in an OS crash.
     commit_interval : float or str
-        Pooled logs: seconds (at least 0.001) between the commit service's rounds. Longer: more is
+        Pooled logs: seconds (at least 0.001) between the commit thread's rounds. Longer: more is
         lost when the process dies (anonymous buffers), and other processes see records later.
     claim_timeout : float or str
         Seconds (at least 0.001) after which a live writer's open claim is rolled back so that
-        readers go on. Shorter: a slow writer loses its claim and must append again. Longer: one
-        stuck writer holds readers and sync appends up for longer.
+        readers can proceed. Shorter: a slow writer loses its claim and must append again. Longer: a
+        stuck writer blocks readers and sync appends for longer.
     timestamps : {"coarse", "precise"} or None
         "coarse" is the kernel's tick (1 to 10 ms apart, 6 ns to read), "precise" its clock (34 ns
         to read). Coarse loses the time between neighbouring records, not their order. Fixed when
-        the log is created; None means as the log has it, and "coarse" for a new one.
+        the log is created. None: the log's own, and "coarse" for a new log.
     roll_cycle : str, float or None
-        When the log rolls by time, beside rolling where a segment is full: "MINUTELY",
+        When the log rolls by time; it also rolls when a segment is full. "MINUTELY",
         "FIVE_MINUTELY", "TEN_MINUTELY", "TWENTY_MINUTELY", "HALF_HOURLY", "HOURLY", "TWO_HOURLY",
         "FOUR_HOURLY", "SIX_HOURLY", "DAILY", "WEEKLY", or a period of your own, from 10 ms to 366
-        days, such as ``"90s"``. Fixed when the log is created; None means as the log has it, and by
-        size alone for a new one. Each cycle that has records takes at least one segment; a shorter
-        one makes more and smaller files.
+        days, such as ``"90s"``. Fixed when the log is created. None: the log's own, and by size
+        alone for a new log. Each cycle with records takes at least one segment; a shorter cycle
+        makes more and smaller files.
     roll_epoch : float, str, datetime.datetime or None
-        Where cycles are counted from: a duration after midnight of 1 January 1970 (``"6h"`` begins
-        a "DAILY" cycle at six), or an instant with a time zone. Fixed when the log is created; None
-        means as the log has it, and 0 for a new one.
+        The origin of the cycles: a duration after midnight of 1 January 1970 (``"6h"`` begins
+        a "DAILY" cycle at six), or an instant with a time zone. Fixed when the log is created.
+        None: the log's own, and 0 for a new log.
     time_zone : str or None
-        The IANA time zone on whose clock cycles of two hours and longer that have a name begin,
-        with its daylight saving; shorter ones and periods of your own have a fixed length and are
-        counted in UTC. Fixed when the log is created; None means as the log has it, and "UTC" for a
-        new one.
+        The IANA time zone of named cycles of two hours and longer; they follow its daylight saving
+        time. Shorter cycles and custom periods have a fixed length and are counted in UTC. Fixed
+        when the log is created. None: the log's own, and "UTC" for a new log.
     prefault : bool
-        Whether pages are brought into memory ahead of the appends. Off, less memory is touched and
-        the slowest appends take milliseconds.
+        Whether a thread pre-faults pages ahead of the appends. Off: less memory is touched, and the
+        slowest appends take milliseconds.
     open_timeout : float or str
         Seconds that opening waits for another process that opens or recovers the log, before
         `OpenTimeoutError`. 0 does not wait.
     close_timeout : float or str
         Seconds (at least 0.001) that closing may take to commit and flush everything, before
-        `CloseTimeoutError`. Nothing is dropped then.
+        `CloseTimeoutError`. A timeout drops nothing.
     on_lag : {"wait", "raise", "drop"}
-        What an append does while it is further ahead of a required tailer than that tailer's
-        `max_lag`. "wait": it waits for the tailer. "raise": it raises `TailerLagError`. "drop": the
-        record is not appended, the append returns -1, and the drop is counted, here and at the
-        tailer. A tailer that is declared required becomes known to a writer within 1 MiB, or a
-        fourth of a segment, of appends.
+        The back-pressure of a required tailer that lags by more than its `max_lag`. "wait": the
+        append waits for the tailer. "raise": it raises `TailerLagError`. "drop": the record is not
+        appended, the append returns -1, and both this handle and the tailer count the drop. A
+        writer observes a newly required tailer within 1 MiB, or a fourth of a segment, of appends.
     lag_timeout : float or str
         With ``on_lag="wait"``: seconds that an append waits before it raises `TailerLagError`. 0
         does not wait.
     evict_after : float, str or None
-        Seconds (at least 0.001) after which a required tailer that holds this handle's appends up,
-        and has not moved, is evicted: it is not required any more, and retention may delete what it
-        has not read. None: nobody is evicted for that.
+        Seconds (at least 0.001) after which this handle evicts a required tailer that blocks its
+        appends and has not moved. An evicted tailer is not required any more, and retention may
+        delete what it has not read. None: the handle evicts no tailer.
     wait_for_log : float or str
-        Mode "r": seconds that opening waits for a writer to create the log where there is none yet,
-        before `LogNotFoundError`. 0 does not wait. Opening to read never creates anything.
+        Mode "r": seconds that opening waits for a writer to create a missing log, before
+        `LogNotFoundError`. 0 does not wait. Mode "r" never creates a log.
     retention : Retention or None
-        Which old segments a handle that writes deletes, and when. None: segments stay until
-        somebody deletes them. What is deleted is gone.
+        Which old segments a writing handle deletes, and when. None: it deletes segments only if a
+        caller asks for it. Deleted records are lost.
     listener : object or None
-        Has some of `on_created`, `on_sealed`, `on_released` and `on_deleted`;
-        `commitlog.keep.SegmentListener` has all. It is told, in a thread of its own, what becomes
-        of the segments of a handle that writes. One that is too slow misses events; they are
-        counted.
+        An object with some of `on_created`, `on_sealed`, `on_released` and `on_deleted`;
+        `commitlog.keep.SegmentListener` has all. A writing handle calls it in a separate thread
+        when a segment changes. A listener that is too slow misses events; `stats()` counts them.
     min_free_bytes : int or str
-        Free bytes that a new segment must leave. Where it would not, appends fail with
-        `DiskFullError` when the present segment is full, and go on when there is room. 0: appends
-        go on while the file system has room for a segment, and other programs may find it full.
+        Free bytes that a new segment must leave. If it would leave less, appends fail with
+        `DiskFullError` once the current segment is full, until there is room. 0: appends
+        continue while the file system has room for a segment, and may fill it for other programs.
     tuning : Tuning
-        What a measurement or a particular disk may ask for: see `Tuning`.
+        The options that few logs need to change: see `Tuning`.
 
     Raises
     ------
     InvalidOptionError
-        When a value is not one of these, or when two options contradict each other; the message
-        names them.
+        A value is out of range, or two options contradict each other; the message names them.
     """
 
     segment_size: Option[int | None, Size | None] = Option(None, _segment_size_or_none)
@@ -397,19 +392,19 @@ class Options:
 
     @property
     def new_segment_size(self) -> int:
-        """Bytes in a segment of a log that is created with these options."""
+        """Return the segment size of a log created with these options."""
         if self.segment_size is not None:
             return self.segment_size
         return SEGMENT_SIZE_DEFAULT if self.pool is None else self.pool.buffer_size
 
     @property
     def new_timestamps(self) -> Timestamps:
-        """The clock of a log that is created with these options."""
+        """Return the clock of a log created with these options."""
         return TIMESTAMPS_DEFAULT if self.timestamps is None else self.timestamps
 
     @property
     def new_roll_cycle(self) -> RollCycle | None:
-        """The cycle of a log that is created with these options; None: it rolls by size alone."""
+        """Return the roll cycle of a log created with these options; None: by size alone."""
         if self.roll_cycle is None:
             return None
         zone = cycles.TIME_ZONE_DEFAULT if self.time_zone is None else self.time_zone
@@ -425,12 +420,12 @@ class Options:
 
     @classmethod
     def of(cls, options: Options | None, **overrides: Unpack[OptionOverrides]) -> Options:
-        """The given options (None: the defaults) with some of them overridden.
+        """Copy the given options (None: the defaults) with some of them overridden.
 
         Raises
         ------
         InvalidOptionError
-            When `options` is something else, a name is unknown, or the outcome is not valid.
+            `options` has another type, a name is unknown, or the result is not valid.
         """
         if options is None:
             options = cls()
@@ -441,12 +436,12 @@ class Options:
         return options.replace(**overrides)
 
     def replace(self, **overrides: Unpack[OptionOverrides]) -> Self:
-        """A copy with some options overridden.
+        """Copy the options with some of them overridden.
 
         Raises
         ------
         InvalidOptionError
-            When a name is unknown, or the outcome is not valid.
+            A name is unknown, or the result is not valid.
         """
         known = [field.name for field in dataclasses.fields(self)]
         for name in overrides:

@@ -20,8 +20,8 @@ from commitlog.log.scan import Scan
 __all__ = ["scan"]
 
 _TIME = pl.Datetime("ns", "UTC")
-# Polars reads the first column of a scan for a query that needs none, such as `select(pl.len())`.
-# This one costs nothing, and no query can name it.
+# For a query without columns, such as `select(pl.len())`, Polars reads the first column of a scan.
+# This column costs nothing, and no query can name it.
 _NOTHING = ""
 _SCHEMA = {
     _NOTHING: pl.Null(),
@@ -39,12 +39,12 @@ _CLOSED: tuple[Literal["both", "left", "right", "none"], ...] = ("both", "left",
 def scan(path: str | os.PathLike[str]) -> pl.LazyFrame:
     """Read a log, an archive or a single segment lazily.
 
-    Only the columns that a query wants are copied. Conditions on position, sequence and timestamp
-    that are joined by ``&`` become a range of the log, found by its index; a timestamp bounds only
-    the start, since timestamps may step back between writers. `head` ends the read.
+    A query copies only the columns that it needs. The scan turns conditions on position, sequence
+    and timestamp that are joined by ``&`` into a range of the log, found by its index. A timestamp
+    bounds only the start, because timestamps may step back between writers. `head` ends the read.
 
-    Each `collect` opens the log and reads up to what is committed then. It raises what
-    `commitlog.open` raises.
+    Each `collect` opens the log, reads up to the commit position of that moment, and raises the
+    errors of `commitlog.open`.
 
     Parameters
     ----------
@@ -101,19 +101,19 @@ def _nothing(rows: int) -> pl.Series:
 
 @dataclass(frozen=True)
 class _Range:
-    """Inclusive bounds. An upper bound of the timestamp ends no scan."""
+    """Inclusive bounds. An upper bound on the timestamp does not end a scan."""
 
     position: tuple[int, int] = (0, _LARGEST)
     sequence: tuple[int, int] = (0, _LARGEST)
     timestamp: tuple[int, int] = (0, _LARGEST)
 
     def both(self, other: _Range) -> _Range:
-        """The range that is in this one and in another."""
+        """Return the intersection with another range."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return _Range(*((max(one[0], two[0]), min(one[1], two[1])) for one, two in pairs))
 
     def positions(self, log: commitlog.CommitLog) -> tuple[int | None, int] | None:
-        """Where to begin and to end in a log; None if it has nothing in this range."""
+        """Return the start and end position in a log; None if the log has nothing in the range."""
         index = parts_of(log).index
         (low, high), (first, last) = self.position, self.sequence
         starts = [log.first_position]
@@ -139,7 +139,7 @@ class _Range:
 
 
 def _range_of(predicate: pl.Expr) -> _Range:
-    """Bounds that every row that passes is within. What is not understood bounds nothing."""
+    """Derive bounds from a predicate; an expression of another form adds no bound."""
     parts = predicate.meta.pop()
     if len(parts) == 2:
         right, left = parts
@@ -182,7 +182,7 @@ def _compared(
 
 
 def _name_of(column: pl.Expr) -> str | None:
-    """The name of a column that can be bounded, also behind a cast to coarser timestamps."""
+    """Return the name of a column with bounds, also inside a cast to coarser timestamps."""
     for name in ("position", "sequence", "timestamp"):
         if column.meta.eq(pl.col(name)):
             return name
@@ -196,7 +196,7 @@ def _name_of(column: pl.Expr) -> str | None:
 
 
 def _constant(name: str, constant: pl.Expr) -> int | None:
-    """The number that a constant is, or None if it is none."""
+    """Return a constant expression as an integer, or None if it is not one."""
     if constant.meta.root_names():
         return None
     kind = _SCHEMA[name]

@@ -1,4 +1,4 @@
-"""What a log can tell about itself, as numbers."""
+"""Statistics of an open log."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ _LATENCY_COLUMNS = ("count", "mean", "p50", "p99", "p99.9", "longest")
 
 @dataclass(frozen=True)
 class Latency:
-    """How long something took, each time that it was done: counts in log-linear buckets, which tell
-    a value to a 32nd of it.
+    """Hold a latency histogram: counts in log-linear buckets with a resolution of 1/32.
 
     Attributes
     ----------
     buckets : tuple of (int, int)
-        The largest nanoseconds that a bucket stands for, and how many it holds; ascending, the
-        empty ones left out. What took more than 2**40 ns, 18 minutes, is in the last one.
+        The upper bound of a bucket in nanoseconds, and its count; ascending, without empty buckets.
+        The last one also counts everything above 2**40 ns (18 minutes).
     total_ns : int
-        Of all together, exactly.
+        The exact sum.
     longest_ns : int
-        The longest, exactly; of a difference that `since` made, as the buckets tell it.
+        The exact maximum. In a difference from `since`, the maximum is the bucket's upper bound.
     """
 
     buckets: tuple[tuple[int, int], ...] = ()
@@ -35,37 +34,36 @@ class Latency:
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """Return the number of measurements."""
         return sum(count for _, count in self.buckets)
 
     @property
     def mean_seconds(self) -> float:
-        """Of all; 0 where there were none."""
+        """Return the mean; 0 if there are no measurements."""
         return self.total_ns / 1e9 / max(1, self.count)
 
     @property
     def p50_seconds(self) -> float:
-        """The median."""
+        """Return the median."""
         return self.percentile_seconds(50)
 
     @property
     def p99_seconds(self) -> float:
-        """Which one in a hundred exceeded."""
+        """Return the 99th percentile."""
         return self.percentile_seconds(99)
 
     @property
     def p999_seconds(self) -> float:
-        """Which one in a thousand exceeded."""
+        """Return the 99.9th percentile."""
         return self.percentile_seconds(99.9)
 
     @property
     def longest_seconds(self) -> float:
-        """The longest."""
+        """Return the maximum."""
         return self.longest_ns / 1e9
 
     def percentile_seconds(self, percentile: float) -> float:
-        """What so many in a hundred did not exceed, told from above and at most a 32nd too large; 0
-        where there were none.
+        """Return a percentile, rounded up by at most 1/32; 0 if there are no measurements.
 
         Parameters
         ----------
@@ -75,7 +73,7 @@ class Latency:
         Raises
         ------
         InvalidOptionError
-            It is not.
+            The percentile is outside 0 to 100.
         """
         if not 0 <= percentile <= 100:
             raise InvalidOptionError(f"percentile must be from 0 to 100, not {percentile!r}")
@@ -87,7 +85,7 @@ class Latency:
         return self.longest_ns / 1e9
 
     def since(self, earlier: Latency) -> Latency:
-        """What has come since an earlier look at the same figures.
+        """Return the measurements since an earlier snapshot of the same log.
 
         Parameters
         ----------
@@ -108,13 +106,14 @@ class Latency:
         return Latency(buckets, self.total_ns - earlier.total_ns, longest_ns)
 
     def to_hdr(self) -> Any:
-        """The same as an `hdrh.histogram.HdrHistogram` of nanoseconds, two digits: `encode()` it
-        for HdrHistogram's tools, or `add` it.
+        """Convert to an `hdrh.histogram.HdrHistogram` of nanoseconds with two significant digits.
+
+        `encode()` the result for HdrHistogram's tools, or `add` it to another histogram.
 
         Raises
         ------
         ModuleNotFoundError
-            hdrhistogram is not there: ``pip install 'commitlog-engine[metrics]'``.
+            hdrhistogram is not installed: ``pip install 'commitlog-engine[metrics]'``.
         """
         try:
             from hdrh.histogram import HdrHistogram
@@ -130,55 +129,53 @@ class Latency:
 
 @dataclass(frozen=True)
 class LogStats:
-    """A moment's figures of one open log. Counters and latencies are of what this handle did since
-    it was opened.
+    """Hold a snapshot of one open log's watermarks, counters and latencies.
 
-    A handle with ``mode="r"`` has done nothing of the kind: it tells the watermarks as it sees
-    them, whether the log has failed, and zeros.
+    Counters and latencies cover what this handle did since it was opened. A handle with
+    ``mode="r"`` reports the watermarks it sees and whether the log has failed; its counters are 0.
 
     Attributes
     ----------
     tail_position, appended_position, committed_position, flushed_position : int
         The watermarks.
     uncommitted_bytes, unflushed_bytes : int
-        What a kill of this process (anonymous buffers) and a power cut would take back now.
+        What a kill of this process (anonymous buffers) and a power cut would lose now.
     appends, records, appended_bytes : int
         Claims published (a batch is one), records in them, bytes of their frames.
     refused_claims, rolled_back_claims : int
-        Claims of this handle that others rolled back; claims that this handle rolled back.
+        Claims of this handle that other handles rolled back; claims that this handle rolled back.
     rolls : int
-        Segments that this handle moved the tail on from.
+        Segments that this handle closed by moving the tail to the next one.
     committed_bytes, flushed_bytes : int
-        What its commits and flushes went over.
+        Bytes that this handle's commits and flushes covered.
     commit_latency : Latency
-        Rounds of the commit: of a pooled log the copy from buffer to segment, of a mapped one the
-        walk over what is published.
+        Duration of a commit round: in a pooled log the copy from buffer to segment, in a mapped log
+        the walk over the published frames.
     flush_latency : Latency
-        Flushes that this handle led, commit not included.
+        Duration of the flushes that this handle led, without the commit.
     sync_latency : Latency
-        What appends waited for the disk, their share of the flush and of others' flushes before it
-        included; those that timed out, too.
+        Time that appends waited for durability, including earlier flushes of other appenders and
+        waits that timed out.
     roll_latency : Latency
-        What appends waited for the next segment and, in a pooled log, for a buffer.
+        Time that appends waited for the next segment and, in a pooled log, for a buffer.
     claim_latency : Latency
-        How long a claim that somebody had open held the commit up, as exactly as commits come by:
-        one that flushes all half a second sees it 10 ms later.
+        Time that an open claim blocked the commit, at the resolution of this handle's commits.
     lag_latency : Latency
-        What appends waited for required tailers that were too far behind; those that gave up, too.
+        Time that appends waited for required tailers, including waits that timed out.
     dropped_records : int
         Records that were not appended, because a required tailer was too far behind.
     failed : str or None
-        Why the log has failed.
+        Why the log has failed; None if it has not.
     free_disk_bytes : int
-        Room on the log's file system for this user.
+        Free bytes of the log's file system for this user.
     disk : {"fine", "low", "full"}
-        Whether that is less than `warn_free_bytes`, or too little for the next segment, so that
-        appends are refused when the present one is full. What this handle saw at its last look,
-        once a second; always "fine" for one that only reads.
+        "low": the free bytes are below `warn_free_bytes`. "full": they do not suffice for the next
+        segment, and appends fail when the current one is full. A writer checks once a second; a
+        handle that only reads always reports "fine".
     dropped_events, listener_failures : int
-        What a segment listener was not told, since it was too slow, and what it raised.
+        Events that a segment listener was too slow to receive, and exceptions that it raised.
     pool : object or None
-        The pool's own figures, `PoolStats`.
+        The statistics of the pool, `PoolStats`.
     """
 
     tail_position: int
@@ -211,21 +208,21 @@ class LogStats:
 
     @property
     def commits(self) -> int:
-        """Rounds of the commit."""
+        """Return the number of commit rounds."""
         return self.commit_latency.count
 
     @property
     def flushes(self) -> int:
-        """Flushes that this handle led."""
+        """Return the number of flushes that this handle led."""
         return self.flush_latency.count
 
     @property
     def syncs(self) -> int:
-        """Appends that waited for the disk."""
+        """Return the number of appends that waited for durability."""
         return self.sync_latency.count
 
     def __str__(self) -> str:
-        """Return the figures as a table for people."""
+        """Format the statistics as a table."""
         lines = [f"{'position':<13}{'bytes':>18}{'behind the tail':>18}"]
         for name in ("tail", "appended", "committed", "flushed"):
             position = getattr(self, f"{name}_position")

@@ -1,4 +1,4 @@
-"""What goes on in a log, seen from outside: `LogWatch`."""
+"""Watch a log from another process: `LogWatch`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Futures of event loops, resolved by another thread: one call into each loop, whatever the number
-of its coroutines.
-"""
+"""Resolve futures of event loops from another thread, with one call into each loop."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ def resolve(outcomes: Iterable[Outcome]) -> None:
     for future, error in outcomes:
         by_loop.setdefault(future.get_loop(), []).append((future, error))
     for loop, of_loop in by_loop.items():
-        # A loop that was closed takes nothing any more, and nobody there waits.
+        # A closed loop rejects the call, and no coroutine of it waits.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(resolve_here, of_loop)
 

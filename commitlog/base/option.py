@@ -42,7 +42,7 @@ class Option(Generic[Stored, Given]):
 
 
 def optional(read: Callable[[Given, str], Stored]) -> Callable[[Given | None, str], Stored | None]:
-    """What `read` takes, or None."""
+    """Accept None, or a value that `read` accepts."""
 
     def read_unless_none(value: Given | None, name: str) -> Stored | None:
         return None if value is None else read(value, name)
@@ -51,7 +51,7 @@ def optional(read: Callable[[Given, str], Stored]) -> Callable[[Given | None, st
 
 
 def sized(smallest: int, largest: int, multiple: int = 1) -> Callable[[Size, str], int]:
-    """A size within bounds."""
+    """Accept a size within bounds."""
 
     def read(value: Size, name: str) -> int:
         size = parse_size(value, name)
@@ -66,7 +66,7 @@ def sized(smallest: int, largest: int, multiple: int = 1) -> Callable[[Size, str
 
 
 def lasting(smallest_s: float) -> Callable[[Duration, str], float]:
-    """A duration of so many seconds at least."""
+    """Accept a duration of at least so many seconds."""
 
     def read(value: Duration, name: str) -> float:
         duration_s = parse_duration(value, name)
@@ -80,7 +80,7 @@ def lasting(smallest_s: float) -> Callable[[Duration, str], float]:
 
 
 def counted(largest: int, smallest: int = 0) -> Callable[[SupportsIndex, str], int]:
-    """A whole number within bounds."""
+    """Accept a whole number within bounds."""
 
     def read(value: SupportsIndex, name: str) -> int:
         count = whole_of(value)
@@ -94,7 +94,7 @@ def counted(largest: int, smallest: int = 0) -> Callable[[SupportsIndex, str], i
 
 
 def chosen(choices: Iterable[str]) -> Callable[[Given, str], Given]:
-    """One of some words."""
+    """Accept one of the given words."""
     known = tuple(choices)
 
     def read(value: Given, name: str) -> Given:
@@ -109,14 +109,14 @@ def chosen(choices: Iterable[str]) -> Callable[[Given, str], Given]:
 
 
 def switch(value: bool, name: str) -> bool:
-    """On or off."""
+    """Accept a bool."""
     if not isinstance(value, bool):
         raise InvalidOptionError(f"{name} must be True or False, not {value!r}")
     return value
 
 
 def zone_name(value: str, name: str) -> str:
-    """The name of a time zone."""
+    """Accept the name of a time zone."""
     try:
         return zone_of(value).key
     except ValueError:

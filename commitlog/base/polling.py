@@ -1,4 +1,4 @@
-"""Waiting by looking again and again, for what nobody announces."""
+"""Poll for a condition that has no notification."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _logger = logging.getLogger("commitlog")
 def attempts(
     timeout_s: float, awaited: str, *, interval_s: float = POLL_INTERVAL_S
 ) -> Iterator[None]:
-    """Loop over this to look once at least, then once an interval until the time is up.
+    """Yield once, then once per interval until the timeout; the caller polls in the loop body.
 
     Parameters
     ----------
     timeout_s : float
-        Seconds until the last look; 0 looks once.
+        Seconds until the last poll; 0 polls once.
     awaited : str
         What the caller waits for. A wait of more than a second logs it.
     interval_s : float
-        Seconds between two looks.
+        Seconds between two polls.
     """
     began_s = time.monotonic()
     silent = True

@@ -1,4 +1,4 @@
-"""What lives in one process: it can be neither pickled nor copied, and says what to do instead."""
+"""ProcessBound: objects that cannot be pickled or copied; the error says what to do instead."""
 
 from __future__ import annotations
 

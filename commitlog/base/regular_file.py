@@ -144,7 +144,7 @@ def _full_path(path: str | os.PathLike[str], dir_fd: int | None) -> str:
 
 
 def write_whole(fd: int, data: bytes | memoryview, offset: int) -> None:
-    """Write all of `data`, however many calls it takes."""
+    """Write all of `data`, also after short writes."""
     view = memoryview(data)
     while view:
         wrote = os.pwrite(fd, view, offset)

@@ -34,7 +34,7 @@ class Service:
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:
-        """What the thread does until it is told to end; overridden by each service."""
+        """Run until asked to end; each service overrides this."""
         raise NotImplementedError(f"{type(self).__name__} has no run()")
 
     def start(self) -> None:
@@ -51,7 +51,7 @@ class Service:
             self.error = error
             _logger.debug(
                 "%s ended: %s", self.name, error
-            )  # of the failure itself the log tells, once
+            )  # the log reports the failure itself, once
         except CommitLogError as error:
             self.error = error
             _logger.error("%s ended: %s", self.name, error)

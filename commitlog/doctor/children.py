@@ -19,7 +19,7 @@ class ChildError(OSError):
 
 
 class Children:
-    """A context manager that ends every child it has started, whatever happens in between."""
+    """Start child processes; leaving the context ends all of them, also after an exception."""
 
     def __init__(self) -> None:
         self._pids: list[int] = []

@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a check says; its name is added by whoever ran it."""
+    """The result of a check; the caller adds the check's name."""
 
     verdict: Verdict
     found: str

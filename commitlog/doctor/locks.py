@@ -1,4 +1,4 @@
-"""Locks: a process that lives is told from one that died."""
+"""Check that locks distinguish a live process from a dead one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""AcknowledgeService: tells coroutines that their records are durable, however many wait, with one
-thread.
-"""
+"""AcknowledgeService: one thread that acknowledges durable records to waiting coroutines."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ _SLICE_S = (
 
 
 class _Waiting(NamedTuple):
-    """A coroutine that waits until what stands at `position` is durable."""
+    """A coroutine that waits until the record at `position` is durable."""
 
     position: int
     deadline_s: float
@@ -35,7 +33,7 @@ class AcknowledgeService(Service):
 
     It takes part in the group commit as one appender that waits would. A flush serves every record
     that was published before it began, so thousands of coroutines cost one flush, and one call into
-    each of their loops. Watermarks stand between frames: a record is durable as soon as `flushed`
+    each of their loops. Watermarks lie between frames: a record is durable as soon as `flushed`
     is past its first byte.
     """
 

@@ -59,9 +59,7 @@ def open_for_writing(dir_fd: int) -> int:
 
 
 def write(dir_fd: int, log_uuid: bytes, position: int, *, clean: bool) -> None:
-    """Write the next turn, durably, for a log that nobody has open and that is durable up to
-    `position`.
-    """
+    """Write the next turn durably, for a log that is not open and is durable up to `position`."""
     found = read(dir_fd, log_uuid)
     fd = open_for_writing(dir_fd)
     try:

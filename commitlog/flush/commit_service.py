@@ -1,6 +1,4 @@
-"""CommitService: moves published bytes from pool buffers to segments, in a thread that never takes
-the interpreter's lock.
-"""
+"""CommitService: the commit thread, which copies pool buffers to segments without the GIL."""
 
 from __future__ import annotations
 
@@ -10,16 +8,16 @@ from commitlog.options import PAGE_SIZE, Options
 
 
 def pace(interval_s: float, thorough_s: float, least_pages: int) -> tuple[int, int, int]:
-    """The kernel's form of a loop's three knobs: nanoseconds, nanoseconds, bytes."""
+    """Convert a loop's options to the kernel's units: nanoseconds, nanoseconds, bytes."""
     return int(interval_s * 1e9), int(thorough_s * 1e9), least_pages * PAGE_SIZE
 
 
 class CommitService(Service):
-    """The committer of a pooled log; RocketMQ's CommitRealTimeService.
+    """Commit a pooled log's published records; RocketMQ's CommitRealTimeService.
 
-    Every `commit_interval`, and whenever the appender has filled another MiB, it commits what is
-    published, if it is at least `commit_least_pages`; what is less waits for
-    `commit_thorough_interval` at most.
+    Every `commit_interval`, and whenever the appender has filled another MiB, the thread commits
+    the published bytes if they fill at least `commit_least_pages`; fewer wait for at most
+    `commit_thorough_interval`.
     """
 
     def __init__(self, core: Committer, options: Options) -> None:

@@ -1,4 +1,4 @@
-"""FlushService: what becomes durable in the background."""
+"""FlushService: the flush thread."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from commitlog.options import Options
 
 
 class FlushService(Service):
-    """Flushes behind the appends; RocketMQ's FlushRealTimeService.
+    """Flush committed records behind the appends; RocketMQ's FlushRealTimeService.
 
-    Every `flush_interval` it flushes what is committed, if it is at least `flush_least_pages`; what
-    is less waits for `flush_thorough_interval` at most. A power cut takes back what it had not
-    reached.
+    Every `flush_interval` the thread flushes the committed bytes if they fill at least
+    `flush_least_pages`; fewer wait for at most `flush_thorough_interval`. A power cut loses what is
+    not flushed yet.
 
-    Under ``flush="sync"`` it flushes only what no appender waits for (``append(..., sync=False)``).
-    There is no hand-over to a thread, as RocketMQ's GroupCommitService has it, which would cost 5
-    to 10 µs: the first waiting appender leads, and flushes for all that were published before it
-    began.
+    Under ``flush="sync"`` the thread flushes only records that no appender waits for
+    (``append(..., sync=False)``). The first waiting appender leads the group commit and flushes
+    every record that was published before the flush began. A hand-over to a thread, as in
+    RocketMQ's GroupCommitService, would cost 5 to 10 µs.
     """
 
     def __init__(self, core: Committer, options: Options) -> None:

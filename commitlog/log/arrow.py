@@ -112,9 +112,7 @@ def _part(pa: Any, batch: Any, row: int) -> RowColumns:
 
 
 def _with_tombstones(pa: Any, values: Any, keys: Any, row: int) -> Any:
-    """A null beside a key says that there is nothing under it any more: a tombstone. Without a key
-    it says nothing.
-    """
+    """Turn a null value with a key into a tombstone; a null value without a key is an error."""
     if values.null_count == 0:
         return values
     missing = ~_valid(values).astype(bool)

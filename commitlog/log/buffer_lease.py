@@ -97,9 +97,7 @@ class BufferLeases:
         self._pool.return_buffer(lent)
 
     def _forget(self, name: str) -> None:
-        """A name too many in the file does no harm: whoever recovers finds the buffer free. The
-        buffer has to go back all the same.
-        """
+        """Remove a name from the file; a failure is harmless, because recovery finds it free."""
         try:
             self._note(
                 self._holder.pool_names,

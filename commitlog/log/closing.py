@@ -1,4 +1,4 @@
-"""How an open log ends: it is drained, sealed, marked clean and let go."""
+"""Close a log: drain it, seal it, mark it clean and release it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | No
         try:
             if failure is None:
                 _seal(parts, writer)
-        finally:  # after Ctrl-C, too: the log is let go, with all that its threads use
+        finally:  # also after Ctrl-C: release the log and everything that its threads use
             writer.stop()
         if failure is None:
             _mark_clean(parts)
@@ -79,7 +79,7 @@ def _drain(parts: LogParts) -> CommitLogError | None:
 
 
 def _seal(parts: LogParts, writer: WriterServices) -> None:
-    """Seal each segment that was rolled past, for those who prune, archive or search the log."""
+    """Seal each segment that was rolled past, so that it can be pruned, archived or searched."""
     try:
         with parts.directory.telling("seal the log's segments"):
             writer.allocation.sealed_below()

@@ -1,4 +1,4 @@
-"""CommitLog: an open log, as its users have it."""
+"""CommitLog: the public handle of an open log."""
 
 from __future__ import annotations
 
@@ -40,47 +40,50 @@ _FORCE_AFTER_S = 5.0
 
 
 class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
-    """An open log, from `commitlog.open`. A context manager; any thread may use it.
+    """Append to and read an open log; `commitlog.open` returns it.
 
-    If it is dropped without `close`, it is closed in a thread of its own, with a `ResourceWarning`.
+    It is a context manager, and any thread may use it. If the last reference is dropped without
+    `close`, a separate thread closes the log and a `ResourceWarning` is issued.
     """
 
     _parts: OpenLog
 
     def __init__(self, parts: OpenLog) -> None:
-        """Made by `commitlog.open`."""
+        """Wrap an opened log; only `commitlog.open` calls this."""
 
     @property
     def mode(self) -> Mode:
-        """As given to `commitlog.open`."""
+        """Return the mode given to `commitlog.open`."""
         return self._parts.mode
 
     @property
     def options(self) -> Options:
-        """As given to `commitlog.open`."""
+        """Return the options given to `commitlog.open`."""
         return self._parts.options
 
     @property
     def identity(self) -> Identity:
-        """What was fixed when the log was created: uuid, segment size, roll cycle, timestamps."""
+        """Return what creation fixed: uuid, segment size, roll cycle, timestamps."""
         return self._parts.identity
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Return whether `close` was called."""
         return self._parts.closed
 
     def close(self) -> None:
-        """Commit and flush everything, whatever ``flush=`` is, then let go of the log. Idempotent.
+        """Commit and flush everything, also under ``flush="none"``, then release the log.
+
+        A second call does nothing.
 
         Raises
         ------
         CloseTimeoutError
-            `close_timeout` passed. Nothing is dropped: the log goes on draining, and `close` can
+            `close_timeout` expired. Nothing is dropped: the log continues to drain, and `close` can
             be called again.
         LogFailedError, IOFailureError
-            The log had failed, or the system refused what closing needs; it is closed all the
-            same, and the next open recovers it.
+            The log has failed, or a system call failed. The log is closed nevertheless, and the
+            next open recovers it.
         """
         self._parts.close()
 
@@ -99,18 +102,18 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
 
     @property
     def first_position(self) -> int:
-        """Where the oldest record that is still there starts, or would."""
+        """Return the position at which the oldest remaining record starts, or will start."""
         return self._parts.queue.first_number * self.segment_size + HEADER_SIZE
 
     def read(self, position: int) -> Record:
-        """The record at a position.
+        """Read the record at a position.
 
         Raises
         ------
         PositionError
             No record starts there, or it was deleted.
         CorruptRecordError
-            It is damaged.
+            The record is damaged.
         """
         with self._tailer_at(position) as tailer:
             record = tailer.read()
@@ -124,25 +127,19 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
 
     @property
     def last_position(self) -> int | None:
-        """Where the last record stands that was appended, committed or not; None where there is
-        none.
-        """
+        """Return the position of the last appended record, committed or not; None if none."""
         last = self._last()
         return None if last is None else last.position
 
     @property
     def first_sequence(self) -> int:
-        """The sequence of the oldest record that is still there, or of the first one that will
-        be.
-        """
+        """Return the sequence of the oldest remaining record, or of the first one to come."""
         self._parts.check_open()
         return self._parts.index.first_sequence(self._parts.queue.first_number)
 
     @property
     def last_sequence(self) -> int | None:
-        """The sequence of the last record that was appended, committed or not; None where there is
-        none.
-        """
+        """Return the sequence of the last appended record, committed or not; None if none."""
         last = self._last()
         return None if last is None else last.sequence
 
@@ -164,17 +161,18 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         return Tailer(seeker)
 
     def count(self, first_position: int | None = None, last_position: int | None = None) -> int:
-        """How many records stand between two positions: the one at the lower is counted, the one at
-        the higher is not.
+        """Count the records between two positions.
 
         Parameters
         ----------
         first_position, last_position : int, optional
-            Positions of records, or the end's, in either order; by default all that is there.
+            Positions of records, or of the end of the log, in either order; by default the first
+            record and the end.
 
         Returns
         -------
         int
+            The record at the lower position is counted, the one at the higher position is not.
 
         Raises
         ------
@@ -217,19 +215,19 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         end: Bound | None = None,
         columns: Sequence[str] | None = None,
     ) -> pa.RecordBatchReader:
-        """Read a range as a stream of Arrow record batches, in memory that does not grow with it.
+        """Read a range as a stream of Arrow record batches, in constant memory.
 
         Parameters
         ----------
         start : int, str, datetime.datetime or None
-            Where to begin: a record's position, or a time as `Tailer.seek` takes it, for the first
-            record that is not older. None is the oldest record.
+            The first record: its position, or a time in the forms of `Tailer.seek`, for the first
+            record that is not older. None: the oldest record.
         end : int, str, datetime.datetime or None
-            Where to end, in the same forms: that record is not read any more. None is the end of
-            what is committed when this is called.
+            The record behind the last one, in the same forms. None: the commit position at the time
+            of the call.
         columns : sequence of str, optional
             Some of position, sequence, timestamp, type, key and value; all by default. Values and
-            keys are copied only if they are wanted.
+            keys are copied only if they are selected.
 
         Returns
         -------
@@ -241,10 +239,10 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         InvalidOptionError
             There is no such column, or the end is before the start.
         PositionError
-            No record starts there, or it was deleted. The reader raises it, too, if what it has yet
-            to read is deleted meanwhile.
+            No record starts there, or it was deleted. The reader also raises it if records that it
+            has yet to read are deleted.
         ModuleNotFoundError
-            pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
+            pyarrow is not installed: ``pip install 'commitlog-engine[arrow]'``.
         """
         from commitlog.log.scan import Scan
 
@@ -279,30 +277,30 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
 
         Parameters
         ----------
-        data : pyarrow.Array, ChunkedArray, RecordBatch or Table, or what offers Arrow's C interface
+        data : pyarrow.Array, ChunkedArray, RecordBatch or Table, or any Arrow C interface exporter
             An array holds the values: binary, string, their large and view kinds, fixed-size
             binary, or a dictionary of these. A table has them in its column ``value``, and may have
             ``key`` (the same kinds; null: no key), ``type`` (whole numbers; null: 0) and
             ``timestamp`` (Arrow timestamps, or whole nanoseconds since 1970; null: the clock's).
-            The columns ``position`` and ``sequence``, as a batch that was read has them, are passed
-            over. A null value beside a key becomes a tombstone, an empty value.
+            The columns ``position`` and ``sequence``, which a batch that was read has, are ignored.
+            A null value with a key becomes a tombstone, an empty value.
         timestamp_ns : int, optional
-            One for all; the clock's at each batch of up to 64 KiB by default.
+            One timestamp for all records; by default the clock at each batch of up to 64 KiB.
         sync : bool, optional
             As for `append`; one flush for all.
 
         Returns
         -------
         numpy.ndarray
-            The positions, int64, one a row.
+            The positions, int64, one per row.
 
         Raises
         ------
         RecordTypeError, RecordTooLargeError
-            Nothing was appended: another column or type, a null value without a key, a number below
-            0.
+            The data has an unknown column or a wrong type, a null value without a key, or a
+            negative number. Nothing was appended.
         ModuleNotFoundError
-            pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
+            pyarrow is not installed: ``pip install 'commitlog-engine[arrow]'``.
         """
         from commitlog.log.arrow import row_columns
 
@@ -313,15 +311,15 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     # --- commit, flush, roll, delete --------------------------------------------------------------
 
     def commit(self, upto: int | None = None) -> bool:
-        """Move what is published from the pool to the segments: other processes see it, and a kill
-        no longer takes it back.
+        """Copy published records from the pool's buffers to the segments.
 
-        It is NOT durable by that; `flush` makes it so. A mapped log has nothing to commit.
+        Other processes then see the records, and a kill of this process no longer loses them. They
+        are NOT durable; `flush` makes them durable. A mapped log has nothing to commit.
 
         Returns
         -------
         bool
-            False where an open claim holds a part of it up.
+            False if an open claim blocks a part of the commit.
         """
         self._parts.writing()
         return self._parts.engine.commit(
@@ -329,7 +327,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         )
 
     def flush(self, timeout: Duration | None = None) -> int:
-        """Make everything appended so far durable; commits first.
+        """Commit, then make everything appended so far durable.
 
         Parameters
         ----------
@@ -339,14 +337,14 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         Returns
         -------
         int
-            The position up to which the log is durable now.
+            The position up to which the log is durable.
 
         Raises
         ------
         ClaimError
-            This thread has a claim open below.
+            This thread has an open claim below the tail.
         SyncTimeoutError, LogFailedError
-            It is not known to be durable.
+            The records may not be durable.
         """
         self._parts.writing()
         engine = self._parts.engine
@@ -360,21 +358,22 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         return self.flushed_position
 
     def pretouch(self) -> int:
-        """Have the next segments in place, and their pages in memory, when this returns. The log
-        does so by itself, in a thread of its own; this is for whoever has switched that off, or
-        knows of a burst that is about to come.
+        """Allocate the next segments and pre-fault their pages before returning.
+
+        The log does so in a separate thread. Call this if ``prefault=False``, or before an expected
+        burst.
 
         Returns
         -------
         int
-            The position up to which pages are there.
+            The position up to which pages are in memory.
 
         Raises
         ------
         InvalidOptionError
             The log is pooled: its buffers are in memory already.
         DiskFullError, IOFailureError
-            There is no room, or the system refused.
+            There is no room, or a system call failed.
         """
         writer = self._parts.writing()
         if writer.lender is not None:
@@ -393,25 +392,26 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     def delete_before(self, position: int, force_after: Duration = _FORCE_AFTER_S) -> list[str]:
         """Delete the whole segments below a position, oldest first, without leaving holes.
 
-        The segment of the tail, those that are not flushed or not sealed yet, the last one that is,
-        and those from which a required named tailer has yet to read, stay.
+        The log keeps the tail's segment, segments that are not flushed or not sealed yet, the last
+        sealed one, and segments that a required named tailer has yet to read.
 
         Parameters
         ----------
         position : int
-            Nothing from here on is deleted.
+            Nothing from this position on is deleted.
         force_after : float or str
-            Seconds, or text like ``"500ms"``, to wait for those who hold a segment.
+            Seconds, or text like ``"500ms"``, to wait for the views and tailers that hold a
+            segment.
 
         Returns
         -------
         list of str
-            The files that were deleted.
+            The deleted files.
 
         Raises
         ------
         SegmentHeldError
-            Somebody still holds the next segment to go; those before it are deleted.
+            A view or tailer still holds the next segment; the segments before it are deleted.
         """
         parts, writer = self._parts, self._parts.writing()
         wanted = self._position_of(position, "position") // self.segment_size
@@ -429,25 +429,24 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         return [parts.directory.segment_path(number) for number in removed]
 
     def prune(self, retention: Retention | None = None, *, dry_run: bool = False) -> Pruned:
-        """Delete the segments that a retention no longer keeps, oldest first, now and not at its
-        next interval.
+        """Delete the segments that a retention no longer keeps, oldest first, at once.
 
         Parameters
         ----------
         retention : Retention, optional
-            What may go; the log's own by default.
+            The rule to apply; the log's own by default.
         dry_run : bool
-            Only say what would go and why no more.
+            Report what would be deleted, and delete nothing.
 
         Returns
         -------
         Pruned
-            What went, and why the first segment that is left stays.
+            The deleted segments, and why the first remaining segment stays.
 
         Raises
         ------
         InvalidOptionError
-            No retention is given, here or to `open`.
+            Neither this call nor `open` was given a retention.
         """
         writer = self._parts.writing()
         chosen = self.options.retention if retention is None else retention
@@ -472,7 +471,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     # --- figures ----------------------------------------------------------------------------------
 
     def stats(self) -> LogStats:
-        """The log's figures at this moment."""
+        """Take a snapshot of the log's watermarks, counters and latencies."""
         return log_stats(self._parts)
 
     def __repr__(self) -> str:
@@ -486,7 +485,7 @@ def open_log(
     options: Options | None = None,
     **overrides: Unpack[OptionOverrides],
 ) -> CommitLog:
-    """Open a log, creating it where there is none.
+    """Open a log; create it if the path has none.
 
     Parameters
     ----------
@@ -496,7 +495,7 @@ def open_log(
         "a": append, create if missing. "x": create, must not exist. "r": read only, never creates
         and changes no record.
     options : Options, optional
-        The knobs, reusable for several logs.
+        The options; several logs may share them.
     **overrides
         Single options by name: see `Options`.
 
@@ -509,9 +508,9 @@ def open_log(
     ------
     InvalidOptionError, LogNotFoundError, LogExistsError, NotALogError, LogLockedError,
     OpenTimeoutError
-        Why it could not be opened; nothing was changed.
+        The arguments, the path or another handle prevent the open; nothing was changed.
     UnsupportedVersionError, UnsupportedError, CorruptSegmentError, ReadOnlyError, DiskFullError
-        The same, for what was found there.
+        The log's files or the file system prevent the open; nothing was changed.
     """
     check_mode(mode)
     chosen = Options.of(options, **overrides)

@@ -1,4 +1,4 @@
-"""AsyncMethods: appends from coroutines, without a thread for each that waits."""
+"""AsyncMethods: appends from coroutines, without one thread per waiting coroutine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOWHERE = 1 << 63
 
 
 class AsyncMethods:
-    """The methods of `CommitLog` for asyncio."""
+    """The asyncio methods of `CommitLog`."""
 
     _parts: OpenLog
 
@@ -32,39 +32,37 @@ class AsyncMethods:
         timestamp_ns: int | None = None,
         sync: bool | None = None,
     ) -> int:
-        """Append one record, and wait for the disk and for required tailers without holding the
-        event loop up.
+        """Append one record; wait for durability and back-pressure without blocking the loop.
 
-        The record is appended at once, before anything else runs in this loop, unless a required
-        tailer is too far behind and ``on_lag="wait"`` says to wait for it. Either way the records
-        of one loop's coroutines come in the order of their calls. What is waited for after that is
-        the disk, under ``flush="sync"``; all coroutines that wait for it share flushes, and one
-        thread. Where `append` waits for something else, for a segment to be made or for a free pool
-        buffer, so does this, and its loop with it.
+        The call appends the record before it yields to the event loop, unless ``on_lag="wait"``
+        makes it wait for a required tailer. In both cases the records of one loop's coroutines are
+        in the order of their calls. Under ``flush="sync"`` the coroutine then waits for durability;
+        all waiting coroutines share flushes and one thread. If an append must wait for a new
+        segment or a free pool buffer, this call blocks the event loop.
 
         Parameters
         ----------
         value, key, type, timestamp_ns
             As for `append`.
         sync : bool, optional
-            As for `append`: by default the log's ``flush=`` decides. Without it, the call returns
-            when the record is appended, and a power cut can take the record back.
+            As for `append`: by default the log's ``flush=`` decides. If False, the call returns
+            when the record is appended, and a power cut can lose the record.
 
         Returns
         -------
         int
-            The record's position; -1 where it was dropped, as for `append`.
+            The record's position; -1 if it was dropped, as for `append`.
 
         Raises
         ------
         asyncio.CancelledError
-            Cancelling ends the wait and not the append: the record stays in the log, and becomes
-            durable as if it had been waited for. Only one that is still held by a required tailer
-            was not appended, and never will be.
+            Cancelling ends the wait, not the append: the record stays in the log and becomes
+            durable. If the coroutine still waited for a required tailer, the record is not
+            appended.
         TailerLagError
-            A required tailer is too far behind, also after ``lag_timeout``. Nothing was appended.
+            A required tailer is still too far behind after ``lag_timeout``. Nothing was appended.
         SyncTimeoutError, ClosedError, LogFailedError
-            With a ``position``: the record stays in the log and may be durable.
+            If the error has a ``position``, the record stays in the log and may be durable.
         RecordTypeError, RecordTooLargeError, DiskFullError, PoolExhaustedError, ReadOnlyError,
         ForkedError, ClaimError
             Nothing was appended.
@@ -91,16 +89,15 @@ class AsyncMethods:
         timestamp_ns: int | None = None,
         sync: bool | None = None,
     ) -> npt.NDArray[np.int64]:
-        """Append a list of records as `append_many` does, and wait as `append_async` does, for the
-        disk once for all.
+        """Append a list of records as `append_many` does; wait once, as `append_async` does.
 
-        A list that is cancelled, or fails, while a required tailer holds the rest of it, is
-        appended as far as it had come.
+        If the call is cancelled or fails while it waits for a required tailer, the records before
+        that point stay appended and the rest are not.
 
         Returns
         -------
         numpy.ndarray
-            The positions, int64, one a record; -1 where it was dropped, as for `append_many`.
+            The positions, int64, one per record; -1 for a dropped record, as for `append_many`.
         """
         parts = self._parts
         durable = _is_awaited(parts, sync)
@@ -108,19 +105,19 @@ class AsyncMethods:
         if _has_queue(parts) or not parts.engine.append_list(records):
             await _append_in_turn(parts, records)
         if durable and records.count:
-            # The greatest: behind the last record that was not dropped there may be -1.
+            # The maximum, not the last: dropped records at the end have position -1.
             await _until_durable(parts, int(records.positions.max()))
         return records.positions
 
 
 def _has_queue(parts: OpenLog) -> bool:
-    """Whether coroutines are held by a required tailer: a later one must not overtake them."""
+    """Return whether coroutines wait for a required tailer; a later one must not overtake them."""
     return parts.writer is not None and bool(parts.writer.fair_queues)
 
 
 async def _append_in_turn(parts: OpenLog, records: RecordList) -> None:
-    """Append what is left of a list, after the coroutines of this loop that are held already."""
-    import asyncio  # by those who use it
+    """Append the rest of a list, after the coroutines of this loop that already wait."""
+    import asyncio  # only coroutines need it
 
     from commitlog.log.fair_queue import QueueEntry
 

@@ -13,19 +13,18 @@ class _Queue:
     """The coroutines of one loop that wait for their queues, and the one that has it."""
 
     def __init__(self) -> None:
-        self.lock = asyncio.Lock()  # whoever asks first gets it first
+        self.lock = asyncio.Lock()  # first come, first served
         self.entries = 0
 
 
-# The queues of all loops, by the loop's identity; empty where nobody is held. A queue belongs to
+# The queues of all loops, by the loop's identity; empty if no coroutine waits. A queue belongs to
 # the coroutines in it alone, and they belong to their loop: one that is closed meanwhile takes all
 # of it along.
 FairQueues: TypeAlias = dict[int, weakref.ref[_Queue]]
 
 
 class QueueEntry:
-    """One coroutine's place among those of its loop. A context manager; at its end the next one's
-    turn comes.
+    """Queue one coroutine among those of its loop; leaving the context wakes the next one.
 
     Parameters
     ----------
@@ -35,7 +34,7 @@ class QueueEntry:
     Attributes
     ----------
     must_wait : bool
-        Whether somebody else has the turn at first.
+        Whether another coroutine has the turn at first.
     """
 
     def __init__(self, queues: FairQueues) -> None:
@@ -66,7 +65,7 @@ class QueueEntry:
         traceback: TracebackType | None,
     ) -> None:
         if self._came:
-            with contextlib.suppress(RuntimeError):  # in a loop that was closed nobody can be told
+            with contextlib.suppress(RuntimeError):  # a closed loop cannot wake the next one
                 self._queue.lock.release()
         self._queue.entries -= 1
         if not self._queue.entries:

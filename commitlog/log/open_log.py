@@ -111,7 +111,7 @@ class OpenLog(LogParts):
         try:
             fork.adopt(self)
         finally:
-            if self.pid == os.getpid():  # it has services by now, whatever failed after that
+            if self.pid == os.getpid():  # its services exist, even if a later step failed
                 registry.add(self)
 
     def release_files(self) -> None:

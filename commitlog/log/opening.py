@@ -1,6 +1,4 @@
-"""How a log is opened: path, lock, identity, recovery. What comes out is everything `CommitLog`
-wires together.
-"""
+"""Open a log: path, lock, identity, recovery; build the parts that `CommitLog` uses."""
 
 from __future__ import annotations
 
@@ -100,7 +98,7 @@ def open_for_reading(path: str, options: Options) -> Opened:
 
 
 def _open_detached(directory: Detached) -> Opened:
-    """An archive, or one segment's file: nobody writes it there, whoever may have its log open."""
+    """Open an archive or a single segment file, which no process writes in that place."""
     try:
         end = directory.find_end()
     except BaseException:
@@ -113,7 +111,7 @@ def _open_detached(directory: Detached) -> Opened:
 
 
 def _await_identity(path: str, wait_s: float) -> Identity:
-    """What the log is, once somebody has created it."""
+    """Wait for a writer to create the log, and return its identity."""
     for _ in attempts(wait_s, f"a writer to create {path}"):
         found = _look_for_identity(path, waits=wait_s > 0)
         if isinstance(found, Identity):
@@ -315,7 +313,7 @@ def _is_joinable(file: CursorsFile | None) -> bool:
 
 
 def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) -> str:
-    """Why somebody could not join in all that time."""
+    """Explain why this handle could not join within the timeout."""
     identity = identities.read(fd, path)
     file = cursors_file.find(fd, identity) if identity is not None else None
     if identity is not None and (file is None or not file.usable) and not lock_file.is_exclusive():
@@ -348,8 +346,9 @@ def _joined(
 
 
 def _is_there(fd: int, path: str, holder: Holder) -> bool:
-    """Whether it is the pooled writer that holds the lock, and not somebody who recovers what it
-    left. A pid of another namespace says nothing here: there the lock on the writer's slot does."""
+    """Return whether the pooled writer holds the lock, and not a process that recovers its log.
+
+    A pid of another namespace is meaningless here; the lock on the writer's slot decides then."""
     if not holder.pid or holder.boot_id != boot_id().hex():
         return False
     if not is_foreign(holder.pid_namespace):

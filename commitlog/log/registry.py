@@ -1,4 +1,4 @@
-"""The open logs of this process: told of forks, and drained at exit when nobody closed them."""
+"""The open logs of this process: notified of forks, and drained at exit if still open."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RegisteredLog(Protocol):
 
 
 class Registry:
-    """The parts of every open log: `drain` closes at exit what nobody closed."""
+    """The parts of every open log; at exit, `drain` closes the logs that are still open."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -55,8 +55,7 @@ class Registry:
                 )
             self._logs.add(log)
             if not self._at_exit:
-                # Registered late, so that it runs before whatever a pool registered when it was
-                # made.
+                # Registered late, so that it runs before the exit handlers of pools.
                 self._at_exit = True
                 atexit.register(self.drain)
 

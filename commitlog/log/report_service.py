@@ -1,6 +1,4 @@
-"""ReportService: says to the `commitlog` logger what the kernel's loops cannot, which run without
-the interpreter.
-"""
+"""ReportService: log the messages of the kernel's loops, which run without the interpreter."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from commitlog.tail.tailer_state import TailerState
 
 
 class TailerMethods:
-    """The methods of `CommitLog` for readers."""
+    """The tailer and cycle methods of `CommitLog`."""
 
     _parts: LogParts
 
@@ -36,39 +36,38 @@ class TailerMethods:
         required: bool | None = None,
         max_lag: Size | None = None,
     ) -> Tailer:
-        """A reader's handle.
+        """Create a tailer, a reader of the log.
 
         Parameters
         ----------
         name : str, optional
-            Keep the tailer's place in the log under this name: the next tailer of that name goes on
-            there. One at a time reads under a name. 1 to 128 bytes of letters, digits and ``_ @ : +
+            Save the tailer's position under this name; the next tailer of that name resumes there.
+            One tailer at a time may use a name. 1 to 128 bytes of letters, digits and ``_ @ : +
             . -``, not beginning with ``.`` or ``-``.
         start : {"first", "end"}, int or None
-            The oldest record, the present end, or a record's position. None: "first", and "end" for
-            a backward tailer. A name that was there before goes on where it stood, whatever this
-            says: use `Tailer.seek`.
+            The oldest record, the current end, or a record's position. None: "first", and "end" for
+            a backward tailer. An existing named tailer ignores it and resumes at its saved
+            position; use `Tailer.seek` to move it.
         direction : {"forward", "backward"}
-            Which way it reads. It can be turned around at any time: `Tailer.direction`. It is not
-            kept under the name.
+            The direction of reading; `Tailer.direction` changes it. It is not saved under the name.
         visibility : {"committed", "appended", "flushed"}
-            "committed": what every process sees. "appended": also what only this process's pool
-            buffers hold; a kill takes that back. "flushed": only what no crash can take back.
+            "committed": records that every process sees. "appended": also the records in this
+            process's pool buffers; a kill loses them. "flushed": only durable records.
         on_damage : {"raise", "skip"}
-            Raise `CorruptRecordError`, or go on at the next whole frame.
+            Raise `CorruptRecordError`, or continue at the next whole frame.
         durable : bool, float or str
-            False: a saved place survives a kill of the process, and a power cut takes back some
-            seconds of them: those records come again. True: it is on the disk before `read`, or the
-            next step of a loop, goes on, tens of microseconds a record. A duration, such as
-            ``"1s"``: at most once in that time, and when the tailer is closed; a power cut takes
-            back what came after.
+            False: a saved position survives a kill of the process; a power cut may lose the last
+            seconds of progress, and the tailer reads those records again. True: each position is on
+            the disk before `read` or the next step of a loop continues, at a cost of tens of
+            microseconds per record. A duration, such as ``"1s"``: the position is flushed at most
+            once in that time, and on close; a power cut loses the progress since then.
         required : bool, optional
             True: retention deletes nothing that this tailer has not read, until it is evicted,
-            deleted, or opened with False; that is on the disk when this returns. None: as it was
-            declared last.
+            deleted, or opened with False. The setting is on the disk when this returns. None: keep
+            the current setting.
         max_lag : int or str, optional
-            With ``required=True``: appends may be so many bytes ahead of this tailer, and are then
-            held as the log's ``on_lag=`` says.
+            With ``required=True``: how many bytes appends may be ahead of this tailer, before the
+            log's ``on_lag=`` applies back-pressure.
 
         Returns
         -------
@@ -77,11 +76,11 @@ class TailerMethods:
         Raises
         ------
         TailerInUseError
-            Another tailer reads under the name; the error says whose it is.
+            Another tailer uses the name; the error names its process.
         CorruptTailerError
-            The name's file is damaged: `reset_tailer` says from where to go on.
+            The file of the named tailer is damaged: set its position with `reset_tailer`.
         ReadOnlyError, DiskFullError, UnsupportedError
-            The place cannot be kept here.
+            The position cannot be saved here.
         """
         parts = self._parts
         parts.check_open()
@@ -111,8 +110,9 @@ class TailerMethods:
         return tailer
 
     def cycles(self) -> list[Cycle]:
-        """The cycles that the log has segments of, oldest first; of a log that rolls by size alone,
-        its segments.
+        """List the cycles that the log has segments of, oldest first.
+
+        A log that rolls by size alone returns one entry per segment.
 
         Returns
         -------
@@ -122,23 +122,23 @@ class TailerMethods:
         return self._parts.index.cycles.cycles()
 
     def records_in_cycle(self, cycle: CycleLike) -> int:
-        """How many records a cycle has.
+        """Count the records of a cycle.
 
         Parameters
         ----------
         cycle : int, datetime.datetime or datetime.date
-            Its number; an instant in it, with a time zone; or a day of the log's time zone, for the
-            cycle that its first moment is in.
+            The number of the cycle; an instant in it, with a time zone; or a day in the log's time
+            zone, for the cycle that contains its midnight.
 
         Returns
         -------
         int
-            0 where the cycle was skipped, deleted, or has yet to come.
+            0 if the cycle was skipped or deleted, or is in the future.
 
         Raises
         ------
         InvalidOptionError
-            It is none of these, or the log rolls by size alone.
+            The cycle has another type, or the log rolls by size alone.
         SequenceError
             A claim in between is still open.
         """
@@ -146,8 +146,7 @@ class TailerMethods:
         return self._parts.index.cycles.records_in(cycle)
 
     def tailers(self) -> list[TailerState]:
-        """All named tailers, by name: where they stand, how far behind, who reads with them, and
-        what is wrong with their files.
+        """List all named tailers by name: position, lag, owner, and damage of their files.
 
         Returns
         -------
@@ -157,20 +156,21 @@ class TailerMethods:
         return tailer_state.states(self._parts.directory, self._parts.engine.tail_position)
 
     def reset_tailer(self, name: str, position: Start) -> None:
-        """Have a named tailer go on somewhere else. Nobody may be reading with it. A damaged file
-        is made anew, and required no more.
+        """Set the position of a named tailer that is not open.
+
+        A damaged file is created again; its tailer is then not required.
 
         Parameters
         ----------
         name : str
-            The tailer's.
+            The tailer's name.
         position : {"first", "end"} or int
-            The oldest record, the present end, or a record's position.
+            The oldest record, the current end, or a record's position.
 
         Raises
         ------
         TailerNotFoundError, TailerInUseError
-            There is no such tailer, or somebody reads with it.
+            There is no such tailer, or it is open.
         PositionError
             No record starts there.
         """
@@ -182,12 +182,12 @@ class TailerMethods:
         _look_who_is_required(parts)
 
     def delete_tailer(self, name: str) -> None:
-        """Forget a named tailer. Nobody may be reading with it.
+        """Delete a named tailer that is not open.
 
         Raises
         ------
         TailerNotFoundError, TailerInUseError
-            There is no such tailer, or somebody reads with it.
+            There is no such tailer, or it is open.
         """
         parts = self._parts
         parts.check_open()
@@ -195,13 +195,14 @@ class TailerMethods:
         _look_who_is_required(parts)
 
     def evict_tailer(self, name: str) -> bool:
-        """Require a named tailer no more: neither retention nor appends wait for it. It may go on
-        reading, and be declared anew.
+        """Evict a named tailer: neither retention nor appends wait for it any more.
+
+        The tailer may continue to read, and may be declared required again.
 
         Returns
         -------
         bool
-            False where it was not required.
+            False if it was not required.
 
         Raises
         ------
@@ -219,14 +220,14 @@ class TailerMethods:
 
 
 def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFile:
-    """The file of a named tailer, with its terms declared. A new tailer stands at `position`."""
+    """Open the file of a named tailer and apply its options; a new one starts at `position`."""
     if parts.directory.detached:
         why = (
             "an archive, or a segment alone, keeps no tailer's place: read it with a tailer "
             "without a name"
         )
         raise ReadOnlyError(why, path=parts.path)
-    # Elsewhere locks and shared mappings do not keep a name to one reader.
+    # On other file systems, locks and shared mappings cannot enforce one reader per name.
     check_file_system(parts.path, parts.directory.fd)
     if options.required is not None:
         _check_told(parts)
@@ -244,7 +245,7 @@ def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFi
 
 
 def _check_told(parts: LogParts) -> None:
-    """Refuse to change what is required if the writers cannot be told."""
+    """Raise if this user cannot notify the writers of a changed `required` setting."""
     cursors = parts.engine.cursors
     if cursors.shared and not cursors.writable:
         why = (
@@ -256,9 +257,9 @@ def _check_told(parts: LogParts) -> None:
 
 def _tell_writers(parts: LogParts) -> None:
     if not parts.engine.cursors.shared:
-        # A writer may have come since, and looked before there was anything to see.
+        # A writer may have opened the log since, and checked before the setting changed.
         parts.find_cursors()
-    parts.check_open()  # a log that is being closed tells nobody any more
+    parts.check_open()  # a closing log no longer notifies the writers
     cursors = parts.engine.cursors
     if cursors.shared and cursors.writable:
         cursors.raise_cell("required")
@@ -266,4 +267,4 @@ def _tell_writers(parts: LogParts) -> None:
 
 def _look_who_is_required(parts: LogParts) -> None:
     if parts.writer is not None:
-        parts.writer.backpressure.begin()  # this handle need not wait until it is told
+        parts.writer.backpressure.begin()  # this handle applies the change at once

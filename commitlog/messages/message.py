@@ -27,8 +27,7 @@ class MessageClass(builtins.type):
         type: int | None = None,
         dtype: Any = None,
     ) -> MessageClass:
-        # No `__dict__` in a message: a misspelt field is an error, and not an attribute that nobody
-        # writes to the log.
+        # No `__dict__` in a message: a misspelt field raises instead of being left out of the log.
         cls = super().__new__(mcs, name, bases, {"__slots__": (), **namespace})
         parents = [base for base in bases if isinstance(base, MessageClass)]
         if not parents:

@@ -1,4 +1,4 @@
-"""BusReader: reads messages as they come, from a log that somebody writes."""
+"""BusReader: read messages from a log as writers append them."""
 
 from __future__ import annotations
 

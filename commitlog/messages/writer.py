@@ -28,8 +28,9 @@ class BusWriter(ProcessBound, MessageWriter):
         self.log = log
 
     def close(self) -> None:
-        """Close the log, which makes everything that was written durable, whatever ``flush=`` is.
-        Idempotent.
+        """Make every written message durable, under any ``flush=``, and close the log.
+
+        A second call does nothing.
         """
         self.log.close()
 

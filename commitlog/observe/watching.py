@@ -43,11 +43,11 @@ class WriterFigures:
     pid : int
         As it called itself: in another pid namespace it may be another's here.
     name : str
-        Of that process, as far as it can be known.
+        The name of that process, if known.
     since_ns : int
         When it took the slot, in nanoseconds since 1970.
     state : str
-        "dead": it was killed, and nobody has taken its slot since. "stopped": by SIGSTOP or a
+        "dead": it was killed, and no writer has taken its slot since. "stopped": by SIGSTOP or a
         debugger. "held up": it began a claim before the look before, and has not come to put its
         name there. "appending" and "idle": since the look before it has, and has not, claimed
         anything. "live": there was no look before. A claim that is open in a `with` block is
@@ -76,40 +76,39 @@ class WriterFigures:
 
 @dataclass(frozen=True)
 class LogFigures:
-    """A moment's figures of a log, the same for whoever looks: a writer, a reader, another process.
+    """Hold a snapshot of a log; writers, readers and other processes see the same values.
 
     Attributes
     ----------
     kind : {"log", "archive", "segment"}
-        What is looked at. Of an archive, or of a segment's file apart from its log, the watermarks
-        are where it ends; nobody writes it, and no named tailer stands in it.
+        What the snapshot describes. For an archive, or a segment file apart from its log, every
+        watermark is its end, and it has no writers and no named tailers.
     path : str
         The log's directory, the archive, or the file.
     uuid : str
-        The log's own.
+        The log's uuid.
     taken_ns : int
-        When, on the monotonic clock.
+        The time of the snapshot on the monotonic clock.
     mode : {"mapped", "pooled"} or None
-        How its writers have it open, or had it last; None where nobody has since the machine
-        started.
+        How its writers have it open, or had it last; None if no writer has opened it since the
+        machine started.
     recovering : bool
-        Somebody is at it, or was killed at it.
+        Whether a process recovers the log, or was killed while it did.
     failed : str or None
         Why the log has failed.
     segment_size : int
         Bytes.
     first_position, tail_position, appended_position, committed_position, flushed_position : int
-        Where the oldest record starts, and the watermarks. Of a pooled log other processes see no
-        more than what is committed.
+        The start of the oldest record, and the watermarks. In a pooled log, other processes see
+        only what is committed.
     first_sequence, next_sequence : int or None
-        Of the oldest record, and of the one that is to come; None where damage keeps them from
-        being counted.
+        The sequences of the oldest and of the next record; None if damage prevents counting.
     segments, disk_bytes : int
         Segment files, those ahead of need included, and what all files of the directory take on the
         disk; of an archive what its segments take, compressed.
     free_disk_bytes, disk_size_bytes : int or None
-        Room for this user on the log's file system, and its size. None where nothing is written: of
-        an archive, of a segment's file.
+        Free bytes of the log's file system for this user, and its size. None for an archive or a
+        single segment file.
     rolled_back_claims : int
         Claims of dead or too slow writers that were turned into SKIP, since `cursors` was made.
     writers : tuple of WriterFigures
@@ -143,21 +142,21 @@ class LogFigures:
 
     @property
     def uncommitted_bytes(self) -> int:
-        """From the committed watermark to the tail."""
+        """Return the bytes between the committed watermark and the tail."""
         return max(0, self.tail_position - self.committed_position)
 
     @property
     def unflushed_bytes(self) -> int:
-        """From the flushed watermark to the tail: what a power cut would take."""
+        """Return the bytes between the flushed watermark and the tail, which a power cut loses."""
         return max(0, self.tail_position - self.flushed_position)
 
     def seconds_since(self, before: LogFigures) -> float:
-        """How long after an earlier look this one was; for rates."""
+        """Return the seconds since an earlier snapshot, to compute rates."""
         return (self.taken_ns - before.taken_ns) / 1e9
 
 
 def look(log: CommitLog, before: LogFigures | None = None) -> LogFigures:
-    """The figures of an open log.
+    """Take a snapshot of an open log.
 
     Parameters
     ----------

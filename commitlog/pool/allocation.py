@@ -59,7 +59,7 @@ def allocate_buffers(options: PoolOptions, count: int) -> list[PoolBuffer]:
 
 
 def destroy_buffers(buffers: list[PoolBuffer]) -> None:
-    """Release all of them, whatever one or another raises."""
+    """Release all buffers, even if releasing one of them raises."""
     with contextlib.ExitStack() as stack:
         for buffer in buffers:
             stack.callback(buffer.destroy)

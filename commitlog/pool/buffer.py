@@ -1,4 +1,4 @@
-"""One buffer of a pool: off-heap memory as large as a segment, and who has it."""
+"""One buffer of a pool: off-heap memory as large as a segment, and its borrower."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PoolBuffer:
     state : BufferState
         Changed by the pool alone.
     owner : str or None
-        Who borrowed it, in the borrower's words.
+        The name that the borrower gave.
     locked : bool
         Whether its pages are locked into RAM.
     """
@@ -100,7 +100,7 @@ class PoolBuffer:
     def destroy(self) -> None:
         """Release the memory. The pool's own.
 
-        Where somebody still has a view of it, the pages go with the last view.
+        If a view of it is still open, the last view releases the pages.
         """
         self.state = BufferState.GONE
         try:

@@ -1,6 +1,4 @@
-"""Shared-memory buffers that nobody knows of: their process was killed before any log had written
-their names down.
-"""
+"""Orphaned shared-memory buffers: their process was killed before a log recorded their names."""
 
 from __future__ import annotations
 

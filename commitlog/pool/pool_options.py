@@ -1,4 +1,4 @@
-"""The knobs of a pool, checked once."""
+"""The options of a pool, checked once."""
 
 from __future__ import annotations
 

@@ -7,16 +7,16 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolStats:
-    """A snapshot of a `TransientStorePool`.
+    """Hold a snapshot of a `TransientStorePool`'s counters.
 
     Attributes
     ----------
     buffers : int
-        How many there are, lent ones included.
+        All buffers, including lent ones.
     available : int
-        How many are free now.
+        Free buffers.
     locked : int
-        How many are locked into RAM.
+        Buffers that are locked into RAM.
     borrows, returns : int
         Buffers lent and taken back.
     waits : int

@@ -55,7 +55,7 @@ class ShmBuffer(PoolBuffer):
         name = f"/commitlog-{secrets.token_hex(16)}"
         descriptor = _open(name, posix_ipc.O_CREX)
         try:
-            os.fchmod(descriptor, 0o600)  # Whatever the umask took away.
+            os.fchmod(descriptor, 0o600)  # undo the umask
             os.posix_fallocate(descriptor, 0, HEADER_SIZE + size)
             header = ShmHeader(Memory(HEADER_SIZE, descriptor))
             header.write_identity(size)
@@ -120,7 +120,7 @@ class RecoverableBuffer:
     name : str
         Give it to `discard` once everything in it is in the segment and flushed.
     base, segment_id : int
-        The segment it stands for.
+        The segment whose records it holds.
     size : int
         Bytes.
     memory : Memory
@@ -146,7 +146,7 @@ class ShmSurvey:
     recoverable : tuple of RecoverableBuffer
         Of a dead pool, with records of this log, by ascending base.
     missing : tuple of str
-        No such object: never existed here, or somebody removed it.
+        No such object: it never existed on this machine, or was removed.
     live : tuple of str
         The pool that owns them lives.
     live_in_use : tuple of str

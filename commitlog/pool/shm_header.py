@@ -97,7 +97,7 @@ class ShmHeader:
         return Binding(*_BINDING.unpack_from(self._view, _BINDING_AT))
 
     def close(self) -> None:
-        """Release the header's memory, unless somebody else still has a view of it."""
+        """Release the header's memory, unless a view of it is still open."""
         self._words.release()
         self._view.release()
         try:

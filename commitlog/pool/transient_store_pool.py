@@ -31,37 +31,37 @@ _logger = logging.getLogger("commitlog.pool")
 
 
 class TransientStorePool(ProcessBound):
-    """Off-heap buffers, each as large as a segment, that appends land in before they are committed
-    to the segment's file.
+    """Lend off-heap buffers, each as large as a segment, to the appenders of pooled logs.
 
-    All buffers are allocated and pre-faulted here, so that no append waits for a page. One pool may
+    Appends write to a buffer; the commit thread copies it to the segment's file. The constructor
+    allocates and pre-faults all buffers, so that no append waits for a page fault. One pool may
     serve several logs; no log closes it.
 
     Parameters
     ----------
     buffers : int
-        How many, from 1.
+        The number of buffers, at least 1.
     buffer_size : int or str
         Bytes, or text like ``"64MiB"``: a multiple of 4 KiB from 64 KiB to 1 GiB. Becomes the
         segment size of logs created with the pool.
     backing : {"anonymous", "shm"}
-        Anonymous memory dies with the process, and with it whatever was appended but not committed.
-        Shared memory survives a kill of the process (not of the machine) and is recovered by the
-        next open of the log.
+        Anonymous memory is lost with the process, and so are uncommitted records. Shared memory
+        survives a kill of the process (not of the machine), and the next open of the log recovers
+        it.
     lock_memory : {"try", "require", "off"}
-        Lock the buffers into RAM. ``"try"`` warns when the limit does not allow it: appends may
-        then stall while pages are swapped in. ``"require"`` raises instead; ``"off"`` does not ask.
+        Lock the buffers into RAM. ``"try"`` warns if the limit does not allow it: appends may then
+        stall while pages are swapped in. ``"require"`` raises instead; ``"off"`` locks nothing.
     on_exhausted : {"wait", "raise", "grow", "mapped"}
-        What a borrow does when no buffer is free: wait up to `wait_timeout`; raise at once; add a
-        buffer while there are fewer than `max_buffers`, then wait; or go without, so that the
-        segment is written through its mapping, with a mapped log's page faults.
+        What a borrow does if no buffer is free. "wait": wait up to `wait_timeout`. "raise": raise
+        at once. "grow": add a buffer while there are fewer than `max_buffers`, then wait. "mapped":
+        use no buffer; appends write through the segment's mapping, with a mapped log's page faults.
     max_buffers : int, optional
-        The bound of ``"grow"``; twice `buffers` by default.
+        The limit of ``"grow"``; twice `buffers` by default.
     wait_timeout : float or str
         Seconds, or text like ``"500ms"``.
     low_water : float
-        Warn when a borrow leaves less than this share of the buffers free; 0 never warns. Where the
-        first buffer lent already leaves less (a pool of one), there is nothing to warn of.
+        Warn if a borrow leaves less than this share of the buffers free; 0 never warns. If lending
+        the first buffer already leaves less (a pool of one), the pool does not warn.
 
     Raises
     ------
@@ -120,7 +120,7 @@ class TransientStorePool(ProcessBound):
         Parameters
         ----------
         owner : str
-            Who asks, for messages that name who holds the buffers.
+            The borrower's name, for messages that list the lent buffers.
         timeout : float or str, optional
             Seconds (or text) to wait at most, instead of `wait_timeout`.
 
@@ -239,10 +239,9 @@ class TransientStorePool(ProcessBound):
         )
 
     def on_grow(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Have `listener` called with the name of each shared-memory buffer that is added, before
-        anybody can borrow it.
+        """Call `listener` with the name of each added shared-memory buffer before it is lent.
 
-        Where the listener raises, the buffer is dropped and the borrower gets the exception.
+        If the listener raises, the pool drops the buffer and the borrower gets the exception.
 
         Returns
         -------
@@ -363,7 +362,7 @@ class TransientStorePool(ProcessBound):
         self._check_process()
         with self._lock:
             self._check_open()
-            # Whoever waits is served before a buffer becomes free, so a free one is nobody's due.
+            # A returned buffer goes to a waiting borrower first, so no waiter needs a free one.
             if not self._free:
                 self._counters.exhausted += exhaustible
                 return None

@@ -58,7 +58,7 @@ class WaitingLine:
         return waiter.buffer
 
     def serve(self, buffer: PoolBuffer) -> bool:
-        """Lend the buffer to the first in line; False when nobody waits."""
+        """Lend the buffer to the first waiting borrower; return False if none waits."""
         if not self._waiters:
             return False
         waiter = self._waiters.popleft()
@@ -68,7 +68,7 @@ class WaitingLine:
         return True
 
     def dissolve(self) -> None:
-        """Send everybody away without a buffer."""
+        """Wake every waiting borrower without a buffer."""
         waiters = list(self._waiters)
         self._waiters.clear()
         for waiter in waiters:

@@ -32,24 +32,24 @@ LEVEL_LEAST, LEVEL_MOST, LEVEL_DEFAULT = 1, 22, 3
 
 @dataclass(frozen=True)
 class Archive:
-    """Where segments go instead of being deleted, and how they are compressed. See docs/keeping.md.
+    """Set where old segments are archived and how they are compressed. See docs/keeping.md.
 
     Parameters
     ----------
     target : str or path
         A directory, or an address such as ``"s3://bucket/orders"`` that pyarrow or fsspec can open.
-        It holds one log's archive and nothing else; it is made where there is none.
+        It holds one log's archive and nothing else; a missing directory is created.
     level : int
-        Of zstd, 1 to 22. Higher: smaller files, and more work for the processor.
+        The zstd level, 1 to 22. Higher: smaller files, and more processor time.
     filesystem : pyarrow.fs.FileSystem or fsspec file system, optional
-        Where `target` is a path in it.
+        The file system in which `target` is a path.
 
     Raises
     ------
     InvalidOptionError
-        A value is not one of these.
+        A value is out of range.
     ModuleNotFoundError
-        zstandard, or for an address pyarrow, is not there: ``pip install
+        zstandard, or for an address pyarrow, is not installed: ``pip install
         'commitlog-engine[archive]'``.
     """
 
@@ -86,11 +86,9 @@ class Archiver:
         self._named = False
 
     def put(self, number: int) -> bool:
-        """Have a sealed segment in the archive, whole and durable; False where it was there
-        already, byte for byte.
+        """Archive a sealed segment durably; return False if an identical copy exists.
 
-        A copy that is there and is not the same, because whoever made it was killed or a disk
-        forgot, is replaced.
+        A different copy, which a killed process or a power cut left, is replaced.
 
         Raises
         ------
@@ -144,7 +142,7 @@ class Archiver:
             ) from error
 
     def _checked_target(self) -> Identity:
-        """What log this is, once the target is known to hold its archive, or nothing."""
+        """Return the log's identity, after checking that the target is empty or its archive."""
         if self._identity is None:
             identity = identities.parse(
                 self._identity_text(), os.path.join(self._directory.path, identities.NAME)
@@ -154,7 +152,7 @@ class Archiver:
         return self._identity
 
     def _name_log(self) -> None:
-        """Say in the target which log's archive it is, before anything else is put there."""
+        """Write the log's identity to the target before any segment."""
         if not self._named and identities.NAME not in self._target.names():
             text = self._identity_text()
             self._target.put(identities.NAME, lambda file: _write(file, text))
@@ -207,7 +205,7 @@ class Archiver:
         return open(fd, "rb")
 
     def _check(self, number: int) -> None:
-        """Look at every frame: the only copy that is left shall be a good one."""
+        """Check every frame, because the archived copy will be the only one."""
         with self._directory.opened_segment(number) as segment:
             seal = segment.sealed()
             if seal is None:
@@ -224,7 +222,7 @@ class Archiver:
         )
 
     def _has(self, number: int, content: BinaryIO, identity: Identity) -> bool:
-        """Whether the archive has these very bytes."""
+        """Return whether the archive has an identical copy."""
         base = number * self._directory.segment_size
         if archived_name(base) not in self._target.names():
             return False

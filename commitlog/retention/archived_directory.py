@@ -1,4 +1,4 @@
-"""ArchivedDirectory: an archive as a log's directory, for whoever reads it as a log."""
+"""ArchivedDirectory: present an archive as a log's directory to readers."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class ArchivedDirectory(LogDirectory):
             self._unpack(number)
             self._cached[number] = None
             while len(self._cached) > self._most:
-                # Whoever has it mapped keeps its bytes.
+                # A process that has it mapped keeps its bytes.
                 oldest, _ = self._cached.popitem(last=False)
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(segment_name(oldest * self.segment_size), dir_fd=self.fd)

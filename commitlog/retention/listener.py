@@ -1,4 +1,4 @@
-"""Listener: a program's own code is told what becomes of segments, in a thread of its own."""
+"""Listener: call a program's own code on segment events, in a separate thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FINISH_S = 10.0
 
 @dataclass(frozen=True)
 class SegmentInfo:
-    """A segment, as a listener is told of it.
+    """Describe a segment to a listener.
 
     Attributes
     ----------
@@ -65,12 +65,13 @@ class SegmentListener:
         """A segment is finished: its file does not change any more, and can be copied."""
 
     def on_released(self, segment: SegmentInfo) -> None:
-        """The handle has the segment mapped no more. It keeps up to 16 that nobody uses, and lets
-        go of all when it is closed.
+        """Handle the unmapping of the segment by this handle.
+
+        The handle keeps up to 16 unused segments mapped, and unmaps all when it is closed.
         """
 
     def on_deleted(self, segment: SegmentInfo) -> None:
-        """The segment's file is gone, whoever has deleted it."""
+        """Handle the deletion of the segment's file by any process."""
 
 
 class ListenerService(Service, SegmentEvents):
@@ -96,7 +97,7 @@ class ListenerService(Service, SegmentEvents):
         self.dropped = 0
         self.failures = 0
 
-    # --- what is told here, by whoever does it ----------------------------------------------------
+    # --- events, from the thread that causes them -------------------------------------------------
 
     def created(self, number: int) -> None:
         self._offer("on_created", number)

@@ -28,11 +28,10 @@ _PATIENCE_S = 10.0
 
 
 def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool = False) -> Pruned:
-    """Delete the segments of a log that may go, whether somebody has it open or not. Nothing is
-    opened for writing, so that nothing has to be allocated: it works on a disk that is full.
+    """Delete the segments of a log that a retention no longer keeps, also while the log is open.
 
-    What a process holds, a reader that stands in a segment for one, it keeps until it lets go: only
-    this process's view of the directory loses the file.
+    The call opens nothing for writing and allocates nothing, so it works on a full disk. A process
+    that has a deleted segment mapped, such as a reader, keeps its data until it unmaps the segment.
 
     Parameters
     ----------
@@ -52,7 +51,7 @@ def prune(path: str | os.PathLike[str], retention: Retention, *, dry_run: bool =
     LogNotFoundError, NotALogError
         There is no log.
     LogLockedError
-        Somebody recovers it, and does not come to an end.
+        Another process recovers the log, and does not finish in time.
     """
     return _prune(path, retention, dry_run=dry_run, keep=False)
 

@@ -40,22 +40,22 @@ class Removal:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What came of a look at the segments.
+    """Describe the outcome of one prune.
 
     Attributes
     ----------
     segments : tuple of Removal
-        Those that went, or would go, oldest first.
+        The deleted segments, or those that a dry run would delete, oldest first.
     first_position : int
         The base of the first segment that stays.
     stopped_by : str
-        Why that one stays, in a sentence.
+        Why that segment stays, in a sentence.
     complete : bool
-        Whether everything went that the retention asks for: nothing was in the way.
+        Whether every segment that exceeds a limit was deleted.
     dry_run : bool
         Nothing was deleted.
     kept : bool
-        What is named was archived, and nothing was deleted.
+        The segments were archived, and nothing was deleted.
     """
 
     segments: tuple[Removal, ...]
@@ -138,7 +138,7 @@ class Pruner:
                     let_go(removal, archiver, keep=keep)
                     gone.append(removal)
             except SegmentHeldError as error:
-                # Somebody came since it was looked at.
+                # A holder appeared after the check.
                 return Pruned(
                     tuple(gone),
                     look.first * self._size,
@@ -262,8 +262,9 @@ class _Look:
         )
 
     def _rolled_ns(self, number: int) -> int | None:
-        """When the log rolled on from a segment: its successor says. None where that cannot be read
-        (any more).
+        """Return when the log rolled past a segment, from its successor's header.
+
+        None if that cannot be read (any more).
         """
         with (
             contextlib.suppress(CommitLogError),

@@ -1,4 +1,4 @@
-"""Retention: for how long, and in how much room, a log keeps its segments."""
+"""Retention: the limits of age and size by which a log deletes old segments."""
 
 from __future__ import annotations
 
@@ -46,39 +46,39 @@ _size_or_none = optional(parse_size)
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """Which segments may go. One that any of these asks for goes, oldest first.
+    """Set which old segments to delete; a segment that exceeds any limit is deleted, oldest first.
 
-    Only sealed and flushed segments are ever deleted, never one that this handle holds, never one
-    with a record that a required named tailer has yet to read, and the last sealed one stays.
+    Only sealed and flushed segments are deleted. The last sealed segment stays, and so do segments
+    that this handle holds or that a required named tailer has yet to read.
 
     Parameters
     ----------
     max_age : str or datetime.timedelta, optional
-        Text with a unit, such as ``"7d"`` (also `w`, `h`, `m`, `s`): how long after the log rolled
-        on from it a segment goes. The time is the clock's at that roll, not that of the records,
-        which their appenders may choose.
+        The age limit as text with a unit, such as ``"7d"`` (also `w`, `h`, `m`, `s`). A segment's
+        age starts when the log rolls past it, by the clock at that roll; the timestamps of its
+        records, which appenders may choose, do not count.
     max_bytes : int or str, optional
-        Bytes, or text such as ``"10GiB"``, that the log's segments may take on the disk, the one
-        that is written and those allocated ahead included.
+        The limit of the log's disk space, in bytes or as text such as ``"10GiB"``, including the
+        current segment and those allocated ahead.
     min_free_bytes : int or str, optional
-        How much the file system is to have free.
+        The free bytes to keep on the file system.
     min_free_percent : float, optional
-        The same as a part of its size, 0 to 100.
+        The free space to keep, as a percentage of the file system's size, 0 to 100.
     between : str, optional
         A time of day, such as ``"02:00-05:30"`` or ``"22:00-04:00"``: `max_age` and `max_bytes`
-        only act then. A disk that gets full does not wait for it.
+        apply only then. The free-space limits ignore `between`.
     time_zone : str
-        The zone of `between`, as the IANA data base names it.
+        The IANA time zone of `between`.
     archive : Archive, optional
-        Where segments go before they are deleted. One that cannot be archived stays.
+        Where to archive segments before they are deleted. A segment that cannot be archived stays.
     interval : float or str
-        Seconds (at least 0.001) from one look at the segments to the next. Longer: old segments
-        stay longer.
+        Seconds (at least 0.001) between two checks of the segments. Longer: old segments stay
+        longer.
 
     Raises
     ------
     InvalidOptionError
-        A value is not one of these, or nothing says when a segment may go.
+        A value is out of range, or no limit is given.
     """
 
     max_age: Option[dt.timedelta | None, Age | None] = Option(None, optional(parse_age))
@@ -100,16 +100,16 @@ class Retention:
 
     @property
     def interval_s(self) -> float:
-        """Seconds from one look to the next."""
+        """Return the seconds between two checks."""
         return self.interval
 
     @property
     def max_age_s(self) -> float:
-        """Seconds after which a segment goes; without end where none was given."""
+        """Return the age limit in seconds; infinity if none was given."""
         return math.inf if self.max_age is None else self.max_age.total_seconds()
 
     def acts_at(self, now_ns: int) -> bool:
-        """Whether the time of day allows `max_age` and `max_bytes` to act."""
+        """Return whether `max_age` and `max_bytes` apply at this time of day."""
         if self.between is None:
             return True
         start, stop = map(dt.time.fromisoformat, self.between.split("-"))
@@ -121,10 +121,10 @@ class Retention:
         return start <= now < stop if start < stop else now >= start or now < stop
 
     def room_wanted(self, size_bytes: int) -> int:
-        """How many bytes a file system of that size is to have free."""
+        """Return the free bytes to keep on a file system of that size."""
         return max(self.min_free_bytes or 0, int(size_bytes * (self.min_free_percent or 0.0) / 100))
 
 
 def now_ns() -> int:
-    """The clock that ages are taken by. Tests set it."""
+    """Return the time by which ages are measured; tests replace it."""
     return time.time_ns()

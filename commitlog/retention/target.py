@@ -58,9 +58,7 @@ class Target(Protocol):
         """
 
     def settle(self) -> None:
-        """Have the names of all files durable: whoever put the last one may have been killed
-        before.
-        """
+        """Make all file names durable; a killed process may have left the last one unsynced."""
 
     def path_of(self, name: str) -> str:
         """A file's path or address, for people."""
@@ -84,7 +82,7 @@ def target_of(place: str | os.PathLike[str], filesystem: object = None) -> Targe
     InvalidOptionError
         It names nothing.
     IOFailureError
-        Whoever has it cannot be reached.
+        The store cannot be reached.
     ModuleNotFoundError
         pyarrow is not there: ``pip install 'commitlog-engine[archive]'``.
     """
@@ -143,8 +141,7 @@ def _of_fsspec(text: str) -> tuple[Any, str]:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[None]:
-    """Whatever keeps a target from being read is told as one of commitlog's own errors, but for a
-    file that is not there.
+    """Translate errors of reading a target into commitlog's own, except a missing file.
 
     File systems of others have exceptions of their own, not all of them an OSError, and some of
     many lines.

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable
 
 Work = Callable[[socket.socket, bool], int]
-_UNHEARD = 1  # how a worker ends that is not to be used again
+_UNHEARD = 1  # the result of a worker that must not be reused
 _DAEMON = "pyspark.daemon"
 
 
 def quietly(work: Work) -> Work:
-    """Wrap a daemon's `worker`, so that it ends as used up where nobody listens."""
+    """Wrap a daemon's `worker`, so that on a broken pipe it ends quietly and is not reused."""
 
     def work_quietly(sock: socket.socket, authenticated: bool) -> int:
         try:

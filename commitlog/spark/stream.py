@@ -136,7 +136,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _waits_for_more(self, spans: list[_Span]) -> bool:
         if self._options.min_offsets is None or self._target is not None:
-            return False  # a query that reads what is there now would wait for ever
+            return False  # a query over the present records only would never end
         waited_s = time.monotonic() - self._triggered_s
         return (
             waited_s < self._options.max_trigger_delay_s
@@ -227,7 +227,7 @@ class _Span:
             self.stop = min(self.topic.position_of(self.first_sequence + count), self.stop)
 
     def keep_bytes(self, size_bytes: int) -> None:
-        """Keep as many whole records as fit, by halves."""
+        """Keep as many whole records as fit, found by binary search."""
         low, high = 0, self.records
         first = self.first_sequence
         while low < high:

@@ -21,7 +21,7 @@ from commitlog.tail import tailer_file, tailer_folder
 
 _NOT_SEEN = 2**64 - 1  # what the cell `required` never is
 _NAP_LEAST_S, _NAP_MOST_S = 0.0001, 0.005
-# that one look counts for, so that a machine that was frozen evicts nobody who was frozen with it
+# that one check counts for, so that a machine that was suspended evicts no tailer on resume
 _CREDIT_MOST_S = 1.0
 _logger = logging.getLogger("commitlog")
 
@@ -55,26 +55,25 @@ class _Required:
 
 
 class Backpressure:
-    """Knows the required tailers of a log, and how far appends may go. Under the interpreter's
-    lock; any thread may call.
+    """Limit appends by the lag of the required tailers. Any thread may call, with the GIL held.
 
     Parameters
     ----------
     log : Appending
-        The handle whose appends are held.
+        The handle whose appends are limited.
     directory : LogDirectory
-        The log's.
+        The log's directory.
     on_lag : {"wait", "raise", "drop"}
-        What becomes of an append that is too far ahead.
+        What an append beyond the limit does.
     timeout_s : float
-        How long it waits.
+        How long such an append waits.
     evict_after_s : float or None
-        After how long a tailer that stands still meanwhile is evicted.
+        How long a tailer may block appends without moving before it is evicted.
 
     Attributes
     ----------
     dropped_records : int
-        So far, by this handle.
+        Records that this handle has dropped.
     """
 
     def __init__(
@@ -99,9 +98,7 @@ class Backpressure:
         self._required: dict[str, _Required] = {}
 
     def begin(self) -> None:
-        """Find out who is required, and let appends go as far as they may. One that is too far
-        ahead already is held when it comes.
-        """
+        """Read the required tailers and set the limit of appends; later appends check it."""
         slowest = self._slowest()
         limit = None if slowest is None else self._limit(slowest)
         self._log.limit_appends(limit, self._seen)
@@ -144,7 +141,7 @@ class Backpressure:
                 raise self._too_far_behind(slowest)
             else:
                 return True
-        return False  # somebody else let it go on, or closed the log
+        return False  # another thread raised the limit, or closed the log
 
     def note(self, waited_s: float) -> None:
         """An append has waited for so long."""
@@ -154,9 +151,9 @@ class Backpressure:
         """The one of the required tailers that appends are nearest to the limit of."""
         seen = self._log.cursors["required"]
         if seen != self._seen:
-            # First the number, then who it is. Who changes that raises the number first, and has
-            # the lock on terms all the while: where it is taken, what is found here may be as of
-            # before the change, and is looked for again at the next look.
+            # Read the number before the tailers. A process that changes terms raises the number
+            # first and holds the lock on terms until it is done. If the lock is held, the state
+            # read here may be older than the change, so the next check reads it again.
             self._seen = seen if self._are_terms_at_rest() else _NOT_SEEN
             self._find()
         slowest = None
@@ -174,7 +171,7 @@ class Backpressure:
         if not tailer_folder.is_folder_locked(self._directory):
             self._folder_locked_s = None
             return True
-        # A reader's lock on the folder may stay for ever; that of a change does not.
+        # A reader may lock the folder without limit; a change of terms releases its lock.
         now_s = time.monotonic()
         if self._folder_locked_s is None:
             self._folder_locked_s = now_s
@@ -262,22 +259,21 @@ class Backpressure:
 
 
 class Hold:
-    """One append that is at the limit: how long it waits, and what becomes of it. Whoever appends
-    naps in a way of his own.
+    """Decide how long one append at the limit waits, and its outcome; the caller sleeps.
 
     A context manager. Each wait is noted when it ends, however that is.
 
     Parameters
     ----------
     guard : Backpressure
-        Who holds it.
+        The limit that blocks the append.
 
     Attributes
     ----------
     waited : bool
-        Whether it did. Who waits for a turn before he naps says so himself.
+        Whether the append waited. The caller sets this if it queued first.
     dropped : bool
-        Whether it is not to be tried again.
+        Whether the record is dropped, so that the caller must not retry.
     """
 
     def __init__(self, guard: Backpressure) -> None:

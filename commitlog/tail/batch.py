@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Columns of equal length, one row a record, in the order in which they were read.
+    """Hold records as columns of equal length, one row per record, in reading order.
 
     Attributes
     ----------
     positions, timestamps_ns : numpy.ndarray of int64, shape (n,)
     types : numpy.ndarray of uint32, shape (n,)
     keyed : numpy.ndarray of bool, shape (n,)
-        False where a record has no key; an empty key is one.
+        False if the record has no key; an empty key counts as a key.
     data : numpy.ndarray of uint8
-        All values, one after the other.
+        All values, concatenated.
     offsets : numpy.ndarray of int64, shape (n + 1,)
         Value i is ``data[offsets[i]:offsets[i + 1]]``.
     keys, key_offsets : numpy.ndarray
@@ -52,13 +52,14 @@ class Batch:
 
     @cached_property
     def sequences(self) -> npt.NDArray[np.int64]:
-        """The records' sequences, int64, shape (n,); they rise or fall by one. Counted when they
-        are asked for.
+        """Return the records' sequences, int64, shape (n,), ascending or descending by one.
+
+        The first access computes them.
 
         Raises
         ------
         SequenceError
-            A claim below is still open, so that nobody can say yet.
+            A claim below is still open, so the sequences are not known yet.
         """
         if not len(self):
             return np.empty(0, dtype=np.int64)
@@ -80,11 +81,11 @@ class Batch:
         return len(self.positions)
 
     def value(self, index: int) -> bytes:
-        """One value, copied."""
+        """Copy one value."""
         return self._slice(self.data, self.offsets, index)
 
     def key(self, index: int) -> bytes | None:
-        """One key, copied; None where the record has none."""
+        """Copy one key; None if the record has none."""
         return self._slice(self.keys, self.key_offsets, index) if self.keyed[index] else None
 
     def _slice(
@@ -94,13 +95,13 @@ class Batch:
         return data[offsets[row] : offsets[row + 1]].tobytes()
 
     def values(self) -> list[bytes]:
-        """All values as a list of bytes."""
+        """Copy all values into a list of bytes."""
         blob = self.data.tobytes()
         edges = self.offsets.tolist()
         return [blob[start:stop] for start, stop in itertools.pairwise(edges)]
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.RecordBatch:
-        """Make Arrow columns, which share the batch's memory.
+        """Convert to Arrow columns that share the batch's memory.
 
         Parameters
         ----------
@@ -112,9 +113,9 @@ class Batch:
         InvalidOptionError
             There is no such column.
         SequenceError
-            The column sequence is wanted, and the sequences are not known: see `sequences`.
+            The column sequence is selected, and the sequences are not known: see `sequences`.
         ModuleNotFoundError
-            pyarrow is not there: ``pip install 'commitlog-engine[arrow]'``.
+            pyarrow is not installed: ``pip install 'commitlog-engine[arrow]'``.
         """
         return BatchForm(columns, "Batch.to_arrow").record_batch(self)
 

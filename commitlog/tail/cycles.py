@@ -21,27 +21,27 @@ _NUMBER_MOST = 1 << 62
 
 @dataclass(frozen=True)
 class Cycle:
-    """A cycle that a log has segments of; of a log that rolls by size alone, one of its segments.
+    """Describe a cycle of a log; in a log that rolls by size alone, one segment.
 
     Attributes
     ----------
     number : int or None
-        The cycle's; None where the log rolls by size alone.
+        The number of the cycle; None if the log rolls by size alone.
     start, end : datetime.datetime or None
-        When it begins and ends, on the clock of the log's zone. Of a segment: when the log rolled
-        into it and on from it; None where that cannot be said (yet).
+        When the cycle begins and ends, in the log's time zone. For a segment: when the log rolled
+        into it and out of it; None if that is not known (yet).
     over : bool
-        Whether the log has left it: nothing more comes to it.
+        Whether the log has rolled past it, so that it gets no more records.
     files : tuple of str
-        Its segments' paths, oldest first.
+        The paths of its segments, oldest first.
     first_position, end_position : int
-        Where it begins in the log, and where it ends at present, exclusive.
+        Its first position, and its current end, exclusive.
     records : int
-        That can be seen in it.
+        The number of visible records.
     bytes : int
-        Of its frames, padding and rolled-back claims included.
+        The size of its frames, including padding and rolled-back claims.
     disk_bytes : int
-        What its files take on the disk.
+        The disk space of its files.
     """
 
     number: int | None
@@ -69,8 +69,7 @@ class RecordCounter(Protocol):
 
 
 class LogCycles:
-    """The cycles of one open log. Cycles never step back from one segment to the next, so they are
-    found by halves.
+    """Find the cycles of one open log, by binary search: cycles ascend from segment to segment.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What is said of a tailer with a name, checked once."""
+"""The options of a named tailer, checked once."""
 
 from __future__ import annotations
 

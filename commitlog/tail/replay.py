@@ -99,7 +99,7 @@ class Replay:
         return self
 
     async def __anext__(self) -> Record:
-        import asyncio  # imported by those who use it
+        import asyncio  # only coroutines need it
 
         record = await anext(self._records)
         try:

@@ -226,7 +226,7 @@ class Seeker:
     # --- many places -------------------------------------------------------------------------
 
     def search(self, key_function: Callable[[Record], Any], value: Any) -> Record | None:
-        """Search sorted records by halves: see `Tailer.search`."""
+        """Binary-search sorted records: see `Tailer.search`."""
         if not callable(key_function):
             raise InvalidOptionError(
                 f"key_function must be a callable that takes a record, not {key_function!r}"

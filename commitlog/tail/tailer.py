@@ -23,17 +23,17 @@ _BATCH_MOST = 1 << 62  # the kernel's limit; a batch of 16 MiB has fewer records
 
 
 class Tailer(ProcessBound, ReadMethods):
-    """Reads records in their order, forward or backward; got from `CommitLog.tailer`. One thread at
-    a time.
+    """Read records in order, forward or backward; `CommitLog.tailer` returns it.
 
-    It stands between two records. Iterating gives `Record` objects from there to the present end,
-    or back to the oldest one; iterating again goes on from where it stands then; with a name, a
-    loop that was left gives its last record again.
+    Only one thread at a time may use a tailer. Its position lies between two records. Iteration
+    yields `Record` objects from there to the current end, or back to the oldest record; the next
+    iteration continues from the position reached. If a loop over a named tailer is left early, the
+    tailer yields the last record again.
     """
 
     def __init__(self, seeker: Seeker, file: TailerFile | None = None, log: object = None) -> None:
-        """Made by `CommitLog.tailer`."""
-        self._log = log  # a log that is dropped is closed
+        """Wrap a seeker; only `CommitLog.tailer` calls this."""
+        self._log = log  # keeps the log open: a dropped log is closed
         self._seeker = seeker
         self._cursor = seeker.cursor
         self._file = file
@@ -52,34 +52,33 @@ class Tailer(ProcessBound, ReadMethods):
         speed: float | None = None,
         max_pause: Duration | None = None,
     ) -> FollowIterator | Replay:
-        """Records as they come, without end.
+        """Iterate over records as they arrive, without end.
 
         Parameters
         ----------
         timeout : float, str or None
-            End when no record came for so long; None ends only when the log is closed.
+            End if no record arrives for that long; None ends only when the log is closed.
         idle : {"spin", "yield", "backoff", "block"}
-            What to do until there is more. "spin" burns a core for the least delay; "yield" lends
-            it out in between; "backoff" spins, yields, then sleeps up to 1 ms; "block" sleeps in
-            the kernel until a writer wakes it.
+            How to wait for the next record. "spin" uses a whole core for the least delay; "yield"
+            yields the core between checks; "backoff" spins, yields, then sleeps up to 1 ms; "block"
+            sleeps in the kernel until a writer wakes the thread.
         speed : float, optional
-            Replay: give each record at the pace of the timestamps, 1 as it was recorded, 10 ten
-            times as fast. Where timestamps step back there is no pause, and what is late is given
-            at once. By default there are no pauses at all.
+            Replay records at the pace of their timestamps: 1 as recorded, 10 ten times as fast. A
+            timestamp that steps back causes no pause, and a late record is yielded at once. By
+            default there are no pauses.
         max_pause : float, str or None
-            Seconds, or text like ``"500ms"``: no pause of a replay is longer, so that a quiet night
-            is over soon.
+            Seconds, or text like ``"500ms"``: the upper bound of a pause in a replay.
 
         Returns
         -------
         iterator of Record
-            For `for` as well as for `async for`. A coroutine waits without holding its loop up;
-            `idle` says nothing to it.
+            Usable in `for` and in `async for`. A coroutine waits without blocking its event loop,
+            and ignores `idle`.
 
         Raises
         ------
         InvalidOptionError
-            The tailer reads backward, or a value is not one of these.
+            The tailer reads backward, or a value is out of range.
         """
         if self._cursor.backward:
             raise InvalidOptionError(
@@ -98,20 +97,19 @@ class Tailer(ProcessBound, ReadMethods):
     def read_batch(
         self, max_records: int = 65536, timeout: Duration | None = 0, idle: Idle = "backoff"
     ) -> Batch:
-        """The next records in the tailer's direction as NumPy columns, at most `max_records` and
-        about 16 MiB of them.
+        """Read the next records as NumPy columns, at most `max_records` and about 16 MiB.
 
         Parameters
         ----------
         max_records : int
             At least 1.
         timeout, idle
-            As for `read`: how long to wait for the first.
+            As for `read`: how long to wait for the first record.
 
         Returns
         -------
         Batch
-            In reading order. Empty when nothing came.
+            In reading order; empty if no record arrived.
         """
         batch = self._take_batch(max_records, timeout, idle, keeps=True)
         self._cursor.save_position()
@@ -131,8 +129,9 @@ class Tailer(ProcessBound, ReadMethods):
     def reading(
         self, timeout: Duration | None = 0, idle: Idle = "backoff"
     ) -> Iterator[Record | None]:
-        """The next record for the length of a `with`: an exception in it takes the tailer back, and
-        the same record comes again.
+        """Read the next record for a `with` block; an exception in the block rewinds the tailer.
+
+        After an exception the tailer returns the same record again.
 
         Parameters
         ----------
@@ -142,7 +141,7 @@ class Tailer(ProcessBound, ReadMethods):
         Yields
         ------
         Record or None
-            None when nothing came in time.
+            None if no record arrived in time.
         """
         with self._or_back():
             yield self._cursor.take(timeout, idle)
@@ -151,8 +150,9 @@ class Tailer(ProcessBound, ReadMethods):
     def reading_batch(
         self, max_records: int = 65536, timeout: Duration | None = 0, idle: Idle = "backoff"
     ) -> Iterator[Batch]:
-        """The next records for the length of a `with`: an exception in it takes the tailer back,
-        and the same records come again.
+        """Read the next records for a `with` block; an exception in the block rewinds the tailer.
+
+        After an exception the tailer returns the same records again.
 
         Parameters
         ----------
@@ -162,14 +162,14 @@ class Tailer(ProcessBound, ReadMethods):
         Yields
         ------
         Batch
-            Empty when nothing came in time.
+            Empty if no record arrived in time.
         """
         with self._or_back():
             yield self._take_batch(max_records, timeout, idle, keeps=False)
 
     @contextlib.contextmanager
     def _or_back(self) -> Iterator[None]:
-        """Save the place that is reached at the end, or move back to the one at the start."""
+        """Save the position if the block succeeds; restore the previous one if it raises."""
         before = self._cursor.position
         try:
             yield
@@ -180,20 +180,20 @@ class Tailer(ProcessBound, ReadMethods):
         self._cursor.save_position()
 
     def striding(self) -> Iterator[Record]:
-        """The indexed records alone, one in every `index_spacing`, in the tailer's direction: a
-        quick look over a long log.
+        """Iterate over the indexed records only, one in every `index_spacing`, to sample a log.
 
         Returns
         -------
         iterator of Record
-            Each time it is asked it goes on from where the tailer stands then.
+            In the tailer's direction; each step starts at the tailer's current position.
         """
         yield from self._seeker.stride()
 
     @property
     def damaged(self) -> list[tuple[int, int | None]]:
-        """Where damage was met: its position, and that of the next whole frame. What stood in
-        between is lost to this reader.
+        """Return the damaged ranges met: the start of each, and the next whole frame.
+
+        This reader skips the records in between.
         """
         return self._seeker.segments.damaged
 
@@ -201,8 +201,9 @@ class Tailer(ProcessBound, ReadMethods):
 
     @property
     def direction(self) -> Direction:
-        """ "forward" or "backward": where the next `read` goes. Setting it turns the tailer around
-        and leaves it in its place.
+        """Return the direction of the next `read`: "forward" or "backward".
+
+        Setting it turns the tailer around without a change of its position.
         """
         return "backward" if self._cursor.backward else "forward"
 
@@ -218,82 +219,81 @@ class Tailer(ProcessBound, ReadMethods):
         timestamp: Timestamp | None = None,
         key: bytes | None = None,
     ) -> bool:
-        """Stand in another place: before the record that is asked for by exactly one of these.
+        """Move the tailer before the record that exactly one of the arguments selects.
 
         Parameters
         ----------
         position : {"first", "end"} or int
-            The oldest record, the present end, or a record's position (or the end's).
+            The oldest record, the current end, or the position of a record or of the end.
         sequence : int
             The record's ordinal in the log.
         timestamp : int, str or datetime.datetime
-            The first record in the log's order that is not older; nanoseconds since 1970, a
-            datetime with a time zone, or a text such as ``"-10m"``, ``"yesterday"`` or
+            The first record in the log's order that is not older: nanoseconds since 1970, a
+            datetime with a time zone, or text such as ``"-10m"``, ``"yesterday"`` or
             ``"2026-05-01T12:30"``, in UTC. Timestamps may step back between writers, so older
             records may follow.
         key : bytes
-            The next record with that key, from here in the tailer's direction, which `read` then
-            gives: a backward tailer stands behind it.
+            The next record with that key, from here in the tailer's direction. The next `read`
+            returns it, so a backward tailer moves behind it.
 
         Returns
         -------
         bool
-            False where all records are older, and the tailer stands at the end; or none has the
-            key, and it stands where it stood.
+            False if all records are older, and the tailer is at the end; or if no record has the
+            key, and the tailer has not moved.
 
         Raises
         ------
         PositionError
-            No such record, or it was deleted; the error knows the first position that there is.
+            No such record, or it was deleted; the error has the first remaining position.
         """
         return self._seeker.seek(position, sequence=sequence, timestamp=timestamp, key=key)
 
     def seek_cycle(self, cycle: CycleLike) -> bool:
-        """Stand before the first record of a cycle, whatever the direction.
+        """Move the tailer before the first record of a cycle, in either direction.
 
         Parameters
         ----------
         cycle : int, datetime.datetime or datetime.date
-            Its number; an instant in it, with a time zone; or a day of the log's time zone, for the
-            cycle that its first moment is in.
+            The number of the cycle; an instant in it, with a time zone; or a day in the log's time
+            zone, for the cycle that contains its midnight.
 
         Returns
         -------
         bool
-            False where the cycle has no record that can be seen: the tailer then stands where later
-            cycles begin.
+            False if the cycle has no visible record; the tailer is then where later cycles begin.
 
         Raises
         ------
         InvalidOptionError
-            It is none of these, or the log rolls by size alone.
+            The cycle has another type, or the log rolls by size alone.
         """
         return self._seeker.seek_cycle(cycle)
 
     def to_start(self) -> None:
-        """Stand before the oldest record."""
+        """Move the tailer before the oldest record."""
         self._seeker.seek("first")
 
     def to_end(self) -> None:
-        """Stand behind the last record there is to see at present."""
+        """Move the tailer behind the last visible record."""
         self._seeker.seek("end")
 
     def search(self, key_function: Callable[[Record], Any], value: Any) -> Record | None:
-        """Search records that are in ascending order of what a function makes of them, by halves.
+        """Binary-search records that are sorted by the result of a function.
 
         Parameters
         ----------
         key_function : callable
-            Makes of a record what the records are sorted by.
+            Returns the sort key of a record; keys ascend.
         value : object
-            What to look for; compared with ``<`` and ``==``.
+            The key to find; compared with ``<`` and ``==``.
 
         Returns
         -------
         Record or None
-            The first of the records of which the function makes `value`; None where there is none.
-            The tailer then stands before it, or before the first record that is not less, or at the
-            end; its direction stays.
+            The first record with that key; None if there is none. The tailer is then before that
+            record, or before the first record with a greater key, or at the end. Its direction does
+            not change.
         """
         return self._seeker.search(key_function, value)
 
@@ -301,21 +301,24 @@ class Tailer(ProcessBound, ReadMethods):
 
     @property
     def name(self) -> str | None:
-        """The name under which its place is kept; None: it is not kept."""
+        """Return the name under which the position is saved; None if it is not saved."""
         return None if self._file is None else self._file.name
 
     @property
     def dropped_records(self) -> int:
-        """Records that writers dropped because this tailer was too far behind, ever since it was
-        made or reset; 0 without a name.
+        """Return how many records writers dropped because of this tailer's lag.
+
+        The count starts when the tailer is created or reset; it is 0 without a name.
         """
         return 0 if self._file is None else self._file.page.dropped
 
     # --- the end -----------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of the segment it stands in, and of its name: others may then read under it.
-        Idempotent; dropping the tailer does the same."""
+        """Release the current segment and the name, so that another tailer may use the name.
+
+        A second call does nothing. Dropping the tailer has the same effect.
+        """
         self._cursor.leave()
         self._seeker.segments.release()
         if self._file is not None:

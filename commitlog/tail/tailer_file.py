@@ -31,9 +31,9 @@ from commitlog.tail.tailer_folder import (
 from commitlog.tail.tailer_lock import NotToBeHadError, TailerLock
 from commitlog.tail.tailer_state import TailerState, read_state, states
 
-# Has writers look who is required. It is called under the lock on terms, before anything is
-# changed: a writer that looks meanwhile finds the lock taken, and looks again; and whoever dies on
-# the way has told the writers, or has changed nothing.
+# Notifies writers of a change of the required tailers. The caller holds the lock on terms and has
+# changed nothing yet: a writer that checks meanwhile finds the lock held, and checks again. A
+# caller that dies has either notified the writers or changed nothing.
 Tell = Callable[[], None]
 _ATTEMPTS = 100  # at a name that others create and delete meanwhile
 _logger = logging.getLogger("commitlog")
@@ -205,13 +205,12 @@ def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: Tailer
 
 
 def reset(directory: LogDirectory, name: str, position: int, tell: Tell) -> None:
-    """Have a tailer that nobody reads with go on somewhere else; a damaged file is made anew, and
-    required no more.
+    """Set the position of a tailer that is not open; replace a damaged file by a non-required one.
 
     Raises
     ------
     TailerNotFoundError, TailerInUseError
-        There is no such tailer, or somebody reads with it.
+        There is no such tailer, or it is open.
     """
     with _held(directory, name) as (folder_fd, lock), terms_locked(directory, name):
         tell()
@@ -239,12 +238,12 @@ def _place_anew(
 
 
 def delete(directory: LogDirectory, name: str, tell: Tell) -> None:
-    """Forget a tailer that nobody reads with.
+    """Delete a tailer that is not open.
 
     Raises
     ------
     TailerNotFoundError, TailerInUseError
-        There is no such tailer, or somebody reads with it.
+        There is no such tailer, or it is open.
     """
     with _held(directory, name) as (folder_fd, _):
         with terms_locked(directory, name):
@@ -271,8 +270,7 @@ def _held(directory: LogDirectory, name: str) -> Iterator[tuple[int, TailerLock]
 
 
 def open_page(directory: LogDirectory, name: str) -> TailerPage:
-    """Map the file of a tailer that somebody else may own, to see where it stands and to change its
-    terms.
+    """Map the file of a tailer that another handle may own, to read its position and change terms.
 
     Raises
     ------
@@ -288,8 +286,7 @@ def open_page(directory: LogDirectory, name: str) -> TailerPage:
 
 
 def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
-    """Require a tailer no more, whoever reads with it; its position stays. False where it was not
-    required.
+    """Evict a tailer, open or not, and keep its position; return False if it was not required.
 
     Raises
     ------
@@ -323,9 +320,7 @@ def cut_back(directory: LogDirectory, end: int) -> None:
 
 
 def inside_skips(directory: LogDirectory) -> Iterator[tuple[TailerState, int]]:
-    """The tailers that stand inside a SKIP, at what is no frame to anybody, and the position behind
-    it.
-    """
+    """Yield the tailers whose position is inside a SKIP, and the position behind it."""
     for state in states(directory):
         with contextlib.suppress(CommitLogError):  # its segment is damaged
             if (

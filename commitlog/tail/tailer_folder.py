@@ -149,9 +149,7 @@ def _lock_folder(folder_fd: int, kind: int) -> bool:
 
 
 def are_terms_changing(directory: LogDirectory) -> bool:
-    """Whether a process holds the lock on terms. Otherwise what writers were told of before has
-    been done, or never will be.
-    """
+    """Return whether a process holds the lock on terms; if not, no change of terms is pending."""
     fd = lock_file.open_to_ask(directory.fd)
     if fd < 0:
         return False
@@ -177,9 +175,7 @@ def is_folder_locked(directory: LogDirectory) -> bool:
 
 @contextlib.contextmanager
 def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
-    """Whatever is wrong with a tailer's file, or the system refuses, is told as one of commitlog's
-    own errors.
-    """
+    """Translate a damaged tailer file or an OSError into commitlog's own errors."""
     path = tailer_path(directory, name)
     with telling(
         path,
@@ -225,7 +221,7 @@ def sweep(directory: LogDirectory) -> None:
     ):
         for name in os.listdir(folder_fd):
             if _TEMPORARY.match(name):
-                with contextlib.suppress(IsADirectoryError):  # somebody else's
+                with contextlib.suppress(IsADirectoryError):  # another program's directory
                     os.unlink(name, dir_fd=folder_fd)
 
 
@@ -235,7 +231,7 @@ def make_folder(directory: LogDirectory) -> None:
 
 
 def sync_names(directory: LogDirectory, folder_fd: int) -> None:
-    """Once this returns, no power cut takes a tailer's file away, whoever made it."""
+    """Make the names of all tailer files durable, including those that other processes created."""
     os.fsync(folder_fd)
     directory.sync()
 

@@ -1,6 +1,4 @@
-"""TailerLock: the lock by which one tailer at a time reads under a name, whatever shared locks
-readers place on its file.
-"""
+"""TailerLock: one tailer per name, even if readers place shared locks on the tailer's file."""
 
 from __future__ import annotations
 

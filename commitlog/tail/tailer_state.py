@@ -1,6 +1,4 @@
-"""What the files of named tailers say: where each stands, on which terms, and who reads under the
-name.
-"""
+"""Read the files of named tailers: position, settings and owner of each."""
 
 from __future__ import annotations
 
@@ -16,39 +14,38 @@ from commitlog.segment.lock_file import describe_process
 from commitlog.tail.tailer_folder import names, opened_file, opened_folder, telling_of_refusals
 from commitlog.tail.tailer_lock import is_owned
 
-_LOOKS = 3  # at a page that is being written
+_LOOKS = 3  # attempts to read a page while its tailer writes it
 _logger = logging.getLogger("commitlog")
 
 
 @dataclass(frozen=True)
 class TailerState:
-    """What is known of a named tailer at a moment.
+    """Describe a named tailer at one moment.
 
     Attributes
     ----------
     name : str
     position : int or None
-        Where it goes on: the next record's position. None where its file is damaged.
+        The position of the next record to read. None if its file is damaged.
     lag_bytes : int or None
-        From there to the end of the log.
+        The distance from there to the end of the log.
     required : bool
-        Retention deletes nothing that it has not read; appends wait for it where `max_lag_bytes`
-        says so.
+        Whether retention keeps what it has not read, and `max_lag_bytes` limits appends.
     max_lag_bytes : int or None
         How far appends may be ahead of it while it is required; None: any distance.
     created_ns, saved_ns : int
-        When it was made, and when it last moved; nanoseconds since 1970. While it reads on without
-        a pause, the second may be that of one of its last 16 moves.
+        When it was created, and when it last moved; nanoseconds since 1970. While it reads without
+        a pause, `saved_ns` may be the time of one of its last 16 moves.
     owner : str or None
-        Who reads under the name now: process id and name. None: nobody.
+        The process that reads under the name: process id and name. None: no process.
     pid : int or None
-        That process, as it calls itself.
+        The id of that process in its own pid namespace.
     dropped_records : int
         Records that writers dropped because this tailer was too far behind.
     evicted_ns : int or None
-        When it was evicted: it is not required any more since.
+        When it was evicted; since then it is not required.
     damage : str or None
-        What is wrong with its file.
+        The damage of its file; None if it is intact.
     """
 
     name: str
@@ -66,7 +63,7 @@ class TailerState:
 
 
 def read_state(directory: LogDirectory, name: str, end: int | None = None) -> TailerState:
-    """What a tailer's file says; damage is a part of it.
+    """Read the state from a tailer's file; damage is reported in the state, not raised.
 
     Parameters
     ----------
@@ -120,7 +117,7 @@ def _read(directory: LogDirectory, fd: int, name: str, end: int | None) -> Taile
 
 
 def states(directory: LogDirectory, end: int | None = None) -> list[TailerState]:
-    """All named tailers, by name."""
+    """List the states of all named tailers, by name."""
     found = []
     for name in names(directory):
         with contextlib.suppress(TailerNotFoundError):  # deleted meanwhile
@@ -129,13 +126,13 @@ def states(directory: LogDirectory, end: int | None = None) -> list[TailerState]
 
 
 def lowest_required(directory: LogDirectory) -> int | None:
-    """The position of the slowest required tailer: what stands from there on must be kept.
+    """Return the position of the slowest required tailer; retention keeps everything from there.
 
     Returns
     -------
     int or None
-        None where no tailer is required. 0, and a warning is logged, where a file is damaged: it
-        may have been a required tailer's.
+        None if no tailer is required. If a file is damaged, 0 and a warning is logged, because it
+        may belong to a required tailer.
     """
     lowest = None
     for state in states(directory):

@@ -71,9 +71,7 @@ class Watcher(Service):
             self._end()
 
     def _round(self, nap_s: float) -> bool:
-        """Wake those for whom there is something; where it is nobody, sleep. Whether it was
-        somebody.
-        """
+        """Wake coroutines with new records, else sleep; return whether one was woken."""
         seen = self._core.announce_sleeper()
         with self._changed:
             waiting = list(self._waiting.items())
@@ -93,7 +91,7 @@ class Watcher(Service):
             return not self._ended
 
     def stop(self) -> None:
-        """End the thread. Whoever waits looks once more, and finds the log closed."""
+        """End the thread; each waiting coroutine checks once more and finds the log closed."""
         self._end()
         self._core.wake_sleepers()
         self.join(_JOIN_S)
@@ -113,14 +111,14 @@ class Watcher(Service):
 
 
 def watcher_of(core: Core) -> Watcher:
-    """The log's watcher, started by the first who asks."""
+    """Return the log's watcher; the first call starts it."""
     watcher: Watcher | None = core.watcher
     if watcher is None:
         with start_lock:
             watcher = core.watcher
             if watcher is None:
                 watcher = core.watcher = Watcher(core)
-                if core.refusal == REFUSED_CLOSED:  # nobody would end the thread
+                if core.refusal == REFUSED_CLOSED:  # a closed log no longer ends the thread
                     watcher.stop()
                 else:
                     watcher.start()
