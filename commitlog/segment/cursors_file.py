@@ -19,25 +19,25 @@ _SLOT_LOCKS: Span = (kernel.SLOT_LOCK_AT, kernel.SLOTS)
 
 
 def boot_id() -> bytes:
-    """This boot of this machine, sixteen bytes: what lived only in memory did not outlive it."""
+    """Return the boot id, sixteen bytes: what was only in memory did not survive a change of it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return uuid.UUID(file.read().strip()).bytes
 
 
 @dataclass(frozen=True)
 class CursorsFile:
-    """A mapped `cursors` file and what it is worth.
+    """A mapped `cursors` file and whether it can be used.
 
     Attributes
     ----------
     cells : Cursors
-        The mapping; a private stand-in where the file could not be used by a reader.
+        The mapping; a private stand-in if a reader cannot use the file.
     usable : bool
-        It is of this log, this boot and this place.
+        It belongs to this log, this boot and this inode.
     ready : bool
-        It is usable, and no recovery is under way or was killed.
+        It is usable, and no recovery is running or was killed.
     inode : int
-        Its own.
+        The file's inode.
     """
 
     cells: Cursors
@@ -54,8 +54,8 @@ def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
 
 
 def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for writing, created or brought to its size where need be; it never shrinks.
-    Only under the exclusive lock.
+    """Map the file for writing, and create or extend it if necessary; it never shrinks. Requires
+    the exclusive lock.
     """
     with opened_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd) as fd:
         # A file of the right size may have holes, in which a full disk would turn a store into
@@ -67,9 +67,7 @@ def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
 
 
 def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for a reader, who may write its own cell where it has the permission. An
-    unusable file gives a stand-in.
-    """
+    """Map the file for a reader, writable if permitted. An unusable file gives a stand-in."""
     found = find(dir_fd, identity)
     return (
         found
@@ -79,9 +77,7 @@ def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
 
 
 def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
-    """The file, if it is there and long enough, mapped for writing where that is permitted. Nothing
-    is changed.
-    """
+    """Map the file if it exists and is long enough, for writing if permitted. Changes nothing."""
     for flags, writable in ((os.O_RDWR, True), (os.O_RDONLY, False)):
         try:
             with opened_regular(NAME, flags, dir_fd=dir_fd) as fd:
@@ -226,7 +222,7 @@ class SlotLock:
         return -1 if self._lock is None else self._lock.descriptor, self._cursors.descriptor
 
     def close(self) -> None:
-        """Let go of both; idempotent."""
+        """Close both; idempotent."""
         self._cursors.close()
         if self._lock is not None:
             self._lock.close()
