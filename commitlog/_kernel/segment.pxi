@@ -257,9 +257,10 @@ cdef class Segment:
         return found
 
     def step(self, uint64_t offset, bint buffered=False):
-        """What stands at `offset` of the file, or of the pool buffer: (code, bytes to step over).
-        The code is 0 for a record, `ROLLED_BACK` for a SKIP, `BUSY` for a claim, `END` for a zero
-        cell, `DAMAGE` else."""
+        """Classify the frame at `offset` of the file, or of the pool buffer: (code, bytes to step
+        over). The code is 0 for a record, `ROLLED_BACK` for a SKIP, `BUSY` for a claim, `END` for a
+        zero cell, `DAMAGE` else.
+        """
         cdef cl_record record
         cdef uint64_t step = 0
         self.check()

@@ -131,7 +131,7 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
     try:
         fd = open_regular(NAME, dir_fd=dir_fd)
     except FileNotFoundError:
-        return []  # somebody has removed it under those who have it mapped
+        return []  # another process removed it while it is mapped
     lock_fd = lock_file.open_to_ask(dir_fd)
     try:
         return [

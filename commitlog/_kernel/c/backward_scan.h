@@ -7,7 +7,7 @@
 
 typedef struct {
     uint32_t
-        *offsets; /* a ring of the frames still to be read; an odd offset is where damage begins */
+        *offsets; /* a ring of the frames still to read; an odd offset is where damage begins */
     uint32_t room;
     uint32_t first;
     uint32_t count;

@@ -126,7 +126,7 @@ bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
     }
     int64_t deadline_ns = cl_clock_monotonic_ns() + budget_ns;
     if (idle == CL_IDLE_BLOCK && reader->from_buffer) {
-        idle = CL_IDLE_BACKOFF; /* a pooled log's writer wakes nobody before the commit */
+        idle = CL_IDLE_BACKOFF; /* a pooled log's writer wakes readers only after the commit */
     }
     if (idle == CL_IDLE_BLOCK && !has_news(reader)) {
         wait_blocked(reader, budget_ns);

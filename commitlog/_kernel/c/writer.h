@@ -35,8 +35,7 @@ typedef struct {
     bool roll_due; /* the last claim ended exactly at the segment's end: this handle rolls now,
                       because no other handle would notice as soon */
     cl_writer_counters counters;
-    uint64_t
-        vain_since; /* the value of `appends` when the current run of rolled-back claims began */
+    uint64_t vain_since; /* `appends` when the current run of rolled-back claims began */
     uint32_t in_vain; /* the length of that run */
 } cl_writer;
 
