@@ -96,7 +96,7 @@ class Writer:
     Attributes
     ----------
     pid : int
-        As it called itself.
+        The pid that it recorded.
     pid_namespace : int
         Where that pid means something: the namespace's inode; 0 where it is not known.
     slot : int
@@ -104,13 +104,13 @@ class Writer:
     since_ns : int
         When it took that, in nanoseconds since 1970.
     rolled_back : int
-        Its claims that others turned into SKIP.
+        Its claims that another handle turned into SKIP.
     counter : int
-        Goes up by two with each claim, whoever had the slot before included, and is odd while one
-        is being made. A pooled log's appends leave it as it is.
+        Rises by two with each claim of any owner of the slot, and is odd during a claim. A pooled
+        log's appends do not change it.
     alive : bool
-        It holds the lock on its slot. One that died stays in the table until somebody else takes
-        the slot.
+        It holds the lock on its slot. A dead writer stays in the table until another takes the
+        slot.
     """
 
     pid: int
@@ -161,8 +161,8 @@ def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
 
 
 def is_live(dir_fd: int) -> bool:
-    """Whether somebody has the log in a directory open for writing. A user who cannot open `lock`
-    learns of slots alone.
+    """Whether a process has the log in a directory open for writing. If this user cannot open
+    `lock`, only slots are checked.
     """
     fd = lock_file.open_to_ask(dir_fd)
     span = WHOLE

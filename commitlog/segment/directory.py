@@ -65,9 +65,9 @@ def index_name(base: int) -> str:
 def names_in(dir_fd: int) -> list[str]:
     """The names of all that is in a directory; none once it is removed.
 
-    Read through a descriptor of its own: all who list by the same one, threads or children of a
-    fork, share how far it was read, also by a duplicate of it, and each would miss what another has
-    just seen. Whoever lists by what he has opened himself needs it not.
+    Read through a descriptor of its own: threads and children of a fork that list by the same
+    descriptor, or a duplicate of it, share its read offset, and each would miss names that another
+    has just read. A caller that lists by its own descriptor does not need this.
     """
     try:
         own_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)

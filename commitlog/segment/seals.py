@@ -123,7 +123,7 @@ class Sealer:
             return True
 
     def _write_index(self, number: int, index: SparseIndex) -> None:
-        """Keep what the scan has found. Whoever needs an index that is not there makes it anew."""
+        """Write the index that the scan has built. A reader that finds no index rebuilds it."""
         seal = SealTable(self._directory).get(number)
         if (
             seal is not None
