@@ -1,11 +1,8 @@
-# The bus's hot paths: a message written from where its bytes lie, and read into where they shall
-# lie.
+# The bus's hot paths: a message is written from the caller's memory, and read into it.
 
 
 cdef class _Known:
-    """The message classes that one handle has met, by type number: a number means one layout
-    there.
-    """
+    """The message classes that one handle has used, by type number. A number has one layout."""
     cdef dict shapes
     cdef set met
     cdef Shape last
@@ -64,8 +61,8 @@ cdef class MessageClaim:
         PyBuffer_Release(&self.view)  # which may be called again
 
     def __del__(self):
-        # Dropped without its `with`: the message must not go on looking at bytes that the claim
-        # lets go of.
+        # Dropped without its `with`: the message must not keep a pointer to bytes that the claim
+        # releases.
         if self.entered:
             self.leave()
 
@@ -87,7 +84,7 @@ cdef class MessageWriter:
         message : Message or bytes-like
             A message is written as its bytes lie, with its class's type number.
         type : int, optional
-            Of raw bytes: from 0 to 4294967295; 0 by default. A message has its own.
+            The type of raw bytes, from 0 to 4294967295; 0 by default. A message has its own.
         sync : bool, optional
             Wait until the message is durable; by default as the log's ``flush="sync"`` says.
 
@@ -186,7 +183,7 @@ cdef class MessageReader:
     cdef Cursor cursor
     cdef object idle       # how to wait unless `next` says so
     cdef _Known known
-    cdef cl_record record  # its bytes stay mapped while the cursor stands in their segment
+    cdef cl_record record  # its bytes stay mapped while the cursor is in their segment
     cdef bint standing     # on a message
     cdef bint recovered
     cdef bint closed
@@ -199,7 +196,7 @@ cdef class MessageReader:
         self.idle = idle
 
     def next(self, timeout=0, idle=None):
-        """Go on to the next message. One that was not read is passed over, as a whole.
+        """Move to the next message. A message that was not read is skipped as a whole.
 
         Parameters
         ----------
@@ -211,8 +208,8 @@ cdef class MessageReader:
         Returns
         -------
         bool
-            Whether there is one. False: the reader stands on no message until the next call finds
-            one.
+            Whether there is one. If False, the reader has no current message until the next call
+            finds one.
 
         Raises
         ------
@@ -249,55 +246,55 @@ cdef class MessageReader:
 
     @property
     def type(self):
-        """The present message's type number. Asking for it changes nothing, however often."""
+        """The current message's type number."""
         if not self.standing:
             raise self.nothing()
         return self.record.type
 
     @property
     def length(self):
-        """The present message's size in bytes."""
+        """The current message's size in bytes."""
         if not self.standing:
             raise self.nothing()
         return self.record.value_length
 
     @property
     def position(self):
-        """Where the present message stands in the log."""
+        """The current message's position in the log."""
         if not self.standing:
             raise self.nothing()
         return self.record.position
 
     @property
     def timestamp_ns(self):
-        """When the present message was claimed, in nanoseconds since 1970."""
+        """When the current message was claimed, in nanoseconds since 1970."""
         if not self.standing:
             raise self.nothing()
         return self.record.timestamp_ns
 
     @property
     def has_recovered(self):
-        """Whether the reader has passed what stood in the log when it was opened: what it reads
-        from now on is new.
+        """Whether the reader has passed the log's end as of its open, so that every further message
+        is new.
         """
         if not self.recovered:
             self.recovered = self.cursor.position >= self.end
         return self.recovered
 
     def read(self, into=None):
-        """The present message; the same one however often, until `next`.
+        """Return the current message; repeated calls return the same one until `next`.
 
         Parameters
         ----------
         into : Message, type of Message, or writable buffer, optional
             A message is refilled, a message class gives a new one; both must have the type number
-            and the size of what stands here. A buffer must be at least as long: what lies behind
-            the message stays as it is.
+            and the size of the current message. A buffer must be at least as long; its bytes beyond
+            the message stay unchanged.
 
         Returns
         -------
         bytes, Message or int
-            The bytes; or the message; or how many bytes were put into the buffer.
+            The bytes; or the message; or the number of bytes copied into the buffer.
 
         Raises
         ------
@@ -372,6 +369,6 @@ cdef class MessageReader:
             path=self.cursor.core.path, position=self.record.position)
 
     def let_go(self):
-        """The reader ends: it stands on nothing any more."""
+        """Close the reader: it has no current message any more."""
         self.standing = False
         self.closed = True

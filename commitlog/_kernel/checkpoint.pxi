@@ -1,4 +1,4 @@
-# The `checkpoint` file's records, read and written for logs that nobody has open.
+# The `checkpoint` file's records, read and written for logs that no handle has open.
 
 CHECKPOINT_SIZE = CL_CHECKPOINT_SIZE
 
@@ -19,8 +19,8 @@ def read_checkpoint(bytes content, bytes log_uuid):
 
 
 def write_checkpoint(int fd, bytes log_uuid, uint64_t count, uint64_t position, bint clean):
-    """Write the record after the one with that count into a checkpoint file, durably, for a log
-    that nobody has open.
+    """Write the record that follows `count` into a checkpoint file, durably, for a log that no
+    handle has open.
 
     Raises
     ------

@@ -2,10 +2,10 @@
 
 
 @cython.final
-@cython.no_gc_clear  # its end uses the log, which may be part of the same garbage
+@cython.no_gc_clear  # its __del__ uses the log, which may be part of the same garbage
 cdef class ClaimBuffer:
-    """The exporter behind `Claim.buffer`. It keeps segment and pool buffer in place as long as
-    anybody looks at them.
+    """The exporter behind `Claim.buffer`. It keeps segment and pool buffer in place while any view
+    of them exists.
     """
 
     def __getbuffer__(self, Py_buffer *buffer, int flags):
@@ -21,8 +21,8 @@ cdef class ClaimBuffer:
 
 
 cdef void _let_go(Writer log, cl_segment *segment) noexcept:
-    """One user less of a segment's bytes. The last one tells the allocation service, which may wait
-    for the buffer.
+    """Remove one user of a segment's bytes. The last one wakes the allocation service, which may
+    wait for the buffer.
     """
     segment.users -= 1
     if segment.users == 0 and segment.drained:
@@ -126,7 +126,8 @@ cdef class Claim:
         cdef uint32_t claimed = cl_frame_aligned(self.native.length)
         cdef uint64_t cell
         cdef int code
-        # What truncation left over becomes a SKIP behind the record, in place before the record is.
+        # The truncated rest becomes a SKIP behind the record, written before the record is
+        # published.
         if step < claimed:
             cell = cl_skip_cell(segment, self.native.offset + step, claimed - step)
             memcpy(segment.bytes + self.native.offset + step, &cell, sizeof(cell))
@@ -139,7 +140,7 @@ cdef class Claim:
         return 0
 
     cdef bint end_view(self):
-        """Ends the buffer's life; True when somebody still looks at it."""
+        """Release the buffer; True if a view of it still exists."""
         if self.view is None:
             return False
         try:
@@ -159,7 +160,7 @@ cdef class Claim:
         return 0
 
     def __del__(self):
-        # Dropped without its `with`: nobody will ever publish it.
+        # Dropped without its `with`: the claim can no longer be published.
         if self.open:
             cl_writer_abandon(&self.log.writer, &self.native)
             self.close()

@@ -1,11 +1,9 @@
-# The memory behind a batch's columns: one block, which the next batch of the same reader uses again
-# once nobody looks at it.
-#
-# Memory fresh from the system is zeroed by it, page by page, as it is first written. For short
-# records that takes longer than to decode them.
+# The memory behind a batch's columns: one block, which the reader's next batch reuses once no view
+# of it is left. The system zeroes fresh memory page by page at the first write. For short records
+# that takes longer than decoding them.
 
-# No larger block is kept for reuse, and none is used for a batch that needs less than a fourth of
-# it: a batch that somebody keeps must not keep much more memory than it needs.
+# The reader reuses no larger block, and none for a batch that needs less than a fourth of it: a
+# batch that the caller keeps must not hold much more memory than it needs.
 cdef size_t KEPT_LARGEST = 64 << 20
 cdef size_t FIT = 4
 # The columns that a reader may leave out.
@@ -18,8 +16,8 @@ cdef enum:
 
 @cython.no_gc
 cdef class Shelf:
-    """Keeps at most one block: whoever reads batch after batch lets go of each while the next but
-    one is read.
+    """Keeps at most one block: in a loop over batches the caller usually releases each batch while
+    the next but one is read.
     """
 
     def __dealloc__(self):

@@ -28,8 +28,8 @@ cdef class Committer(Core):
         return True
 
     def flush_to(self, uint64_t upto, double timeout):
-        """Wait, at most `timeout` seconds, until everything below `upto` is durable, leading a
-        flush where nobody else does. A leader may take as long as one `msync` more.
+        """Wait, at most `timeout` seconds, until everything below `upto` is durable, and lead a
+        flush if there is no leader. A leader may exceed the timeout by one `msync`.
 
         Raises
         ------
@@ -121,8 +121,9 @@ cdef class Committer(Core):
 
     def latency(self, str name):
         """How long "commit", "flush", "sync", "roll", "claim" or "lag" has taken, as (buckets,
-        total_ns, longest_ns). A bucket is a pair: the largest nanoseconds that it stands for, and
-        how many. Those without any are left out."""
+        total_ns, longest_ns). A bucket is a pair: its largest nanoseconds, and its count. Empty
+        buckets are left out.
+        """
         cdef cl_histogram *histogram = self.histogram(name)
         cdef uint32_t bucket
         cdef uint64_t count

@@ -1,17 +1,17 @@
-# One process's handle on a log: slot, tail and watermarks, segments, sleep. What becomes of its
-# policy is decided above.
+# One process's handle on a log: slot, tail and watermarks, segments, sleep. The Python layer above
+# decides its policy.
 
 cdef int64_t LOOK_INTERVAL_NS = 1_000_000
 
 
 cdef int64_t nanoseconds(double seconds) noexcept:
-    """A duration for the kernel. What is longer than a century, or not a number, is a century."""
+    """Convert a duration for the kernel. More than a century, or NaN, becomes a century."""
     if seconds <= 0:
         return 0
     return <int64_t>(seconds * 1e9) if seconds < 3e9 else 3_000_000_000_000_000_000
 
 
-@cython.no_gc_clear  # what is still called while a cycle is taken apart finds all of it
+@cython.no_gc_clear  # methods called while the collector breaks a cycle find all attributes
 cdef class Core:
     """The kernel's state of one open log.
 
@@ -78,8 +78,8 @@ cdef class Core:
             cl_log_clear(&self.log)
 
     cdef int enter(self) except -1:
-        """Before the interpreter's lock is given up for work on the log's files: `close` leaves
-        them open until the `leave` after it.
+        """Register a call that works on the log's files without the interpreter's lock: `close`
+        leaves them open until its `leave`.
         """
         if self.leaving:
             raise failure(CL_E_CLOSED, 0, path=self.path)
@@ -93,8 +93,8 @@ cdef class Core:
         return 0
 
     def leave_kernel(self):
-        """Let no call work on the log's files any more, and have the last that does call the
-        policy's `release_files`.
+        """Refuse new calls that work on the log's files. The last running one calls the policy's
+        `release_files`.
         """
         if not self.leaving:
             self.users += 1
@@ -102,7 +102,7 @@ cdef class Core:
             self.leave()
 
     cdef int look(self) except -1:
-        """A reader without live cursors looks for them, now and then."""
+        """For a reader without live cursors, look for the file, at most once an interval."""
         cdef int64_t now_ns
         if not self.cursors.shared:
             now_ns = cl_clock_monotonic_ns()
@@ -115,7 +115,7 @@ cdef class Core:
         if code == CL_E_FAILED:
             cause = <int>self.cursors.cells.failed.value
         elif code == CL_E_DAMAGE:
-            # where the walk over what was appended came to a stop
+            # where the walk over the appended frames stopped
             position = self.cursors.cells.committed.value
         return failure(code, cause, path=self.path, position=position)
 
@@ -137,8 +137,8 @@ cdef class Core:
         self.log.owner = cl_owner(slot, generation)
 
     def watch_slots(self, int lock_fd, int fd):
-        """Ask through these which owners live, without a slot of one's own: for readers. `lock_fd`
-        is -1 where `lock` cannot be opened.
+        """Probe through these descriptors which owners live, without a slot: for readers. `lock_fd`
+        is -1 if `lock` cannot be opened.
         """
         self.log.slot_fds.lock, self.log.slot_fds.cursors = lock_fd, fd
 
@@ -150,13 +150,13 @@ cdef class Core:
         self.log.slot_fds = CL_NO_SLOT_FDS
 
     def try_creation(self):
-        """Become the one handle that makes a segment at the time, until `end_creation`; False while
-        another one is that.
+        """Take the lock for creating a segment, until `end_creation`; False while another handle
+        has it.
         """
         return bool(cl_creation_try(self.log.slot_fds))
 
     def end_creation(self):
-        """After `try_creation` gave True."""
+        """Release the lock that `try_creation` took."""
         cl_creation_end(self.log.slot_fds)
 
     def after_fork(self):
@@ -188,8 +188,8 @@ cdef class Core:
         return bool(cl_log_pooled(&self.log))
 
     def keep_index(self, uint32_t spacing):
-        """Have commits make the indexes of the segments that they fill, with one entry for so many
-        records.
+        """Have commits build the indexes of the segments that they fill, with one entry per
+        `spacing` records.
         """
         self.log.index_spacing = spacing
 
@@ -200,7 +200,7 @@ cdef class Core:
 
     @property
     def uncertain_from(self):
-        """From this position on a bad frame is the end, and not damage."""
+        """The position from which on a bad frame is the end, and not damage."""
         return self.log.uncertain_from
 
     @uncertain_from.setter
@@ -227,8 +227,9 @@ cdef class Core:
 
     @property
     def tail_position(self):
-        """Where the next record would be claimed. What lies below may not be published yet. In
-        another process's pooled log, where its committed records end."""
+        """Where the next record would be claimed; frames below it may be unpublished. In another
+        process's pooled log, the end of its committed records.
+        """
         self.look()
         cdef const uint64_t *tail = cl_log_tail(&self.log)
         if tail == NULL:
@@ -256,8 +257,8 @@ cdef class Core:
 
     @property
     def committed_position(self):
-        """The end of what is in the segments, where other processes see it. On a mapped log the
-        same as appended.
+        """The end of the records in the segment files, which other processes see. On a mapped log
+        the same as appended.
         """
         self.look()
         if not cl_log_pooled(&self.log):
@@ -266,13 +267,14 @@ cdef class Core:
 
     @property
     def flushed_position(self):
-        """The end of what survives a power cut."""
+        """The end of the records that survive a power loss."""
         self.look()
         return cl_log_upward(&self.log, self.cursors.cells.flushed.value)
 
     cpdef ask_for_flush(self):
-        """Ask the writers to flush what is appended at present, at their flush services' next
-        interval. Without permission to write `cursors` nobody is asked."""
+        """Ask the writers' flush threads to flush all appended records at their next interval. Does
+        nothing without permission to write `cursors`.
+        """
         self.look()
         if self.cursors.shared and self.cursors.writable:
             cl_flush_ask(&self.log)
@@ -311,13 +313,14 @@ cdef class Core:
         return others
 
     def trim(self, uint64_t number, size_t keep):
-        """Unmap segments below `number` that nobody else holds, until `keep` are left."""
+        """Unmap segments below `number` that only this handle holds, until `keep` are left."""
         with nogil:
             cl_table_trim(&self.log.table, number, keep)
 
     def attach(self, Segment segment not None, Memory memory not None, lease=None):
-        """Let claims of a segment live in a buffer, which is all zero, as large as the segment, and
-        kept until `detach`. The views of its claims keep the lease alive, beyond that if need be.
+        """Attach a buffer for a segment's claims. It is zeroed, at least as large as the segment,
+        and kept until `detach`. The views of its claims keep the lease alive, beyond that if
+        necessary.
         """
         segment.check()
         if memory.size < segment.segment.size:
@@ -330,9 +333,7 @@ cdef class Core:
         segment.segment.bytes = memory.bytes
 
     def detach(self, Segment segment not None):
-        """Take the buffer back: claims, if there should be more, live in the mapping from now
-        on.
-        """
+        """Detach the buffer; any further claims live in the mapping."""
         segment.check()
         with nogil:
             cl_log_pass_commits(&self.log)
@@ -343,7 +344,7 @@ cdef class Core:
     # --- the end, sleeping and waking -------------------------------------------------------------
 
     def stop(self):
-        """End the loops, and wake whoever waits for an event."""
+        """End the loops, and wake the threads that wait for an event."""
         cl_log_stop(&self.log)
 
     def restart(self):
@@ -364,22 +365,21 @@ cdef class Core:
         return self.log.event
 
     cdef uint32_t *append_signal(self):
-        """What appends wake sleepers through. NULL where nobody could be told of them, or where the
-        cursors are a stand-in for those that will come, which are put in its place."""
+        """The futex through which appends wake sleepers. NULL if this handle cannot announce a
+        sleeper, or if its cursors are still a stand-in.
+        """
         if not (self.cursors.shared and self.cursors.writable):
             return NULL
         return <uint32_t *>&self.cursors.cells.append_signal.value
 
     def announce_sleeper(self):
-        """Have every publish that a look from now on does not see end `wait_append`, which takes
-        what this returns.
+        """Announce a sleeper: every publish that a later poll does not see ends `wait_append`,
+        which takes the returned value.
         """
         return cl_sleeper_announce(self.cursors.cells) if self.append_signal() != NULL else 0
 
     def wait_append(self, uint32_t seen, double timeout):
-        """Sleep until somebody appends, or `timeout` seconds; those in any case where there is
-        nothing to be told by.
-        """
+        """Sleep until an append, or `timeout` seconds; the full timeout if there is no signal."""
         cdef int64_t timeout_ns = nanoseconds(timeout)
         cdef uint32_t *signal = self.append_signal()
         with nogil:
@@ -389,8 +389,8 @@ cdef class Core:
                 cl_futex_wait(signal, seen, timeout_ns)
 
     def wake_sleepers(self):
-        """End every `wait_append` on this log; who waits there in other processes looks once in
-        vain.
+        """End every `wait_append` on this log; waiters in other processes poll once without a
+        result.
         """
         cdef uint32_t *signal = self.append_signal()
         if signal != NULL:

@@ -1,15 +1,15 @@
-# A place in a log, and the way on from there: what a `Tailer` has.
+# A position in a log and the reads from there: the core of a `Tailer`.
 
 cdef uint32_t BACKWARD_LEAST = 256
-cdef int PATIENCE = 20  # looks at a claim whose owner may be dead; one look is too short to tell
+cdef int PATIENCE = 20  # polls of a claim whose owner may be dead; one poll is too short to tell
 cdef int64_t NAP_NS = 100_000
-cdef uint64_t SIGNALS_EVERY = 4096  # records between two looks for signals
+cdef uint64_t SIGNALS_EVERY = 4096  # records between two checks for signals
 
 
 @cython.final
-@cython.no_gc_clear  # a call that comes while a cycle is taken apart finds all of it
+@cython.no_gc_clear  # methods called while the collector breaks a cycle find all attributes
 cdef class Cursor:
-    """A place between two records of a log. One thread at a time reads from it.
+    """A position between two records of a log. One thread at a time reads from it.
 
     Parameters
     ----------
@@ -18,7 +18,7 @@ cdef class Cursor:
     policy : CursorPolicy
         Gives the segments and decides about damage: see `readers.pyi`.
     from_buffer : bool
-        Read also what only this process's pool buffers have.
+        Also read the records that only this process's pool buffers hold.
     flushed_only : bool
         Read only what is flushed.
     """
@@ -73,7 +73,7 @@ cdef class Cursor:
         return bool(self.turned)
 
     cpdef leave(self):
-        """Let go of the segment and remember the place.
+        """Release the segment and remember the position.
 
         If another thread reads, that thread does this when it is done.
         """
@@ -85,13 +85,13 @@ cdef class Cursor:
             self.reader.segment = NULL
 
     def end(self):
-        """Read no more: the name is given back."""
+        """End all reads, because the tailer's name is released."""
         self.ended = self.busy = True
 
     # --- the place of a named tailer ---------------------------------------------------------
 
     def keep_in(self, TailerPage page not None):
-        """Keep the place in a page from now on."""
+        """Save the position in a page from now on."""
         self.page = page
 
     cdef int keep_position(self) except -1:
@@ -109,9 +109,9 @@ cdef class Cursor:
             self.keep_position()
 
     cpdef return_to_saved(self):
-        """Move to the saved place, if there is a page.
+        """Move to the saved position, if there is a page.
 
-        So the last record of a loop that was left comes again.
+        The last record of a loop that was left is thus read again.
         """
         if self.page is not None and self.page.mark.saved != self.current():
             self.move_to(self.page.mark.saved)
@@ -119,7 +119,7 @@ cdef class Cursor:
     # --- one thread at a time ----------------------------------------------------------------
 
     cdef int rest(self) except -1:
-        """Be busy no more."""
+        """Mark the cursor as no longer busy."""
         self.busy = False
         if self.leaving:
             self.leaving = False
@@ -170,9 +170,9 @@ cdef class Cursor:
             return CL_E_END
 
     def read_onward(self):
-        """The record behind the place, whatever the direction; None at the end.
+        """Return the next record forward, even if the cursor reads backward; None at the end.
 
-        A named place is not saved.
+        Does not save a named tailer's position.
         """
         cdef cl_record native
         cdef bint turned = self.turned
@@ -256,7 +256,7 @@ cdef class Cursor:
                 return CL_E_END
 
     cdef int go_back(self, int code) except -1:
-        """Do what a step back lacked; false if there is no more to read."""
+        """Resolve the code that ended a step back; false if there is no more to read."""
         if code == CL_E_ROLL:
             return self.enter_before()
         if code == CL_E_ABSENT:
@@ -267,7 +267,7 @@ cdef class Cursor:
         return False
 
     cdef int enter_before(self) except -1:
-        """Enter the segment that the place lies in or is the end of; false where the log begins."""
+        """Enter the segment that holds the position or ends at it; false at the log's beginning."""
         cdef uint64_t size = self.core.log.segment_size
         cdef uint64_t position = self.pending
         cdef uint64_t number, offset
@@ -297,7 +297,7 @@ cdef class Cursor:
         return True
 
     cdef void keep_to_flushed(self):
-        """If only what is flushed is to be read, move below the rest."""
+        """If only flushed records may be read, move below the unflushed ones."""
         cdef uint64_t base = self.segment.segment.base
         cdef uint64_t flushed = cl_load(&self.core.log.cursors.flushed.value)
         if self.reader.flushed_only and base + self.reader.offset > flushed:
@@ -306,7 +306,7 @@ cdef class Cursor:
                 self.reader.offset = max(flushed - base, <uint64_t>CL_SEGMENT_HEADER)
 
     cdef int scan_back(self) except? -100:
-        """Go over the frames before the place; CL_E_BUSY if a claim among them is not resolved."""
+        """Scan the frames before the position; CL_E_BUSY if a claim among them is not resolved."""
         cdef uint64_t start = CL_SEGMENT_HEADER
         cdef size_t entry
         cdef int code = CL_E_BUSY
@@ -373,7 +373,7 @@ cdef class Cursor:
         return read_record(self, timeout, idle, False)
 
     def batch(self, Py_ssize_t max_records, timeout, idle, bint keeps):
-        """The next records, waited for, as a tuple of columns: see `take_columns`."""
+        """Wait for the next records and return them as a tuple of columns: see `take_columns`."""
         return await_columns(self, max_records, timeout, idle, keeps)
 
     def columns(self, Py_ssize_t max_records, *, bint values, bint keys, bint types):

@@ -90,16 +90,16 @@ cdef class Cursors:
         cl_memory_unmap(&self.area)
 
     def part(self):
-        """Let go of the file: what it said last stays to be read. Where memory is short, the file
-        stays mapped.
+        """Replace the file's mapping by a private copy of its last content. If memory is short, the
+        file stays mapped.
         """
         if self.shared and cl_memory_part(&self.area) == 0:
             self.shared = False
             self.writable = True
 
     def become(self, Cursors live not None):
-        """Turn a stand-in into another view of the live file, at the address where the stand-in is:
-        whoever reads its cells meanwhile sees the one or the other.
+        """Replace a stand-in by a second view of the live file at the same address: a concurrent
+        reader of its cells sees either one.
 
         Raises
         ------
@@ -108,7 +108,7 @@ cdef class Cursors:
         """
         if self.shared or not live.shared:
             raise ValueError("a stand-in becomes the live file")
-        # Of length 0, a shared mapping is not moved: it gets a second view.
+        # With length 0, mremap does not move a shared mapping but adds a second view.
         if mremap(
             live.cells, 0, CL_CURSORS_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, <void *>self.cells
         ) != <void *>self.cells:
@@ -117,7 +117,7 @@ cdef class Cursors:
         self.shared = True
 
     def matches(self, bytes log_uuid, bytes boot_id, uint64_t inode, uint64_t segment_size):
-        """Whether the file is of this log, this boot, this place, and in a form that this release
+        """Whether the file belongs to this log, boot and inode, in a layout that this release
         knows.
         """
         cdef cl_cursors *cells = self.cells
@@ -174,7 +174,7 @@ cdef class Cursors:
 
     @property
     def mode(self):
-        """Mapped or pooled: how the present writers, or the last, have the log open."""
+        """Mapped or pooled: the mode of the current writers, or of the last."""
         return self.cells.mode
 
     @mode.setter
@@ -189,12 +189,12 @@ cdef class Cursors:
         cl_add(&_cell(self, name).value, 1)
 
     def __setitem__(self, str name, uint64_t value):
-        # A release: whoever reads a state, or a watermark, also sees what was written before it.
+        # A release store: a reader of a state or watermark also sees all earlier writes.
         cl_store(&_cell(self, name).value, value)
 
     def slots(self):
-        """The slots that somebody took and did not give back: (index, pid, attached_ns,
-        rolled_back, pid_namespace, counter).
+        """The slots that were attached and not detached: (index, pid, attached_ns, rolled_back,
+        pid_namespace, counter).
         """
         cdef uint32_t index
         cdef cl_slot *slot

@@ -32,7 +32,7 @@ cdef class Core:
 
     # calls that are in the kernel without the interpreter's lock, and use the log's files
     cdef int users
-    cdef bint leaving         # the log is closed: the last of them lets go of its files
+    cdef bint leaving         # the log is closed: the last such call releases its files
 
     cdef int enter(self) except -1
     cdef int leave(self) except -1

@@ -108,9 +108,9 @@ class Committer(Core):
     def count_above(self, name: str, value_ns: int) -> int: ...
     def log_counters(self) -> dict[str, int]: ...
 
-# What is taken for bytes: whatever offers the buffer protocol, contiguous. Known to type checkers
-# only: import it under TYPE_CHECKING. An array is named apart, because before Python 3.12 numpy's
-# own stubs do not say that it is a buffer.
+# Accepted as bytes: any contiguous object with the buffer protocol. Known to type checkers only:
+# import it under TYPE_CHECKING. An array is named apart, because before Python 3.12 numpy's own
+# stubs do not say that it is a buffer.
 ReadableBuffer: TypeAlias = Buffer | NDArray[Any]
 
 class Writer(Committer):

@@ -61,7 +61,8 @@ cdef class Finder:
 
     def ordinal(self, SparseIndex index not None, Segment segment not None, uint64_t offset):
         """How many records of the segment begin below an offset, and whether a frame begins or ends
-        there; None where what stands below is not known yet."""
+        there; None if the frames below are not known yet.
+        """
         segment.check()
         cdef cl_reader reader = self.reader(segment.segment, index.index.offset)
         cdef uint64_t ordinal = 0

@@ -4,8 +4,8 @@ cdef size_t ROOM_LARGEST = 0x7FFFFFFF  # what 32-bit ends can say
 
 
 cdef class RowBuffers:
-    """Where rows go: writable buffers, None for columns that nobody asked for. `value_ends` and
-    `key_ends` begin with their leading 0.
+    """Output buffers for rows: writable, None for columns that the caller does not want.
+    `value_ends` and `key_ends` begin with their leading 0.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ cdef class FrameDecoder:
     Parameters
     ----------
     segment_id, base, size : int
-        As its header page says, which somebody has checked.
+        From its header page, which the caller has checked.
     """
     cdef cl_segment segment
 

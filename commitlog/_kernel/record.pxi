@@ -38,8 +38,8 @@ cdef class Record:
         Raises
         ------
         SequenceError
-            A claim below it is still open, so that nobody can say yet; or it was pickled before
-            that was known.
+            A claim below it is still open, so that it is not known yet; or the record was pickled
+            before it was known.
         """
         if self.ordinal == 0:
             if self.segment is None:

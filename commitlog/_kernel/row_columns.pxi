@@ -50,8 +50,8 @@ cdef class RowColumns:
                 raise RecordTypeError(f"{self.count} values need {self.count} timestamps")
 
     cdef int fill(self, Py_ssize_t first, Py_ssize_t count, cl_record_input *records) except -1:
-        """The rows from `first` on as the kernel takes them. Nothing is believed of the offsets,
-        which are somebody else's.
+        """Fill in rows from `first` on as kernel records. Checks the offsets, which are untrusted
+        input.
         """
         cdef Py_ssize_t index, row
         cdef const uint8_t *values = &self.data[0] if self.data.shape[0] else NULL

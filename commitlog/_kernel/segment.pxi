@@ -39,9 +39,10 @@ cdef class Segment:
         return Segment.take(segment, path)
 
     def share(self, keeper=None, index=None, first_sequence=None):
-        """Another object with a reference of its own, which nobody releases but its own end. Views
-        of it are held through `keeper.hold(number, who)`, sequences known through
-        `index.sequence_at(number, offset)` and, where it is given, from the first record's own."""
+        """Return another object with its own reference, which it releases when it is deallocated.
+        Views of it are held through `keeper.hold(number, who)`, sequences known through
+        `index.sequence_at(number, offset)` and, where it is given, from the first record's own.
+        """
         self.check()
         cl_segment_hold(self.segment)
         cdef Segment twin = Segment.take(self.segment, self.path)
@@ -70,7 +71,7 @@ cdef class Segment:
         return self.segment
 
     def release(self):
-        """Give the reference back. The mapping goes with the last one."""
+        """Release the reference. The last release unmaps the segment."""
         cdef cl_segment *segment = self.segment
         self.segment = NULL
         if segment != NULL:
@@ -104,7 +105,7 @@ cdef class Segment:
 
     @property
     def references(self):
-        """How many hold the mapping, this object included."""
+        """The number of references to the mapping, this object's included."""
         self.check()
         return self.segment.references
 
@@ -116,7 +117,7 @@ cdef class Segment:
 
     @property
     def drained(self):
-        """Whether its buffer is committed whole and no claim's view leads into it."""
+        """Whether its buffer is fully committed and no claim's view leads into it."""
         self.check()
         return self.segment.drained != 0 and self.segment.users == 0
 
@@ -256,9 +257,10 @@ cdef class Segment:
         return found
 
     def step(self, uint64_t offset, bint buffered=False):
-        """What stands at `offset` of the file, or of the pool buffer: (code, bytes to step over).
-        The code is 0 for a record, `ROLLED_BACK` for a SKIP, `BUSY` for a claim, `END` for a zero
-        cell, `DAMAGE` else."""
+        """Classify the frame at `offset` of the file, or of the pool buffer: (code, bytes to step
+        over). The code is 0 for a record, `ROLLED_BACK` for a SKIP, `BUSY` for a claim, `END` for a
+        zero cell, `DAMAGE` else.
+        """
         cdef cl_record record
         cdef uint64_t step = 0
         self.check()

@@ -1,4 +1,5 @@
-# Segment files that nobody has open: their header pages, their names, and whose frames they hold.
+# Segment files that no handle has open: their header pages, their names, and whose frames they
+# hold.
 
 MAGIC = (<uint64_t>CL_SEGMENT_MAGIC).to_bytes(sizeof(uint64_t), "little")
 HEADER_SIZE = CL_SEGMENT_HEADER
@@ -38,8 +39,7 @@ def frame_largest(uint64_t segment_size):
 
 
 def punch_hole(int fd, long long start, long long stop):
-    """Give the blocks of [start, stop) back to the file system: what stands there reads as zeros.
-    False where it cannot.
+    """Free the blocks of [start, stop), which then read as zeros. False if the file system cannot.
     """
     cdef int result
     with nogil:
@@ -137,7 +137,7 @@ def header_crc(bytes page):
 
 
 def frames_fit(const uint8_t[::1] content, uint64_t segment_id):
-    """Whether a frame with a CRC of that segment id stands in the bytes of a segment file."""
+    """Whether a frame with a CRC of that segment id is in the bytes of a segment file."""
     cdef cl_segment segment
     memset(&segment, 0, sizeof(segment))
     segment.id = segment_id

@@ -9,8 +9,7 @@ def crc32c(const uint8_t[::1] data not None):
 
 
 cdef class SparseIndex:
-    """Where every `spacing`-th record of a segment stands, and the largest timestamp of any record
-    before it.
+    """The offset of every `spacing`-th record of a segment, and the largest timestamp before it.
 
     Parameters
     ----------

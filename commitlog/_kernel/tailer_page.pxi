@@ -177,8 +177,9 @@ cdef class TailerPage:
             )
 
     def close(self):
-        """Save nothing more, bring to the disk what `keep_durable` has left for later, and let go
-        of the file: what the page said last stays to be read. Idempotent."""
+        """Refuse further saves, sync what `keep_durable` has deferred, and unmap the file; a
+        private copy of the page stays readable. Idempotent.
+        """
         cdef bint first = not self.closed
         self.closed = self.mark.with_care = True
         try:

@@ -103,7 +103,7 @@ cdef class Writer(Committer):
         cl_writer_clear(&self.writer)
 
     def drop_segment(self):
-        """Let go of the segment that the last append went to."""
+        """Release the segment of the last append."""
         cl_writer_clear(&self.writer)
 
     def writer_counters(self):
@@ -269,7 +269,7 @@ cdef class Writer(Committer):
     cdef uint64_t append_any(
         self, object value, object key, object type, object timestamp_ns, bint durable, bint waits
     ) except 0:
-        """Append one record of whatever is given, and settle what it owes; its position, or
+        """Append one record of any accepted types, and finish the append; return its position, or
         NOT_APPENDED.
         """
         cdef cl_record_input record

@@ -1,11 +1,11 @@
-"""What is taken out of a log: saved to `<segment>.cut`, zeroed, removed.
+"""Cuts what follows the end of a log: saves it to `<segment>.cut`, zeroes it, removes segments.
 
-The order makes it safe to be killed anywhere: what is certain is saved durably before anything
-goes, segments go from the last one down, so that no hole ever stands in the numbering, and zeros
-come last. Run again, a cut finds less to do and ends at the same place.
+The order makes a kill at any step safe: a cut first saves the valid frames durably, then removes
+segments from the last one down, so that the numbering never has a gap, and zeroes last. Run again,
+it ends at the same place.
 
-A `.cut` file has the layout of its segment: the header, a hole in place of what was kept, and the
-bytes at the offsets where they stood, so that their CRCs still fit.
+A `.cut` file has the layout of its segment: the header, a hole for the part that stays in the log,
+and the bytes at their original offsets, so that their CRCs still fit.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from commitlog.segment.directory import LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.recovery")
 _CHUNK = 1 << 20
-_COPIES_LIMIT = 10_000  # of one segment: whoever has as many has another problem
+_COPIES_LIMIT = 10_000  # of one segment: a bound, which only a fault elsewhere can reach
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What follows the end of a log and has to go.
+    """The bytes and segments behind the end of a log, which a cut removes.
 
     Attributes
     ----------
     location : Location
-        The end; everything from here on goes.
+        The end; the cut removes everything from here on.
     dirty : bool
-        Whether something stands behind it in its own segment, a seal included.
+        Whether there are non-zero bytes behind it in its own segment, a seal included.
     later : tuple of int
-        Numbers of later segments with something in them.
+        Numbers of later segments that hold data.
     blank : tuple of int
         Numbers of later segments without.
     """
@@ -53,14 +53,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Taken:
-    """What a cut took out: positions, and the first file in which frames were saved."""
+    """What a cut removed: positions, and the first file to which it saved frames."""
 
     cut_range: tuple[int, int] | None
     saved_as: str | None
 
 
 def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Location) -> Cut | None:
-    """What stands behind `end`, or None when nothing does.
+    """Find the data behind `end`; None if there is none.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def find_cut(directory: LogDirectory, numbers: Iterable[int], end: Location) -> 
     """
     known = set(numbers)
     if end.offset >= directory.segment_size and end.number + 1 in known:
-        # The next segment may have been entered by readers: it is emptied in its place.
+        # Readers may have entered the next segment: the cut empties it in place.
         end = Location(end.number + 1, HEADER_SIZE)
     above = sorted(number for number in known if number > end.number)
     later = tuple(number for number in above if not is_untouched(directory, number))
@@ -143,8 +143,8 @@ def take_out(directory: LogDirectory, cut: Cut) -> Taken:
 
 
 def _save(directory: LogDirectory, start: Location, saved: list[str]) -> int:
-    """Save what stands from `start` to the end of the last certain frame of its segment; that end,
-    or the start when there is none.
+    """Save the bytes from `start` to the end of the last certain frame of its segment; return that
+    end, or the start if there is none.
     """
     try:
         segment = directory.open_segment(start.number, writable=False)
@@ -233,11 +233,12 @@ def _write_copy(directory: LogDirectory, segment: Segment, start: int, end: int)
 
 
 def _zero(directory: LogDirectory, start: Location) -> int:
-    """Zero a segment from `start` on, and its seal, durably; the offset behind the last byte that
-    was not zero.
+    """Zero a segment from `start` on, and its seal, durably; return the offset behind the last byte
+    that was not zero.
 
-    Zeros are written, and no hole is made: the range keeps its blocks. They go from the end
-    downwards, so that a run after a kill finds a part of what the first one has saved.
+    Zeros are written instead of punching a hole, so that the range keeps its blocks. They are
+    written from the end downwards, so that a run after a kill finds a prefix of what the first run
+    saved.
     """
     last = 0
     name = segment_name(start.number * directory.segment_size)

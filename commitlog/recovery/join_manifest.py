@@ -1,8 +1,7 @@
-"""Manifest: which batches of which streaming queries are in a log already, so that none is joined
+"""Manifest: the batches of streaming queries that a log already holds, so that none is joined
 twice.
 
-The batches of a query come one after the other, each with the next number, so that one number a
-query says it for all of them.
+The batches of a query are numbered consecutively, so that one number a query covers all of them.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ class Manifest:
 
     @classmethod
     def read(cls, directory: LogDirectory) -> Manifest:
-        """What stands in the log's directory.
+        """Read the manifest in the log's directory.
 
         Raises
         ------
         CorruptSegmentError, UnsupportedVersionError
-            It cannot be believed.
+            It is damaged, or a newer release wrote it.
         """
         content = checked_json.read(directory, NAME)
         if content is None:

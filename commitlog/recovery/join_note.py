@@ -1,5 +1,5 @@
-"""JoinNote: what a join is going to do, written down durably before it is begun. From then on the
-join is finished, by whoever comes next.
+"""JoinNote: a durable record of a join's steps, written before the first. If the join dies, the
+next writable open finishes it.
 
 See docs/format.md for the file.
 """
@@ -32,14 +32,14 @@ class JoinNote:
     Attributes
     ----------
     start, end : int
-        Where the log ended before, and ends behind the last segment that joins.
+        The log's end before the join, and after it.
     gate : tuple of int or None
-        Segment number and offset at which readers wait for more, until a SKIP leads them on; None
-        where they wait for the first of the new segments itself.
+        Segment number and offset at which readers wait, until a SKIP leads them on; None if they
+        wait for the first of the new segments.
     moves : tuple of Move
         By number, without a gap. Sources are relative to the log's directory.
     query, batch : str and int, or None
-        What is joined: see `Manifest`.
+        The joined batch: see `Manifest`.
     """
 
     start: int
@@ -54,7 +54,7 @@ class JoinNote:
         return self.moves[0].number
 
     def write(self, directory: LogDirectory) -> None:
-        """Put it in place, durably."""
+        """Write the note durably."""
         checked_json.write(directory, JOIN_NOTE, asdict(self))
 
     @staticmethod

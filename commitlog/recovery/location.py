@@ -1,5 +1,5 @@
-"""Places in a log, as recovery needs them: which of them exist, where the tail comes to rest,
-whether there are blocks behind them.
+"""Locations in a log, for recovery: which positions exist, where the tail is after recovery, and
+whether the disk blocks are allocated.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from commitlog.base.path import telling
 from commitlog.base.regular_file import opened_regular
 from commitlog.segment.directory import LogDirectory, segment_name
 
-# Segments ahead of the end that are taken for the log's own: the allocation service makes one or
-# two, and at most as many as this.
+# How many segments ahead of the end count as the log's own: the allocation service creates one or
+# two, and at most this many.
 AHEAD_LIMIT = 8
 
 
@@ -28,7 +28,7 @@ class Location(NamedTuple):
 
 
 def locate(directory: LogDirectory, numbers: set[int], position: int) -> Location | None:
-    """The place of a position, if the files reach as far."""
+    """Return the location of a position, or None if the files do not reach it."""
     number, offset = divmod(position, directory.segment_size)
     if offset % FRAME_ALIGN:
         return None
@@ -40,8 +40,8 @@ def locate(directory: LogDirectory, numbers: set[int], position: int) -> Locatio
 
 
 def land(directory: LogDirectory, location: Location) -> Location:
-    """Where a reader that comes from the segment's start goes on at or behind a place: behind the
-    frame that it lies in.
+    """Return the location at or behind a given one at which a reader from the segment's start
+    continues: behind the frame that contains it.
     """
     if location.offset >= directory.segment_size:
         return location
@@ -53,8 +53,8 @@ def land(directory: LogDirectory, location: Location) -> Location:
 
 
 def tail_location(directory: LogDirectory, numbers: set[int], end: Location) -> Location:
-    """Of the two places at a border of segments, the one at which the tail stands: a roll that was
-    begun is not begun again.
+    """Return the tail's location, of the two at a segment border: a roll that was begun is not
+    repeated.
     """
     number, offset = end
     if offset <= HEADER_SIZE and number - 1 in numbers:

@@ -1,10 +1,10 @@
-"""Carries a join note out. Each step can be done twice, so that a join that died anywhere is
-finished by doing all of it again.
+"""Executes a join note. Each step is idempotent: after a kill at any point, repeating all steps
+finishes the join.
 
-Readers follow frames, and come to the new segments in one way only: through the gate. It opens
-last, by one store or one rename, so that they find all of the new segments or none. Until then the
-new segments stand where nobody looks: whoever opens the log for reading meanwhile takes its end
-from the checkpoint, which is the old one until the gate is open.
+Readers follow frames, and reach the new segments only through the gate. It opens last, by one store
+or one rename, so that readers see all of the new segments or none. Until then no reader visits the
+new segments: a reader that opens the log takes its end from the checkpoint, which is the old one
+until the gate is open.
 """
 
 from __future__ import annotations
@@ -28,13 +28,12 @@ _logger = logging.getLogger("commitlog.stage")
 
 
 def finish_pending(directory: LogDirectory) -> JoinNote | None:
-    """Finish the join that somebody has begun, if there is one. Only under the log's exclusive
-    lock.
+    """Finish the pending join, if there is one. Requires the log's exclusive lock.
 
     Raises
     ------
     CorruptSegmentError
-        The note is damaged, or what it names is not there; nothing was joined by it.
+        The note is damaged, or a file that it names is missing; nothing was joined.
     """
     note = JoinNote.read(directory)
     if note is not None:
@@ -46,10 +45,10 @@ def finish_pending(directory: LogDirectory) -> JoinNote | None:
 
 
 def finish(directory: LogDirectory, note: JoinNote) -> None:
-    """Do all that the note says, and remove it."""
+    """Execute all steps of the note, and remove it."""
     check(directory, note)
     _clear(directory, note)
-    # Down from the last one: as long as the first is missing nobody finds the others.
+    # From the last down: as long as the first is missing, no reader finds the others.
     for move in reversed(note.moves):
         _place(directory, move)
         failpoint("segment placed")
@@ -71,13 +70,13 @@ def finish(directory: LogDirectory, note: JoinNote) -> None:
 
 
 def check(directory: LogDirectory, note: JoinNote) -> None:
-    """Before anything is moved: the log is where the note begins, and all that is to be moved is
-    there.
+    """Check, before any move, that the log ends where the note begins, and that all staged files
+    exist.
 
     Raises
     ------
     CorruptSegmentError
-        It is not.
+        The check failed.
     """
     checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
     if (
@@ -99,10 +98,10 @@ def check(directory: LogDirectory, note: JoinNote) -> None:
 
 
 def unreached(directory: LogDirectory) -> list[int]:
-    """Numbers of the segments that stand in their places and yet behind the end of the log, as long
-    as a join is not finished.
+    """Return the numbers of the segments that an unfinished join has placed behind the end of the
+    log.
 
-    Before a join is begun the log is closed, and what was made ahead of its need is empty.
+    The log is closed before a join begins, and segments allocated ahead are empty.
     """
     checkpoint = checkpoints.read(directory.fd, directory.log_uuid)
     if not directory.joining or checkpoint is None or not checkpoint.clean:
@@ -123,8 +122,8 @@ def _unfit(directory: LogDirectory, why: str) -> CorruptSegmentError:
 
 
 def _is(directory: LogDirectory, name: str, move: Move) -> bool:
-    """Whether a file is the segment that is to join: of its id, whole, and with the header of its
-    new place.
+    """Whether a file is the segment to be joined: with its id, whole, and with the header of its
+    new number.
     """
     try:
         with opened_regular(name, dir_fd=directory.fd) as fd:
@@ -140,7 +139,7 @@ def _is(directory: LogDirectory, name: str, move: Move) -> bool:
 
 
 def _clear(directory: LogDirectory, note: JoinNote) -> None:
-    """Remove the segments that were made ahead of need. Nobody stands in them: readers come through
+    """Remove the segments that were allocated ahead. No reader is in them: readers enter through
     the gate.
     """
     ids = {move.number: move for move in note.moves}
@@ -157,7 +156,7 @@ def _clear(directory: LogDirectory, note: JoinNote) -> None:
 
 
 def _place(directory: LogDirectory, move: Move) -> None:
-    """Rename a staged file to its place; that it is there already is success."""
+    """Rename a staged file to its segment name; no error if that is done already."""
     name = segment_name(move.number * directory.segment_size)
     try:
         os.rename(move.source, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
@@ -173,8 +172,8 @@ def _place(directory: LogDirectory, move: Move) -> None:
 
 
 def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
-    """Close the segment in which readers wait, with one store, durably, and give the rest of its
-    blocks back.
+    """Close the segment in which readers wait, with one store, durably, and free the rest of its
+    blocks.
     """
     name = segment_name(number * directory.segment_size)
     with (
@@ -184,11 +183,12 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
         if segment.nonzero(offset, offset + 8) == offset + 8:
             segment.skip(offset, 0)
             failpoint("gate opened")
-        # An earlier try may have written these pages in vain, and the system takes them for clean.
+        # Writeback of these pages may have failed in an earlier try, and the system marked them
+        # clean.
         segment.rewrite(0, HEADER_SIZE)
         segment.rewrite(offset, offset + 8)
         segment.flush(0, segment.size)
-        # Nothing is written there any more. The pages of the header and of the SKIP itself stay.
+        # No appender writes there any more. The pages of the header and of the SKIP itself stay.
         start = -(-(offset + 8) // HEADER_SIZE) * HEADER_SIZE
         if start < segment.size and not kernel.punch_hole(fd, start, segment.size):
             _logger.debug("%s: the rest of the segment keeps its blocks", segment.path)
@@ -196,9 +196,9 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
 
 
 def roll_into(directory: LogDirectory, number: int) -> int:
-    """Note in a segment's header that the log rolled into it, if it has not yet; when that was.
+    """Record in a segment's header that the log rolled into it, if missing; return that time.
 
-    What joins behind it counts as rolled into at that time or later, so that cycles never go back.
+    Segments joined behind it get that time or a later one, so that cycles never go back.
     """
     with directory.opened_segment(number) as segment:
         opened_ns, segment_id = segment.opened_ns, segment.id
@@ -255,8 +255,8 @@ def _sequence_behind(directory: LogDirectory, number: int) -> int | None:
 
 
 def _move_end(directory: LogDirectory, end: int) -> None:
-    """The log was closed, and ends there: in both turns of the checkpoint, so that one lost sector
-    does not bring the old end back.
+    """Record the new end of the closed log in both records of the checkpoint, so that one lost
+    sector does not restore the old end.
     """
     for _ in range(2):
         mark_clean(directory, end)
@@ -264,8 +264,8 @@ def _move_end(directory: LogDirectory, end: int) -> None:
 
 
 def mark_clean(directory: LogDirectory, end: int) -> None:
-    """Write the next turn of the checkpoint, for a log that nobody has open and that is durable up
-    to `end`.
+    """Write the next checkpoint record, for a log that no handle has open and that is durable up to
+    `end`.
     """
     checkpoints.write(directory.fd, directory.log_uuid, end, clean=True)
 
@@ -273,7 +273,7 @@ def mark_clean(directory: LogDirectory, end: int) -> None:
 def give_place(
     path: str, directory: LogDirectory, number: int, first_sequence: int, opened_ns: int
 ) -> Move:
-    """Write the header of its new place into a staged segment, durably; the move that is to come.
+    """Write the header of its new place into a staged segment, durably; return the pending move.
 
     Parameters
     ----------

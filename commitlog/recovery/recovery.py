@@ -1,11 +1,9 @@
-"""What an open does before anything is exposed: it finds the end of the log and makes everything
-below it durable.
+"""Recovery: before an open exposes the log, it finds the end and makes everything below it durable.
 
-Two rules. *Kept:* the memory of this boot is whole, so every claim is known; those that nobody will
-publish become SKIP, and everything else stays, because readers may have seen it. *Cut:* something
-was lost; the log ends at the first frame above what is known durable that is neither valid nor
-marked. Frames below the checkpoint are never touched. Run again after a kill at any step, recovery
-ends at the same place.
+Two rules. *Kept:* the memory of this boot is whole, so every claim is known; dead claims become
+SKIP, and everything else stays, because readers may have seen it. *Cut:* data was lost; the log
+ends at the first frame above the durable position that is neither valid nor marked. Recovery never
+changes frames below the checkpoint. Run again after a kill at any step, it ends at the same place.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class UncleanLog:
         self.interrupted = interrupted
         self.numbers = numbers
         if not numbers:
-            # Only buffers are left. The one that comes first says where the log goes on.
+            # Only buffers are left. The first one determines where the log continues.
             first = survey.recoverable[0]
             number = first.base // directory.segment_size
             directory.create_segment(number, opened_ns=time.time_ns(), segment_id=first.segment_id)
@@ -73,7 +73,7 @@ class UncleanLog:
         self.first = Location(min(numbers), HEADER_SIZE)
 
     def recover(self, lost: tuple[str, ...]) -> Recovered:
-        """Find the end, take out what stands behind it, make durable what stands before it."""
+        """Find the end, cut everything behind it, and make everything before it durable."""
         checkpoint = self._durable("checkpoint", self.position)
         if checkpoint is None:
             return self._keep_what_is_there(lost)
@@ -104,9 +104,7 @@ class UncleanLog:
         )
 
     def _durable(self, what: str, position: int) -> Location | None:
-        """The place of a position that is said to be durable; None when the files do not reach
-        it.
-        """
+        """Locate a position recorded as durable; None if the files do not reach it."""
         if position <= self.first.position(self.directory.segment_size):
             return self.first
         location = locate(self.directory, self.numbers, position)
@@ -120,7 +118,7 @@ class UncleanLog:
         return location
 
     def _walk(self, floor: Location) -> tuple[Walk, Literal["kept", "cut"]]:
-        """Walk by the rule that fits what is known."""
+        """Walk by the rule that fits the available state."""
         mode = None if self.cursors is None else self.cursors.mode
         if self.survey.recoverable or (mode == MODE_POOLED and self.survey.free):
             return walk_buffers(
@@ -232,11 +230,13 @@ class UncleanLog:
         failpoint("all flushed")
 
     def _keep_what_is_there(self, lost: tuple[str, ...]) -> Recovered:
-        """The last segments are gone, and what is left was durable: none of it is touched."""
+        """Keep all remaining segments unchanged: the last ones are missing, and the rest was
+        durable.
+        """
         reached = self.position // self.directory.segment_size + AHEAD_LIMIT
         number = max(
             number for number in self.numbers if number <= reached
-        )  # what lies farther ahead was put there by somebody else
+        )  # the log itself did not create files farther ahead
         self._forget_tail()
         with self.directory.opened_segment(number) as segment:
             offset = segment.certain_end(HEADER_SIZE)

@@ -1,10 +1,8 @@
-"""How far a log is whole: walks over the frames above a position, and what they do to claims that
-nobody will publish any more.
+"""Walks over the frames above a position, which find the log's valid end and roll back dead claims.
 
-Three walks, for the three things that can be known. `walk_valid` knows nothing but the files, and
-stops at the first frame that is neither valid nor a mark. `walk_claimed` knows the tail, and so
-that every cell below it was claimed. `walk_buffers` has the buffers of a dead pool, in which the
-files go on.
+Three walks, for three states of knowledge. `walk_valid` has only the files, and stops at the first
+frame that is neither valid nor a mark. `walk_claimed` has the tail, below which every cell was
+claimed. `walk_buffers` has the buffers of a dead pool, which continue the files.
 """
 
 from __future__ import annotations
@@ -25,19 +23,18 @@ _logger = logging.getLogger("commitlog.recovery")
 
 @dataclass
 class Walk:
-    """Where a walk ended, and what it did on its way.
+    """Where a walk ended, and what it changed.
 
     Attributes
     ----------
     end : Location
-        Everything below is whole.
+        Every frame below is valid.
     rolled_back : int
         Claims turned into SKIP.
     damaged : bool
-        What stopped the walk is a frame that cannot be, below the tail of a log whose memory was
-        never lost.
+        An invalid frame stopped the walk below the tail of a log whose memory was never lost.
     recovered, stranded : list of str
-        Buffers whose frames are in the log now; buffers that could not be joined to it.
+        Buffers whose frames are in the log now; buffers that fit nowhere in it.
     """
 
     end: Location
@@ -59,8 +56,8 @@ def walk_valid(directory: LogDirectory, numbers: set[int], start: Location) -> W
 
 
 def walk_claimed(directory: LogDirectory, start: Location, tail: Location) -> Walk:
-    """Walk to the tail of a mapped log. Whatever is claimed below it and not published becomes
-    SKIP: its owner is dead.
+    """Walk to the tail of a mapped log. Unpublished claims below it become SKIP: their owners are
+    dead.
     """
     walk = Walk(start)
     for number in range(start.number, tail.number + 1):
@@ -114,8 +111,8 @@ def walk_buffers(
     start: Location,
     buffers: Sequence[RecoverableBuffer],
 ) -> Walk:
-    """Walk to the end of a pooled log, out of the files into the buffers of its dead pool: what
-    they hold goes into the files.
+    """Walk to the end of a pooled log, through the files and the buffers of its dead pool, and copy
+    the buffers' frames into the files.
 
     Parameters
     ----------
@@ -157,8 +154,8 @@ def walk_buffers(
 def _walk_one(
     walk: Walk, directory: LogDirectory, numbers: set[int], buffer: RecoverableBuffer | None
 ) -> None:
-    """Walk over one segment, and on in its buffer if it has one. Without one, claims that stand in
-    the file were this segment's own.
+    """Walk over one segment, and on in its buffer if it has one. Without one, claims in the file
+    were made in the file itself.
     """
     number, offset = walk.end
     segment = _segment_of(directory, numbers, number, buffer)
@@ -214,10 +211,10 @@ def _fits(walk: Walk, segment: Segment, buffer: RecoverableBuffer) -> bool:
 
 
 def _keep_the_rest(segment: Segment, buffer: RecoverableBuffer, end: int) -> None:
-    """Frames behind a broken one in a buffer cannot be joined. They go into the file for the cut to
-    find and save.
+    """Copy the frames behind an invalid one from a buffer into the file, where the cut finds and
+    saves them. They cannot join the log.
 
-    The cell at `end` stays as it is: for whoever reads the file, the log ends there.
+    The cell at `end` stays unchanged: for a reader of the file, the log ends there.
     """
     last = segment.certain_end(end, buffer.memory) if end < segment.size else end
     if last > end:
@@ -234,8 +231,8 @@ def _keep_the_rest(segment: Segment, buffer: RecoverableBuffer, end: int) -> Non
 def _take_aside(
     walk: Walk, directory: LogDirectory, numbers: set[int], number: int, buffer: RecoverableBuffer
 ) -> None:
-    """A buffer above the end of what can be joined: its frames go into its segment's file, for the
-    cut to find and save.
+    """Copy the frames of a buffer above the log's end into its segment's file, where the cut finds
+    and saves them.
     """
     segment = _segment_of(directory, numbers, number, buffer)
     try:

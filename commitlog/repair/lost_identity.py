@@ -25,18 +25,18 @@ def segment_files(dir_fd: int) -> dict[str, int]:
 
 
 def read_page(dir_fd: int, name: str) -> bytes:
-    """A file's first page, filled up with zeros where it is shorter."""
+    """Read a file's first page, zero-padded if the file is shorter."""
     with opened_regular(name, dir_fd=dir_fd) as fd:
         return os.pread(fd, kernel.HEADER_SIZE, 0).ljust(kernel.HEADER_SIZE, b"\0")
 
 
 def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
-    """The identity that most sound segment headers agree on, or None where there is no such header.
+    """Return the identity that most sound segment headers agree on, or None if there is no sound
+    header.
 
-    The clock that the appenders read stands in `log.json` alone: the log goes on with coarse
-    timestamps. The roll cycle is the one that is given, or the named one, counted in UTC, with
-    which the opened parts of all headers agree; one with another zone or epoch, or a period, is not
-    guessed at.
+    Only `log.json` records the appenders' clock: the log continues with coarse timestamps. The roll
+    cycle is the given one, or the named one, in UTC, with which the opened parts of all headers
+    agree. A cycle with another zone or epoch, or a period, is not guessed.
 
     Raises
     ------

@@ -72,8 +72,8 @@ def find_segment_id(
     best = max(candidates, key=lambda candidate: fits[candidate])
     if fits[best] > 1:
         return best
-    # The first frames are damaged, too: any frame of the file may prove an id, which takes a look
-    # at each of its cells.
+    # The first frames are damaged, too. Any frame of the file may prove an id, but the search reads
+    # each cell.
     return next(
         (segment_id for segment_id in candidates[:2] if kernel.frames_fit(content, segment_id)),
         None,

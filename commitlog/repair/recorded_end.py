@@ -16,7 +16,7 @@ _WATERMARKS = ("appended", "committed", "flushed")
 
 
 class RecordedEnd:
-    """The end of a log that nobody is about to change, as it is recorded.
+    """The recorded end of a log that no process is changing.
 
     Parameters
     ----------

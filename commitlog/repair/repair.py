@@ -1,12 +1,11 @@
 """Mends what `verify` finds: `commitlog repair`.
 
-Nothing is thrown away: before a file is changed, it is copied to `<name>.broken`. Damage is marked
-SKIP, so that readers pass over it, and what follows is kept. A torn tail is left to the next
-writable open.
+Repair discards nothing: it copies each file to `<name>.broken` before it changes it. It marks
+damage as SKIP, so that readers pass over it, and keeps what follows. It leaves a torn tail to the
+next writable open.
 
-Before the first change of a segment the clean mark is taken away, and with it the cursors of a
-closed log: what was recorded of the end is then checked by the next open against the frames,
-wherever repair was stopped.
+Before the first change of a segment, repair removes the clean mark and the cursors of a closed log:
+wherever repair is stopped, the next open checks the recorded end against the frames.
 """
 
 from __future__ import annotations
@@ -79,31 +78,32 @@ _CHUNK = 1 << 20
 def repair(
     path: str | os.PathLike[str], *, dry_run: bool = False, roll_cycle: RollCycle | None = None
 ) -> RepairReport:
-    """Mend a log that nobody has open. Durable when it returns; a second run finds nothing to do.
+    """Mend a log that no process has open. Durable when it returns; a second run finds nothing to
+    do.
 
     Parameters
     ----------
     path : path
         The log's directory.
     dry_run : bool
-        Say what would be done, and write nothing. What stands in a segment whose header has to be
-        mended first is not looked at.
+        Report the actions, and write nothing. The frames of a segment whose header must be mended
+        first are not checked.
     roll_cycle : RollCycle, optional
-        How the log rolled, where `log.json` is lost and the segments do not say: those of a named
-        cycle in UTC do. It is held against the times at which the segments were opened.
+        The log's roll cycle, if `log.json` is lost and the segments do not show it: those of a
+        named cycle in UTC do. It is checked against the times at which the segments were opened.
 
     Raises
     ------
     InvalidOptionError
-        The log did not roll by that cycle, or `log.json` is there and says by which.
+        The log did not roll by that cycle, or `log.json` is whole and holds the cycle.
     LogLockedError
-        Somebody has the log open for writing.
+        A process has the log open for writing.
     LogNotFoundError, NotALogError
-        There is no log, and nothing from which to rebuild one.
+        There is no log, and no data from which to rebuild one.
     UnsupportedVersionError
         A newer release wrote it.
     ReadOnlyError, DiskFullError, IOFailureError
-        The system refused. What was done so far is whole; run it again.
+        A system call failed. The steps done so far are complete; run it again.
     """
     path = path_of(path)
     with telling_of_refusals(path):
@@ -197,19 +197,19 @@ class _Repair:
     def _act(
         self, what: str, file: str, position: int | None = None, resume_position: int | None = None
     ) -> bool:
-        """Note an action; whether to carry it out."""
+        """Record an action; return whether to execute it."""
         self.report.actions.append(Action(what, file, position, resume_position))
         if not self.dry_run:
             _logger.warning("%s: %s: %s", self.path, file, what)
         return not self.dry_run
 
     def _copy(self, name: str) -> None:
-        """Keep a segment as it is, the first time that it is about to be changed."""
-        if self.kept.copy(name, self.size):  # behind that nothing is read, and nothing changed
+        """Copy a segment before its first change."""
+        if self.kept.copy(name, self.size):  # repair neither reads nor changes bytes behind that
             self._distrust()
 
     def _distrust(self) -> None:
-        """A segment is about to change: what was recorded of the log's end counts no longer."""
+        """Invalidate the recorded end of the log, because a segment is about to change."""
         self.recorded.distrust()
         failpoint("distrusted")
 
@@ -235,8 +235,8 @@ class _Repair:
         failpoint("identity written")
 
     def _settle_joins(self) -> None:
-        """Finish a join that was begun. One that cannot be finished is taken back: no reader has
-        come to its segments.
+        """Finish a pending join. If it cannot be finished, take it back: no reader has reached its
+        segments.
         """
         try:
             note = JoinNote.read(self.directory)
@@ -277,8 +277,8 @@ class _Repair:
         )
 
     def _move_irregular_away(self) -> None:
-        """Move each link, directory, FIFO or device away that has a segment's name. Its place is a
-        gap from then on.
+        """Move away each link, directory, FIFO or device that has a segment's name, which leaves a
+        gap.
         """
         for number in self.directory.segment_numbers():
             name, base = segment_name(number * self.size), number * self.size
@@ -289,7 +289,7 @@ class _Repair:
                 self.kept.move_away(name)
 
     def _move_strays(self) -> list[int]:
-        """Move files away that the log cannot have reached; the numbers of the others."""
+        """Move away files that the log cannot have reached; return the numbers of the others."""
         for name, base in segment_files(self.dir_fd).items():
             if (
                 base % self.size == 0
@@ -317,9 +317,7 @@ class _Repair:
         return kept
 
     def _fill_holes(self, numbers: list[int]) -> None:
-        """Put a segment that holds nothing into each place where one is missing, so that readers
-        come past it.
-        """
+        """Create an empty segment for each missing one, so that readers can pass the gap."""
         missing = find_missing(numbers, self.size, self.recorded.known)
         if missing and not self.dry_run:
             check_room(self.directory, sum(count for _, count in missing))
@@ -356,8 +354,8 @@ class _Repair:
         failpoint("extended")
 
     def _mend_header(self, number: int) -> None:
-        """Rebuild the identity part of a header around the segment's id, which nothing but the file
-        itself and its CRCs know.
+        """Rebuild the identity part of a header around the segment's id, which only the file itself
+        and its CRCs hold.
         """
         name, base = segment_name(number * self.size), number * self.size
         page = read_page(self.dir_fd, name)
@@ -395,8 +393,8 @@ class _Repair:
         )
 
     def _find_id(self, name: str, page: bytes, base: int) -> int | None:
-        """The id that the CRCs of the segment prove, or that of the header where nothing has one:
-        then any will do.
+        """Return the id that the CRCs of the segment prove, or the header's if there are no CRCs,
+        where any id fits.
         """
         found = kernel.header_fields(page)[1]
         fd = open_regular(name, dir_fd=self.dir_fd)
@@ -419,7 +417,7 @@ class _Repair:
             os.close(fd)
 
     def _mend_frames(self, number: int, damage: list[Damage], *, last: bool) -> None:
-        """Mark damage SKIP, and set the seal right."""
+        """Mark damage as SKIP, and correct the seal."""
         name = segment_name(number * self.size)
         for part in damage:
             self._act(f"marked as SKIP: {part.reason}", name, part.position, part.resume_position)
@@ -446,8 +444,8 @@ class _Repair:
         os.fsync(self.dir_fd)
 
     def _seal_again(self, segment: Segment) -> None:
-        """A segment that was sealed gets the seal of what it holds now. Its first sequence stays:
-        lost records keep their numbers.
+        """Seal a sealed segment again, for its present content. Its first sequence stays: lost
+        records keep their numbers.
         """
         seal = segment.sealed()
         if segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) == SEAL_AT + SEAL_SIZE:
@@ -458,8 +456,8 @@ class _Repair:
             segment.flush(0, HEADER_SIZE)
 
     def _move_hidden_ends(self) -> None:
-        """Where an end, or the place of a named tailer, lies inside a SKIP, have it lie behind: no
-        reader comes to what stands inside.
+        """Move an end or a named tailer's position that lies inside a SKIP behind it: no reader
+        reaches the inside of a SKIP.
         """
         for name, position, landing in self.recorded.hidden():
             if self._act(
@@ -499,11 +497,11 @@ class _Repair:
 
 
 def mark_skipped(segment: Segment, start: int, stop: int, *, last: bool) -> None:
-    """Cover [start, stop) with SKIP frames. The first one is written last: until then the damage
-    stands as it was.
+    """Cover [start, stop) with SKIP frames. The first frame is written last: until then the damage
+    is unchanged.
 
-    "To the end of the segment" is said where that is meant, but not in the last segment, where the
-    tail may come to stand.
+    If the damage reaches the segment's end, one SKIP of length 0 covers it, but not in the last
+    segment, in which the tail may be.
     """
     if stop == segment.size and not last:
         segment.skip(start, 0)

@@ -1,9 +1,9 @@
-"""Looks at every frame of a log, an archive or a lone segment, and says what is wrong, changing
-nothing: `commitlog verify`.
+"""Checks every frame of a log, an archive or a lone segment, reports faults, and changes nothing:
+`commitlog verify`.
 
-What stands above the position known to be durable, on a log that was not closed, is a torn tail:
-the next writable open cuts it, and nobody was promised it. Damage is what is not a frame below that
-position, and anywhere on a log that somebody has open.
+On a log that was not closed, an invalid frame above the durable position begins a torn tail: its
+records were never acknowledged as durable, and the next writable open cuts it. An invalid frame
+below that position, or anywhere on a log that is open for writing, is damage.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
     Raises
     ------
     LogNotFoundError, NotALogError
-        There is nothing, or something else.
+        The path does not exist, or is no log.
     CorruptSegmentError
-        The segment's file was cut short, or its header is damaged, so that nothing can be said of
-        its frames.
+        The segment's file was cut short, or its header is damaged, so that its frames cannot be
+        checked.
     UnsupportedVersionError
         A newer release wrote it.
     IOFailureError
@@ -78,14 +78,14 @@ def verify(path: str | os.PathLike[str]) -> VerifyReport:
             opened_meanwhile = (
                 not report.live and not survey.directory.detached and is_live(survey.directory.fd)
             )
-        if opened_meanwhile:  # what was taken for the end may have been a claim
+        if opened_meanwhile:  # the presumed end may have been a claim
             with surveying(path, live=True) as survey:
                 report = survey.run()
     return report
 
 
 def open_directory(path: str) -> int:
-    """A descriptor of a directory that may be a log."""
+    """Open a directory that may be a log; return its descriptor."""
     refuse_archive(path)
     try:
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -98,13 +98,13 @@ def open_directory(path: str) -> int:
 def read_identity(
     dir_fd: int, path: str, cycle: RollCycle | None = None
 ) -> tuple[Identity, str | None]:
-    """What the log is, and what is wrong with its `log.json`. `cycle` is how it rolls, where that
-    is lost and somebody knows.
+    """Return the log's identity, and the fault of its `log.json` or None. `cycle` is the caller's
+    roll cycle, used if `log.json` is lost.
 
     Raises
     ------
     NotALogError
-        Neither `log.json` nor any segment says.
+        Neither `log.json` nor any segment holds an identity.
     """
     fault = f"{identities.NAME} is missing"
     try:
@@ -127,8 +127,8 @@ def read_identity(
 
 @contextlib.contextmanager
 def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
-    """A survey of the log, the archive or the segment at a path. Whether somebody writes to it is
-    found out where it is not given.
+    """Open a survey of the log, the archive or the segment at a path. If `live` is None, check
+    whether a process writes to it.
     """
     detached = open_detached(path)
     if detached is not None:
@@ -145,7 +145,7 @@ def surveying(path: str, *, live: bool | None = None) -> Iterator[Survey]:
 
 @contextlib.contextmanager
 def surveying_log(dir_fd: int, path: str, *, live: bool) -> Iterator[Survey]:
-    """The same of a log whose directory is open."""
+    """Open a survey of a log whose directory is open."""
     identity, fault = read_identity(dir_fd, path)
     with contextlib.closing(
         LogDirectory(path, identity.segment_size, identity.uuid, identity.roll_cycle)
@@ -156,8 +156,9 @@ def surveying_log(dir_fd: int, path: str, *, live: bool) -> Iterator[Survey]:
 
 
 def _survey_of_detached(directory: Detached) -> Survey:
-    """All of an archive, and of a segment that was sealed, was durable: whatever is not whole is
-    damage. One that was copied while it was written ends where a reader of it does."""
+    """An archive and a sealed segment were durable as a whole: any invalid frame is damage. A
+    segment that was copied while it was written ends where its reader stops.
+    """
     end = directory.find_end()
     checkpoint = Checkpoint(end, clean=True, count=0) if end % directory.segment_size == 0 else None
     survey = Survey(directory, directory.identity, checkpoint, live=False, fault=None)
@@ -202,10 +203,10 @@ class Survey:
         return self.end(numbers)
 
     def begin(self) -> list[int]:
-        """Look at all but the segments; the numbers of those."""
+        """Check everything but the segments; return their numbers."""
         numbers = self.directory.segment_numbers()
         if self.directory.detached:
-            self._find_holes(numbers)  # whatever else lies beside them is not theirs
+            self._find_holes(numbers)  # other files in the directory do not belong to them
             return numbers
         for name, base in segment_files(self.directory.fd).items():
             if not is_base(base, self.size):
@@ -215,15 +216,13 @@ class Survey:
         numbers = self._look_at_joins(numbers)
         self._find_holes(numbers)
         if self.report.checkpoint is None:
-            # Nothing says what was durable: all that frames can be found behind is taken for it.
+            # Without a checkpoint, everything up to the last certain frame counts as durable.
             self.known = self._last_certain(numbers)
         self._look_at_ends()
         return numbers
 
     def add(self, report: SegmentReport, torn_at: int | None) -> None:
-        """Take what another survey has found of the next segment; behind a torn tail nothing
-        counts.
-        """
+        """Add another survey's report of the next segment, without the data behind a torn tail."""
         if self.torn_at is not None:
             report = SegmentReport(
                 report.name, report.base, problems=report.problems, notes=report.notes
@@ -233,7 +232,7 @@ class Survey:
         self.report.segments.append(report)
 
     def end(self, numbers: list[int]) -> VerifyReport:
-        """Measure what the segments ended with, and look at the named tailers; the report."""
+        """Measure the torn tail, check the named tailers, and return the report."""
         if self.torn_at is not None:
             self._measure_torn_tail(self.torn_at, numbers)
         if not self.directory.detached:
@@ -253,7 +252,9 @@ class Survey:
         return self.report
 
     def _look_at_joins(self, numbers: list[int]) -> list[int]:
-        """The segments without those that a join has put in place and no reader reaches yet."""
+        """Return the numbers without the segments of an unfinished join, which no reader reaches
+        yet.
+        """
         self.report.joining = self.directory.joining
         for read in (JoinNote.read, Manifest.read):
             try:
@@ -282,7 +283,7 @@ class Survey:
             )
 
     def _segments(self, numbers: list[int]) -> Iterator[Segment]:
-        """Those that can be opened, one at a time."""
+        """Yield the segments that can be opened, one at a time."""
         for number in numbers:
             unusable = contextlib.suppress(
                 CorruptSegmentError, UnsupportedVersionError, PositionError
@@ -338,7 +339,7 @@ class Survey:
                 report.damage.append(Damage(position, segment.base + offset, _reason(code)))
 
     def _check_index(self, segment: Segment, report: SegmentReport) -> None:
-        """Hold the index, if there is one, against the seal and the frames."""
+        """Check the index, if there is one, against the seal and the frames."""
         seal = SealTable(self.directory).get(segment.number)
         index, state = (
             (None, "missing")
@@ -355,25 +356,25 @@ class Survey:
             report.notes.append(f"its index {index_name(segment.base)} {said}; {INDEX_REMEDY}")
 
     def _resume(self, segment: Segment, offset: int) -> int:
-        """Where the next whole frame begins, or the log certainly goes on."""
+        """Return the offset of the next whole frame, or at which the log certainly continues."""
         limit = self.known - segment.base
         limit = limit if offset < limit < segment.size else segment.size
         resume = min(segment.resume(offset), limit)
         if resume < segment.size or (segment.number + 1) * self.size <= self.known:
             return resume
-        # The last segment of a log that is being written: behind its last byte there is nothing yet
-        # to be damaged.
+        # In the last segment of a live log, nothing is written behind the last non-zero byte, so
+        # nothing there is damage.
         behind = content_end(segment, offset)
         return behind if behind > offset and self.live else resume
 
     def _check_seal(
         self, segment: Segment, report: SegmentReport, found: tuple[int, ...] | None
     ) -> None:
-        """Hold the seal against what a scan of the whole segment has found; None where it met
+        """Check the seal against the result of a scan of the whole segment; None if the scan met
         damage.
         """
         if self.live or segment.nonzero(SEAL_AT, SEAL_AT + SEAL_SIZE) == SEAL_AT + SEAL_SIZE:
-            return  # on a live log it may be in the writing
+            return  # on a live log a process may be writing it
         seal = segment.sealed()
         if seal is None:
             report.problems.append(SEAL_BROKEN)
@@ -413,8 +414,8 @@ def _count_certain(segment: Segment, offset: int) -> int:
 
 
 def content_end(segment: Segment, start: int) -> int:
-    """The offset of the frame boundary behind the last byte from `start` on that is not zero, or
-    `start` when all are.
+    """Return the offset of the frame boundary behind the last non-zero byte from `start` on, or
+    `start` if all are zero.
     """
     for stop in range(segment.size, start, -_CHUNK):
         at = max(stop - _CHUNK, start)

@@ -1,4 +1,4 @@
-"""What `verify` has found: a report of a log, and of each of its segments."""
+"""The result of `verify`: a report of a log, and of each of its segments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from commitlog.segment.directory import Kind
 
 @dataclass(frozen=True)
 class Damage:
-    """Bytes that are not frames: from `position` to `resume_position`, where reading can go on."""
+    """Bytes that are not frames, from `position` to `resume_position`, where reading continues."""
 
     position: int
     resume_position: int
@@ -18,8 +18,8 @@ class Damage:
 
 @dataclass(frozen=True)
 class TornTail:
-    """What stands behind the last frame of a log that was not closed, up to its last byte, with so
-    many whole records in it.
+    """The data behind the last frame of a log that was not closed, up to its last byte. `records`
+    counts the whole records in it.
 
     The next writable open resolves the claims in it, if this is still the boot in which they were
     made; otherwise it cuts the log there.
@@ -32,7 +32,7 @@ class TornTail:
 
 @dataclass
 class SegmentReport:
-    """What one segment holds.
+    """The findings about one segment.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class SegmentReport:
     problems : list of str
         What is wrong with its header, its seal or its length.
     notes : list of str
-        What is not as it should be, and loses nothing: its index.
+        Faults that lose no record: its index.
     """
 
     name: str
@@ -71,27 +71,27 @@ class VerifyReport:
     path, uuid, segment_size
         The log, the archive or the segment's file; the uuid is the log's.
     live : bool
-        Somebody has it open for writing; the counts are those of one moment.
+        A process has it open for writing; the counts are a snapshot.
     clean : bool
-        It was closed, and nobody has opened it since. Of an archive always so; of a segment's file:
-        it is finished, nothing more comes to it.
+        It was closed, and not opened since. Always true of an archive; of a segment's file: it is
+        complete.
     checkpoint : int or None
-        The position that is known to be durable.
+        The position known to be durable.
     segments : list of SegmentReport
         By position.
     holes : list of (int, int)
         Positions at which segments are missing, from and to.
     torn : TornTail or None
-        What the next writable open will resolve or cut.
+        The torn tail, which the next writable open resolves or cuts.
     problems : list of str
         What is wrong with the log's other files.
     notes : list of str
-        What is not as it should be, and loses no record: files of named tailers.
+        Faults that lose no record: files of named tailers.
     joining : bool
         A join of staged segments was begun and not finished. The next writable open finishes it;
-        what it has put in place already is not counted here.
+        the report does not count the segments placed so far.
     kind : {"log", "archive", "segment"}
-        What was looked at.
+        What was verified.
     """
 
     path: str

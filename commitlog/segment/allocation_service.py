@@ -1,5 +1,5 @@
-"""AllocationService: has the next segments and their pages ready before an appender needs them, and
-takes drained buffers back.
+"""AllocationService: allocates and prefaults the next segments before an appender needs them, and
+returns drained buffers to the pool.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from commitlog.segment.unused_blocks import UnusedBlocks
 _logger = logging.getLogger("commitlog.segment")
 
 _ROUND_S = 0.25  # how long the thread sleeps where no event wakes it
-# After this long another one's creation of the segment is not waited for: whoever is at it may be
-# stopped.
+# How long to wait for another handle that creates the segment: that handle may be stopped.
 _PATIENCE_S = 0.001
 _PATIENCE_STEP_S = 0.0001
 _LOOK_S = 1.0  # from one look at the room on the disk to the next
@@ -44,39 +43,37 @@ _RETRY_S = 1.0  # after a failed allocation, which the appender would report its
 
 
 class LeasedBuffer(Protocol):
-    """What a segment needs to know of a pool's buffer."""
+    """The part of a pool's buffer that segments use."""
 
     @property
     def memory(self) -> Memory: ...
 
 
 class BufferLender(Protocol):
-    """Where buffers come from; the log's wiring stands behind it, so that segments need not know
-    the pool.
-    """
+    """Lends buffers. The log implements it, so that this package does not depend on the pool."""
 
     def try_lend(self) -> LeasedBuffer | None:
         """A free buffer, if there is one now."""
 
     def lend(self) -> LeasedBuffer | None:
-        """A buffer by the pool's policy: waits, raises, or gives None where the segment goes
-        without one.
+        """Return a buffer by the pool's policy: wait, raise, or return None if the segment gets
+        none.
         """
 
     def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
         """Note durably which segment the buffer holds from now on, before the first claim in it."""
 
     def give_back(self, buffer: LeasedBuffer) -> None:
-        """The buffer is committed whole, or was never used."""
+        """Take back a buffer that is fully committed or was never used."""
 
 
 class _Lease:
-    """Lives as long as the log, or a claim's view that outlives it, needs a buffer."""
+    """Lives as long as the log, or a claim's view that outlives the log, needs a buffer."""
 
 
 class _Attached(NamedTuple):
-    """A segment with its buffer. It is held, so that nobody deletes it before the buffer is taken
-    back.
+    """A segment with its buffer. The token holds it, so that it is not deleted before the buffer is
+    detached.
     """
 
     file: MappedFile
@@ -86,8 +83,8 @@ class _Attached(NamedTuple):
 
 
 class AllocationService(Service):
-    """Brings segments. The appender that rolls finds the next one in place; where it was faster, it
-    does the same work itself.
+    """Allocates segments ahead. The appender that rolls finds the next one in place, or, if it was
+    faster, does the same work itself.
 
     The model is RocketMQ's AllocateMappedFileService, which makes the needed file and its
     successor.
@@ -111,8 +108,7 @@ class AllocationService(Service):
         self._lender = lender
         self._unused = UnusedBlocks(directory, queue)
         self._events = events
-        # Three locks, so that an appender that rolls never waits for what is done ahead of its
-        # need.
+        # Three locks, so that an appender that rolls never waits for work that is done ahead.
         self._place_lock = threading.Lock()
         self._attach_lock = threading.Lock()
         self._seal_lock = threading.Lock()
@@ -121,7 +117,7 @@ class AllocationService(Service):
         self._closed = False
         self._sealer = Sealer(directory, queue, options.tuning.index_spacing, events)
         self._pretoucher = Pretoucher(core, queue, options)
-        # A pool's buffers take the faults in its place.
+        # With a pool, the buffers take the page faults instead.
         self._pretouches = options.prefault and lender is None
         if events is not NO_EVENTS:
             self._sealer.begin(core.committed_position // core.segment_size)
@@ -147,8 +143,8 @@ class AllocationService(Service):
                 self._attach(number)
 
     def _place(self, number: int, *, needed: bool) -> None:
-        """Have a segment file in place, durably. One that is not needed yet is left to whoever
-        makes it at the time.
+        """Create a segment file durably, if it is missing. If it is not needed yet, leave it to the
+        handle that is creating it.
         """
         if number < self._synced_below:
             return
@@ -162,8 +158,8 @@ class AllocationService(Service):
                     break
             try:
                 if self._directory.has(number):
-                    # Somebody else's rename: whoever moves the tail has synced the directory
-                    # itself.
+                    # Another handle renamed the file: the handle that moves the tail must itself
+                    # sync the directory.
                     self._directory.sync()
                 elif alone or needed:
                     self._create(number)
@@ -172,8 +168,8 @@ class AllocationService(Service):
             finally:
                 if alone:
                     self._core.end_creation()
-            # Those between are another process's; the first one asked for is the tail's, at the
-            # open.
+            # Another process created the numbers in between. The first call, at the open, is for
+            # the tail's segment.
             created = range(self._synced_below or number + 1, number + 1)
             self._synced_below = number + 1
         for new in created:
@@ -204,12 +200,11 @@ class AllocationService(Service):
             undo.callback(file.release, token)
             if number in self._attached or file.segment.buffered:
                 return
-            # Drained buffers are zeroed when they go back, which is the thread's work as long as
-            # another buffer is free.
+            # Returning a drained buffer zeroes it: the thread does that as long as another buffer
+            # is free.
             buffer = self._lender.try_lend()
             if buffer is None:
-                # Every buffer is out. Perhaps all that keeps ours is that nobody has committed it
-                # yet.
+                # Every buffer is lent. One of this log's may only lack its commit.
                 self._core.commit(self._core.tail_position)
                 self.give_back_drained()
                 buffer = self._lender.lend()
@@ -257,16 +252,16 @@ class AllocationService(Service):
             seen = self._core.wait_event(seen, self._round())
 
     def _round(self) -> float:
-        """What is due now; after how many seconds to look again, where no event asks for it
+        """Do the work that is due; return the seconds until the next round, unless an event comes
         sooner.
         """
         try:
             with self._directory.telling("allocate ahead of need"):
                 return self._work()
         except LogFailedError:
-            pass  # the log itself tells of that, once
+            pass  # the log itself reports that, once
         except DiskFullError:
-            self._retry_at = time.monotonic() + _RETRY_S  # the monitor has said it
+            self._retry_at = time.monotonic() + _RETRY_S  # the monitor has logged it
         except CommitLogError as error:
             self._retry_at = time.monotonic() + _RETRY_S
             _logger.warning(
@@ -300,7 +295,7 @@ class AllocationService(Service):
         return rest_s
 
     def _end_cycle(self) -> None:
-        """A log to which nobody appends ends its cycle, too, and is sealed that far."""
+        """End the cycle of an idle log too, so that its segments can be sealed."""
         end_ns = self._core.cycle_end_ns
         if (
             end_ns is not None
@@ -316,20 +311,19 @@ class AllocationService(Service):
 
     @property
     def allocated_position(self) -> int:
-        """Where the segments that are in place end."""
+        """The position at which the allocated segments end."""
         return (
             max(self._synced_below, self._core.tail_position // self._core.segment_size + 1)
             * self._core.segment_size
         )
 
     def pretouch(self) -> int:
-        """Have the next segments and pages in place when this returns; the position up to which
-        they are.
+        """Allocate and prefault the next segments; return the position up to which that is done.
 
         Raises
         ------
         DiskFullError, IOFailureError
-            There is no room for them, or the system refused.
+            There is no room for them, or a system call failed.
         """
         tail = self._core.tail
         assert tail is not None
@@ -340,9 +334,9 @@ class AllocationService(Service):
         return self._pretoucher.touched_position
 
     def sealed_below(self) -> int:
-        """Seal what can be sealed, and say below which segment number everything is."""
+        """Seal the committed segments; return the number below which all are sealed."""
         with self._seal_lock:
-            # A seal is read off the file, where a pooled log's records are once they are committed.
+            # The sealer reads the file, which holds a pooled log's records once they are committed.
             self._sealer.seal_below(self._core.committed_position // self._core.segment_size)
             return max(0, self._sealer.reached)
 
@@ -354,8 +348,8 @@ class AllocationService(Service):
         A roll of another thread may still wait for a buffer. It raises `ClosedError`, and returns
         the buffer that it gets.
 
-        A claim that is open still, and was rolled back, may have a view of its buffer, and write to
-        it. That buffer goes back when the view does.
+        A claim that is still open was rolled back, but may have a view of its buffer and write to
+        it. That buffer is returned once the view is released.
         """
         with self._attach_lock:
             self._closed = True

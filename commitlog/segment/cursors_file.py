@@ -19,25 +19,25 @@ _SLOT_LOCKS: Span = (kernel.SLOT_LOCK_AT, kernel.SLOTS)
 
 
 def boot_id() -> bytes:
-    """This boot of this machine, sixteen bytes: what lived only in memory did not outlive it."""
+    """Return the boot id, sixteen bytes: what was only in memory did not survive a change of it."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return uuid.UUID(file.read().strip()).bytes
 
 
 @dataclass(frozen=True)
 class CursorsFile:
-    """A mapped `cursors` file and what it is worth.
+    """A mapped `cursors` file and whether it can be used.
 
     Attributes
     ----------
     cells : Cursors
-        The mapping; a private stand-in where the file could not be used by a reader.
+        The mapping; a private stand-in if a reader cannot use the file.
     usable : bool
-        It is of this log, this boot and this place.
+        It belongs to this log, this boot and this inode.
     ready : bool
-        It is usable, and no recovery is under way or was killed.
+        It is usable, and no recovery is running or was killed.
     inode : int
-        Its own.
+        The file's inode.
     """
 
     cells: Cursors
@@ -54,8 +54,8 @@ def _check(cells: Cursors, identity: Identity, inode: int) -> bool:
 
 
 def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for writing, created or brought to its size where need be; it never shrinks.
-    Only under the exclusive lock.
+    """Map the file for writing, and create or extend it if necessary; it never shrinks. Requires
+    the exclusive lock.
     """
     with opened_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd) as fd:
         # A file of the right size may have holes, in which a full disk would turn a store into
@@ -67,9 +67,7 @@ def open_writable(dir_fd: int, identity: Identity) -> CursorsFile:
 
 
 def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
-    """Map the file for a reader, who may write its own cell where it has the permission. An
-    unusable file gives a stand-in.
-    """
+    """Map the file for a reader, writable if permitted. An unusable file gives a stand-in."""
     found = find(dir_fd, identity)
     return (
         found
@@ -79,9 +77,7 @@ def open_for_reading(dir_fd: int, identity: Identity) -> CursorsFile:
 
 
 def find(dir_fd: int, identity: Identity) -> CursorsFile | None:
-    """The file, if it is there and long enough, mapped for writing where that is permitted. Nothing
-    is changed.
-    """
+    """Map the file if it exists and is long enough, for writing if permitted. Changes nothing."""
     for flags, writable in ((os.O_RDWR, True), (os.O_RDONLY, False)):
         try:
             with opened_regular(NAME, flags, dir_fd=dir_fd) as fd:
@@ -100,7 +96,7 @@ class Writer:
     Attributes
     ----------
     pid : int
-        As it called itself.
+        The pid that it recorded.
     pid_namespace : int
         Where that pid means something: the namespace's inode; 0 where it is not known.
     slot : int
@@ -108,13 +104,13 @@ class Writer:
     since_ns : int
         When it took that, in nanoseconds since 1970.
     rolled_back : int
-        Its claims that others turned into SKIP.
+        Its claims that another handle turned into SKIP.
     counter : int
-        Goes up by two with each claim, whoever had the slot before included, and is odd while one
-        is being made. A pooled log's appends leave it as it is.
+        Rises by two with each claim of any owner of the slot, and is odd during a claim. A pooled
+        log's appends do not change it.
     alive : bool
-        It holds the lock on its slot. One that died stays in the table until somebody else takes
-        the slot.
+        It holds the lock on its slot. A dead writer stays in the table until another takes the
+        slot.
     """
 
     pid: int
@@ -135,7 +131,7 @@ def writers(dir_fd: int, cells: Cursors) -> list[Writer]:
     try:
         fd = open_regular(NAME, dir_fd=dir_fd)
     except FileNotFoundError:
-        return []  # somebody has removed it under those who have it mapped
+        return []  # another process removed it while it is mapped
     lock_fd = lock_file.open_to_ask(dir_fd)
     try:
         return [
@@ -165,8 +161,8 @@ def live_writers(dir_fd: int, identity: Identity) -> list[Writer]:
 
 
 def is_live(dir_fd: int) -> bool:
-    """Whether somebody has the log in a directory open for writing. A user who cannot open `lock`
-    learns of slots alone.
+    """Whether a process has the log in a directory open for writing. If this user cannot open
+    `lock`, only slots are checked.
     """
     fd = lock_file.open_to_ask(dir_fd)
     span = WHOLE
@@ -226,7 +222,7 @@ class SlotLock:
         return -1 if self._lock is None else self._lock.descriptor, self._cursors.descriptor
 
     def close(self) -> None:
-        """Let go of both; idempotent."""
+        """Close both; idempotent."""
         self._cursors.close()
         if self._lock is not None:
             self._lock.close()

@@ -65,9 +65,9 @@ def index_name(base: int) -> str:
 def names_in(dir_fd: int) -> list[str]:
     """The names of all that is in a directory; none once it is removed.
 
-    Read through a descriptor of its own: all who list by the same one, threads or children of a
-    fork, share how far it was read, also by a duplicate of it, and each would miss what another has
-    just seen. Whoever lists by what he has opened himself needs it not.
+    Read through a descriptor of its own: threads and children of a fork that list by the same
+    descriptor, or a duplicate of it, share its read offset, and each would miss names that another
+    has just read. A caller that lists by its own descriptor does not need this.
     """
     try:
         own_fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=dir_fd)
@@ -146,8 +146,8 @@ class LogDirectory:
 
     @property
     def detached(self) -> bool:
-        """Whether the segments are apart from their log: nobody writes them, and nothing is kept
-        beside them.
+        """Whether the segments are detached from their log: no handle writes them, and no other
+        file is kept with them.
         """
         return self.kind != "log"
 
@@ -155,8 +155,8 @@ class LogDirectory:
         """In the child of a fork: another thread of the parent may have held a lock."""
 
     def close(self) -> None:
-        """Let go of the descriptor; idempotent. A call that another thread is in keeps it open
-        until it returns.
+        """Release the descriptor; idempotent. A call in another thread keeps it open until it
+        returns.
         """
         self._fd = None
 
@@ -164,7 +164,7 @@ class LogDirectory:
         return os.path.join(self.path, segment_name(number * self.segment_size))
 
     def telling(self, doing: str) -> contextlib.AbstractContextManager[None]:
-        """Raise what the system refuses in the block as one of commitlog's own errors."""
+        """Translate an OSError in the block into one of commitlog's own errors."""
         return telling(self.path, doing)
 
     def names(self) -> list[str]:
@@ -214,7 +214,7 @@ class LogDirectory:
         """Have a segment file here, where it may have to be brought first."""
 
     def read_header(self, number: int) -> bytes | None:
-        """The header page of a segment as it stands in its file; None where it cannot be read."""
+        """Read the header page of a segment from its file; None if it cannot be read."""
         name = segment_name(number * self.segment_size)
         with contextlib.suppress(OSError), opened_regular(name, dir_fd=self.fd) as fd:
             return os.pread(fd, kernel.HEADER_SIZE, 0)

@@ -1,5 +1,5 @@
-"""The `lock` file: held from open to close by every writable handle, shared by mapped ones,
-exclusively by a pooled one.
+"""The `lock` file. Every writable handle locks it from open to close: mapped ones shared, a pooled
+one exclusively.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ NAME = "lock"
 # as lent.
 SIZE_LIMIT = 8 << 20
 _ROOM_STEP = 4096
-# What else is locked in the file, besides its beginning and the slots. Only those who may write to
+# Further byte locks in the file, besides its beginning and the slots. Only users who may write to
 # the log can open it.
 TERMS: Span = byte(1 << 33)
 _TAILERS_AT = 1 << 62
 
 
 def tailer_span(inode: int) -> Span:
-    """The byte of the file that stands for the tailer whose file has that inode."""
+    """Return the lock byte of the tailer whose file has that inode."""
     return byte(_TAILERS_AT + inode % _TAILERS_AT)
 
 
 @dataclass(frozen=True)
 class Holder:
-    """What the last pooled handle wrote into the file about itself."""
+    """The description of itself that the last pooled handle wrote into the file."""
 
     pid: int = 0
     name: str = ""
@@ -47,14 +47,12 @@ class Holder:
     pid_namespace: int = 0
 
     def describe(self) -> str:
-        """Who it is, for a message."""
+        """Name the holder, for a message."""
         return describe_process(self.pid, self.pid_namespace, self.name)
 
 
 def pid_namespace() -> int:
-    """The namespace in which this process's pid says who it is, by its inode; 0 where the system
-    does not tell.
-    """
+    """Return the inode of this process's pid namespace; 0 if the system does not show it."""
     try:
         return os.stat("/proc/self/ns/pid").st_ino
     except OSError:
@@ -62,12 +60,12 @@ def pid_namespace() -> int:
 
 
 def is_foreign(namespace: int) -> bool:
-    """Whether pids of that namespace mean somebody else here, or nobody."""
+    """Whether pids of that namespace are not valid in this process's namespace."""
     return namespace != 0 and namespace != pid_namespace()
 
 
 def describe_process(pid: int, namespace: int, name: str = "") -> str:
-    """Who a process is that wrote its pid down, for a message."""
+    """Name the process that recorded this pid, for a message."""
     if pid == 0:
         return "another process"
     if is_foreign(namespace):
@@ -80,7 +78,7 @@ def describe_process(pid: int, namespace: int, name: str = "") -> str:
 
 
 def process_name(pid: int) -> str:
-    """A process's name, as far as it can be known."""
+    """Return a process's name, or "unknown"."""
     try:
         return str(psutil.Process(pid).name())
     except psutil.Error:
@@ -88,9 +86,7 @@ def process_name(pid: int) -> str:
 
 
 def open_to_ask(dir_fd: int) -> int:
-    """A descriptor by which to ask about locks on the file; -1 where it is missing, or not this
-    user's to read.
-    """
+    """Open the file to probe its locks; -1 if it is missing or this user may not read it."""
     try:
         return open_regular(NAME, dir_fd=dir_fd)
     except (FileNotFoundError, PermissionError):
@@ -122,7 +118,7 @@ class LockFile:
         self._lock.release()
 
     def read(self) -> Holder:
-        """What the file says; an empty `Holder` where it says nothing that can be understood."""
+        """Read the holder from the file; return an empty `Holder` if it cannot be parsed."""
         try:
             content = json.loads(
                 read_at_most(self._lock.descriptor, SIZE_LIMIT).rstrip(b"\0").decode()
@@ -137,29 +133,29 @@ class LockFile:
                 lent_names=tuple(str(name) for name in content["lent_names"]),
                 pid_namespace=int(
                     content.get("pid_namespace", 0)
-                ),  # a release that did not note it may have been the last
+                ),  # an older release does not write it
             )
         except (ValueError, KeyError, TypeError, RecursionError):
             return Holder()
 
     def write(self, holder: Holder) -> None:
-        """Write who holds the log, in one call, so that a kill leaves the old text or the new. Only
-        under the exclusive lock.
+        """Write the holder in one call, so that a kill leaves the old text or the new. Requires the
+        exclusive lock.
 
         Raises
         ------
         DiskFullError, IOFailureError
-            The old text stands.
+            The old text is unchanged.
         """
         descriptor = self._lock.descriptor
         text = json.dumps(holder.__dict__).encode()
         try:
             size = os.fstat(descriptor).st_size
-            if size > SIZE_LIMIT:  # somebody else's doing: nothing is read behind the limit
+            if size > SIZE_LIMIT:  # another program extended it: nothing is read behind the limit
                 os.ftruncate(descriptor, SIZE_LIMIT)
                 size = SIZE_LIMIT
             if size < len(text):
-                # Room comes first: a write that a full disk cut short would leave neither text.
+                # Allocate first: a write that a full disk cut short would leave neither text.
                 size = -(-len(text) // _ROOM_STEP) * _ROOM_STEP
                 os.posix_fallocate(descriptor, 0, size)
             if os.pwrite(descriptor, text.ljust(size), 0) < len(text):
@@ -174,12 +170,12 @@ class LockFile:
             ) from error
 
     def close(self) -> None:
-        """Let go."""
+        """Unlock and close the file."""
         self._lock.close()
 
 
 def new_holder(boot_id: bytes, inode: int) -> Holder:
-    """This process, as it will be written."""
+    """Return the holder record of this process."""
     pid = os.getpid()
     return Holder(
         pid=pid,

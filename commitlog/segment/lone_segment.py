@@ -1,4 +1,4 @@
-"""LoneSegment: one segment's file as a log's directory, for whoever reads it apart from its log."""
+"""LoneSegment: one segment's file as a log's directory, for reading it apart from its log."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _COPY_BYTES = 1 << 20
 
 
 def is_lone_segment(path: str) -> bool:
-    """Whether a path names a file, which no log is."""
+    """Whether a path names a file: a log is a directory."""
     return os.path.isfile(path)
 
 
 def refuse_lone_segment(path: str) -> None:
-    """For what mends a whole log.
+    """Refuse a segment's file, for operations that mend a whole log.
 
     Raises
     ------
@@ -39,16 +39,16 @@ def refuse_lone_segment(path: str) -> None:
 
 
 class LoneSegment(LogDirectory):
-    """A directory with this one segment in it, whatever else lies beside it.
+    """A directory with this one segment in it; other files beside it are ignored.
 
-    What it is stands in its header: the log's uuid, its size, its base. The roll cycle does not,
-    nor does the clock that appenders read.
+    Its header holds the log's uuid, its size and its base, but neither the roll cycle nor the
+    appenders' clock.
 
     Parameters
     ----------
     path : str
-        The file. One that has another name than a segment of its base gets that name in a folder
-        for temporary files, as a link, or as a copy where links cannot be made.
+        The file. If its name is not that of a segment of its base, it gets that name in a temporary
+        folder, as a link, or as a copy if links cannot be made.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class LoneSegment(LogDirectory):
         return self._temporary
 
     def _copy(self, file: str, copy: str) -> None:
-        """As many bytes as the header says: the file may be larger."""
+        """The size from the header: the file may be larger."""
         size = kernel.header_fields(self.header)[3]
         with open(open_regular(file), "rb") as source, open(copy, "wb") as target:
             while size and (piece := source.read(min(size, _COPY_BYTES))):
@@ -135,12 +135,11 @@ class LoneSegment(LogDirectory):
     # --- where it ends ----------------------------------------------------------------------------
 
     def find_end(self) -> int:
-        """The position at which its records end: from there on a bad frame is the end, and not
-        damage.
+        """Return the position at which its records end: from there on a bad frame is the end, and
+        not damage.
 
-        A sealed segment is whole. In one that was copied while it was written, or before its writer
-        had died, the first frame that is not one is the end; where whole frames follow it, it is
-        damage.
+        A sealed segment is whole. In a segment that was copied while it was written, the first
+        invalid frame is the end, or damage if whole frames follow it.
         """
         segment: Segment = Segment.open(
             self.fd,

@@ -11,7 +11,7 @@ from commitlog._kernel.engine import Core
 from commitlog._kernel.segments import Segment
 from commitlog.errors import SegmentHeldError
 
-_MOMENT_S = 1.0  # that those who are here briefly are waited for
+_MOMENT_S = 1.0  # how long to wait for brief holders
 
 
 class _Holder(NamedTuple):
@@ -21,11 +21,11 @@ class _Holder(NamedTuple):
 
 
 class MappedFile:
-    """A mapped segment with a reference count that has names on it.
+    """A mapped segment with a reference count of named holders.
 
-    `hold` counts somebody in, `release` out; `drain` lets nobody new in and waits for the last
-    holder. The model is RocketMQ's ReferenceResource, which after its interval unmaps under the
-    holder's feet; here a hung holder is named in an error instead, and keeps its bytes.
+    `hold` adds a holder, `release` removes it; `drain` admits no new holder and waits for the last.
+    The model is RocketMQ's ReferenceResource, which after its interval unmaps despite a holder;
+    here an error names the hung holder instead, and its mapping stays.
 
     Parameters
     ----------
@@ -49,13 +49,13 @@ class MappedFile:
 
     @property
     def holders(self) -> list[tuple[str, float]]:
-        """Who holds it, and since when (seconds since 1970)."""
+        """The holders, and since when (seconds since 1970)."""
         with self._state:
             return self._named()
 
     @property
     def staying(self) -> list[str]:
-        """Who holds it for longer than a moment."""
+        """The holders that are not brief."""
         with self._state:
             return [holder.who for holder in self._holders.values() if not holder.briefly]
 
@@ -66,7 +66,7 @@ class MappedFile:
         return any(holder.briefly for holder in self._holders.values())
 
     def hold(self, who: str, *, briefly: bool = False) -> int | None:
-        """Count a holder in, who leaves again at once where it is said to be here briefly.
+        """Add a holder. A brief holder must release the segment at once.
 
         Returns
         -------
@@ -81,37 +81,39 @@ class MappedFile:
             return token
 
     def release(self, token: int) -> None:
-        """Count a holder out. A token that was given back before is no error."""
+        """Remove a holder. A token that was released before is no error."""
         with self._state:
             self._holders.pop(token, None)
             if not self._has_brief():
                 self._state.notify_all()
 
     def forked(self) -> None:
-        """In the child of a fork: another thread of the parent may have held the lock. Those who
-        are here briefly are threads of the parent; tailers and views are in the child, too."""
+        """In the child of a fork: another thread of the parent may have held the lock. Brief
+        holders are threads of the parent; tailers and views exist in the child, too.
+        """
         self._state = threading.Condition()
         self._holders = {
             token: holder for token, holder in self._holders.items() if not holder.briefly
         }
 
     def unmap(self) -> None:
-        """Give the mapping back; idempotent."""
+        """Release the mapping; idempotent."""
         self._core.forget(self.number)
         self.segment.release()
 
     def drain(self, force_after: float) -> None:
-        """Let nobody new in, and wait for the holders to leave. The mapping stays.
+        """Admit no new holder, and wait for the present ones to release. The mapping stays.
 
         Parameters
         ----------
         force_after : float
-            Seconds to wait for them, after those who are here briefly have left.
+            Seconds to wait for them, after the brief holders have released.
 
         Raises
         ------
         SegmentHeldError
-            Somebody still holds it, named with the time since when. The segment is available again.
+            It still has holders, which the error names with their times. The segment is available
+            again.
         """
         with self._state:
             self._state.wait_for(lambda: not self._has_brief(), timeout=_MOMENT_S)

@@ -40,7 +40,7 @@ class MappedFileQueue:
         self._deleted_below = 0
 
     def watch(self, events: SegmentEvents) -> None:
-        """From now on tell of the segments that are released and deleted."""
+        """Report released and deleted segments to `events` from now on."""
         self._deleted_below = self.first_number
         self._events = events
 
@@ -81,7 +81,8 @@ class MappedFileQueue:
         ]
         excess = len(idle) - self._directory.idle_kept
         for place, file in enumerate(idle):
-            # Of one that somebody else has deleted, the mapping alone keeps the room on the disk.
+            # If another process has deleted a segment, only its mapping keeps its disk space in
+            # use.
             if place < excess or not self._directory.has(file.number):
                 self._drop(file)
 
@@ -110,7 +111,7 @@ class MappedFileQueue:
         """The segment with a hold on it and the token to release it with; None when there is no
         such segment (any more).
         """
-        # Under the lock, so that nobody drops the file as idle before it is held.
+        # The lock keeps other threads from dropping the file as idle before it is held.
         with self._lock:
             try:
                 file = self._get(number)
@@ -136,7 +137,7 @@ class MappedFileQueue:
             file.release(token)
 
     def numbers(self) -> list[int]:
-        """All segments that there are now, ascending, those ahead of need included."""
+        """Return the numbers of all segments, ascending, those allocated ahead included."""
         self._check_open()
         return self._directory.segment_numbers()
 
@@ -158,21 +159,21 @@ class MappedFileQueue:
         return first or 0
 
     def delete(self, number: int, force_after: float) -> None:
-        """Remove the oldest segment once nobody holds it; for good with the directory's next sync.
+        """Remove the oldest segment once it has no holder; durably with the directory's next sync.
 
         Raises
         ------
         SegmentHeldError
-            Somebody still does after `force_after` seconds; the segment stays.
+            It still has a holder after `force_after` seconds; the segment stays.
         """
         self._flush_header(number + 1)
         try:
             file = self.get(number)
         except PositionError:
-            pass  # somebody else has removed it; its index may be there still
+            pass  # another process has removed it; its index may remain
         else:
             file.drain(force_after)
-            # In one step: whoever looks for idle segments asks each of the list for its mapping.
+            # Under one lock: the search for idle segments reads the mapping of each listed file.
             with self._lock:
                 self._files.pop(number, None)
                 file.unmap()
@@ -187,8 +188,8 @@ class MappedFileQueue:
                 self._events.deleted(number)
 
     def drop_deleted(self) -> None:
-        """Let go of segments that somebody else has deleted and nobody here holds: a mapping keeps
-        their room on the disk.
+        """Unmap segments that another process has deleted and this one does not hold: a mapping
+        keeps their disk space in use.
         """
         first = self.first_number
         with self._lock:
@@ -200,14 +201,14 @@ class MappedFileQueue:
         self._tell_deleted(first)
 
     def holders(self, number: int) -> list[str]:
-        """Who holds a segment here for longer than a moment, by name."""
+        """Return the names of a segment's long-term holders in this process."""
         with self._lock:
             file = self._files.get(number)
         return [] if file is None else file.staying
 
     def _flush_header(self, number: int) -> None:
-        """Make a segment's seal durable: once its predecessors are gone, nothing else says with
-        which sequence it begins.
+        """Make a segment's seal durable: once its predecessors are deleted, only the seal records
+        its first sequence.
         """
         with self.held(number, "seal") as segment:
             if segment is None:
@@ -221,8 +222,8 @@ class MappedFileQueue:
                 self._core.check_failed()
 
     def delete_before(self, number: int, force_after: float) -> list[int]:
-        """Remove the segments below `number`, oldest first, and stop at the first that is held:
-        holes never arise.
+        """Remove the segments below `number`, oldest first. Stops at the first held one, so that no
+        gap arises.
         """
         removed = []
         try:

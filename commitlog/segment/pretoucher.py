@@ -17,16 +17,15 @@ SYNC_BYTES = 1 << 20
 _NEXT_BYTES = 1 << 20  # of the next segment, for a roll that comes early
 _HALF_LIFE_S = 5.0  # of the memory of a burst
 _MEASURED_S = 0.01  # a shorter time says nothing of a rate
-# A step at rest, and the part of the distance that a step takes at least: whoever runs this looks
-# at the tail again after each, but has to wait for the interpreter then, for 5 ms beside a busy
-# appender, who would be faster.
+# A step at rest, and the least part of the distance that a step covers. The thread reads the tail
+# again after each step, but then waits for the interpreter's lock, for 5 ms beside a busy appender,
+# which would overtake it.
 _STEP_BYTES, _STEP_PART = 4 << 20, 8
 _REST_LEAST_S, _REST_MOST_S = 0.01, 0.1
 
 
 class Pretoucher:
-    """What is known of the appends' rate, and which pages are there already. Any thread may ask for
-    the next step.
+    """Tracks the append rate and the pages already prefaulted. Any thread may run the next step.
 
     The rate is the highest of late: measured from step to step, and forgotten by half every five
     seconds. Without a fixed distance, pages are there for half a second of it.

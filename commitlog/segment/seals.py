@@ -1,4 +1,4 @@
-"""Seals: what a finished segment says of itself, so that nobody has to read it through to know."""
+"""Seals: a finished segment's summary in its header, which saves readers a scan of the segment."""
 
 from __future__ import annotations
 
@@ -55,14 +55,15 @@ class Sealer:
         return -1 if self._next is None else self._next
 
     def begin(self, number: int) -> None:
-        """Find the first segment below `number` that is not sealed. What is sealed from now on, by
-        whomever, is told.
+        """Find the first unsealed segment below `number`, and report every seal from there on,
+        whichever handle writes it.
         """
         self._next, self._sequence = self._find_start(number)
 
     def seal_below(self, number: int) -> None:
-        """Seal every segment below `number` that is not sealed yet, up to the first that was passed
-        and yet is not whole: it is damaged, and stays so until a repair."""
+        """Seal every unsealed segment below `number`. Stops at one that the tail has passed but
+        that is not whole: it is damaged until a repair.
+        """
         if self._stuck:
             return
         if self._next is None:
@@ -122,7 +123,7 @@ class Sealer:
             return True
 
     def _write_index(self, number: int, index: SparseIndex) -> None:
-        """Keep what the scan has found. Whoever needs an index that is not there makes it anew."""
+        """Write the index that the scan has built. A reader that finds no index rebuilds it."""
         seal = SealTable(self._directory).get(number)
         if (
             seal is not None

@@ -99,12 +99,12 @@ def _bytes_of(column: pa.Array, name: str) -> tuple[Array, Array]:
 
 
 def _present(column: pa.Array) -> Array:
-    """One byte a slot, 1 where there is something."""
+    """Return one byte a slot, 1 if it is not null."""
     return np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.uint8)
 
 
 def _check_tombstones(present: Array, keyed: Array | None) -> None:
-    """Null stands for "deleted" where there is a key, and for nothing where there is none."""
+    """Refuse a row without value and key: a null value is a tombstone, and needs a key."""
     bare = present == 0 if keyed is None else (present == 0) & (keyed == 0)
     if bare.any():
         raise RecordTypeError(

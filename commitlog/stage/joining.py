@@ -1,9 +1,9 @@
-"""Joining: staged segments become a part of a log, all of them at once as readers see it, or none.
+"""Joins staged segments to a log atomically: readers see all of them or none.
 
-One process does it, and no other may have the log open for writing. Its steps, each durable before
-the next: the staged files get the headers of their places; a note of the whole join is put into the
-log's directory; what it says is carried out; the note goes. A join that dies before the note is
-there never happened; one that dies later is finished by the next writable open.
+One process joins, and no other may have the log open for writing. Its steps, each durable before
+the next: write the headers of their new numbers into the staged files; write a note of the whole
+join into the log's directory; execute the note; remove it. If the process dies before the note is
+written, the join has no effect; if it dies later, the next writable open finishes the join.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ class Joined:
     Attributes
     ----------
     first_position, end_position : int
-        The log's part that is new: where its first record stands, and where the next one will.
+        The new part of the log: the position of its first record, and the end, where the next
+        record will be.
     records : int
-        In it.
+        The number of records in it.
     repeated : bool
         The batch was in the log already, and nothing was done.
     """
@@ -58,17 +59,16 @@ def join(
     batch: int | None = None,
     options: Options | None = None,
 ) -> Joined:
-    """Join staged segments to a log, in their order. Durable, and to be seen by readers, when it
-    returns.
+    """Join staged segments to a log, in their order. They are durable and visible when it returns.
 
     Parameters
     ----------
     path : path
-        The log; it is created where there is none.
+        The log; it is created if it does not exist.
     staged : sequence of StagedSegment
-        Of the log's segment size, on its file system. They are moved, and not copied.
+        They must have the log's segment size and be on its file system. They are moved, not copied.
     query, batch : str and int, optional
-        Together they name what is joined: a batch up to one that the log has of that query is not
+        Together they name the batch. If the log has this or a later batch of the query, it is not
         joined again.
     options : Options, optional
         For a new log.
@@ -80,12 +80,12 @@ def join(
     Raises
     ------
     LogLockedError
-        Somebody has the log open for writing.
+        Another process has the log open for writing.
     CorruptSegmentError
         A staged file is not complete, or not for this log; or the log is damaged. Nothing was
         joined.
     ReadOnlyError, DiskFullError, IOFailureError
-        The system refused. Where that was in the middle, the next writable open finishes the join.
+        A system call failed. If the note was written, the next writable open finishes the join.
     """
     where = path_of(path)
     with telling_of_refusals(where):
@@ -97,8 +97,8 @@ def join(
 
 
 def _open_alone(path: str, options: Options) -> Opened:
-    """The log, recovered and with nobody else at it. Who only prunes it has the lock for a moment,
-    and is waited for.
+    """Open and recover the log exclusively. Wait for a process that only prunes it, which holds the
+    lock briefly.
     """
     for _ in attempts(options.open_timeout, f"other processes to let go of {path}"):
         opened = open_for_writing(path, "a", options)
@@ -124,8 +124,7 @@ def _join(
     opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None
 ) -> Joined:
     directory = opened.directory
-    # What recovery left is durable, and nobody can append: the log may say so before anything is
-    # done to it.
+    # The recovered log is durable and no process can append: mark it clean before changing it.
     mark_clean(directory, opened.end)
     repeated = (
         query is not None and batch is not None and Manifest.read(directory).has(query, batch)
@@ -154,14 +153,14 @@ def _join(
 def _prepare(
     opened: Opened, staged: Sequence[StagedSegment], query: str | None, batch: int | None
 ) -> JoinNote:
-    """Everything but the note itself: where the segments go, and their headers."""
+    """Give the staged segments their numbers and headers, and return the note."""
     directory = opened.directory
     number, offset = opened.tail
     if offset >= directory.segment_size and directory.has(number + 1):
         number, offset = (
             number + 1,
             HEADER_SIZE,
-        )  # made ahead of need, and perhaps some reader waits in it
+        )  # allocated ahead; a reader may be waiting in it
     gate = (number, offset) if offset < directory.segment_size else None
     sequence = seal_below(directory, number + 1 if gate is None else number)
     if gate is not None:
@@ -185,7 +184,7 @@ def _prepare(
 
 
 def _count(opened: Opened, number: int, offset: int) -> int:
-    """How many records stand in the tail's segment."""
+    """Count the records in the tail's segment."""
     with opened.directory.opened_segment(number) as segment:
         stopped, code, records = segment.scan(HEADER_SIZE, offset)[:3]
     if code != 0 or stopped < offset:
@@ -199,7 +198,7 @@ def _count(opened: Opened, number: int, offset: int) -> int:
 
 
 def _let_in(opened: Opened, tail: tuple[int, int], end: int) -> None:
-    """Tell the others where the log ends; the tail last."""
+    """Publish the log's end in the cursors; the tail last."""
     cursors = opened.cursors
     for watermark in ("appended", "committed", "flushed"):
         cursors[watermark] = end

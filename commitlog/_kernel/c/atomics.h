@@ -10,8 +10,8 @@ static inline uint64_t cl_load(const uint64_t *cell) {
 static inline uint64_t cl_load_relaxed(const uint64_t *cell) {
     return __atomic_load_n(cell, __ATOMIC_RELAXED);
 }
-/* In one order with all sequentially consistent swaps and adds: for who publishes, then looks
- * whether somebody sleeps. */
+/* In one total order with all sequentially consistent swaps and adds: for a thread that publishes
+ * and then checks for sleepers. */
 static inline uint64_t cl_load_ordered(const uint64_t *cell) {
     return __atomic_load_n(cell, __ATOMIC_SEQ_CST);
 }
@@ -35,14 +35,14 @@ static inline uint32_t cl_add32(uint32_t *cell, uint32_t amount) {
     return __atomic_fetch_add(cell, amount, __ATOMIC_SEQ_CST);
 }
 
-/* One compare-and-swap; on refusal *expected holds what stood there. */
+/* One compare-and-swap; on failure *expected holds the cell's value. */
 static inline bool cl_swap(uint64_t *cell, uint64_t *expected, uint64_t desired) {
     return __atomic_compare_exchange_n(cell, expected, desired, false, __ATOMIC_SEQ_CST,
                                        __ATOMIC_SEQ_CST);
 }
 
-/* Watermarks only rise: of two racing values the larger one stays. Each swap that is refused has
- * seen a larger value, so the loop ends. */
+/* Watermarks only rise: of two racing values the larger one stays. Each swap that fails has seen a
+ * larger value, so the loop ends. */
 static inline void cl_raise(uint64_t *cell, uint64_t value) {
     uint64_t seen = cl_load(cell);
     while (seen < value && !cl_swap(cell, &seen, value)) {
@@ -50,8 +50,7 @@ static inline void cl_raise(uint64_t *cell, uint64_t value) {
     cl_assert(cl_load(cell), >=, value);
 }
 
-/* Has a cache line brought here to be written, while there is still other work to do. Never faults.
- */
+/* Prefetches a cache line for writing. Never faults. */
 static inline void cl_prefetch_write(const void *at) {
 #if defined(__x86_64__)
     __asm__ volatile("prefetchw %0" : : "m"(*(const char *)at));

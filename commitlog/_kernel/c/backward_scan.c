@@ -15,7 +15,7 @@ static void keep(cl_backward_scan *scan, uint32_t offset) {
     }
 }
 
-/* As long as the frames' headers are believed. */
+/* Walks while it trusts the frames' headers without their CRCs. */
 static void keep_run(cl_backward_scan *scan, cl_reader *ahead, uint64_t limit) {
     for (;;) {
         uint32_t end = scan->first + scan->count;
@@ -51,7 +51,8 @@ int cl_backward_scan_fill(cl_reader *reader, cl_backward_scan *scan, uint64_t fr
             keep(scan, (uint32_t)at.offset);
         } else if (code == CL_E_DAMAGE && !ahead.careful) {
             scan->first = scan->count = 0;
-            ahead.careful = scan->careful = true; /* who knows since when this was the wrong way */
+            ahead.careful = scan->careful =
+                true; /* a damaged length may have misled the walk at any frame before */
             ahead.offset = from;
         } else if (code == CL_E_DAMAGE) {
             keep(scan, (uint32_t)ahead.offset | DAMAGE_MARK);
@@ -89,7 +90,7 @@ int cl_backward_scan_previous(cl_reader *reader, cl_backward_scan *scan, cl_reco
         return CL_E_DAMAGE;
     }
     if (CL_UNLIKELY(cl_record_read(segment, source, offset, record, &step) != CL_OK)) {
-        /* Its length may have led over whole records: once more, with care. */
+        /* Its length may have led over whole records: scan again, with CRCs. */
         scan->careful = true;
         scan->count = 0;
         return CL_E_ABSENT;
@@ -104,7 +105,8 @@ void cl_backward_scan_pass_damage(cl_reader *reader, cl_backward_scan *scan) {
     scan->here = reader->offset = scan->damage;
 }
 
-/* Short records that stand in the file and side by side in the ring; whether there were any. */
+/* Reads short records that are in the file and contiguous in the ring; returns whether there were
+ * any. */
 static bool batch_short(cl_reader *reader, cl_backward_scan *scan, const cl_batch *columns,
                         cl_progress *progress, uint64_t committed) {
     uint32_t end = scan->first + scan->count;
@@ -120,7 +122,7 @@ static bool batch_short(cl_reader *reader, cl_backward_scan *scan, const cl_batc
     return took != 0;
 }
 
-/* Reads back as long as plain records stand there, as a reader that goes forward does. */
+/* Reads plain records backward, as batch_plain does forward. */
 static void batch_plain(cl_reader *reader, cl_backward_scan *scan, cl_batch *batch) {
     const cl_segment *segment = reader->segment;
     const cl_batch columns = *batch;

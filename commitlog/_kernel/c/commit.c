@@ -20,7 +20,7 @@ static int copy_range(cl_log *log, cl_segment *segment, uint32_t from, uint32_t 
     cl_assert(to, <=, segment->size);
     cl_assert(cl_cell_published(first), ==, true);
     uint32_t start = from + (uint32_t)sizeof first;
-    /* Where no descriptor is free, the mapping does as well. */
+    /* If no descriptor is free, the copy goes through the mapping instead. */
     if (to - from <= log->copy_limit || !cl_segment_reopen(log->table.dir_fd, segment)) {
         memcpy(segment->map + start, segment->bytes + start, to - start);
     } else {
@@ -79,8 +79,8 @@ static int commit_chunk(cl_log *log, cl_segment *segment, uint64_t *position, ui
     return code;
 }
 
-/* Up to where the tail stood at the start: appenders that are faster than this walk must not keep a
- * flush from beginning. */
+/* Commits up to the tail at the start: appenders that are faster than this walk must not delay a
+ * flush. */
 static int commit_all(cl_log *log) {
     cl_segment *segment = NULL;
     uint64_t goal = log->tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(log->tail));
@@ -102,8 +102,8 @@ static int commit_all(cl_log *log) {
     return code;
 }
 
-/* Notes how long a claim has held commits up, once it does no more, as exactly as commits come by.
- */
+/* Records how long a claim blocked commits, once it no longer does, to the precision of the commit
+ * interval. */
 static void note_hold(cl_log *log, int code, int64_t now_ns) {
     uint64_t held_at = code == CL_E_BUSY ? log->watch.position : UINT64_MAX;
     if (held_at == log->held_at) {

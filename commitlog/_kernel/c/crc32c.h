@@ -25,7 +25,7 @@ extern uint32_t (*cl_frame_crc)(uint32_t seed, uint64_t offset, uint32_t word, c
  * bytes is faster than one after the other. The bytes of `frame` from 8 to `head` (timestamp,
  * extension, key) are in place; the value goes from `from` to `to`, either of which may be its
  * place in the frame, and is as long as the word says. The CRC is that of the bytes written, also
- * when somebody changes the value meanwhile. */
+ * when another thread changes the value meanwhile. */
 extern uint32_t (*cl_frame_copy_crc)(uint32_t seed, uint64_t offset, uint32_t word,
                                      const void *frame, size_t head, void *to, const void *from);
 

@@ -1,5 +1,5 @@
-/* The steps of a frame's CRC where the processor has an instruction for them, to be compiled into
- * whoever makes many of them. The register is 32 bits wide; it is carried as 64 so that no
+/* The steps of a frame's CRC where the processor has an instruction for them, to be inlined into
+ * functions that make many of them. The register is 32 bits wide; it is carried as 64 so that no
  * instruction in the chain of steps only widens it.
  *
  * A file that includes this may run what is marked WITH_CRC only where cl_crc32c_steps is set. */
@@ -50,8 +50,8 @@ WITH_CRC INLINED uint32_t step_u32(uint32_t state, uint32_t word) { return __crc
 
 #ifdef HAS_INSTRUCTIONS
 
-/* The word at `from`, opaque to the compiler: it must not be read a second time, because what is
- * stored must be what is fed even while somebody changes the source. */
+/* Loads the word at `from`, opaque to the compiler. It must be read only once, because the word
+ * stored must be the word fed even while another thread changes the source. */
 INLINED uint64_t take_u64(const uint8_t *from) {
     uint64_t word = load_u64(from);
     __asm__ volatile("" : "+r"(word));

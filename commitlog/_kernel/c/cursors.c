@@ -89,7 +89,7 @@ void cl_slot_detach(cl_cursors *cursors, cl_slot_fds fds, uint32_t slot) {
     unlock_slot(fds, slot);
 }
 
-/* Whether a lock of that kind would be refused. */
+/* Whether another open description holds a conflicting lock. */
 static bool is_refused(int fd, struct flock range) {
     if (fcntl(fd, F_OFD_GETLK, &range) != 0) {
         return true; /* not known to be dead: the claim timeout decides */

@@ -1,7 +1,7 @@
 /* The `cursors` file: the shared live state of a log, mapped by every process that has it open.
  *
  * Each hot cell has a cache line of its own (two, because processors prefetch them in pairs), so
- * that what readers poll never shares a line with what writers add to. */
+ * that a cell that readers poll never shares a line with a cell that writers add to. */
 #ifndef CL_CURSORS_H
 #define CL_CURSORS_H
 
@@ -16,21 +16,21 @@
 enum cl_cursors_state { CL_STATE_NONE = 0, CL_STATE_RECOVERING = 1, CL_STATE_READY = 2 };
 enum cl_cursors_mode { CL_MODE_MAPPED = 1, CL_MODE_POOLED = 2 };
 
-/* A cell alone on its lines. */
+/* A cell alone on its cache lines. */
 typedef struct {
     uint64_t value;
     uint8_t unused[CL_CURSORS_LINE - sizeof(uint64_t)];
 } cl_line;
 
-/* A writer's slot. The counter is odd while its owner stands between the add on the tail and the
- * first swap. */
+/* A writer's slot. The counter is odd while its owner is between the add on the tail and the first
+ * swap. */
 typedef struct {
     uint64_t counter;
     uint32_t generation;
-    uint32_t pid; /* for people only: the lock on the slot, not the pid, tells who lives */
+    uint32_t pid; /* diagnostic only: the lock on the slot shows whether the owner lives */
     int64_t attached_ns;
-    uint64_t rolled_back; /* claims of this owner that others turned into SKIP */
-    uint32_t pid_namespace; /* inode of the namespace in which pid says who it is; 0: not known */
+    uint64_t rolled_back; /* claims of this owner that another handle turned into SKIP */
+    uint32_t pid_namespace; /* inode of the pid namespace in which `pid` is valid; 0: not known */
     uint8_t unused[CL_CURSORS_LINE - 36];
 } cl_slot;
 
@@ -40,28 +40,28 @@ typedef struct {
     uint32_t size;
     uint8_t log_uuid[CL_UUID_SIZE];
     uint8_t boot_id[CL_UUID_SIZE];
-    uint64_t inode; /* its own: a copied directory must not pass for the live one */
+    uint64_t inode; /* of this file: a copied directory must not pass for the live one */
     uint64_t segment_size;
     uint32_t mode;
     uint32_t slot_count;
     uint8_t unused[4096 - 72];
 
     cl_line state;
-    cl_line tail; /* segment number << 32 | offset; a pooled log keeps its tail to itself */
+    cl_line tail; /* segment number << 32 | offset; a pooled log's tail is private to its process */
     cl_line appended; /* positions, exclusive ends */
     cl_line committed;
     cl_line flushed;
-    cl_line failed; /* the errno that failed the log; 0 while all is well */
-    cl_line flusher; /* owner word of the flush leader; 0 when nobody leads */
-    cl_line flush_signal; /* futex: raised when a flush ended */
-    cl_line waiters; /* 1: somebody sleeps on append_signal, or is about to; whoever wakes them sets
-                        0 */
+    cl_line failed; /* the errno that failed the log; 0: the log has not failed */
+    cl_line flusher; /* owner word of the flush leader; 0: there is no leader */
+    cl_line flush_signal; /* futex: raised when a flush ends */
+    cl_line waiters; /* 1: a reader sleeps on append_signal or is about to; its waker sets 0 */
     cl_line append_signal; /* futex: raised after a publish while there are waiters */
-    cl_line
-        rolled_back; /* claims turned into SKIP because their owners were dead or took too long */
-    cl_line required; /* raised when a tailer is required, or is no more: writers look who is */
-    cl_line flush_wanted; /* a position: readers wait until what is below it is durable. Only rises.
-                             0 from older releases */
+    cl_line rolled_back; /* claims turned into SKIP because their owners were dead or exceeded the
+                            claim timeout */
+    cl_line required; /* raised when a tailer becomes required or stops being so: writers then
+                         reread the list */
+    cl_line flush_wanted; /* a position: readers wait until everything below it is durable. Only
+                             rises. 0 in files of older releases */
     uint8_t more_cells[4096 - 13 * CL_CURSORS_LINE];
 
     cl_slot slots[CL_CURSORS_SLOTS];
@@ -76,10 +76,10 @@ _Static_assert(sizeof(cl_cursors) == CL_CURSORS_SIZE, "cursors is 64 KiB");
 _Static_assert(CL_CURSORS_SLOTS <= CL_OWNER_SLOT_MASK, "a slot's index fits the owner word");
 
 /* Slot locks are open-file-description locks on one byte each, past the file's end, so that the
- * kernel says who is dead: across containers, and after a pid was given to somebody else. The owner
- * holds that byte of `lock` exclusively. It shares that byte of `cursors`, for those who cannot
- * open `lock` and for older releases, which lock it exclusively. A user who can only read can place
- * shared locks in `cursors`, and cannot open `lock`. */
+ * system shows whether the owner is dead: across containers, and after its pid was reused. The
+ * owner holds that byte of `lock` exclusively. It also holds that byte of `cursors` shared, for
+ * readers that cannot open `lock` and for older releases, which lock it exclusively. A user who may
+ * only read can place shared locks in `cursors`, but cannot open `lock`. */
 #define CL_SLOT_LOCK_AT (1ll << 32)
 
 /* Two open descriptions for slot locks, which are never mapped; -1: none. */
@@ -94,14 +94,15 @@ typedef struct {
 int cl_slot_attach(cl_cursors *cursors, cl_slot_fds fds, uint32_t *slot, uint32_t *generation);
 void cl_slot_detach(cl_cursors *cursors, cl_slot_fds fds, uint32_t slot);
 
-/* One handle at a time makes a segment, so that not all of them fill the disk with the same one.
- * The lock, a byte of `lock`, is advice: who holds it may be stopped, and after a moment anyone
- * goes on without. It goes with its holder, as a slot does. */
+/* One handle at a time creates a segment, so that several do not fill the disk with the same one.
+ * The lock, a byte of `lock`, is advisory: its holder may be stopped, and after a moment other
+ * handles proceed without it. Like a slot's lock, it ends with its holder. */
 #define CL_CREATION_LOCK_AT (CL_SLOT_LOCK_AT + CL_CURSORS_SLOTS)
 bool cl_creation_try(cl_slot_fds fds);
 void cl_creation_end(cl_slot_fds fds);
 
-/* Whether other open descriptions hold the slot's locks. Never ask about one's own slot. */
+/* Whether other open descriptions hold the slot's locks. Must not be called for the caller's own
+ * slot. */
 bool cl_slot_alive(cl_slot_fds fds, uint32_t slot);
 
 static inline uint32_t cl_owner(uint32_t slot, uint32_t generation) {

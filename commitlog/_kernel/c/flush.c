@@ -7,18 +7,18 @@
 #include "futex.h"
 
 #define KEEP_MAPPED 64u             /* segments kept mapped for readers after they are flushed */
-#define LEADER_POLL_NS 1000000ll    /* how often a follower looks whether its leader lives */
-#define CLAIM_POLL_NS 50000ll       /* how often a leader looks at a claim that holds it up */
+#define LEADER_POLL_NS 1000000ll    /* how often a follower probes whether its leader lives */
+#define CLAIM_POLL_NS 50000ll       /* how often a leader polls a claim that blocks its commit */
 #define BUSY_BYTES                                                                                 \
-    (64u << 10) /* a round that commits this much is followed by another one soon                  \
+    (64u << 10) /* after a round that commits this much the next one follows soon                  \
                  */
-#define COMMIT_INTERVAL_NS 2000000ll /* how soon */
+#define COMMIT_INTERVAL_NS 2000000ll /* the interval until that next round */
 #define BUSY_INTERVAL_NS                                                                           \
-    10000000ll /* how often a loop does: below what one poll counts for in the claim timeout */
+    10000000ll /* how often a loop polls a blocking claim: less than CL_POLL_CREDIT_NS */
 
-/* Leadership: one flush at a time for all processes. A process that took this handle's leader for
- * stuck does not end that leader's flush, so the handle has a flag of its own. Two flushes through
- * one mapping could share one failure: the system reports it to one of them. */
+/* Leadership: one flush at a time for all processes. The handle has a flag of its own, because a
+ * process that replaces this handle's leader as stuck does not end that leader's flush. Two flushes
+ * through one mapping could share one write error: the system reports it to one of them only. */
 static bool lead_try(cl_log *log) {
     uint32_t idle = 0;
     if (!__atomic_compare_exchange_n(&log->leading, &idle, 1, false, __ATOMIC_SEQ_CST,
@@ -35,11 +35,11 @@ static bool lead_try(cl_log *log) {
 }
 
 static void lead_end(cl_log *log) {
-    int cause = errno; /* of what the leader reports */
+    int cause = errno; /* the errno that the leader reports */
     uint64_t mine = log->owner;
     cl_assert(cl_load32(&log->leading), ==, 1);
     cl_swap(&log->cursors->flusher.value, &mine,
-            0); /* unless another process leads by now, which took this one for stuck */
+            0); /* fails if another process took this leader for stuck and leads by now */
     cl_store32(&log->leading, 0);
     cl_futex_raise((uint32_t *)&log->cursors->flush_signal.value);
     errno = cause;
@@ -55,8 +55,8 @@ static bool leader_dead(const cl_log *log, uint64_t leader) {
     return !current || (log->slot_fds.cursors >= 0 && !cl_slot_alive(log->slot_fds, slot));
 }
 
-/* How long this handle has been awake and waiting for this one flush of this leader; -1 when it
- * sees it for the first time. */
+/* Returns how long this handle has been awake and waiting for this flush of this leader; -1 at the
+ * first call for it. */
 static int64_t waited_for(cl_log *log, uint64_t leader, uint32_t signal) {
     cl_lead_watch *watch = &log->lead_watch;
     uint64_t which = leader << 32 | signal;
@@ -70,10 +70,10 @@ static int64_t waited_for(cl_log *log, uint64_t leader, uint32_t signal) {
     return __atomic_add_fetch(&watch->awake_ns, passed_ns, __ATOMIC_RELAXED);
 }
 
-/* A leader that died is replaced by the first follower that finds out; one that lives and does not
- * come back, stopped or at a disk that hangs, after the claim timeout. Leading is a courtesy and no
- * lock: two may flush at once, and each says no more than it knows. Returns whether the leader is
- * at the same flush as when this was asked last. */
+/* Replaces a dead leader at once, and a live one that does not return, stopped or blocked at the
+ * disk, after the claim timeout. Leadership is advisory and no lock: two leaders may flush at once,
+ * and each reports only what it has flushed itself. Returns whether the leader is at the same flush
+ * as at the call before. */
 static bool replace_stuck_leader(cl_log *log) {
     uint32_t signal = cl_load32((uint32_t *)&log->cursors->flush_signal.value);
     uint64_t leader = cl_load(&log->cursors->flusher.value);
@@ -88,8 +88,8 @@ static bool replace_stuck_leader(cl_log *log) {
     return waited_ns >= 0;
 }
 
-/* Flushes [*reached, to), segment by segment. CL_E_TIMEOUT: the deadline passed, and it stopped
- * behind a segment, since the system's call itself cannot be ended. */
+/* Flushes [*reached, to), segment by segment. CL_E_TIMEOUT: the deadline passed, and the flush
+ * stopped at the end of a segment, because a flush system call cannot be cancelled. */
 static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t deadline_ns) {
     uint64_t from = *reached;
     cl_log_assert(log);
@@ -97,8 +97,8 @@ static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t dead
         if (from != *reached && cl_clock_monotonic_ns() >= deadline_ns) {
             break;
         }
-        /* After a failure the system may take lost pages for clean: a flush that succeeds then says
-         * nothing. */
+        /* After a write error the system may mark the lost pages clean: a flush that succeeds
+         * afterwards proves nothing. */
         if (cl_log_failed(log)) {
             return CL_E_FAILED;
         }
@@ -123,7 +123,7 @@ static int flush_range(cl_log *log, uint64_t *reached, uint64_t to, int64_t dead
     return from < to ? CL_E_TIMEOUT : CL_OK;
 }
 
-/* The leader's work: makes durable what was committed before it began. */
+/* Flushes everything that was committed before the call. Only the leader calls it. */
 static int flush_committed(cl_log *log, int64_t deadline_ns) {
     int64_t began_ns = cl_clock_monotonic_ns();
     uint64_t from = cl_load(&log->cursors->flushed.value);
@@ -159,7 +159,7 @@ static int lead_once(cl_log *log, uint64_t upto, int64_t deadline_ns) {
     return code == CL_OK ? commit_code : code;
 }
 
-/* Leads for everybody who waits, unless the leader before has served this one meanwhile. */
+/* Leads a flush for all waiting threads, unless the previous leader's flush has covered `upto`. */
 static int lead_group(cl_log *log, uint64_t upto, int64_t deadline_ns) {
     if (cl_load(&log->cursors->flushed.value) >= upto) {
         return CL_OK;
@@ -190,7 +190,7 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
     if (cl_load(&log->cursors->flushed.value) < upto) {
         cl_group_commit_arrive(&log->group);
     }
-    /* Each round waits, for the disk, a leader or a claim; the deadline ends them. */
+    /* Each round waits for the disk, a leader or a claim; the deadline ends the loop. */
     while (cl_load(&log->cursors->flushed.value) < upto) {
         int64_t remaining_ns = deadline_ns - cl_clock_monotonic_ns();
         uint32_t seen = cl_load32((uint32_t *)&log->cursors->flush_signal.value);
@@ -200,7 +200,7 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
         if (lead_try(log)) {
             code = lead_group(log, upto, deadline_ns);
             lead_end(log);
-            code = code == CL_E_TIMEOUT ? CL_OK : code; /* the loop says whether it is one */
+            code = code == CL_E_TIMEOUT ? CL_OK : code; /* the loop itself checks the deadline */
             if (code == CL_E_BUSY ||
                 (code == CL_OK && cl_load(&log->cursors->flushed.value) < upto)) {
                 cl_sleep_ns(CLAIM_POLL_NS);
@@ -213,11 +213,12 @@ int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns) {
             break;
         }
     }
-    /* What was flushed before the log failed stays acknowledged: no flush begins after that. */
+    /* A record that was flushed before the log failed stays acknowledged: no flush begins after the
+     * failure. */
     return cl_load(&log->cursors->flushed.value) >= upto ? CL_OK : code;
 }
 
-/* Sleeps one interval, or less when told to look. False when the loop is to end. */
+/* Sleeps one interval, or until the signal is raised. Returns false if the loop is to end. */
 static bool loop_wait(cl_log *log, const uint32_t *signal, uint32_t seen, int64_t interval_ns) {
     if (cl_load32(&log->stopping) == 0) {
         cl_futex_wait(signal, seen, interval_ns);
@@ -230,8 +231,8 @@ static uint64_t waiting_bytes(const cl_log *log, uint64_t reached) {
     return tail > reached ? tail - reached : 0;
 }
 
-/* A claim that held the last round up is looked at again soon, so that its timeout runs at about
- * the clock's own pace. */
+/* If a claim blocked the last round, the loop polls it again soon, so that the claim's timeout
+ * advances at about the speed of the clock. */
 static int64_t loop_interval(const cl_pace *pace, int code) {
     return code == CL_E_BUSY && pace->interval_ns > BUSY_INTERVAL_NS ? BUSY_INTERVAL_NS
                                                                      : pace->interval_ns;
@@ -242,17 +243,17 @@ static bool loop_due(const cl_pace *pace, int code, uint64_t waiting, int64_t si
            (code == CL_E_BUSY || waiting >= pace->least_bytes || since_ns >= pace->thorough_ns);
 }
 
-/* What no later round can mend. A descriptor or memory that is short at the moment is not that:
- * nothing was written yet. */
+/* Whether no later round can succeed. A temporary lack of descriptors or memory does not end the
+ * loop: nothing was written yet. */
 static bool ends_loop(int code) {
     bool later = code == CL_E_BUSY || code == CL_E_END || code == CL_E_ABSENT ||
                  code == CL_E_SYSTEM || code == CL_E_MEMORY;
     return code != CL_OK && !later;
 }
 
-/* While much is being appended the loop looks by itself, at short intervals. To be woken each time
- * would cost the appender: the scheduler likes to run who was woken on the processor of who woke
- * it, and first. */
+/* While appenders write much, the loop runs at short intervals without being woken. A wake-up each
+ * time would cost the appender: the scheduler tends to run the woken thread first, on the waker's
+ * processor. */
 static int64_t commit_interval(cl_log *log, const cl_pace *pace, int code, uint64_t moved) {
     bool busy = moved >= BUSY_BYTES;
     cl_store32(&log->commit_rests, !busy);
@@ -320,10 +321,9 @@ int cl_flush_loop(cl_log *log, const cl_pace *pace) {
         }
         last_ns = now_ns;
         if (!lead_try(log)) {
-            code =
-                replace_stuck_leader(log)
-                    ? CL_E_BUSY
-                    : CL_OK; /* somebody is at it, and if at the same as before, look again soon */
+            code = replace_stuck_leader(log) ? CL_E_BUSY
+                                             : CL_OK; /* another leader is flushing; if it is still
+                                                         at the same flush, run again soon */
             continue;
         }
         code = lead_once(log, log->pooled ? 0 : UINT64_MAX, INT64_MAX);

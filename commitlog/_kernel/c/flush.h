@@ -1,25 +1,25 @@
-/* Commit and flush: what becomes visible to other processes, what becomes durable, and the loops
- * that see to it. */
+/* Commit, which makes records visible to other processes; flush, which makes them durable; and the
+ * loops of the commit thread and the flush thread. */
 #ifndef CL_FLUSH_H
 #define CL_FLUSH_H
 
 #include "log.h"
 
-/* Commits what is published, up to `upto` at least if it can. A mapped log only raises its
- * watermarks. CL_E_BUSY: a live claim below `upto` stands in the way. */
+/* Commits the published frames, up to `upto` at least if it can. A mapped log only raises its
+ * watermarks. CL_E_BUSY: a live claim below `upto` blocks the commit. */
 int cl_commit(cl_log *log, uint64_t upto);
 
-/* Returns once everything below `upto` is durable: leads a flush, or waits for whoever leads one.
+/* Returns once everything below `upto` is durable: leads a flush, or waits for the leader.
  * CL_E_TIMEOUT after the deadline (monotonic ns), by one msync at most, CL_E_INTERRUPTED when a
- * signal handler wants to run. */
+ * signal handler is pending. */
 int cl_flush(cl_log *log, uint64_t upto, int64_t deadline_ns);
 
-/* Asks the writers' flush loops, through `cursors`, to make durable what is claimed at present. The
+/* Asks the writers' flush loops, through `cursors`, to flush everything that is claimed now. The
  * cursors must be writable. */
 void cl_flush_ask(cl_log *log);
 
-/* When a loop acts: each interval if at least this much waits, and in any case after the thorough
- * interval. */
+/* When a loop acts: at each interval if at least `least_bytes` wait, and at the latest after the
+ * thorough interval. */
 typedef struct {
     int64_t interval_ns;
     int64_t thorough_ns;

@@ -1,11 +1,10 @@
-/* The format of a segment file: every offset and flag stands here once; Python imports them.
+/* The format of a segment file. Each offset and flag is defined here once; Python imports them.
  *
  * A segment is one page of header and then frames, each on an 8-byte boundary:
  *
- *   0        4        8                 16                [24]
- *   +--------+--------+-----------------+- - - - - - - - -+----------------------+- - -+
- *   | word   | crc32c | timestamp (ns)  | type  | keylen  | key, value           | pad |
- *   +--------+--------+-----------------+- - - - - - - - -+----------------------+- - -+
+ * 0 4 8 16 [24] +--------+--------+-----------------+- - - - - - - - -+----------------------+- -
+ * -+ | word | crc32c | timestamp (ns) | type | keylen | key, value | pad |
+ * +--------+--------+-----------------+- - - - - - - - -+----------------------+- - -+
  *
  * Word and CRC are one 8-byte cell, read and swapped as one. Little-endian throughout. */
 #ifndef CL_FRAME_H
@@ -65,7 +64,7 @@ typedef struct {
 } cl_header_identity;
 
 typedef struct {
-    int64_t opened_ns; /* 0: not yet opened; won by one compare-and-swap */
+    int64_t opened_ns; /* 0: not yet opened; set by one compare-and-swap */
     int64_t cycle;
     uint32_t crc; /* over both, seeded with the segment's id */
     uint32_t reserved;

@@ -1,10 +1,9 @@
-/* How the next frame is found behind damage. */
+/* Finds the next frame after damage. */
 #include "frame_cursor.h"
 
-#define LONG_FRAME 4096u /* up to here a CRC costs less than to look at what follows the frame */
+#define LONG_FRAME 4096u /* up to here a CRC costs less than a check of what follows the frame */
 
-/* Whether a cell may be a frame's. A CRC of zero is taken for data, which is full of small numbers,
- * and not for a frame. */
+/* Whether a cell may be a frame's. A CRC of zero counts as data, which is full of small numbers. */
 static inline bool is_plausible(const cl_frame_cursor *cursor, uint64_t offset) {
     if (offset >= cursor->end) {
         return false;
@@ -19,9 +18,9 @@ static inline bool is_plausible(const cl_frame_cursor *cursor, uint64_t offset) 
            (code == CL_E_ROLLED_BACK || step <= cursor->size / 8);
 }
 
-/* Whether a frame certainly stands at the cursor. It may be looked for at every cell of a damaged
- * range, where each cell that looks like a length would cost a CRC over as much: a long one is
- * believed only where something plausible follows it. */
+/* Whether a frame is certainly at the cursor. cl_frame_find may try every cell of a damaged range,
+ * where each cell that looks like a length would cost a CRC over that length: it accepts a long
+ * frame only if a plausible cell follows it. */
 static inline bool is_certain(cl_frame_cursor *cursor) {
     cl_record record;
     int code = cl_frame_read(cursor);

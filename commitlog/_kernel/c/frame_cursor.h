@@ -1,6 +1,6 @@
-/* The one way over the frames of a segment. A cursor has a source and a limit; cl_frame_read says
- * what stands at it, from the frame's header alone, and cl_frame_next moves to the frame behind.
- * The caller chooses whether the CRC is checked. */
+/* Iterates over the frames of a segment. A cursor has a source and a limit; cl_frame_read
+ * classifies the frame at the cursor from its header alone, and cl_frame_next moves to the next
+ * frame. The caller chooses whether the CRC is checked. */
 #ifndef CL_FRAME_CURSOR_H
 #define CL_FRAME_CURSOR_H
 
@@ -25,19 +25,19 @@ typedef struct {
     const uint8_t *bytes; /* the source, by offsets in the segment: the mapping, a pool buffer or a
                              part of the file */
     uint64_t size; /* of the segment */
-    uint64_t end; /* of the source, which may have less than the whole of the last frame */
-    uint64_t limit; /* frames from here on are not read; at most `end` */
+    uint64_t end; /* of the source, which may end inside the last frame */
+    uint64_t limit; /* cl_frame_read stops here; at most `end` */
     uint64_t offset; /* of the frame; a multiple of CL_FRAME_ALIGN, as is `end` */
     uint64_t cell; /* set by cl_frame_read */
     uint64_t step; /* from this frame to the next, set by cl_frame_read */
 } cl_frame_cursor;
 
-/* A segment's first frame stands behind its header. */
+/* A segment's first frame follows its header. */
 static inline uint64_t cl_frame_offset(uint64_t offset) {
     return offset < CL_SEGMENT_HEADER ? CL_SEGMENT_HEADER : offset;
 }
 
-/* A cursor over a source that has the whole segment. */
+/* Returns a cursor over a source that holds the whole segment. */
 static inline cl_frame_cursor cl_frame_cursor_at(const cl_segment *segment, const uint8_t *bytes,
                                                  uint64_t offset, uint64_t limit) {
     const uint64_t size = segment->size;
@@ -49,18 +49,18 @@ static inline cl_frame_cursor cl_frame_cursor_at(const cl_segment *segment, cons
                              .offset = offset};
 }
 
-/* Whether a cell's record, or SKIP, is there to be read. */
+/* Whether a cell holds a published record or a SKIP. */
 static inline bool cl_cell_published(uint64_t cell) {
     return cell != 0 && !(cl_cell_word(cell) & CL_WORD_CLAIMED);
 }
 
-/* Whether this is the word of a record without key and type that is no longer than `largest`. With
- * any flag in it, a word is larger. */
+/* Whether this is the word of a record without key and type that is no longer than `largest`. A
+ * word with any flag set is larger. */
 static inline bool cl_frame_is_plain(uint32_t word, uint32_t largest) {
     return word >= CL_FRAME_HEADER && word <= largest;
 }
 
-/* As cl_frame_read, of a cell with so much room up to the segment's end. */
+/* As cl_frame_read, of a cell with `room` bytes from it to the segment's end. */
 static inline int cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {
     uint32_t word = cl_cell_word(cell);
     *step = cl_frame_aligned(word);
@@ -85,9 +85,9 @@ static inline int cl_cell_read(uint64_t cell, uint64_t room, uint64_t *step) {
     return CL_E_BUSY;
 }
 
-/* What stands at the cursor: CL_OK a published record, CL_E_ROLLED_BACK a SKIP, CL_E_BUSY a claim,
- * CL_E_END a zero cell, CL_E_DAMAGE no frame, CL_E_ABSENT a record that the source has not whole,
- * CL_E_ROLL the limit. Says nothing about the CRC. */
+/* Classifies the frame at the cursor: CL_OK a published record, CL_E_ROLLED_BACK a SKIP, CL_E_BUSY
+ * a claim, CL_E_END a zero cell, CL_E_DAMAGE no frame, CL_E_ABSENT a record of which the source
+ * holds only a part, CL_E_ROLL the limit. Does not check the CRC. */
 static inline int cl_frame_read(cl_frame_cursor *cursor) {
     if (CL_UNLIKELY(cursor->offset >= cursor->limit)) {
         return CL_E_ROLL;
@@ -106,7 +106,7 @@ static inline int64_t cl_frame_timestamp(const cl_frame_cursor *cursor) {
     return timestamp_ns;
 }
 
-/* False if the key would end behind the frame. */
+/* Fills in a record. Returns false if the key would end past the frame's end. */
 static inline bool cl_record_fill(const uint8_t *at, uint32_t word, cl_record *record) {
     uint32_t length = word & CL_WORD_LENGTH;
     uint32_t header = CL_FRAME_HEADER;
@@ -132,8 +132,8 @@ static inline bool cl_record_fill(const uint8_t *at, uint32_t word, cl_record *r
     return true;
 }
 
-/* The code of cl_frame_read, or CL_E_DAMAGE if the CRC of the record, or SKIP, does not match;
- * *record is what a record holds. */
+/* Returns the code of cl_frame_read, or CL_E_DAMAGE if the CRC of the record or SKIP does not
+ * match. Fills in *record for a record. */
 static inline int cl_frame_verify(const cl_frame_cursor *cursor, int code, cl_record *record) {
     const cl_segment *segment = cursor->segment;
     const uint8_t *at = cursor->bytes + cursor->offset;
@@ -141,7 +141,7 @@ static inline int cl_frame_verify(const cl_frame_cursor *cursor, int code, cl_re
     if (CL_LIKELY(code == CL_OK)) {
         uint32_t length = word & CL_WORD_LENGTH;
         if (length > cl_frame_largest(cursor->size)) {
-            return CL_E_DAMAGE; /* nobody may write such a frame, and its CRC would be long to
+            return CL_E_DAMAGE; /* no appender writes such a frame, and its CRC would take long to
                                    compute */
         }
         if (cl_frame_crc(segment->seed, cursor->offset, word, at + CL_FRAME_TIMESTAMP,

@@ -4,7 +4,7 @@
 
 static inline int64_t microseconds(int64_t ns) { return ns / 1000 - (ns % 1000 < 0); }
 
-/* What all rows have: everything but value and key. */
+/* Fills the columns that every row has: all but value and key. */
 static inline void add_row(cl_rows_out *out, uint64_t position, int64_t timestamp_ns,
                            uint32_t type) {
     size_t at = out->count;
@@ -26,8 +26,8 @@ static inline void add_row(cl_rows_out *out, uint64_t position, int64_t timestam
     out->count++;
 }
 
-/* Decodes on as long as whole records without key and type stand there. All else, also what fails
- * its CRC, is left to decode_one. */
+/* Decodes whole records without key and type. Leaves any other frame, also one that fails its CRC,
+ * to decode_one. */
 static void decode_plain(cl_frame_cursor *cursor, cl_rows_out *out) {
     const cl_frame_cursor source = *cursor; /* copies that nothing points to: no store through a
                                                pointer makes them be loaded again */
@@ -98,12 +98,12 @@ static bool add_record(cl_rows_out *out, const cl_record *record) {
     return true;
 }
 
-/* Any frame: CL_OK when it was decoded or stepped over. */
+/* Handles any frame: CL_OK if it was decoded or stepped over. */
 static int decode_one(cl_frame_cursor *cursor, uint64_t first, cl_rows_out *out) {
     cl_record record;
     int code = cl_frame_read(cursor);
     if (code == CL_E_ABSENT && cursor->step > cl_frame_largest(cursor->size)) {
-        return CL_E_DAMAGE; /* nobody may write such a frame: the caller must not bring so much of
+        return CL_E_DAMAGE; /* no appender writes such a frame: the caller must not bring so much of
                                the file */
     }
     code = cl_frame_verify(cursor, code, &record);
@@ -133,7 +133,7 @@ int cl_frames_decode(cl_frame_cursor *cursor, uint64_t first, uint64_t limit, cl
     }
     if ((code == CL_OK || code == CL_E_ROLL) && cursor->offset < limit) {
         cursor->step =
-            sizeof cursor->cell; /* nothing of the next frame is there, not even its cell */
+            sizeof cursor->cell; /* the source holds nothing of the next frame, not even its cell */
         return CL_E_ABSENT;
     }
     return code == CL_OK ? CL_E_ROLL : code;

@@ -1,12 +1,11 @@
-/* Records out of a part of a segment file that was read into memory, as columns in the layout of
- * Arrow. */
+/* Decodes records from a part of a segment file in memory into columns in Arrow's layout. */
 #ifndef CL_FRAME_DECODER_H
 #define CL_FRAME_DECODER_H
 
 #include "frame_cursor.h"
 
-/* Columns, each with room for `most` rows; NULL where nobody asked for one. Ends are what Arrow has
- * as offsets, without the leading 0. */
+/* Columns, each with room for `most` rows; NULL for a column that the caller does not want. Ends
+ * are Arrow's offsets without the leading 0. */
 typedef struct {
     int64_t *positions;
     int64_t *timestamps_us; /* rounded down */
@@ -22,15 +21,14 @@ typedef struct {
     size_t count;
     size_t values_size;
     size_t keys_size;
-    uint64_t
-        passed; /* records that were gone over because they stand before the first that is wanted */
+    uint64_t passed; /* records passed over because they are before the first wanted */
 } cl_rows_out;
 
 /* Decodes from the cursor up to offset `limit`, and checks every CRC; the cursor's own limit is at
- * most that. Records below `first` are passed over and counted. The code says why it stopped where
- * the cursor stands: CL_E_ROLL at `limit`, CL_E_FULL when the next row has no room, CL_E_ABSENT
- * when the source has not all of the frame there, which takes cursor->step bytes or more, CL_E_END
- * at a zero cell, CL_E_BUSY at a claim, CL_E_DAMAGE. */
+ * most that. Records below `first` are passed over and counted. The code says why it stopped at the
+ * cursor: CL_E_ROLL at `limit`, CL_E_FULL when the next row has no room, CL_E_ABSENT when the
+ * source has not all of the frame there, which takes cursor->step bytes or more, CL_E_END at a zero
+ * cell, CL_E_BUSY at a claim, CL_E_DAMAGE. */
 int cl_frames_decode(cl_frame_cursor *cursor, uint64_t first, uint64_t limit, cl_rows_out *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* A futex word: raised by whoever has news, waited on by whoever wants them. */
+/* A futex word: one side raises it, the other waits on it. */
 #ifndef CL_FUTEX_H
 #define CL_FUTEX_H
 

@@ -9,16 +9,15 @@
 #include "atomics.h"
 #include "futex.h"
 
-/* A leader that began at once would serve only those who came during the flush before, while those
- * whom that flush served are on their way back with the next record: two groups would take turns,
- * and every flush would serve half of the threads.
+/* If a leader began at once, it would serve only the threads that arrived during the flush before,
+ * while the threads that that flush served are still appending their next record: two groups would
+ * alternate, and every flush would serve half of the threads.
  *
- * So a leader waits for them, within these bounds: */
-#define LEAST_FLUSH_NS 200000ll /* a shorter flush is over before they are back */
+ * The leader therefore waits for them, within these bounds: */
+#define LEAST_FLUSH_NS 200000ll /* after a shorter flush the leader does not wait */
 #define PATIENCE_SHARE 4        /* of the last flush's time, counted from its end */
 #define PATIENCE_NS 1000000ll
-#define RESTS_MOST                                                                                 \
-    63u          /* flushes without a wait, when those who were waited for do something else */
+#define RESTS_MOST 63u          /* flushes without a wait, if the awaited threads do not return */
 
 void cl_group_commit_arrive(cl_group_commit *group) {
     uint32_t number = cl_add32(&group->arrived, 1) + 1;
@@ -56,7 +55,8 @@ void cl_group_commit_gather(cl_group_commit *group, int64_t deadline_ns) {
 
 void cl_group_commit_begin(cl_group_commit *group) {
     uint32_t arrived = cl_load32(&group->arrived);
-    /* For now those whom this flush serves; `cl_group_commit_end` adds who has come meanwhile. */
+    /* For now, the threads that this flush serves; `cl_group_commit_end` adds those that arrived
+     * meanwhile. */
     cl_assert((int32_t)(arrived - group->begun) >= 0, ==, true);
     group->complete = arrived - group->begun;
     group->begun = arrived;

@@ -1,31 +1,30 @@
-/* The group that one flush serves: who waits for it, and for how long a leader lets the others
- * catch up. */
+/* Group commit: the threads that one flush serves, and how long a leader waits for them. */
 #ifndef CL_GROUP_COMMIT_H
 #define CL_GROUP_COMMIT_H
 
 #include "base.h"
 
 typedef struct {
-    uint32_t arrived; /* futex: how many have come to wait for a flush, through this handle */
-    uint32_t awaited; /* the arrival that a gathering leader sleeps until */
+    uint32_t arrived; /* futex: how many waits for a flush began, through this handle */
+    uint32_t awaited; /* the value of `arrived` that a gathering leader waits for */
 
-    /* The leader's alone, of which a handle has one at a time: */
-    uint32_t begun;    /* arrivals when the last flush began, which served all of those */
-    uint32_t complete; /* arrivals when everybody whom it served is back */
+    /* Only the leader uses these; a handle has one leader at a time: */
+    uint32_t begun;    /* arrivals when the last flush began, all of which it served */
+    uint32_t complete; /* arrivals once every thread that it served has returned */
     int64_t began_ns;  /* when it began */
-    int64_t until_ns;  /* how long the next leader waits at most */
-    uint32_t in_vain;  /* flushes that do not gather, the next time that gathering is in vain */
-    uint32_t rests;    /* that many flushes will not gather */
+    int64_t until_ns;  /* until when the next leader waits at most */
+    uint32_t in_vain;  /* how many flushes to skip gathering after the next fruitless wait */
+    uint32_t rests;    /* how many flushes still skip gathering */
 } cl_group_commit;
 
-/* Somebody waits, whose record is published. */
+/* Registers a thread that waits for a flush and whose record is published. */
 void cl_group_commit_arrive(cl_group_commit *group);
 
-/* The leader, before its flush: waits for those whom the last flush served, if they are likely to
- * be back in a moment. */
+/* Called by the leader before its flush: waits for the threads that the last flush served, if they
+ * are likely to return soon. */
 void cl_group_commit_gather(cl_group_commit *group, int64_t deadline_ns);
 
-/* The leader, right before it looks how far to flush, and after the flush. */
+/* Called by the leader: immediately before it determines how far to flush, and after the flush. */
 void cl_group_commit_begin(cl_group_commit *group);
 void cl_group_commit_end(cl_group_commit *group);
 

@@ -1,12 +1,12 @@
-/* How long things took: counts in fixed log-linear buckets, as HdrHistogram has them. Any thread
- * adds, without a lock. */
+/* Durations, counted in fixed log-linear buckets like HdrHistogram's. Any thread adds, without a
+ * lock. */
 #ifndef CL_HISTOGRAM_H
 #define CL_HISTOGRAM_H
 
 #include "atomics.h"
 
-/* Each power of two is cut into so many buckets (as a power of two itself): no value is told wrong
- * by more than a 32nd of it. */
+/* Each power of two is divided into 2^CL_HISTOGRAM_BITS buckets, so that the relative error is at
+ * most 1/32. */
 #define CL_HISTOGRAM_BITS 5
 #define CL_HISTOGRAM_TOP 40 /* 2^40 ns are 18 minutes; what takes longer is counted with those */
 #define CL_HISTOGRAM_BUCKETS ((CL_HISTOGRAM_TOP - CL_HISTOGRAM_BITS + 1) << CL_HISTOGRAM_BITS)
@@ -40,8 +40,7 @@ static inline void cl_histogram_add(cl_histogram *histogram, int64_t took_ns) {
     __atomic_fetch_add(&histogram->counts[cl_histogram_bucket(value)], 1, __ATOMIC_RELAXED);
 }
 
-/* How many were longer than that, as far as buckets tell: the one that it falls into does not
- * count. */
+/* How many values lie above the bucket of value_ns. */
 static inline uint64_t cl_histogram_above(const cl_histogram *histogram, uint64_t value_ns) {
     uint64_t count = 0;
     for (uint32_t bucket = cl_histogram_bucket(value_ns) + 1; bucket < CL_HISTOGRAM_BUCKETS;

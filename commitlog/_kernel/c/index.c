@@ -27,15 +27,15 @@ size_t cl_index_below(const cl_index *index, uint64_t offset) {
     return low == 0 ? SIZE_MAX : low - 1;
 }
 
-/* Stands at an entry, or at the segment's first frame where there is none; how many records are
- * before it. */
+/* Moves the reader to an entry, or to the segment's first frame if there is none, and returns the
+ * number of records before it. */
 static uint64_t stand_at(const cl_index *index, cl_reader *reader, size_t entry) {
     reader->offset = entry < index->count ? index->entries[entry].offset : CL_SEGMENT_HEADER;
     return entry < index->count ? (uint64_t)entry * index->spacing : 0;
 }
 
-/* Whether the way from an entry leads to the next with as many records as there should be: none has
- * been damaged since. */
+/* Whether the walk from an entry reaches the next after the expected number of records, which shows
+ * that no length between them is damaged. */
 static bool leads_on(const cl_index *index, cl_reader *reader, size_t entry) {
     uint64_t before = stand_at(index, reader, entry);
     uint64_t records =
@@ -52,7 +52,7 @@ static bool leads_on(const cl_index *index, cl_reader *reader, size_t entry) {
                                          at.offset == index->entries[entry + 1].offset);
 }
 
-/* Stands at an entry, and goes on with care where the stretch from there has been damaged. */
+/* Moves the reader to an entry, and makes it careful if the stretch from there is damaged. */
 static uint64_t stand_checked(const cl_index *index, cl_reader *reader, size_t entry) {
     reader->careful = false;
     reader->careful = !leads_on(index, reader, entry < index->count ? entry : 0);

@@ -4,12 +4,11 @@
 
 #include "reader.h"
 
-/* Looks on from index->offset, up to `limit`: the code with which the way ended, CL_E_ROLL at the
- * limit. */
+/* Extends the index from index->offset up to `limit`, and returns the code that ended the walk:
+ * CL_E_ROLL at the limit. */
 int cl_index_extend(cl_index *index, cl_reader *reader, uint64_t limit);
 
-/* The number of the last entry that stands below `offset`, or at it; SIZE_MAX where there is none.
- */
+/* The number of the last entry at or below `offset`; SIZE_MAX if there is none. */
 size_t cl_index_below(const cl_index *index, uint64_t offset);
 
 /* The offset of a record by its ordinal in the segment. Codes as of cl_reader_step, the limit being

@@ -36,7 +36,7 @@ void cl_log_after_fork(cl_log *log) {
     log->watch = (cl_watch){.position = UINT64_MAX};
     log->held_at = UINT64_MAX;
     log->lead_watch = (cl_lead_watch){0};
-    log->group = (cl_group_commit){0}; /* those who wait are the parent's */
+    log->group = (cl_group_commit){0}; /* the waiting threads are the parent's */
 }
 
 int cl_log_fail(cl_log *log, int cause) {

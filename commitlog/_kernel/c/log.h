@@ -8,34 +8,36 @@
 #include "histogram.h"
 #include "segment.h"
 
-/* Who has stood before a claim for so long asks whether its owner lives: the living publish within
- * nanoseconds. */
+/* After waiting this long at a claim, an observer probes whether its owner lives: a live owner
+ * publishes within nanoseconds. */
 #define CL_PROBE_AFTER_NS 30000ll
-/* One poll counts for at most this towards a timeout, so that a frozen machine expires nobody. */
+/* One poll adds at most this much to a timeout, so that a machine that was frozen times no owner
+ * out. */
 #define CL_POLL_CREDIT_NS 20000000ll
 
-/* What an observer remembers about a cell that does not move, across calls. */
+/* What an observer remembers, across calls, about a cell that does not change. */
 typedef struct {
     uint64_t position;
     uint64_t cell;
-    uint64_t tail;      /* the place of the tail when the gap was first seen */
+    uint64_t tail;      /* the tail when the gap was first seen */
     int64_t awake_ns;   /* how long this observer has been awake and polling it */
     int64_t polled_ns;  /* when it polled last */
-    int64_t probed_ns;  /* when it last asked whether the owner lives */
+    int64_t probed_ns;  /* when it last probed whether the owner lives */
     uint32_t
         suspects;  /* slots that were odd when the gap was first seen and have not moved since */
     uint16_t slot[CL_CURSORS_SLOTS];
     uint32_t generation[CL_CURSORS_SLOTS];
     uint64_t counter[CL_CURSORS_SLOTS];
-    uint64_t outstayed[CL_CURSORS_SLOTS]; /* by slot: the odd counter with which its owner had the
-                                             claim timeout already */
+    uint64_t outstayed[CL_CURSORS_SLOTS]; /* by slot: the odd counter with which its owner has used
+                                             up the claim timeout already */
 } cl_watch;
 
-/* What a handle remembers about a flush leader that it waits for. Several threads wait: atomics. */
+/* What a handle remembers about a flush leader that it waits for. Atomics, because several threads
+ * wait. */
 typedef struct {
-    uint64_t which;    /* owner and flush signal: this one flush of this one leader */
-    int64_t awake_ns;  /* how long this handle has been awake and waiting for it */
-    int64_t polled_ns; /* when it looked last */
+    uint64_t which; /* owner and flush signal: this one flush of this one leader */
+    int64_t awake_ns; /* how long this handle has been awake and waiting for it */
+    int64_t polled_ns; /* when it polled last */
 } cl_lead_watch;
 
 typedef struct {
@@ -44,15 +46,14 @@ typedef struct {
     uint64_t rolled_back; /* claims that this handle turned into SKIP */
 } cl_log_counters;
 
-/* How long what this handle did has taken. */
+/* How long this handle's operations took. */
 typedef struct {
-    cl_histogram commit; /* a round of the commit: of a mapped log, the walk to the end of what is
-                            published */
-    cl_histogram flush;  /* one that this handle led */
-    cl_histogram sync;   /* an append's wait for the disk */
-    cl_histogram roll;   /* an append's wait for the next segment */
-    cl_histogram claim;  /* a commit's wait for a claim that is open */
-    cl_histogram lag;    /* an append's wait for a required tailer */
+    cl_histogram commit; /* a commit round; of a mapped log, the walk over the published frames */
+    cl_histogram flush; /* a flush that this handle led */
+    cl_histogram sync; /* an append's wait for its flush */
+    cl_histogram roll; /* an append's wait for the next segment */
+    cl_histogram claim; /* a commit's wait for an open claim */
+    cl_histogram lag; /* an append's wait for a required tailer */
 } cl_latencies;
 
 typedef struct {
@@ -60,39 +61,39 @@ typedef struct {
     uint64_t *tail; /* the log's tail, or NULL where this handle cannot see one: then a zero cell is
                        the end */
     uint64_t private_tail; /* a pooled log's tail */
-    cl_slot_fds slot_fds; /* hold our slot's locks, and tell which other owners live */
+    cl_slot_fds slot_fds; /* hold this handle's slot locks, and serve to probe other owners */
     uint32_t slot;
-    uint32_t owner; /* slot and generation as they stand in a CLAIMED cell; 0: no slot */
+    uint32_t owner; /* slot and generation as a CLAIMED cell holds them; 0: no slot */
     bool pooled; /* claims live in this process's buffers */
     bool resolves; /* may turn dead claims into SKIP */
-    bool follows; /* only reads: where claims live is what the cursors say at present, for writers
-                     come and go */
+    bool follows; /* a reader: the cursors say where claims live, which changes as writers open and
+                     close the log */
     uint32_t refusal; /* 0, or the negated cl_code with which appends are refused */
-    uint32_t stopping; /* the loops end */
+    uint32_t stopping; /* 1: the commit and flush loops end */
     uint64_t segment_size;
-    uint64_t uncertain_from; /* from this position on a bad frame is a torn tail, not damage: a log
-                          that is not recovered yet */
+    uint64_t uncertain_from; /* from this position on a bad frame is a torn tail, not damage: in a
+                                log that is not recovered yet */
     int64_t claim_timeout_ns;
     cl_table table;
 
     pthread_mutex_t commit_mutex;
-    uint32_t commit_signal; /* futex: raised when enough waits to be committed, or at stop */
-    uint32_t commit_rests; /* 1: the commit loop sleeps its long interval, and wants to be woken for
-                              much to do */
-    uint32_t flush_request; /* futex: raised when the flush loop should look, or at stop */
-    cl_group_commit group; /* those who wait for a flush */
+    uint32_t commit_signal; /* futex: raised when enough bytes wait for a commit, or at stop */
+    uint32_t commit_rests; /* 1: the commit loop sleeps its long interval, and appenders wake it
+                              when enough bytes wait */
+    uint32_t flush_request; /* futex: raised when the flush loop should run, or at stop */
+    cl_group_commit group; /* the threads that wait for a flush */
     uint32_t leading; /* 1: a thread of this handle leads a flush */
-    uint32_t event; /* futex: raised when the allocation service has something to do */
-    uint32_t index_spacing; /* records from one entry to the next of the indexes that commits make
-                               in passing; 0: they make none */
-    uint32_t
-        copy_limit; /* largest commit that is copied through the mapping; larger ones use pwrite */
-    cl_watch watch; /* of whoever walks under the commit mutex */
-    uint64_t held_at; /* the claim that holds commits up, and since when; UINT64_MAX: none does */
+    uint32_t event; /* futex: raised when the allocation service has work */
+    uint32_t index_spacing; /* records between two entries of the indexes that commits build; 0:
+                               commits build none */
+    uint32_t copy_limit; /* commits up to this size are copied through the mapping; larger ones use
+                            pwrite */
+    cl_watch watch; /* of the thread that walks under the commit mutex */
+    uint64_t held_at; /* the claim that blocks commits, and since when; UINT64_MAX: none does */
     int64_t held_since_ns;
     cl_lead_watch lead_watch;
 
-    int checkpoint_fd; /* -1: none is kept */
+    int checkpoint_fd; /* -1: this handle writes no checkpoint */
     uint64_t checkpoint_count;
     int64_t checkpoint_written_ns;
     int64_t checkpoint_interval_ns;
@@ -104,15 +105,14 @@ int cl_log_init(cl_log *log, cl_cursors *cursors, int dir_fd, const uint8_t *log
                 uint64_t segment_size, bool writable);
 void cl_log_clear(cl_log *log);
 void cl_log_after_fork(cl_log *log);
-/* Fails the log for all its processes: the first cause stays. Returns CL_E_FAILED. */
+/* Fails the log for all its processes. Keeps the first cause. Returns CL_E_FAILED. */
 int cl_log_fail(cl_log *log, int cause);
 static inline bool cl_log_failed(const cl_log *log) {
     return cl_load(&log->cursors->failed.value) != 0;
 }
 
-/* The tail of a log in whose segments claims live, or of a pooled one that is this handle's own;
- * NULL where there is none to be seen: then a zero cell is the end. While a log is recovered
- * nothing can be said of its claims. */
+/* The tail of a mapped log, or of this handle's own pooled log. NULL if this handle cannot see a
+ * tail: a zero cell is then the end. While a log is being recovered, no reader sees its tail. */
 static inline uint64_t *cl_log_tail(const cl_log *log) {
     if (!log->follows) {
         return log->tail;
@@ -135,11 +135,10 @@ static inline uint64_t cl_log_position(const cl_log *log, uint64_t packed) {
            (offset < log->segment_size ? offset : log->segment_size);
 }
 
-/* Wakes those who sleep until something is published, if anybody does. Whoever wakes them takes
- * their announcement away first, so that a sleep costs one wake-up, however many append before the
- * sleepers run. The load must not pass the publish before it, which ends with a sequentially
- * consistent swap: an acquiring load may, on aarch64 with LDAPR, and a sleeper would miss its
- * wake-up. */
+/* Wakes the readers that sleep until the next publish. The first waker clears their announcement,
+ * so that a sleep costs one wake-up however many records are appended before the sleepers run. The
+ * load must not pass the publish before it, which ends with a sequentially consistent swap: on
+ * aarch64 with LDAPR an acquiring load may, and a sleeper would miss its wake-up. */
 void cl_log_wake_sleepers(cl_log *log);
 static inline void cl_log_wake_readers(cl_log *log) {
     if (CL_UNLIKELY(cl_load_ordered(&log->cursors->waiters.value) != 0)) {
@@ -147,9 +146,8 @@ static inline void cl_log_wake_readers(cl_log *log) {
     }
 }
 
-/* Between the last frame of a segment and the first of the next lies a page of header: one end, two
- * positions for it. Comparisons use the lower; people are shown the upper, where the next record
- * goes. */
+/* Between the last frame of a segment and the first of the next lies a header page, so the same end
+ * has two positions. Comparisons use the lower; users see the upper, where the next record goes. */
 static inline uint64_t cl_log_downward(const cl_log *log, uint64_t position) {
     uint64_t offset = position % log->segment_size;
     return offset <= CL_SEGMENT_HEADER ? position - offset : position;
@@ -159,10 +157,9 @@ static inline uint64_t cl_log_upward(const cl_log *log, uint64_t position) {
     return offset < CL_SEGMENT_HEADER ? position - offset + CL_SEGMENT_HEADER : position;
 }
 
-/* Resolves the unpublished cell at `offset`, if it is dead. CL_OK: look again, after stepping over
- * *pass bytes when that is not 0 (a handle that may not write steps over what is certainly dead).
- * CL_E_END: nothing is claimed there. CL_E_BUSY: a live claim; its owner has until the claim
- * timeout. */
+/* Resolves the unpublished cell at `offset`, if its owner is dead. CL_OK: read again, *pass bytes
+ * further on if that is not 0 (a handle that may not write steps over dead claims). CL_E_END:
+ * nothing is claimed there. CL_E_BUSY: a live claim, whose owner has until the claim timeout. */
 int cl_resolve(cl_log *log, cl_segment *segment, uint32_t offset, cl_watch *watch, uint64_t *pass);
 
 /* flushed <= committed <= appended <= tail. Each only rises, so the lower one is read first. */
@@ -181,23 +178,23 @@ static inline void cl_log_assert(const cl_log *log) {
 #endif
 }
 
-/* Turns the claim at `offset` into a SKIP of the same length, if it still stands as `cell`. */
+/* Turns the claim at `offset` into a SKIP of the same length, if its cell is still `cell`. */
 bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell);
 
 /* A SKIP's word and CRC as one cell; length 0 reaches to the end of the segment. */
 uint64_t cl_skip_cell(const cl_segment *segment, uint32_t offset, uint32_t length);
 
-/* Walks from `position` over published cells towards `limit`, resolving dead claims on its way if
- * it may. *position is where it stopped; the code says why (CL_OK: at or past the limit, or at a
- * segment's end). Only under the commit mutex: whoever may resolve adds to the segment's tally, if
- * it goes on where that ends. */
+/* Walks from `position` over published cells towards `limit`, and resolves dead claims on its way
+ * if the handle may. *position is where it stopped, the code why (CL_OK: at or past the limit, or
+ * at a segment's end). Requires the commit mutex: a handle that may resolve claims also extends the
+ * segment's tally, if the walk starts where the tally ends. */
 int cl_walk(cl_log *log, cl_segment *segment, uint64_t *position, uint64_t limit, cl_watch *watch);
 
-/* Returns when no commit and no walk of a pooled log is under way that began before. */
+/* Waits until every commit and walk of a pooled log that began before this call has ended. */
 void cl_log_pass_commits(cl_log *log);
 
-/* Raises the appended watermark as far as it goes now (a handle that may not write only looks), and
- * returns it. */
+/* Raises the appended watermark as far as the published frames reach, and returns it. A handle that
+ * may not write only computes it. */
 int cl_log_appended(cl_log *log, uint64_t *appended);
 
 #endif

@@ -1,7 +1,7 @@
 /* Off-heap memory: bytes outside the interpreter's heap, anonymous or over a descriptor, always
  * shared with a forked child.
  *
- * Functions return 0 or CL_E_SYSTEM with errno set; none of them decides anything. */
+ * Functions return 0 or CL_E_SYSTEM with errno set; they contain no policy. */
 #ifndef CL_MEMORY_H
 #define CL_MEMORY_H
 
@@ -26,7 +26,7 @@ int cl_memory_map_descriptor(cl_memory *memory, int descriptor, uint64_t offset,
 /* Makes every page present and writable; the bytes keep their values. */
 int cl_memory_populate(const cl_memory *memory);
 
-/* What populating falls back to on kernels before 5.14: one atomic addition of zero a page. */
+/* The fallback of cl_memory_populate on kernels before 5.14: one atomic addition of zero a page. */
 void cl_memory_touch(const cl_memory *memory);
 
 void cl_memory_zero(const cl_memory *memory, size_t start, size_t stop);
@@ -34,8 +34,8 @@ int cl_memory_lock(const cl_memory *memory);
 int cl_memory_unlock(const cl_memory *memory);
 int cl_memory_unmap(cl_memory *memory);
 
-/* Puts a private copy in the place of a file's mapping, which keeps its address: who looks there
- * meanwhile sees the one or the other. */
+/* Replaces a file's mapping by a private copy at the same address: a concurrent reader sees either
+ * one. */
 int cl_memory_part(const cl_memory *memory);
 
 #endif

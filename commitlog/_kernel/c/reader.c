@@ -17,8 +17,8 @@ void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset) {
     reader->offset = cl_frame_offset(offset);
 }
 
-/* What is committed stands in the file; what is not, in the pool buffer. A segment that was entered
- * half full has nothing of its older half in the buffer. */
+/* Committed frames are in the file, uncommitted ones in the pool buffer. If the buffer was attached
+ * to a half-full segment, it holds nothing of the older half. */
 static inline const uint8_t *reader_source(const cl_reader *reader) {
     const cl_segment *segment = reader->segment;
     if (CL_LIKELY(!reader->from_buffer) ||
@@ -40,14 +40,14 @@ int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t off
     return cl_frame_verify(&at, code, record);
 }
 
-/* Whether claims live elsewhere than where this reader looks. */
+/* Whether claims live in pool buffers, which this reader does not read. */
 static inline bool in_file_only(const cl_reader *reader) {
     return !reader->from_buffer && cl_log_pooled(reader->log);
 }
 
-/* The offset from which on a bad frame is a torn tail, and not damage. What another process's
- * pooled log has not committed yet may be half copied: a reader that its appender told of the
- * position finds the end there. */
+/* The offset from which on a bad frame is a torn tail, not damage. Frames that another process's
+ * pooled log has not committed yet may be half copied: a reader that learned their position from
+ * the appender must see the end there. */
 static inline uint64_t doubtful_from(const cl_reader *reader) {
     uint64_t uncertain_from = reader->log->uncertain_from;
     if (in_file_only(reader)) {
@@ -57,7 +57,7 @@ static inline uint64_t doubtful_from(const cl_reader *reader) {
     return uncertain_from > reader->segment->base ? uncertain_from - reader->segment->base : 0;
 }
 
-/* Below the watermark every cell is published or rolled back: nothing is left to resolve there. */
+/* Below the watermark every cell is published or rolled back: no claim is left to resolve there. */
 static bool is_settled(const cl_reader *reader) {
     const cl_cursors *cursors = reader->log->cursors;
     return reader->segment->base + reader->offset <
@@ -73,9 +73,9 @@ static bool reads_otherwise(const cl_reader *reader, bool damaged) {
     return damaged ? code != CL_E_DAMAGE : code != CL_E_END && code != CL_E_BUSY;
 }
 
-/* A claim or a gap in the reader's way. Claims are resolved where they live: another process's
- * pooled log has none here, and its zero cell is the end. A live owner publishes within
- * nanoseconds, and asking who it is takes microseconds. */
+/* Handles a claim or a gap at the reader's offset. A reader resolves claims only where they live:
+ * the file of a pooled log has none, and its zero cell is the end. A live owner publishes within
+ * nanoseconds, whereas probing it takes microseconds. */
 static int pass_unpublished(cl_reader *reader, uint64_t step, int code) {
     if (in_file_only(reader)) {
         return CL_E_END;
@@ -115,8 +115,8 @@ static __attribute__((noinline)) int pass_other(cl_reader *reader, uint64_t step
         return CL_E_END;
     }
     if (damaged || is_settled(reader)) {
-        /* Zeros or a claim below the watermark are damage. They must not be rolled back as if a
-         * writer had died. */
+        /* Zeros or a claim below the watermark are damage. The reader must not roll them back as a
+         * dead writer's claim. */
         if (reads_otherwise(reader, damaged)) {
             return CL_OK;
         }
@@ -125,7 +125,7 @@ static __attribute__((noinline)) int pass_other(cl_reader *reader, uint64_t step
     return pass_unpublished(reader, step, code);
 }
 
-/* The offset in its segment from which on the reader reads nothing at present. */
+/* The offset in the segment at which the reader must stop for now. */
 static inline uint64_t reader_limit(const cl_reader *reader) {
     uint64_t flushed =
         reader->flushed_only ? cl_load(&reader->log->cursors->flushed.value) : UINT64_MAX;
@@ -153,8 +153,8 @@ int cl_reader_next(cl_reader *reader, cl_record *record) {
     }
 }
 
-/* The end, as an offset below `limit`, of what can be read from where reader_source points: where
- * the committed bytes end, if it is the file. */
+/* The end, as an offset of at most `limit`, of the bytes that reader_source's choice serves: the
+ * committed end, if it chose the file. */
 static uint64_t source_end(const cl_reader *reader, uint64_t limit) {
     const cl_segment *segment = reader->segment;
     uint64_t committed =
@@ -164,7 +164,7 @@ static uint64_t source_end(const cl_reader *reader, uint64_t limit) {
     return end < segment->size ? end : segment->size;
 }
 
-/* The offset up to which a header is believed. */
+/* The offset below which the reader trusts a header without its CRC. */
 static inline uint64_t believed_to(const cl_reader *reader) {
     return reader->careful ? 0 : doubtful_from(reader);
 }
@@ -234,13 +234,12 @@ int cl_reader_step_over(cl_reader *reader, uint64_t limit, uint64_t most, uint64
     }
 }
 
-/* Reads on as long as records without key and type stand there, published and whole. Whatever else
- * does, also what fails its CRC, is left to cl_reader_next, which alone knows what to make of it.
- */
+/* Reads records without key and type while they are published and whole. Leaves any other cell,
+ * also one that fails its CRC, to cl_reader_next, which classifies it. */
 static void batch_plain(cl_reader *reader, cl_batch *batch) {
     const cl_segment *segment = reader->segment;
-    const cl_batch columns = *batch; /* a copy that nothing points to: no store through its pointers
-                                        makes it be loaded again */
+    const cl_batch columns =
+        *batch; /* a copy that nothing points to: no store through its pointers forces a reload */
     const uint32_t largest = cl_frame_largest(segment->size);
     /* In this order: a source that was chosen before the watermark moved is good for what is below
      * it, too. */
@@ -310,7 +309,7 @@ bool cl_batch_add(cl_batch *batch, const cl_record *record) {
     return true;
 }
 
-/* Any record: CL_E_FULL when it has no room. */
+/* Adds any record; CL_E_FULL if it has no room. */
 static int batch_one(cl_reader *reader, cl_batch *batch) {
     cl_record record;
     uint64_t before = reader->offset;

@@ -1,5 +1,5 @@
-/* Reading the records of a log forward: with each CRC checked before anything of a record is
- * believed, or by their headers alone. */
+/* Reads the records of a log forward, either with each record's CRC checked before any field is
+ * used, or by the frame headers alone. */
 #ifndef CL_READER_H
 #define CL_READER_H
 
@@ -8,81 +8,84 @@
 
 typedef struct {
     cl_log *log;
-    cl_segment *segment; /* a reference is held by whoever gave it */
+    cl_segment *segment; /* the caller of cl_reader_enter holds a reference */
     uint64_t offset;     /* of the next frame in it */
-    bool from_buffer; /* reads where claims live (a pool buffer) instead of the file: only under the
+    bool from_buffer; /* reads where claims live (a pool buffer) instead of the file; requires the
                          interpreter's lock */
     bool flushed_only;
-    bool careful; /* steps over a frame only after its CRC, by headers too */
-    uint64_t limit; /* positions from here on are not read */
-    uint64_t passed; /* below this offset unpublished cells were found to be dead before, and are
-                        stepped over */
-    cl_watch *watch; /* NULL: any other unpublished cell ends the way at once, dead or not */
-    uint32_t streak; /* records read since this reader last had to wait */
-    uint32_t gap; /* pauses before the next wait's first look */
-    uint32_t calm; /* waits until another gap is tried */
+    bool careful; /* checks a frame's CRC before stepping over it, also when stepping by headers */
+    uint64_t limit; /* the reader does not read positions from here on */
+    uint64_t passed; /* below this offset the unpublished cells are known to be dead, and the reader
+                        steps over them */
+    cl_watch *watch; /* NULL: the reader stops at any other unpublished cell, dead or not */
+    uint32_t streak; /* records read since this reader's last wait */
+    uint32_t gap; /* pauses before the next wait's first poll */
+    uint32_t calm; /* waits before the reader tries another gap */
 } cl_reader;
 
-/* Without a segment yet. A watch, where there is one, is begun anew. */
+/* Initializes a reader without a segment, and resets the watch if there is one. */
 void cl_reader_init(cl_reader *reader, cl_log *log, cl_watch *watch);
 void cl_reader_enter(cl_reader *reader, cl_segment *segment, uint64_t offset);
 
-/* The next record. Its pointers lead into the segment and last as long as the reader stands in it.
- * CL_E_ROLL: the segment is at its end, the caller enters the next one. CL_E_END, CL_E_BUSY:
- * nothing yet. CL_E_DAMAGE: what stands at the reader's offset cannot be. */
+/* Reads the next record. Its pointers lead into the segment and are valid while the reader is in
+ * it. CL_E_ROLL: the segment is at its end, the caller enters the next one. CL_E_END, CL_E_BUSY:
+ * nothing yet. CL_E_DAMAGE: the bytes at the reader's offset are no valid frame. */
 int cl_reader_next(cl_reader *reader, cl_record *record);
 
-/* Steps over the next record below offset `limit` by its header alone, whatever the reader's own
- * limit is; *at is its cursor. CL_E_ROLL: the limit is reached. Other codes as of cl_reader_next. A
- * damaged length may lead over records and into their bodies: the caller has to notice by where it
- * arrives, and then read carefully. */
+/* Steps over the next record below offset `limit` by its header alone, and ignores the reader's own
+ * limit; *at is its cursor. CL_E_ROLL: the limit is reached. Other codes as of cl_reader_next. A
+ * damaged length may lead over records and into their bodies: the caller must detect that from the
+ * offset at which it arrives, and then read carefully. */
 int cl_reader_step(cl_reader *reader, uint64_t limit, cl_frame_cursor *at);
 
-/* The same past damage: what is lost there has no ordinal. */
+/* As cl_reader_step, but steps past damage too. Records lost to damage have no ordinal. */
 int cl_reader_step_past_damage(cl_reader *reader, uint64_t limit, cl_frame_cursor *at);
 
-/* Steps over records that need no second look, at most `most`, and notes their offsets, if
- * `offsets` is not NULL; how many there were. What ends it, also what is not committed yet, is left
- * to cl_reader_step. */
+/* Steps over at most `most` published records, notes their offsets if `offsets` is not NULL, and
+ * returns their number. Stops at any other cell, also at an uncommitted one, and leaves it to
+ * cl_reader_step. */
 size_t cl_reader_step_run(cl_reader *reader, uint64_t limit, uint32_t *offsets, size_t most);
 
-/* Steps over `most` records or up to `limit`, past damage; *count is over how many. */
+/* Steps over `most` records or up to `limit`, past damage. *count is the number of records
+ * passed. */
 int cl_reader_step_over(cl_reader *reader, uint64_t limit, uint64_t most, uint64_t *count);
 
-/* Whether a whole, valid record stands at `offset`, and what it is. Codes as of cl_frame_read. */
+/* Reads the frame at `offset` and checks its CRC. Codes as of cl_frame_read, and CL_E_DAMAGE. */
 int cl_record_read(const cl_segment *segment, const uint8_t *bytes, uint64_t offset,
                    cl_record *record, uint64_t *step);
 
-/* What a reader that has caught up does until there is more. */
+/* How a reader that has caught up waits for more. */
 typedef enum { CL_IDLE_SPIN, CL_IDLE_YIELD, CL_IDLE_BACKOFF, CL_IDLE_BLOCK } cl_idle;
 #define CL_BACKOFF_SPINS 100u
 #define CL_BACKOFF_YIELDS 200u
 #define CL_NAP_FIRST_NS 10000ll
 #define CL_NAP_LONGEST_NS 1000000ll
-/* Looks at a claim before anybody asks who its owner is, and looks that a wait begins with: about 1
- * and 6 us. */
+/* Polls of a claim before the reader probes whether its owner lives, and polls at the start of a
+ * wait: about 1 and 6 us. */
 #define CL_READER_LOOKS 16u
 #define CL_SPIN_LOOKS 128u
 
-/* Looks at the reader's place, and nowhere else, up to CL_SPIN_LOOKS times; true when a look at the
- * record is worth while. A reader that is as fast as its writer would have every record's cache
- * line taken from the writer who is about to write it: while records come in a stream, the reader
- * first stays away until there are several. */
+/* Polls the cell at the reader's offset, and no other memory, up to CL_SPIN_LOOKS times. Returns
+ * true if a read may find a record. A reader as fast as its writer would take each record's cache
+ * line from the writer that is about to write it. While records arrive in a stream, the reader
+ * therefore pauses first, until there are several. */
 bool cl_reader_spin(cl_reader *reader);
 
-/* Waits, at most budget_ns, until a look is worth while. Never sleeps longer than the budget, and
- * behind a claim or a gap about a millisecond: the reader itself is who resolves it. */
+/* Waits at most budget_ns until a read may find a record. Never sleeps longer than the budget; at
+ * an unresolved claim or gap it sleeps about a millisecond, because the reader itself resolves
+ * it. */
 bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns);
 
-/* For whoever waits on behalf of others. Says that somebody sleeps; the signal to sleep on,
- * `append_signal`, as it was before. Every publish that the next look does not see raises it. */
+/* For a thread that waits on behalf of other readers. Announces a sleeper and returns the previous
+ * value of `append_signal`, the futex to sleep on. Every publish that the next poll does not see
+ * raises it. */
 uint32_t cl_sleeper_announce(cl_cursors *cursors);
-/* Whether a look is worth while, a claim or a gap that only looks resolve included. */
+/* Whether a read may find a record, or may resolve a claim or a gap. */
 bool cl_reader_news(const cl_reader *reader);
 
-/* Columns of a batch; each array has room for `most` records (offset arrays for one more). NULL for
- * what is not wanted: types; keyed, keys and key_ends; data and value_ends. The CRC covers it all
- * the same. Batches that are read backward have all columns. */
+/* Columns of a batch; each array has room for `most` records (offset arrays for one more). The
+ * caller may leave out, as NULL: types; keyed, keys and key_ends; data and value_ends. The CRC
+ * check covers omitted columns as well. Backward batches have all columns. */
 typedef struct {
     int64_t *positions;
     int64_t *timestamps_ns;
@@ -100,13 +103,12 @@ typedef struct {
     size_t keys_size;
 } cl_batch;
 
-/* One more row; false where its bytes have no room. */
+/* Adds a row. Returns false if its bytes have no room. */
 bool cl_batch_add(cl_batch *batch, const cl_record *record);
 
-/* Copies what stands at `offset`, if it is a published record without key and type for which there
- * is room, into row `row`. The CRC is that of what was copied. Gives what the frame takes in the
- * segment; 0, and changes nothing, where anything else stands there. The columns that such records
- * have in common are filled in the end, by cl_batch_plain_rows. */
+/* Copies the frame at `offset` into row `row` if it is a published record without key and type and
+ * has room. Computes the CRC over the copied bytes. Returns the frame's size in the segment, or 0
+ * with nothing changed. cl_batch_plain_rows fills the columns that such records have in common. */
 static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t *data_size,
                                      const cl_segment *segment, const uint8_t *source,
                                      uint64_t offset, uint32_t largest) {
@@ -139,10 +141,10 @@ static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t
     return step;
 }
 
-/* That rows up to `count` were copied so. */
+/* Completes the rows up to `count` that cl_batch_copy has copied. */
 void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size);
 
-/* Reads on into the batch until it is full (CL_E_FULL) or nothing more comes (the code of
+/* Reads into the batch until it is full (CL_E_FULL) or no further record is readable (the code of
  * cl_reader_next). */
 int cl_reader_batch(cl_reader *reader, cl_batch *batch);
 

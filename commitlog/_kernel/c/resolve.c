@@ -1,4 +1,4 @@
-/* Claims that will never be published, and how they are told from those that are only slow.
+/* Resolves claims that will never be published, and tells them from slow ones.
  *
  * DESIGN section 4, "Dead claims must never hold readers or the log up". Two kinds: a CLAIMED cell
  * names its owner; a zero cell below the tail has no name on it, and belongs to some slot that is
@@ -16,9 +16,9 @@ bool cl_roll_back(cl_segment *segment, uint32_t offset, uint64_t cell) {
                    cl_skip_cell(segment, offset, length));
 }
 
-/* Notes which slots could own a gap below `tail`: those that are odd after the tail was read. One
- * that has outstayed the claim timeout with this very counter, in another gap, is waited for no
- * more: a stopped owner costs the timeout once, however many gaps there are. */
+/* Records which slots could own a gap below `tail`: those that are odd after the tail was read.
+ * Leaves out a slot that has already used up the claim timeout with the same counter, in another
+ * gap: a stopped owner costs the timeout once, however many gaps there are. */
 static void watch_gap(const cl_cursors *cursors, cl_watch *watch) {
     watch->suspects = 0;
     for (uint32_t slot = 0; slot < CL_CURSORS_SLOTS; slot++) {
@@ -63,7 +63,7 @@ static bool probe_due(cl_watch *watch, int64_t now_ns) {
 
 static bool owner_dead(const cl_log *log, uint32_t slot, uint32_t generation) {
     if (slot >= CL_CURSORS_SLOTS) {
-        return false; /* no owner writes such a word: only the timeout ends it */
+        return false; /* no owner writes such a word: only the timeout resolves it */
     }
     if ((cl_load32(&log->cursors->slots[slot].generation) & CL_OWNER_GENERATION_MASK) !=
         generation) {
@@ -73,7 +73,7 @@ static bool owner_dead(const cl_log *log, uint32_t slot, uint32_t generation) {
     return !own && log->slot_fds.cursors >= 0 && !cl_slot_alive(log->slot_fds, slot);
 }
 
-/* Drops the suspects that have moved on or died. */
+/* Drops the suspects whose counter has changed or whose owner has died. */
 static void review_suspects(const cl_log *log, cl_watch *watch, bool probe) {
     uint32_t kept = 0;
     for (uint32_t at = 0; at < watch->suspects; at++) {

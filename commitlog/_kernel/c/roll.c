@@ -9,7 +9,7 @@ uint64_t cl_writer_rolls_from(const cl_writer *writer) {
 
 int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
     int code = cl_writer_refusal(writer);
-    if (code != CL_OK && code != CL_E_LAG) { /* nothing is appended by it */
+    if (code != CL_OK && code != CL_E_LAG) { /* closing a segment appends no record */
         return code;
     }
     code = CL_OK;
@@ -17,7 +17,7 @@ int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
     cl_slot_enter(writer->slot);
     uint64_t seen = cl_load(writer->tail);
     number = number == CL_SEGMENT_CURRENT ? cl_tail_number(seen) : number;
-    /* A swap is refused only if an append moved the tail, and a segment has room for so many. */
+    /* A swap fails only if an append moved the tail, and a segment has room for so many appends. */
     while (cl_tail_number(seen) == number && cl_tail_offset(seen) < size) {
         code = cl_writer_at(writer, number) ? CL_OK : cl_writer_switch(writer, number);
         if (code != CL_OK) {
@@ -43,8 +43,8 @@ int cl_writer_close_segment(cl_writer *writer, uint64_t number) {
     return code;
 }
 
-/* The opened part has one author, whoever's swap on its first word succeeded; the rest follows from
- * that word. */
+/* The handle whose swap on its first word succeeds is the only author of the opened part; the other
+ * fields follow from that word. */
 static int64_t open_segment(cl_segment *segment, int64_t now_ns) {
     cl_header_opened *opened = (cl_header_opened *)(segment->map + CL_HEADER_OPENED_AT);
     uint64_t none = 0;
@@ -73,14 +73,14 @@ int cl_writer_roll(cl_writer *writer, uint64_t number, int64_t now_ns, int64_t c
     cl_segment *next;
     uint64_t seen = cl_load(writer->tail);
     if (cl_tail_number(seen) != number || cl_tail_offset(seen) < writer->log->segment_size) {
-        return CL_OK; /* somebody has been here */
+        return CL_OK; /* another handle has rolled */
     }
     int code = cl_table_acquire(&writer->log->table, number + 1, &next);
     if (code != CL_OK) {
         return code;
     }
     note_cycle(next, open_segment(next, now_ns), cycle);
-    /* A swap is refused if another handle rolled, or added past the end, which each does once. */
+    /* A swap fails if another handle rolled, or added past the end, which each handle does once. */
     while (cl_tail_number(seen) == number &&
            !cl_swap(writer->tail, &seen, cl_tail_pack(number + 1, CL_SEGMENT_HEADER))) {
     }

@@ -1,4 +1,4 @@
-/* Equal rows of bytes, appended in batches: one claim for as many as fit. */
+/* Appends equal rows of bytes in batches: one claim for as many as fit. */
 #include <string.h>
 
 #include "claim.h"
@@ -37,7 +37,7 @@ int cl_writer_append_rows(cl_writer *writer, const cl_rows *rows, size_t *done,
     size_t most =
         writer->largest < CL_FRAME_ADD_LIMIT ? writer->largest / step : CL_FRAME_ADD_LIMIT / step;
     most = most == 0 ? 1 : most;
-    /* A batch that others roll back is tried again until `cl_batch_publish` gives up. */
+    /* A batch that another handle rolls back is retried until `cl_batch_publish` gives up. */
     while (*done < rows->count) {
         size_t count = rows->count - *done < most ? rows->count - *done : most;
         cl_record_input input = {.value_length = rows->length,

@@ -55,8 +55,8 @@ uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset) {
     return cl_frame_find(&at) ? at.offset : segment->size;
 }
 
-/* Where stepping over whole cells from the first frame on, without their CRCs, first comes to `to`,
- * passes it, or can go no further. */
+/* The offset at which a walk by headers from the first frame, without CRCs, reaches or passes `to`,
+ * or can go no further. */
 static uint64_t step_towards(const cl_segment *segment, uint64_t to) {
     cl_frame_cursor at = cl_frame_cursor_at(segment, segment->map, CL_SEGMENT_HEADER, to);
     int code;
@@ -118,8 +118,8 @@ uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64
             *offset = at.offset;
             return claims;
         }
-        /* The cell goes last: readers that have the file mapped find the frame whole or not at all.
-         */
+        /* The cell is written last: a reader that has the file mapped finds the frame whole or not
+         * at all. */
         cl_store((uint64_t *)to, at.cell);
     }
 }
@@ -130,7 +130,7 @@ int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal) {
                                                                                    : CL_E_ABSENT;
 }
 
-/* What the commits have counted on their way, where that is all of it; otherwise nothing. */
+/* Copies the index that the commits built, if it covers the whole segment; otherwise nothing. */
 static void take_index(const cl_segment *segment, cl_index *index) {
     const cl_index *counted = &segment->index;
     if (counted->entries == NULL || counted->records != segment->tally.records ||
@@ -175,6 +175,6 @@ int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *inde
     memcpy(segment->map + CL_HEADER_SEAL_AT, &seal, sizeof seal);
     cl_segment_let_go(
         segment, 0,
-        segment->size); /* where nobody flushes, the system writes it back when it likes */
+        segment->size); /* without a flush thread, the system writes it back at its own time */
     return CL_OK;
 }

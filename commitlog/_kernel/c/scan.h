@@ -1,4 +1,4 @@
-/* Looking over whole segments: for recovery, verification, seals. */
+/* Scans whole segments: for recovery, verification, seals. */
 #ifndef CL_SCAN_H
 #define CL_SCAN_H
 
@@ -21,12 +21,12 @@ uint64_t cl_segment_nonzero(const cl_segment *segment, uint64_t from, uint64_t t
 /* Where a certain frame (valid CRC) starts next after `offset`, or the segment's size. */
 uint64_t cl_segment_resume(const cl_segment *segment, uint64_t offset);
 
-/* Where a reader that comes from the segment's start goes on at or behind `offset`: the offset
- * itself, unless it lies inside a frame. Damage is passed as readers pass it. */
+/* The offset at or behind `offset` at which a reader from the segment's start continues: `offset`
+ * itself, unless it lies inside a frame. Passes damage as readers do. */
 uint64_t cl_segment_landing(const cl_segment *segment, uint64_t offset);
 
 /* Where the last certain frame at or behind `offset` ends, or `offset` when there is none. `bytes`
- * is what stands where the file's bytes would: the mapping, or a buffer. */
+ * holds the segment's bytes: the mapping, or a buffer. */
 uint64_t cl_segment_certain_end(const cl_segment *segment, const uint8_t *bytes, uint64_t offset);
 
 /* Turns zero cells from `from` on into SKIP frames of one cell each, up to `to` or to the first
@@ -38,10 +38,10 @@ uint64_t cl_segment_mark_gap(cl_segment *segment, uint64_t from, uint64_t to);
  * were. For recovery, under the exclusive lock. */
 uint64_t cl_segment_take_over(cl_segment *segment, const uint8_t *source, uint64_t *offset);
 
-/* Writes the seal, once, of a segment that is committed whole. What this handle did not count while
- * it committed is read, and each CRC checked. CL_E_BUSY when the segment is not whole yet. An empty
- * `index`, where it is not NULL, takes in what is in a segment that was not sealed before; it stays
- * empty where only the count was at hand. */
+/* Writes the seal, once, of a segment that is fully committed. Reads the records that this handle's
+ * commits did not count, and checks each CRC. CL_E_BUSY when the segment is not whole yet. Fills an
+ * empty `index`, if not NULL, with the records of a segment that was not sealed before; leaves it
+ * empty if only the counts were available. */
 int cl_segment_seal(cl_segment *segment, uint64_t first_sequence, cl_index *index);
 /* The seal, or CL_E_ABSENT when the segment has none that is valid. */
 int cl_segment_sealed(const cl_segment *segment, cl_header_seal *seal);

@@ -16,9 +16,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
-#define LET_GO_LEAST (64ull << 10) /* below, the call costs more than it saves */
+#define LET_GO_LEAST (64ull << 10) /* for fewer bytes the call costs more than it saves */
 #define PREFAULT_PIECE                                                                             \
-    (1ull << 20) /* the address space is locked against other changes for so long */
+    (1ull << 20) /* bytes per call: each call locks the address space against other changes */
 
 /* 4 KiB on x86-64, up to 64 KiB on aarch64: msync and madvise refuse what does not start on one. */
 static uint64_t page_start(uint64_t offset) {
@@ -67,7 +67,7 @@ uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal) {
     return cl_crc32c(crc, seal, offsetof(cl_header_seal, crc));
 }
 
-/* Everything that a mapping could later trip over is checked before there is one. */
+/* Checks everything that could make an access through the mapping fail. */
 static int check_file(int fd, uint64_t base, uint64_t size, const uint8_t *log_uuid, uint64_t *id) {
     struct stat status;
     if (fstat(fd, &status) != 0) {
@@ -120,8 +120,8 @@ static cl_segment *map_file(int fd, uint64_t number, uint64_t size, uint64_t id,
     return segment;
 }
 
-/* What openat says of a name that has no file. A socket or a device without a driver gives ENXIO.
- */
+/* The errno values of openat for a name without a file. A socket, or a device without a driver,
+ * gives ENXIO. */
 static int open_failure(int cause) {
     switch (cause) {
     case ENOENT:
@@ -230,7 +230,7 @@ void cl_segment_let_go(const cl_segment *segment, uint64_t start, uint64_t stop)
     stop = page_start(stop);
     if (stop >= start + LET_GO_LEAST) {
         madvise(segment->map + start, stop - start,
-                MADV_DONTNEED); /* worth no error: only speed is lost */
+                MADV_DONTNEED); /* errors are ignored: only speed is lost */
     }
 }
 

@@ -12,17 +12,18 @@ typedef struct {
     uint64_t size;
     uint64_t id;
     uint32_t seed;  /* CRC register after the id: see cl_frame_crc */
-    int fd; /* for large commits of a pool buffer: opened by the first, closed after the last; else
-               -1 */
+    int fd; /* for large commits of a pool buffer: the first commit opens it, the last closes it;
+               else -1 */
     uint8_t *map; /* the file */
     uint8_t *bytes; /* where claims live: the pool buffer while one is attached, else the mapping */
     uint32_t references;
-    uint32_t drained; /* 1: its buffer is committed whole and can go back to the pool */
-    uint32_t users; /* open claims whose views lead into the buffer: it stays while there are any */
-    uint32_t tallied; /* how far this handle's commits counted the records, from the first on, or 0;
-                         under the commit mutex */
-    cl_tally tally; /* settled once all of the segment is in it */
-    cl_index index; /* of the same records; no room where nobody asked for one */
+    uint32_t drained; /* 1: its buffer is fully committed and can return to the pool */
+    uint32_t users; /* open claims whose views lead into the buffer: it stays attached while there
+                       are any */
+    uint32_t tallied; /* the offset up to which this handle's commits counted the records from the
+                         first on, or 0; under the commit mutex */
+    cl_tally tally; /* final once it covers the whole segment */
+    cl_index index; /* over the same records; room 0 if the log keeps no index */
 } cl_segment;
 
 typedef struct cl_table {
@@ -41,8 +42,7 @@ typedef struct cl_table {
 
 void cl_segment_name(uint64_t base, char name[CL_SEGMENT_NAME_SIZE]);
 
-/* Checks a header page against what the caller expects to find there; log_uuid NULL accepts any
- * log. */
+/* Checks a header page against the caller's expectations; log_uuid NULL accepts any log. */
 int cl_header_check(const void *page, const uint8_t *log_uuid, uint64_t base, uint64_t size);
 uint32_t cl_header_opened_crc(uint64_t segment_id, int64_t opened_ns, int64_t cycle);
 uint32_t cl_header_seal_crc(uint64_t segment_id, const cl_header_seal *seal);
@@ -55,18 +55,17 @@ int cl_segment_open(int dir_fd, uint64_t number, uint64_t size, const uint8_t *l
 void cl_segment_hold(cl_segment *segment);
 void cl_segment_release(cl_segment *segment); /* the last release unmaps */
 
-/* Faults the file's pages in, so that no appender has to. */
+/* Prefaults the file's pages, so that no appender takes a page fault. */
 int cl_segment_prefault(cl_segment *segment, uint64_t start, uint64_t stop);
-/* Lets go of the whole pages in [start, stop), if they are many; the file keeps what they hold, and
- * a reader finds it in the page cache. Before the system writes a page that is mapped, it takes
- * away the permission to write to it, and interrupts every processor that runs this process: page
- * by page, which costs an appender beside it a sixth of its time. What is not mapped is written
- * without. */
+/* Unmaps the whole pages in [start, stop) from this process, if they are many. Their data stays in
+ * the page cache, where readers find it. Before writeback of a mapped page the system
+ * write-protects it and interrupts every processor that runs this process: page by page, which
+ * costs a concurrent appender a sixth of its time. Writeback of an unmapped page needs neither. */
 void cl_segment_let_go(const cl_segment *segment, uint64_t start, uint64_t stop);
 /* Makes [start, stop) of the file durable. */
 int cl_segment_flush(const cl_segment *segment, uint64_t start, uint64_t stop);
 
-/* Opens the file of a segment for `fd`, if it is not open; false where that is not possible at
+/* Opens the file of a segment for `fd`, if it is not open; false if that is not possible at
  * present. Under the commit mutex. */
 bool cl_segment_reopen(int dir_fd, cl_segment *segment);
 void cl_segment_close_file(cl_segment *segment);

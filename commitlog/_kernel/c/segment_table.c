@@ -47,7 +47,7 @@ int cl_table_init(cl_table *table, int dir_fd, const uint8_t *log_uuid, uint64_t
 void cl_table_after_fork(cl_table *table) {
     for (size_t index = 0; index < table->count; index++) {
         table->entries[index]->tallied =
-            0; /* a thread of the parent may have been in the middle of it: nobody's count */
+            0; /* a thread of the parent may have been counting: the tally is invalid */
     }
 }
 
@@ -111,8 +111,8 @@ static void table_remove(cl_table *table, size_t at) {
             (table->count - at) * sizeof *table->entries);
 }
 
-/* The segment that the table has under that number, with one more reference: `opened`, inserted,
- * where it had none. NULL: it has none. */
+/* Returns the segment that the table holds under that number, with one more reference. If it holds
+ * none, inserts `opened`; returns NULL if there is none either. */
 static cl_segment *table_hold(cl_table *table, uint64_t number, cl_segment *opened, int *code) {
     cl_segment *held = NULL;
     pthread_mutex_lock(&table->mutex);
@@ -165,7 +165,8 @@ uint32_t cl_table_forget(cl_table *table, uint64_t number) {
     return others;
 }
 
-/* Takes up to TRIM_ONCE segments that cl_table_trim may forget out of the table; how many. */
+/* Takes up to TRIM_ONCE segments that cl_table_trim may drop out of the table, and returns their
+ * number. */
 static size_t take_idle(cl_table *table, uint64_t number, size_t keep,
                         cl_segment *taken[TRIM_ONCE]) {
     size_t count = 0;

@@ -4,15 +4,15 @@
 #include "crc32c_steps.h"
 
 #define FAR_BEHIND                                                                                 \
-    64u /* records without a wait: whoever is closer behind a writer must not take the lines that  \
-           are written next */
+    64u /* records without a wait: a reader that is closer behind a writer must not take the cache \
+           lines that the writer uses next */
 #define ALIKE 16u /* frames of one length that are read at once */
 #define PADDING (CL_FRAME_ALIGN - 1u)
 #define SHORT_LENGTH (CL_FRAME_HEADER + INTERLEAVED_LEAST - 1)
 
 #ifdef HAS_INSTRUCTIONS
 
-/* The register after what a frame without key and type has before its value. */
+/* The CRC register after the part of a frame without key and type that precedes its value. */
 WITH_CRC INLINED uint64_t feed_plain_head(uint32_t seed, uint64_t offset, uint32_t length,
                                           uint64_t timestamp) {
     return step_u64(feed_position(seed, offset, length), timestamp);
@@ -47,8 +47,8 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
     }
 }
 
-/* As cl_batch_copy, of a short frame: what it takes in the segment, or 0. `copies`, a constant at
- * each call: values are wanted. */
+/* As cl_batch_copy, of a short frame. Returns its size in the segment, or 0. `copies`, a constant
+ * at each call: the caller wants values. */
 WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t *data_size,
                                      const cl_segment *segment, const uint8_t *source,
                                      uint64_t offset, uint32_t *word, const bool copies) {
@@ -101,9 +101,9 @@ WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t
                      : step_last(state, word << fed, fed);
 }
 
-/* Of the next ALIKE frames, for all of which there is room, those that are as long as the one
- * before them: how many there were. What has to be asked of a length was answered for that one, and
- * the processor knows every branch. */
+/* Reads those of the next ALIKE frames, for all of which there is room, that have the length of the
+ * frame before, and returns their number. That frame has passed all checks of the length, and the
+ * processor predicts every branch. */
 WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t data_size,
                                    const cl_segment *segment, const uint8_t *source,
                                    uint64_t offset, uint32_t length, const bool copies) {
@@ -158,7 +158,7 @@ WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
         count++;
         size_t alike = length == before
                            ? ALIKE
-                           : 0; /* lengths that change with each frame cost no more than this */
+                           : 0; /* if the lengths vary, this is all that the attempt costs */
         const size_t value_length = copies ? length - CL_FRAME_HEADER : 0;
         while (alike == ALIKE && count + ALIKE <= columns.most && offset + ALIKE * step <= room &&
                (!copies || data_size + ALIKE * value_length + PADDING <= columns.data_room)) {

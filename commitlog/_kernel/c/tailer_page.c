@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define WORDS_MOST (sizeof(cl_tailer_terms) / sizeof(uint64_t)) /* of a record */
-#define LOOKS 1000 /* at a page whose owner writes both records faster than one is read */
+#define LOOKS 1000 /* reads of a page whose owner writes both records faster than one is read */
 
 uint32_t cl_tailer_forks;
 
@@ -14,7 +14,7 @@ __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(NULL, NULL, count_fork);
 }
 
-/* Of 8-byte words, each loaded and stored once, and stored in order: others may be at the same
+/* Copies 8-byte words, each loaded and stored once, in order: another process may access the
  * page. */
 static void read_record(const uint8_t *page, size_t at, void *record, size_t size) {
     uint64_t words[WORDS_MOST];

@@ -1,9 +1,9 @@
-/* `tailers/<name>`: where a named tailer stands, and on which terms it reads. One page, mapped by
- * its owner.
+/* `tailers/<name>`: the position and the terms of a named tailer. One page, which its owner maps.
  *
- * Terms and place have two records each, in sectors of their own, which take turns: the valid one
- * with the higher count is in force. So a kill between two stores, or a torn sector, leaves the one
- * before. To save a place is a few stores into the mapping and no system call. */
+ * Terms and position have two records each, in separate sectors, which are written alternately: the
+ * valid one with the higher count is in force. A kill between two stores, or a torn sector, thus
+ * leaves the previous record. Saving a position takes a few stores into the mapping and no system
+ * call. */
 #ifndef CL_TAILER_PAGE_H
 #define CL_TAILER_PAGE_H
 
@@ -19,8 +19,8 @@
 #define CL_TAILER_PLACES_AT 1024u
 #define CL_TAILER_STRIDE 512u
 #define CL_TAILER_DROPPED_AT                                                                       \
-    2048u /* records that writers dropped because of this tailer: a counter, added to by any of    \
-             them */
+    2048u /* records that writers dropped because of this tailer: a counter to which any of them   \
+             adds */
 
 /* Written when the tailer is opened, evicted or reset. */
 typedef struct {
@@ -28,10 +28,10 @@ typedef struct {
     uint8_t log_uuid[CL_UUID_SIZE];
     uint64_t count;
     int64_t created_ns;
-    int64_t evicted_ns; /* when it was last evicted; 0: never, or it was declared anew since */
+    int64_t evicted_ns; /* when it was last evicted; 0: never, or not since it was declared again */
     uint64_t max_lag_bytes; /* how far appends may be ahead of a required tailer; 0: any distance */
-    int64_t owned_ns; /* since when its last owner has, or had, it */
-    uint32_t pid; /* that owner: for people only, for it is the lock that tells who lives */
+    int64_t owned_ns; /* when its current or last owner took it */
+    uint32_t pid; /* that owner: diagnostic only, the lock shows whether it lives */
     uint32_t pid_namespace;
     uint32_t required;
     uint32_t crc;
@@ -39,51 +39,51 @@ typedef struct {
 
 typedef struct {
     uint64_t position;
-    uint32_t count; /* goes round: of two records that take turns, the one that is one ahead is the
-                       newer */
+    uint32_t count; /* wraps around: the newer of the two records is one ahead */
     uint32_t check; /* of position and count */
-    int64_t saved_ns; /* for people, and not covered: when this save, or one shortly before it, was
-                         made */
+    int64_t saved_ns; /* diagnostic only, not covered by `check`: the time of this save, or of one
+                         shortly before */
 } cl_tailer_saved;
 
 _Static_assert(sizeof(cl_tailer_terms) == 80, "a tailer's terms are 80 bytes");
 _Static_assert(sizeof(cl_tailer_saved) == 24, "a tailer's saved is 24 bytes");
 
-/* What tells a whole record from a torn or damaged one. A CRC would be a call, which is half of
- * what a save may cost; to multiply mixes these twelve bytes as well. A page of zeros is none. */
+/* Tells a whole record from a torn or damaged one. A CRC would be a function call, which is half of
+ * the time that a save may take; a multiplication mixes these twelve bytes as well. A page of zeros
+ * is no valid record. */
 static inline uint32_t cl_tailer_saved_check(uint64_t position, uint32_t count) {
     return (uint32_t)((position ^ ((uint64_t)count << 32 | count)) * CL_TAILER_MIX >> 32) ^
            CL_TAILER_SALT;
 }
 
-/* How often this process is the child of a fork: a page mapped before the last one is the parent's.
- */
+/* How many forks lie between this process and the first: a page mapped before the last fork is the
+ * parent's. */
 extern uint32_t cl_tailer_forks;
 
-/* The record in force, from a page that others may be writing to. CL_E_ABSENT: none is valid;
- * CL_E_FOREIGN: they are another log's. */
+/* Reads the record in force, from a page that another process may be writing. CL_E_ABSENT: no
+ * record is valid; CL_E_FOREIGN: they belong to another log. */
 int cl_tailer_read_terms(const uint8_t *page, const uint8_t *log_uuid, cl_tailer_terms *terms);
 int cl_tailer_read_saved(const uint8_t *page, cl_tailer_saved *saved);
 
-/* Writes the record after the one with terms->count, which it raises. One writer at a time. */
+/* Writes the record that follows terms->count, and raises the count. One writer at a time. */
 void cl_tailer_write_terms(uint8_t *page, cl_tailer_terms *terms);
 
-/* To ask for the time takes as long as all the rest of a save. */
+/* Reading the clock takes as long as the rest of a save. */
 #define CL_TAILER_CLOCK_EVERY 16u
 
-/* The place of a tailer, in the process that reads. */
+/* A tailer's position, in the process that reads. */
 typedef struct {
     uint8_t *page;
-    uint64_t saved; /* the position that was saved last */
+    uint64_t saved; /* the last saved position */
     int64_t now_ns; /* the time as of one of the last saves */
     uint32_t count; /* of the last save */
     uint32_t forks; /* of this process, when the page was mapped */
-    bool with_care; /* the next save is more than the stores: see `TailerPage.save_position` */
+    bool with_care; /* the next save takes more than the stores: see `TailerPage.save_position` */
 } cl_tailer_mark;
 
 /* Saves a position. The stores are made in this order, and no store of the next save, which
- * overwrites the record before, is seen ahead of them: whoever reads the page meanwhile, the disk
- * among them, finds one of the two records whole. */
+ * overwrites the record before, is seen ahead of them: a concurrent reader of the page, or
+ * writeback, finds one of the two records whole. */
 static inline void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) {
     cl_assert(mark->forks, ==, cl_tailer_forks);
     uint32_t next = ++mark->count;
@@ -96,7 +96,8 @@ static inline void cl_tailer_save(cl_tailer_mark *mark, uint64_t position) {
     mark->saved = position;
 }
 
-/* The same, where that is all there is to do; false, and nothing was saved, where it is not. */
+/* As cl_tailer_save, if the stores are all that the save needs; otherwise returns false and saves
+ * nothing. */
 static inline bool cl_tailer_save_plainly(cl_tailer_mark *mark, uint64_t position) {
     if (mark->with_care || mark->forks != cl_tailer_forks ||
         mark->count % CL_TAILER_CLOCK_EVERY == 0 || position == mark->saved) {

@@ -1,4 +1,4 @@
-/* What is kept of a segment's records in passing: counts for its seal, and a sparse index. */
+/* What commits collect of a segment's records: counts for its seal, and a sparse index. */
 #ifndef CL_TALLY_H
 #define CL_TALLY_H
 
@@ -24,7 +24,7 @@ static inline void cl_tally_add(cl_tally *tally, int64_t timestamp_ns, uint64_t 
         timestamp_ns > tally->largest_timestamp_ns ? timestamp_ns : tally->largest_timestamp_ns;
 }
 
-/* Where every spacing-th record stands, and the largest timestamp before it. */
+/* The offset of every spacing-th record, and the largest timestamp before it. */
 typedef struct {
     uint64_t offset;
     int64_t earlier_ns; /* the largest timestamp of any record before this one in its segment;
@@ -39,7 +39,7 @@ typedef struct {
     size_t room;
     uint32_t spacing;
     uint64_t due;        /* the ordinal of the record that the next entry is for */
-    uint64_t offset;     /* behind the last frame that was looked at */
+    uint64_t offset;     /* end of the last indexed frame */
     uint64_t records;    /* below it */
     int64_t largest_ns;  /* of them; INT64_MIN where there is none */
 } cl_index;
@@ -49,8 +49,8 @@ static inline size_t cl_index_room(uint64_t segment_size, uint32_t spacing) {
     return (size_t)((segment_size - CL_SEGMENT_HEADER) / ((uint64_t)CL_FRAME_HEADER * spacing) + 1);
 }
 
-/* Makes the entry that is due with a record, before which there are so many with that largest
- * timestamp. */
+/* Makes the due entry at a record that follows `records` records, whose largest timestamp is
+ * largest_ns. */
 static inline void cl_index_mark(cl_index *index, uint64_t at, uint64_t records,
                                  int64_t largest_ns) {
     if (CL_UNLIKELY(records == index->due) && index->count < index->room) {
@@ -60,7 +60,7 @@ static inline void cl_index_mark(cl_index *index, uint64_t at, uint64_t records,
     }
 }
 
-/* Takes the next record in. */
+/* Adds the next record. */
 static inline void cl_index_add(cl_index *index, uint64_t at, int64_t timestamp_ns) {
     cl_index_mark(index, at, index->records, index->largest_ns);
     index->records++;

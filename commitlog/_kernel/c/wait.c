@@ -1,38 +1,38 @@
-/* What a reader that has caught up does until there is more. */
+/* How a reader that has caught up waits for more. */
 #include <sched.h>
 
 #include "futex.h"
 #include "reader.h"
 
-#define STREAM_LOOKS 4u    /* news that came within so few looks may be a stream's */
-#define GAP_FIRST 2u       /* pauses */
+#define STREAM_LOOKS 4u /* a record that arrived within this many polls may be part of a stream */
+#define GAP_FIRST 2u /* pauses */
 #define GAP_LONGEST                                                                                \
-    64u /* about 3 us: what a reader may add to the latency of a stream that it could not keep up  \
-           with otherwise */
+    64u /* about 3 us: the latency that a reader may add to a stream with which it could not keep  \
+           up otherwise */
 #define GAP_CALM                                                                                   \
-    64u /* a gap that brought one record was a mistake: not again for so many waits                \
-         */
+    64u /* after a gap that brought one record, the reader tries none for this many waits */
 #define LOOKS_PER_CLOCK 32u
 
-/* Whether the last look found a claim or a gap here: whoever resolves it has to come back soon. */
+/* Whether the last read found a claim or a gap here: the reader that resolves it must read again
+ * soon. */
 static bool is_held_up(const cl_reader *reader) {
     return reader->watch->position == reader->segment->base + reader->offset;
 }
 
-/* Whether a look at the reader's place is worth while. The line that a writer is about to write is
- * read here only. */
+/* Whether a read may find a record. Only this function reads the cache line that a writer is about
+ * to write. */
 static inline bool has_news(const cl_reader *reader) {
     const cl_segment *segment = reader->segment;
     if (reader->offset >= segment->size) {
-        return false; /* the next segment's file: the caller looks for it */
+        return false; /* the record is in the next segment's file, which the caller opens */
     }
     if (reader->flushed_only &&
         cl_load(&reader->log->cursors->flushed.value) <= segment->base + reader->offset) {
         return false;
     }
     if (reader->from_buffer) {
-        /* This runs without the interpreter's lock, under which buffers are taken back: only the
-         * tail can be looked at. */
+        /* This runs without the interpreter's lock, under which buffers are detached: it may read
+         * only the tail. */
         const cl_log *log = reader->log;
         const uint64_t *tail = cl_log_tail(log);
         return !is_held_up(reader) && tail != NULL &&
@@ -41,8 +41,9 @@ static inline bool has_news(const cl_reader *reader) {
     return cl_cell_published(cl_load((const uint64_t *)(segment->map + reader->offset)));
 }
 
-/* How long to stay away this time. Several records since the last gap: it was worth while, and a
- * longer one may be. A single one: that was an answer, and not a stream. */
+/* Returns how many pauses to make before polling. If the last gap brought several records, it was
+ * useful, and a longer one may be. If it brought a single one, that record was a reply and not a
+ * stream. */
 static uint32_t next_gap(cl_reader *reader) {
     uint32_t got = reader->streak;
     reader->streak = 0;
@@ -79,7 +80,7 @@ bool cl_reader_spin(cl_reader *reader) {
 uint32_t cl_sleeper_announce(cl_cursors *cursors) {
     uint32_t seen = cl_load32((uint32_t *)&cursors->append_signal.value);
     cl_store(&cursors->waiters.value, 1);
-    /* The announcement comes before the look that follows, a writer's publish before its look for
+    /* The reader announces itself before its poll, and a writer publishes before it checks for
      * waiters: one of them sees the other. The signal was read before both, so that a wake-up in
      * between ends the sleep at once. */
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -98,7 +99,7 @@ static void wait_blocked(cl_reader *reader, int64_t budget_ns) {
     }
 }
 
-/* What is done between two looks. */
+/* Waits between two polls. */
 static void idle_round(cl_idle idle, uint32_t round, int64_t *nap_ns) {
     if (idle == CL_IDLE_SPIN) {
         cl_pause();
@@ -117,22 +118,22 @@ static void idle_round(cl_idle idle, uint32_t round, int64_t *nap_ns) {
 bool cl_reader_wait(cl_reader *reader, cl_idle idle, int64_t budget_ns) {
     int64_t nap_ns = CL_NAP_FIRST_NS;
     if (is_held_up(reader)) {
-        /* The next look is the one that asks whether the owner lives; behind one that does, about
-         * once a millisecond is enough. */
+        /* The next poll probes whether the owner lives. At a live owner's claim, about one poll a
+         * millisecond is enough. */
         int64_t soon_ns =
             reader->watch->awake_ns < CL_PROBE_AFTER_NS ? CL_PROBE_AFTER_NS : CL_NAP_LONGEST_NS;
         budget_ns = budget_ns < soon_ns ? budget_ns : soon_ns;
     }
     int64_t deadline_ns = cl_clock_monotonic_ns() + budget_ns;
     if (idle == CL_IDLE_BLOCK && reader->from_buffer) {
-        idle = CL_IDLE_BACKOFF; /* a pooled log's writer wakes nobody before the commit */
+        idle = CL_IDLE_BACKOFF; /* a pooled log's writer wakes readers only after the commit */
     }
     if (idle == CL_IDLE_BLOCK && !has_news(reader)) {
         wait_blocked(reader, budget_ns);
         return has_news(reader);
     }
     for (uint32_t round = 0; !has_news(reader); round++) {
-        /* A look at the clock takes as long as several at the cell. */
+        /* Reading the clock takes as long as several polls of the cell. */
         if ((idle != CL_IDLE_SPIN || round % LOOKS_PER_CLOCK == 0) &&
             cl_clock_monotonic_ns() >= deadline_ns) {
             return false;

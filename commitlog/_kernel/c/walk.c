@@ -5,8 +5,8 @@
 
 #include "frame_cursor.h"
 
-/* The index that the commits make in passing. Without memory for it, it is made by whoever needs
- * it. */
+/* Allocates the index that commits build as they walk. Without memory for it, the first reader that
+ * needs the index builds it. */
 static void begin_index(cl_segment *segment, uint32_t spacing) {
     size_t room = cl_index_room(segment->size, spacing);
     segment->index = (cl_index){.entries = malloc(room * sizeof(cl_index_entry)),
@@ -61,13 +61,12 @@ void cl_log_pass_commits(cl_log *log) {
 }
 
 int cl_log_appended(cl_log *log, uint64_t *appended) {
-    /* Its holder walks with the handle's watch, which goes on from call to call: whoever asks for
-     * this watermark again and again finds out that a claim is dead. And buffers are detached only
-     * after the mutex was free, so none goes away under this walk. */
+    /* The mutex guards the handle's watch, which continues from call to call: a caller that polls
+     * this watermark detects that a claim is dead. Buffers are detached only after the mutex was
+     * free, so none is detached during this walk. */
     pthread_mutex_lock(&log->commit_mutex);
     uint64_t position = cl_load(&log->cursors->appended.value);
-    /* Only up to where the tail stands now: appenders that are faster than this walk must not keep
-     * it going. */
+    /* The goal is the tail of now: appenders that are faster than this walk must not prolong it. */
     const uint64_t *tail = cl_log_tail(log);
     uint64_t goal = tail == NULL ? UINT64_MAX : cl_log_position(log, cl_load(tail));
     int code = CL_OK;
@@ -80,14 +79,14 @@ int cl_log_appended(cl_log *log, uint64_t *appended) {
         code = cl_walk(log, segment, &position, goal, &log->watch);
         cl_segment_release(segment);
     }
-    /* One who may not roll back has stepped over dead claims that still stand there: that is nobody
-     * else's watermark. */
+    /* A handle that may not roll back has stepped over dead claims that are still in the log: its
+     * result is valid for itself only. */
     if (log->resolves) {
         cl_raise(&log->cursors->appended.value, position);
     }
     pthread_mutex_unlock(&log->commit_mutex);
     uint64_t reached = cl_load(&log->cursors->appended.value);
     *appended = reached > position ? reached : position;
-    /* Where the walk stopped for want of more is no failure. */
+    /* A walk that stopped because nothing more is published has not failed. */
     return code == CL_E_END || code == CL_E_BUSY || code == CL_E_ABSENT ? CL_OK : code;
 }

@@ -8,10 +8,9 @@
 #include "futex.h"
 
 #define CLAIM_ATTEMPTS                                                                             \
-    1000u /* others roll this handle's claims back each time: it is not going to get better */
+    1000u /* after as many attempts that other handles rolled back, another one is futile */
 #define AHEAD_OF_NEXT                                                                              \
-    128u /* bytes: where the second swap from here on would wait for memory that nobody has in a   \
-            cache yet */
+    128u /* bytes: the second swap from here would otherwise wait for a cache miss */
 
 void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, uint32_t wake_bytes) {
     cl_assert(log->slot, <, CL_CURSORS_SLOTS);
@@ -21,7 +20,7 @@ void cl_writer_init(cl_writer *writer, cl_log *log, bool plain, bool precise, ui
     writer->tail = log->tail;
     writer->slot = &log->cursors->slots[log->slot];
     writer->overshot = cl_writer_rolls_from(
-        writer); /* a new handle, too, does not add past an end that is reached */
+        writer); /* a new handle, too, must not add past an end that is already reached */
     writer->cycle_end_ns = INT64_MAX;
     writer->wake_bytes = wake_bytes;
     writer->limit_tail = UINT64_MAX;
@@ -66,7 +65,8 @@ __attribute__((noinline)) int cl_writer_switch(cl_writer *writer, uint64_t numbe
     return CL_OK;
 }
 
-/* Type and key; where they end in the frame. Out of line, since most frames have none. */
+/* Writes type and key, and returns where they end in the frame. Out of line, because most frames
+ * have none. */
 static __attribute__((noinline)) size_t write_extension(uint8_t *at, const cl_record_input *input) {
     memcpy(at + CL_FRAME_TYPE, &input->type, sizeof input->type);
     memcpy(at + CL_FRAME_KEYLEN, &input->key_length, sizeof input->key_length);
@@ -95,9 +95,8 @@ uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_rec
     return frame_write(segment, offset, input);
 }
 
-/* Every wake_bytes, and at the limit: wakes the commit loop of a pooled log, and looks whether a
- * required tailer is to be waited for. What was just published stays; the next append is refused.
- */
+/* Called every wake_bytes, and at the limit: wakes the commit loop of a pooled log, and refuses the
+ * next append if it must wait for a required tailer. The record just published stays. */
 static __attribute__((noinline)) void see_to(cl_writer *writer, uint64_t packed) {
     cl_log *log = writer->log;
     wake_at(writer, packed + writer->wake_bytes);
@@ -111,7 +110,7 @@ static __attribute__((noinline)) void see_to(cl_writer *writer, uint64_t packed)
     }
 }
 
-/* After a publish. Sleepers on a mapped log hear of every record. */
+/* Called after a publish. On a mapped log each publish wakes sleeping readers. */
 static inline void writer_tell(cl_writer *writer, uint64_t packed, uint32_t records,
                                uint32_t bytes) {
     writer->counters.appends++;
@@ -131,8 +130,8 @@ __attribute__((noinline)) void cl_pad_to_end(cl_segment *segment, uint32_t offse
     cl_swap((uint64_t *)(segment->bytes + offset), &zero, cl_skip_cell(segment, offset, 0));
 }
 
-/* One lock around every append: the frame is written where the tail stands and the tail moves last,
- * so that no other thread ever finds a zero cell below it. */
+/* Requires one lock around every append. The frame is written at the tail and the tail moves last,
+ * so that no other thread finds a zero cell below it. */
 static inline int plain_claim(cl_writer *writer, uint32_t need, cl_claim *claim) {
     uint64_t packed = cl_load_relaxed(writer->tail);
     uint32_t offset = cl_tail_offset(packed);
@@ -165,8 +164,8 @@ static inline void plain_publish(cl_writer *writer, uint32_t offset, uint32_t ne
     cl_store(writer->tail, cl_tail_pack(writer->segment->number, offset + need));
 }
 
-/* Step 1 for large frames: compare-and-swap on the tail, which never overshoots. A swap is refused
- * only if another append moved the tail, and a segment has room for so many. */
+/* Step 1 for large frames: compare-and-swap on the tail, which never overshoots. A swap fails only
+ * if another append moved the tail, and a segment has room for so many appends. */
 static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *packed) {
     cl_assert(need, <=, writer->largest);
     uint64_t seen = cl_load(writer->tail);
@@ -177,7 +176,7 @@ static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *packed) {
             writer->overshot = cl_tail_number(seen);
             return CL_E_ROLL;
         }
-        /* Where the frame does not fit, the tail goes to the very end, and the caller pads. */
+        /* If the frame does not fit, the tail moves to the segment's end, and the caller pads. */
         uint64_t next =
             need <= size - offset ? seen + need : cl_tail_pack(cl_tail_number(seen), size);
         cl_assert(seen, <, next);
@@ -237,9 +236,9 @@ static int reserve(cl_writer *writer, uint32_t need, uint32_t length, cl_claim *
     return code;
 }
 
-/* After an overshoot this handle does not add again until somebody has moved the tail to another
- * segment; and after it could not open the segment that a claim of its own fell into, not before it
- * can: each add would burn another range. */
+/* After an overshoot this handle does not add again until a handle has moved the tail to another
+ * segment; if it could not open the segment of its own claim, not until it can. Each add would
+ * waste another range. */
 static inline int check_tail(cl_writer *writer) {
     if (CL_LIKELY(writer->overshot == CL_NO_SEGMENT && !writer->segment_missing)) {
         return CL_OK;
@@ -259,8 +258,8 @@ static inline int check_tail(cl_writer *writer) {
     return CL_OK;
 }
 
-/* Another try was in vain. Whether it is to be the last: they are counted from the last append that
- * succeeded, also over rolls. */
+/* Counts a failed attempt, and returns whether to give up. Attempts are counted from the last
+ * append that succeeded, across rolls. */
 static __attribute__((noinline)) bool gives_up(cl_writer *writer) {
     if (writer->vain_since != writer->counters.appends) {
         writer->vain_since = writer->counters.appends;
@@ -334,7 +333,7 @@ void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) {
               ==, true);
 }
 
-/* In line, so that what is constant in the input of one caller costs that caller nothing. */
+/* Inlined, so that the compiler folds the fields that are constant in a caller's input. */
 static inline __attribute__((always_inline)) int
 append_one(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
     uint64_t length = cl_input_length(input);
