@@ -26,8 +26,25 @@ HABITS = {
 # Decisions and changes are records of their day. The others are still to be rewritten.
 EXEMPT = ("CHANGELOG.md", "docs/decisions.md", "LICENSE", "tests/test_words.py")
 NOT_YET: tuple[str, ...] = (
-    "bench/",
-    "commitlog/",
+    "bench/peers/rows.py",
+    "commitlog/_kernel/c/crc32c_steps.h",
+    "commitlog/_kernel/c/flush.c",
+    "commitlog/_kernel/failure.py",
+    "commitlog/cli/",
+    "commitlog/doctor/",
+    "commitlog/flush/acknowledge_service.py",
+    "commitlog/log/opening.py",
+    "commitlog/log/parts.py",
+    "commitlog/messages/reader.py",
+    "commitlog/observe/",
+    "commitlog/options.py",
+    "commitlog/recovery/walk.py",
+    "commitlog/repair/",
+    "commitlog/retention/pruner.py",
+    "commitlog/retention/target.py",
+    "commitlog/spark/",
+    "commitlog/stage/joining.py",
+    "commitlog/tail/",
     "demo/",
     "docs/architecture.md",
     "docs/bus.md",
@@ -40,7 +57,6 @@ NOT_YET: tuple[str, ...] = (
     "docs/tuning.md",
     "docs/watching.md",
     "examples/",
-    "model/",
     "tests/",
 )
 
