@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from commitlog._kernel.segments import Segment
-from commitlog.recovery import Recovered, place
+from commitlog.recovery import Recovered, location
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 
@@ -77,7 +77,7 @@ def test_clean_log_of_1000_segments_opens_touching_at_most_5(
     )
     original = Segment.open
     monkeypatch.setattr(
-        place.LogDirectory,
+        location.LogDirectory,
         "open_segment",
         lambda self, number, writable: (
             opens.append(number) or original(self.fd, self.path, number, SIZE, UUID, writable)
