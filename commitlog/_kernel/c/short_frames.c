@@ -264,7 +264,10 @@ bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_
 void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment,
                           const uint8_t *source, uint64_t end) {
 #ifdef HAS_INSTRUCTIONS
-    if (cl_crc32c_steps) {
+    /* A frame that is none of them costs no more than this check: keyed records come one by one. */
+    if (cl_crc32c_steps && progress->offset < end &&
+        cl_frame_is_plain(cl_cell_word(cl_load((const uint64_t *)(source + progress->offset))),
+                          SHORT_LENGTH)) {
         (columns->data != NULL ? read_with_values : read_without_values)(columns, progress, segment,
                                                                          source, end);
     }
