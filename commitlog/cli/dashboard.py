@@ -198,6 +198,8 @@ class Dashboard(App[int]):
         self.exit(1)
 
     def _show(self, now: LogFigures) -> None:
+        if not self.query("#tailers"):
+            return  # a resize may come before the widgets
         rates = Rates.between(self._before, now)
         self._before = now
         latencies_s = [latency_ns / 1e9 for latency_ns in self._sampler.take()]
