@@ -5,6 +5,7 @@ limit.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -36,9 +37,12 @@ def interrupted_when(condition: Callable[[], bool]) -> Iterator[None]:
 
     thread = threading.Thread(target=send)
     thread.start()
+    # An interrupt that arrives in a callback of the collector, such as Hypothesis's, is swallowed.
+    gc.disable()
     try:
         yield
     finally:
+        gc.enable()
         stop.set()
         thread.join()
 
