@@ -34,7 +34,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 NOT_INSTALLED := { echo "make: pip could not install what constraints.txt names: see its message above; without a network, set PIP_INDEX_URL to an index" >&2; exit 1; }
 KERNEL := $(wildcard $(addprefix commitlog/_kernel/*.,pyx pxd pxi) commitlog/_kernel/c/*.[ch])
-C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard bench/instructions/*.c tests/*.[ch] tests/*/*.[ch])
+C_FILES := $(filter %.c %.h,$(KERNEL)) $(wildcard commitlog/include/*/*.h bench/instructions/*.c examples/*/*.c tests/*.[ch] tests/*/*.[ch])
 # The stamps carry the checkout's path, because a virtual environment that was moved still points to where it was.
 HERE := $(shell pwd -P | cksum | cut -d ' ' -f 1)
 BASE := .venv/.base-$(HERE)

@@ -26,6 +26,7 @@ ASSERTS = bool(os.environ.get("COMMITLOG_ASSERT"))
 MACHINES = ("x86_64", "aarch64")
 KERNEL = Path("commitlog/_kernel")
 C_KERNEL = KERNEL / "c"
+C_API = "commitlog/include/commitlog/capi.h"
 GENERATED = Path("build/cython")
 # The interpreter's own flags ask for debug data, which is nine tenths of a module and a third of
 # the time to compile it.
@@ -52,6 +53,8 @@ MODULE_FLAGS = [
     "-Wno-sign-compare",
     "-iquote",
     str(C_KERNEL),
+    "-iquote",
+    "commitlog/include",
 ]
 DIRECTIVES = {
     "language_level": "3str",
@@ -202,7 +205,7 @@ def kernel_modules() -> list[Extension]:
         # The archive is linked into every module, so each depends on every C file. This comes after
         # cythonize, which copies known dependencies into GENERATED, where the kernel's C files
         # would be mistaken for its own.
-        module.depends = [*kernel_files(".c", ".h", ".pxd", ".pxi"), "setup.py"]
+        module.depends = [*kernel_files(".c", ".h", ".pxd", ".pxi"), C_API, "setup.py"]
     return modules
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging as _logging
 import sys as _sys
+from pathlib import Path as _Path
 
 from commitlog.errors import CommitLogError, UnsupportedError
 
@@ -43,7 +44,14 @@ __all__ = [
     "TailerState",
     "TransientStorePool",
     "Tuning",
+    "get_include",
     "open",
 ]
+
+
+def get_include() -> str:
+    """Return the directory with ``commitlog/capi.h``, for extensions that use the C API."""
+    return str(_Path(__file__).with_name("include"))
+
 
 _logging.getLogger("commitlog").addHandler(_logging.NullHandler())

@@ -193,6 +193,12 @@ class CloseTimeoutError(_SystemError, TimeoutError, errno=codes.ETIMEDOUT):
     """
 
 
+class AppenderInUseError(CommitLogError, RuntimeError):
+    """Native code appends through this log: see the C API. Close its appender, or open a mapped log
+    a second time.
+    """
+
+
 class TailerInUseError(CommitLogError, RuntimeError):
     """Raised if two threads use one tailer at a time, or two tailers use one name.
 

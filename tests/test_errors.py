@@ -45,6 +45,7 @@ BUILTINS: dict[str, type[Exception]] = {
     "SegmentHeldError": TimeoutError,
     "SequenceError": LookupError,
     "SyncTimeoutError": TimeoutError,
+    "AppenderInUseError": RuntimeError,
     "TailerInUseError": RuntimeError,
     "TailerLagError": TimeoutError,
     "TailerNotFoundError": LookupError,

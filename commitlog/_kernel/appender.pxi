@@ -257,8 +257,7 @@ cdef class Engine(Writer):
                 raise TailerLagError("a required tailer is too far behind, and a claim cannot be "
                                      "dropped: claim again later, or append",
                                      path=self.path)
-        cl_segment_hold(claim.native.segment)
-        claim.native.segment.users += 1
+        cl_claim_hold(claim.native.segment)
         claim.record = record
         claim.open = True
         claim.start = claim.native.segment.base + claim.native.offset

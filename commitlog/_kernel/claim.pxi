@@ -17,17 +17,7 @@ cdef class ClaimBuffer:
 
     def __dealloc__(self):
         if self.segment != NULL:
-            _let_go(self.log, self.segment)
-
-
-cdef void _let_go(Writer log, cl_segment *segment) noexcept:
-    """Remove one user of a segment's bytes. The last one wakes the allocation service, which may
-    wait for the buffer.
-    """
-    segment.users -= 1
-    if segment.users == 0 and segment.drained:
-        cl_futex_raise(&log.log.event)
-    cl_segment_release(segment)
+            cl_claim_release(&self.log.log, self.segment)
 
 
 cdef class Claim:
@@ -59,8 +49,7 @@ cdef class Claim:
             raise ClaimError("the claim's `with` has ended", path=self.log.path)
         if self.view is None:
             self.exporter = ClaimBuffer.__new__(ClaimBuffer)
-            cl_segment_hold(self.native.segment)
-            self.native.segment.users += 1
+            cl_claim_hold(self.native.segment)
             self.exporter.segment = self.native.segment
             self.exporter.log = self.log
             self.exporter.memory = self.log.memories.get(self.native.segment.number)
@@ -120,21 +109,9 @@ cdef class Claim:
         return False
 
     cdef int publish(self) except -1:
-        cdef cl_segment *segment = self.native.segment
-        cdef uint32_t length = <uint32_t>cl_input_length(&self.record)
-        cdef uint32_t step = cl_frame_aligned(length)
-        cdef uint32_t claimed = cl_frame_aligned(self.native.length)
-        cdef uint64_t cell
         cdef int code
-        # The truncated rest becomes a SKIP behind the record, written before the record is
-        # published.
-        if step < claimed:
-            cell = cl_skip_cell(segment, self.native.offset + step, claimed - step)
-            memcpy(segment.bytes + self.native.offset + step, &cell, sizeof(cell))
-        self.record.value = segment.bytes + self.native.offset + self.head()
         self.record.key = PyBytes_AS_STRING(self.key) if self.key is not None else NULL
-        cell = cl_frame_write(segment, self.native.offset, &self.record)
-        code = cl_writer_publish(&self.log.writer, &self.native, cell, 1)
+        code = cl_claim_publish(&self.log.writer, &self.native, &self.record)
         if code != CL_OK:
             raise self.log.failed_with(code, 0, self.position)
         return 0
@@ -155,7 +132,7 @@ cdef class Claim:
         self.view = None
         self.exporter = None
         if self.native.segment != NULL:
-            _let_go(self.log, self.native.segment)
+            cl_claim_release(&self.log.log, self.native.segment)
             self.native.segment = NULL
         return 0
 

@@ -92,6 +92,17 @@ cdef class Core:
             self.policy.release_files()
         return 0
 
+    cdef void pause_native(self) noexcept:
+        """Keep the appender of the C API, if there is one, out of the writer until
+        `resume_native`. No Python code runs in between.
+        """
+        if self.native != NULL:
+            cl_native_pause(self.native)
+
+    cdef void resume_native(self) noexcept:
+        if self.native != NULL:
+            cl_native_resume(self.native)
+
     def leave_kernel(self):
         """Refuse new calls that work on the log's files. The last running one calls the policy's
         `release_files`.
@@ -168,6 +179,9 @@ cdef class Core:
         self.log.owner = 0
         self.log.slot_fds = CL_NO_SLOT_FDS
         self.users = 0  # the parent's threads
+        if self.native != NULL:
+            self.native.writer.largest = self.native.largest
+            self.native = NULL
         cl_log_after_fork(&self.log)
 
     @property
@@ -181,7 +195,9 @@ cdef class Core:
 
     @refusal.setter
     def refusal(self, uint32_t value):
+        self.pause_native()
         self.log.refusal = value
+        self.resume_native()
 
     @property
     def pooled(self):

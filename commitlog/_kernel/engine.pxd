@@ -2,8 +2,8 @@ from cpython.buffer cimport Py_buffer
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
 from commitlog._kernel.kernel cimport (
-    CL_E_CLOSED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, cl_claim, cl_histogram, cl_log, cl_pace,
-    cl_record_input, cl_segment, cl_writer,
+    CL_E_CLOSED, CL_E_FORKED, CL_E_LAG, CL_E_READ_ONLY, cl_claim, cl_histogram, cl_log,
+    cl_native_writer, cl_pace, cl_record_input, cl_segment, cl_writer,
 )
 from commitlog._kernel.memory cimport Cursors
 
@@ -32,10 +32,13 @@ cdef class Core:
 
     # calls that are in the kernel without the interpreter's lock, and use the log's files
     cdef int users
+    cdef cl_native_writer *native  # the appender of the C API that has the writer, or NULL
     cdef bint leaving         # the log is closed: the last such call releases its files
 
     cdef int enter(self) except -1
     cdef int leave(self) except -1
+    cdef void pause_native(self) noexcept
+    cdef void resume_native(self) noexcept
     cdef uint32_t *append_signal(self)
     cdef int look(self) except -1
     cpdef ask_for_flush(self)
@@ -85,6 +88,10 @@ cdef class Writer(Committer):
     ) except -1
     cdef bint takes(self)
     cdef object too_large(self, size)
+    cdef uint32_t largest_frame(self)
+    cdef object in_use(self)
+    cdef int lend_writer(self, cl_native_writer *native) except -1
+    cdef int return_writer(self, cl_native_writer *native) except -1
 
 
 cdef class ClaimBuffer:

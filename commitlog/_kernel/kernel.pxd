@@ -7,6 +7,7 @@ cdef extern from "base.h":
         CL_OK, CL_E_SYSTEM, CL_E_TOO_LARGE, CL_E_ROLL, CL_E_ABSENT, CL_E_TRUNCATED, CL_E_FOREIGN
         CL_E_END, CL_E_BUSY, CL_E_DAMAGE, CL_E_ROLLED_BACK, CL_E_FAILED, CL_E_TIMEOUT, CL_E_CLOSED
         CL_E_INTERRUPTED, CL_E_FULL, CL_E_READ_ONLY, CL_E_FORKED, CL_E_CYCLE, CL_E_LAG
+        CL_E_OPEN_CLAIM
 
 cdef extern from "atomics.h":
     uint64_t cl_load(const uint64_t *cell) nogil
@@ -329,6 +330,11 @@ cdef extern from "writer.h":
     int cl_writer_publish(
         cl_writer *writer, const cl_claim *claim, uint64_t cell, uint32_t records
     ) nogil
+    int cl_claim_publish(
+        cl_writer *writer, const cl_claim *claim, const cl_record_input *input
+    ) nogil
+    void cl_claim_hold(cl_segment *segment) nogil
+    void cl_claim_release(cl_log *log, cl_segment *segment) nogil
     void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) nogil
     int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) nogil
     int cl_batch_publish(
@@ -483,3 +489,35 @@ cdef extern from "backward_scan.h":
     int cl_backward_scan_fill(cl_reader *reader, cl_backward_scan *scan, uint64_t start) nogil
     void cl_backward_scan_pass_damage(cl_reader *reader, cl_backward_scan *scan) nogil
     int cl_backward_scan_batch(cl_reader *reader, cl_backward_scan *scan, cl_batch *batch) nogil
+
+cdef extern from "native.h":
+    enum:
+        CL_NATIVE_END, CL_NATIVE_DROPPED, CL_NATIVE_ERROR
+    ctypedef struct cl_native_writer:
+        cl_writer *writer
+        uint32_t largest
+        int (*attend)(void *owner, int code, const cl_record_input *input) noexcept nogil
+        void *owner
+    ctypedef struct cl_native_claim:
+        uint32_t size
+    void cl_native_init(cl_native_writer *native, cl_writer *writer)
+    int cl_native_append(
+        cl_native_writer *native, const cl_record_input *input, uint64_t *position
+    ) nogil
+    int cl_native_reserve(
+        cl_native_writer *native, const cl_record_input *input, cl_native_claim *claim
+    ) nogil
+    int cl_native_publish(cl_native_writer *native, cl_native_claim *claim, uint32_t size) nogil
+    void cl_native_abandon(cl_native_writer *native, cl_native_claim *claim) nogil
+    void cl_native_pause(cl_native_writer *native)
+    void cl_native_resume(cl_native_writer *native)
+    ctypedef struct cl_native_reader:
+        uint32_t forks
+        bint asks
+        int (*attend)(void *owner, int code, cl_record *record) noexcept nogil
+        void *owner
+    void cl_native_reader_init(
+        cl_native_reader *native, cl_reader *reader, cl_tailer_mark *mark
+    )
+    int cl_native_next(cl_native_reader *native, cl_record *record) nogil
+    int cl_native_wait(cl_native_reader *native, int64_t timeout_ns) nogil

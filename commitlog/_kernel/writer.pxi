@@ -104,7 +104,9 @@ cdef class Writer(Committer):
 
     def drop_segment(self):
         """Release the segment of the last append."""
+        self.pause_native()
         cl_writer_clear(&self.writer)
+        self.resume_native()
 
     def writer_counters(self):
         """What this handle has appended, by name."""
@@ -113,7 +115,37 @@ cdef class Writer(Committer):
     @property
     def largest_value(self):
         """The longest value, in bytes, that an append without key and type can take."""
-        return self.writer.largest - CL_FRAME_HEADER if self.writer.largest else 0
+        cdef uint32_t largest = self.largest_frame()
+        return largest - CL_FRAME_HEADER if largest else 0
+
+    cdef uint32_t largest_frame(self):
+        return self.writer.largest if self.native == NULL else self.native.largest
+
+    # --- the C API ---------------------------------------------------------------------------
+
+    cdef int lend_writer(self, cl_native_writer *native) except -1:
+        """Let a native thread append, and nothing else, until `return_writer`."""
+        if self.native != NULL:
+            raise self.in_use()
+        self.policy.writing()
+        self.enter()
+        cl_native_init(native, &self.writer)
+        self.writer.largest = 0
+        self.native = native
+        return 0
+
+    cdef int return_writer(self, cl_native_writer *native) except -1:
+        if self.native == native:
+            self.native = NULL
+            self.writer.largest = native.largest
+            self.leave()
+        return 0
+
+    cdef object in_use(self):
+        return AppenderInUseError(
+            "native code appends through this log: close its appender first, or, if the log is "
+            "mapped, open it a second time", path=self.path
+        )
 
     # --- rolling ----------------------------------------------------------------------------------
 
@@ -156,9 +188,12 @@ cdef class Writer(Committer):
         goes to the next one.
         """
         cdef uint64_t which = CL_SEGMENT_CURRENT if number is None else <uint64_t>number
+        self.pause_native()
         cdef int code = cl_writer_close_segment(&self.writer, which)
+        cdef int cause = errno
+        self.resume_native()
         if code != CL_OK:
-            raise self.failed_with(code, errno, None)
+            raise self.failed_with(code, cause, None)
 
     def roll_at_once(self):
         """Bring the next segment before an append asks for it. Where the log has cycles, the append
@@ -255,7 +290,9 @@ cdef class Writer(Committer):
             place = cl_tail_pack(
                 position // self.log.segment_size, <uint32_t>(position % self.log.segment_size)
             )
+        self.pause_native()
         cl_writer_limit(&self.writer, place, required_seen)
+        self.resume_native()
 
     # --- appending --------------------------------------------------------------------------------
 
@@ -361,7 +398,9 @@ cdef class Writer(Committer):
         raise self.failed_with(code, errno, None)
 
     cdef object too_large(self, size):
-        limit = self.writer.largest
+        limit = self.largest_frame()
+        if self.native != NULL and size <= limit:
+            return self.in_use()
         return RecordTooLargeError(
             f"a record of {size} bytes with its header does not fit the log's largest frame of "
             f"{limit} bytes; split it, or create the log "

@@ -12,6 +12,7 @@ FLOOR = (
     "commitlog._kernel",
     "commitlog.base",
     "commitlog.errors",
+    "commitlog.capi",  # the public header
 )  # the lowest one, but for the options, which import the kernel
 IMPORT = re.compile(r"^\s*(?:from|c?import) (commitlog[\w.]*)", re.MULTILINE)
 

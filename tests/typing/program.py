@@ -295,6 +295,8 @@ def details_of(error: commitlog.CommitLogError) -> object:
             details = error.size, error.limit
         case errors.LogLockedError() | errors.TailerInUseError():
             details = error.holder
+        case errors.AppenderInUseError():
+            details = commitlog.get_include()
         case errors.SegmentHeldError():
             details = error.holders
         case errors.PositionError():

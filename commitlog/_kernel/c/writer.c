@@ -167,7 +167,6 @@ static inline void plain_publish(cl_writer *writer, uint32_t offset, uint32_t ne
 /* Step 1 for large frames: compare-and-swap on the tail, which never overshoots. A swap fails only
  * if another append moved the tail, and a segment has room for so many appends. */
 static int reserve_large(cl_writer *writer, uint32_t need, uint64_t *packed) {
-    cl_assert(need, <=, writer->largest);
     uint64_t seen = cl_load(writer->tail);
     uint32_t size = (uint32_t)writer->log->segment_size;
     for (;;) {
@@ -289,22 +288,26 @@ static int swap_claim(cl_writer *writer, uint32_t need, uint32_t length, cl_clai
 }
 
 int cl_writer_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
-    uint32_t need = cl_frame_aligned(length);
+    return cl_writer_claim_upto(writer, writer->largest, length, claim);
+}
+
+int cl_writer_claim_upto(cl_writer *writer, uint32_t largest, uint64_t length, cl_claim *claim) {
     int code = cl_writer_refusal(writer);
     if (code != CL_OK) {
         return code;
     }
-    if (need > writer->largest) {
+    if (length > largest) {
         return CL_E_TOO_LARGE;
     }
+    uint32_t need = cl_frame_aligned((uint32_t)length);
     if (!writer->plain) {
-        return swap_claim(writer, need, length, claim);
+        return swap_claim(writer, need, (uint32_t)length, claim);
     }
     code = plain_claim(writer, need, claim);
     if (code == CL_OK) {
-        claim->length = length;
+        claim->length = (uint32_t)length;
         plain_publish(writer, claim->offset, need,
-                      cl_cell(CL_WORD_CLAIMED | length, writer->log->owner));
+                      cl_cell(CL_WORD_CLAIMED | claim->length, writer->log->owner));
     }
     return code;
 }
@@ -326,6 +329,35 @@ int cl_writer_publish(cl_writer *writer, const cl_claim *claim, uint64_t cell, u
     return CL_OK;
 }
 
+int cl_claim_publish(cl_writer *writer, const cl_claim *claim, const cl_record_input *input) {
+    uint8_t *at = claim->segment->bytes + claim->offset;
+    uint32_t length = (uint32_t)cl_input_length(input);
+    uint32_t step = cl_frame_aligned(length), claimed = cl_frame_aligned(claim->length);
+    cl_record_input record = *input;
+    record.value = at + length - input->value_length;
+    /* The unused rest becomes a SKIP behind the record, written before the record is published. */
+    if (step < claimed) {
+        uint64_t cell = cl_skip_cell(claim->segment, claim->offset + step, claimed - step);
+        memcpy(at + step, &cell, sizeof cell);
+    }
+    return cl_writer_publish(writer, claim, cl_frame_write(claim->segment, claim->offset, &record),
+                             1);
+}
+
+void cl_claim_hold(cl_segment *segment) {
+    cl_segment_hold(segment);
+    cl_add32(&segment->users, 1);
+}
+
+void cl_claim_release(cl_log *log, cl_segment *segment) {
+    uint32_t left = __atomic_sub_fetch(&segment->users, 1, __ATOMIC_ACQ_REL);
+    cl_assert(left, !=, UINT32_MAX);
+    if (left == 0 && cl_load32(&segment->drained)) {
+        cl_futex_raise(&log->event);
+    }
+    cl_segment_release(segment);
+}
+
 void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) {
     cl_roll_back(claim->segment, claim->offset,
                  cl_cell(CL_WORD_CLAIMED | claim->length, writer->log->owner));
@@ -335,13 +367,13 @@ void cl_writer_abandon(cl_writer *writer, const cl_claim *claim) {
 
 /* Inlined, so that the compiler folds the fields that are constant in a caller's input. */
 static inline __attribute__((always_inline)) int
-append_one(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
+append_one(cl_writer *writer, uint32_t largest, const cl_record_input *input, uint64_t *position) {
     uint64_t length = cl_input_length(input);
     int code = cl_writer_refusal(writer);
     if (CL_UNLIKELY(code != CL_OK)) {
         return code;
     }
-    if (CL_UNLIKELY(length > writer->largest)) {
+    if (CL_UNLIKELY(length > largest)) {
         return CL_E_TOO_LARGE;
     }
     uint32_t need = cl_frame_aligned((uint32_t)length);
@@ -374,7 +406,12 @@ append_one(cl_writer *writer, const cl_record_input *input, uint64_t *position) 
 }
 
 int cl_writer_append(cl_writer *writer, const cl_record_input *input, uint64_t *position) {
-    return append_one(writer, input, position);
+    return append_one(writer, writer->largest, input, position);
+}
+
+int cl_writer_append_upto(cl_writer *writer, uint32_t largest, const cl_record_input *input,
+                          uint64_t *position) {
+    return append_one(writer, largest, input, position);
 }
 
 int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length,
@@ -386,13 +423,16 @@ int cl_writer_append_value(cl_writer *writer, const void *value, uint32_t length
     if (CL_UNLIKELY(input.timestamp_ns >= writer->cycle_end_ns)) {
         return CL_E_CYCLE;
     }
-    return append_one(writer, &input, position);
+    return append_one(writer, writer->largest, &input, position);
 }
 
 int cl_batch_claim(cl_writer *writer, uint32_t length, cl_claim *claim) {
     int code = cl_writer_refusal(writer);
     if (code != CL_OK) {
         return code;
+    }
+    if (CL_UNLIKELY(writer->largest == 0)) {
+        return CL_E_TOO_LARGE; /* the C API has the writer */
     }
     cl_assert(length, <=,
               writer->largest < CL_FRAME_ADD_LIMIT ? CL_FRAME_ADD_LIMIT : writer->largest);

@@ -1,0 +1,224 @@
+#define _GNU_SOURCE
+#include "native.h"
+
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "claim.h"
+#include "futex.h"
+#include "short_frames.h"
+
+#define SLICE_NS 50000000ll      /* how late a wait sees that the log was closed */
+#define ABSENT_NAP_NS 1000000ll  /* no writer announces the file of the next segment: poll */
+
+static int membarrier(int command) { return (int)syscall(SYS_membarrier, command, 0, 0); }
+
+void cl_native_init(cl_native_writer *native, cl_writer *writer) {
+    *native =
+        (cl_native_writer){.writer = writer, .largest = writer->largest, .forks = cl_tailer_forks};
+    native->fenced = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0;
+}
+
+/* The native thread stores `busy`, then loads `paused`; a pausing thread stores `paused`, then
+ * loads `busy`. One of them must see the other. Only the pausing thread, which is rare, pays for
+ * the order of both: membarrier has every running thread of the process pass a fence. */
+static int enter(cl_native_writer *native) {
+    if (CL_UNLIKELY(native->forks != cl_tailer_forks)) {
+        return CL_E_FORKED;
+    }
+    for (;;) { /* a pause lasts for one short call into the kernel */
+        __atomic_store_n(&native->busy, 1, __ATOMIC_RELAXED);
+        if (CL_UNLIKELY(native->fenced)) {
+            __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        }
+        __atomic_signal_fence(__ATOMIC_SEQ_CST);
+        if (CL_LIKELY(cl_load32(&native->paused) == 0)) {
+            return CL_OK;
+        }
+        cl_store32(&native->busy, 0);
+        while (cl_load32(&native->paused) != 0) {
+            sched_yield();
+        }
+    }
+}
+
+static void leave(cl_native_writer *native) {
+    cl_assert(cl_load32(&native->busy), ==, 1);
+    cl_store32(&native->busy, 0);
+}
+
+void cl_native_pause(cl_native_writer *native) {
+    cl_assert(cl_load32(&native->paused), ==, 0);
+    __atomic_store_n(&native->paused, 1, __ATOMIC_SEQ_CST);
+    if (!native->fenced) {
+        membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+    }
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    while (cl_load32(&native->busy) != 0) { /* the native thread is inside one append */
+        sched_yield();
+    }
+}
+
+void cl_native_resume(cl_native_writer *native) {
+    cl_assert(cl_load32(&native->paused), ==, 1);
+    cl_store32(&native->paused, 0);
+}
+
+/* Completes the input with the clock's time. CL_E_CYCLE: the clock has passed the cycle's end. */
+static int stamp(const cl_writer *writer, cl_record_input *input) {
+    if (input->timestamp_ns >= 0 && writer->cycle_end_ns == INT64_MAX) {
+        return CL_OK;
+    }
+    int64_t now_ns = cl_writer_now(writer);
+    input->timestamp_ns = input->timestamp_ns < 0 ? now_ns : input->timestamp_ns;
+    return now_ns < writer->cycle_end_ns ? CL_OK : CL_E_CYCLE;
+}
+
+int cl_native_append(cl_native_writer *native, const cl_record_input *input, uint64_t *position) {
+    for (;;) { /* `attend` ends it, or removes what refused the append */
+        cl_record_input stamped = *input;
+        bool owes = false;
+        int code = enter(native);
+        if (CL_LIKELY(code == CL_OK)) {
+            code = stamp(native->writer, &stamped);
+            if (CL_LIKELY(code == CL_OK)) {
+                code = cl_writer_append_upto(native->writer, native->largest, &stamped, position);
+            }
+            owes = native->writer->roll_due;
+            leave(native);
+        }
+        if (CL_LIKELY(code == CL_OK && !owes)) {
+            return CL_OK;
+        }
+        int next = native->attend(native->owner, code, input);
+        if (code == CL_OK || next != CL_OK) {
+            return next;
+        }
+    }
+}
+
+static uint32_t head_of(const cl_record_input *input) {
+    return (uint32_t)(cl_input_length(input) - input->value_length);
+}
+
+int cl_native_reserve(cl_native_writer *native, const cl_record_input *input,
+                      cl_native_claim *claim) {
+    for (;;) { /* as in cl_native_append */
+        bool owes = false;
+        claim->input = *input;
+        int code = enter(native);
+        if (code == CL_OK) {
+            code = stamp(native->writer, &claim->input);
+            code = code != CL_OK ? code
+                                 : cl_writer_claim_upto(native->writer, native->largest,
+                                                        cl_input_length(input), &claim->claim);
+            if (code == CL_OK) {
+                cl_claim_hold(claim->claim.segment);
+            }
+            owes = native->writer->roll_due;
+            leave(native);
+        }
+        if (code == CL_OK) {
+            uint32_t head = head_of(input);
+            claim->value = claim->claim.segment->bytes + claim->claim.offset + head;
+            claim->size = input->value_length;
+            claim->position = claim->claim.segment->base + claim->claim.offset;
+        }
+        int next = code == CL_OK && !owes ? 0 : native->attend(native->owner, code, input);
+        if (code == CL_OK || next != CL_OK) {
+            return next;
+        }
+    }
+}
+
+int cl_native_publish(cl_native_writer *native, cl_native_claim *claim, uint32_t size) {
+    int code = enter(native);
+    if (code == CL_OK) {
+        if (claim->claim.segment == NULL || size > claim->size) {
+            leave(native);
+            return native->attend(native->owner, CL_E_OPEN_CLAIM, &claim->input);
+        }
+        claim->input.value_length = size;
+        code = cl_claim_publish(native->writer, &claim->claim, &claim->input);
+        cl_claim_release(native->writer->log, claim->claim.segment);
+        claim->claim.segment = NULL;
+        leave(native);
+    }
+    return code == CL_OK ? CL_OK : native->attend(native->owner, code, &claim->input);
+}
+
+void cl_native_abandon(cl_native_writer *native, cl_native_claim *claim) {
+    if (claim->claim.segment != NULL && enter(native) == CL_OK) {
+        cl_writer_abandon(native->writer, &claim->claim);
+        cl_claim_release(native->writer->log, claim->claim.segment);
+        claim->claim.segment = NULL;
+        leave(native);
+    }
+}
+
+void cl_native_reader_init(cl_native_reader *native, cl_reader *reader, cl_tailer_mark *mark) {
+    *native = (cl_native_reader){.reader = reader, .mark = mark, .forks = cl_tailer_forks};
+}
+
+/* Saves a named tailer's position: the record that was handed out last is now done with. */
+static bool save(cl_native_reader *native) {
+    cl_tailer_mark *mark = native->mark;
+    uint64_t position = native->reader->segment->base + native->reader->offset;
+    if (mark == NULL || position == mark->saved) {
+        return true;
+    }
+    if (mark->with_care) {
+        return false;
+    }
+    if (mark->count % CL_TAILER_CLOCK_EVERY == 0) {
+        mark->now_ns = cl_clock_coarse_ns();
+    }
+    cl_tailer_save(mark, position);
+    return true;
+}
+
+int cl_native_next(cl_native_reader *native, cl_record *record) {
+    cl_reader *reader = native->reader;
+    if (CL_UNLIKELY(native->forks != cl_tailer_forks)) {
+        return native->attend(native->owner, CL_E_FORKED, record);
+    }
+    if (CL_LIKELY(reader->segment != NULL &&
+                  cl_load32(&reader->log->refusal) != (uint32_t)-CL_E_CLOSED && save(native))) {
+        if (cl_short_frame_next(reader, record)) {
+            return CL_OK;
+        }
+        int code = cl_reader_next(reader, record);
+        if (code == CL_OK) {
+            return CL_OK;
+        }
+        if (code == CL_E_END || code == CL_E_BUSY) {
+            return CL_NATIVE_END;
+        }
+    }
+    return native->attend(native->owner, CL_E_ROLL, record);
+}
+
+int cl_native_wait(cl_native_reader *native, int64_t timeout_ns) {
+    cl_reader *reader = native->reader;
+    int64_t deadline_ns = cl_clock_monotonic_ns() + timeout_ns;
+    for (;;) {
+        int code = native->asks ? native->attend(native->owner, CL_E_END, NULL) : CL_OK;
+        int64_t left_ns = deadline_ns - cl_clock_monotonic_ns();
+        if (code != CL_OK || left_ns <= 0) {
+            return code != CL_OK ? code : CL_NATIVE_END;
+        }
+        if (native->forks != cl_tailer_forks ||
+            cl_load32(&reader->log->refusal) == (uint32_t)-CL_E_CLOSED) {
+            return CL_OK; /* the next read reports it */
+        }
+        if (reader->segment == NULL || reader->offset >= reader->segment->size) {
+            cl_sleep_ns(left_ns < ABSENT_NAP_NS ? left_ns : ABSENT_NAP_NS);
+            return CL_OK;
+        }
+        if (cl_reader_wait(reader, CL_IDLE_BACKOFF, left_ns < SLICE_NS ? left_ns : SLICE_NS)) {
+            return CL_OK;
+        }
+    }
+}
