@@ -245,18 +245,18 @@ def test_every_source_file_that_is_named_exists() -> None:
                 assert any(fnmatch(name, span) for name in known), f"{name_of(page)}: {span}"
 
 
-def test_floors_of_the_architecture_are_those_of_the_contract() -> None:
+def test_layers_of_the_architecture_are_those_of_the_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "importlinter"
     ]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["id"] == "floors")
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
     rows = re.findall(
         r"^\| (\d) \| `(\w+)/` \|", TEXTS[ROOT / "docs" / "architecture.md"], re.MULTILINE
     )
-    told = {(int(floor), room) for floor, room in rows}
+    told = {(int(layer), package) for layer, package in rows}
     kept = {
-        (floor, name)
-        for floor, layer in enumerate(reversed(layers), 1)
+        (number, name)
+        for number, layer in enumerate(reversed(layers), 1)
         for name in re.findall(r"\w+", layer)
     }
     assert told <= kept
