@@ -51,7 +51,6 @@ NOT_YET: tuple[str, ...] = (
     "docs/migrating.md",
     "docs/shell.md",
     "docs/spark.md",
-    "docs/tuning.md",
     "docs/watching.md",
     "examples/",
     "tests/",
