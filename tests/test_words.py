@@ -48,7 +48,6 @@ NOT_YET: tuple[str, ...] = (
     "demo/",
     "docs/cli.md",
     "docs/format.md",
-    "docs/migrating.md",
     "docs/shell.md",
     "docs/spark.md",
     "docs/watching.md",
