@@ -47,7 +47,6 @@ NOT_YET: tuple[str, ...] = (
     "commitlog/tail/",
     "demo/",
     "docs/cli.md",
-    "docs/format.md",
     "docs/shell.md",
     "docs/spark.md",
     "docs/watching.md",
