@@ -20,6 +20,8 @@ from typing import Any
 import pytest
 
 import commitlog
+import commitlog.bus
+import commitlog.keep
 from commitlog import Options, TransientStorePool, Tuning, errors
 from commitlog.metrics import LogCollector
 from commitlog.pool.pool_options import check_pool_options
@@ -243,18 +245,18 @@ def test_every_source_file_that_is_named_exists() -> None:
                 assert any(fnmatch(name, span) for name in known), f"{name_of(page)}: {span}"
 
 
-def test_floors_of_the_architecture_are_those_of_the_contract() -> None:
+def test_layers_of_the_architecture_are_those_of_the_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
         "importlinter"
     ]["contracts"]
-    layers = next(contract["layers"] for contract in contracts if contract["id"] == "floors")
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
     rows = re.findall(
         r"^\| (\d) \| `(\w+)/` \|", TEXTS[ROOT / "docs" / "architecture.md"], re.MULTILINE
     )
-    told = {(int(floor), room) for floor, room in rows}
+    told = {(int(layer), package) for layer, package in rows}
     kept = {
-        (floor, name)
-        for floor, layer in enumerate(reversed(layers), 1)
+        (number, name)
+        for number, layer in enumerate(reversed(layers), 1)
         for name in re.findall(r"\w+", layer)
     }
     assert told <= kept
@@ -423,3 +425,40 @@ def test_the_glossary_is_sorted_and_defines_each_word_once() -> None:
     key: Callable[[str], str] = str.casefold
     assert words == sorted(words, key=key)
     assert len(set(words)) == len(words)
+
+
+def glossary_names(column: int) -> list[str]:
+    """The identifiers of a column: 2 for C, 3 for Python."""
+    text = TEXTS[ROOT / "docs" / "glossary.md"]
+    table = text.partition("## Words\n\n")[2].partition("\n\n")[0]
+    rows = [re.split(r"(?<!\\) ?\| ?", row.strip("|")) for row in table.splitlines()[2:]]
+    assert {len(row) for row in rows} == {4}, "four columns"
+    return [name for row in rows for name in SPAN.findall(row[column])]
+
+
+def sources(*patterns: str) -> str:
+    """The code of the package in files of these kinds, without comments of C."""
+    files = [path for pattern in patterns for path in (ROOT / "commitlog").rglob(pattern)]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sorted(files))
+    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+
+
+def test_c_names_of_the_glossary_are_in_the_kernel() -> None:
+    code = sources("*.h", "*.c")
+    names = glossary_names(2)
+    assert "cl_writer_claim" in names
+    assert [name for name in names if not re.search(rf"\b{name}\b", code)] == []
+
+
+def test_python_names_of_the_glossary_are_defined() -> None:
+    code = sources("*.py", "*.px[id]", "*.pyx")
+    public = {**vars(commitlog), **vars(commitlog.keep), "bus": commitlog.bus}
+    names = glossary_names(3)
+    assert "CommitLog.claim" in names
+    for name in names:
+        owner, _, member = name.rpartition(".")
+        if owner:
+            assert member in dir(public[owner]) or member in public[owner].__annotations__, name
+        else:
+            definition = rf"^(?:cdef |cpdef )?\s*(?:class|def|(?:cp?def) [\w ]+) {name}\b"
+            assert re.search(definition, code, re.MULTILINE), name
