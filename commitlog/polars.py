@@ -83,7 +83,7 @@ def _frames(
             yield _nothing(min(left, log.count())).to_frame()
             return
         names = [name for name in columns or _SCHEMA if name != _NOTHING] or ["position"]
-        for batch in Scan(log, *bounds, names, "commitlog.polars").record_batches(left):
+        for batch in Scan(log, *bounds, names, "commitlog.polars", views=True).record_batches(left):
             frame = pl.DataFrame(batch)
             if columns is None or _NOTHING in columns:
                 frame.insert_column(0, _nothing(frame.height))

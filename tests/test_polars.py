@@ -38,9 +38,9 @@ def begun_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     seen: list[tuple[Any, ...]] = []
     made = Scan.__init__
 
-    def noted(self: Scan, *given: Any) -> None:
+    def noted(self: Scan, *given: Any, **also: Any) -> None:
         seen.append(given[1:4])
-        made(self, *given)
+        made(self, *given, **also)
 
     monkeypatch.setattr(Scan, "__init__", noted)
     return seen
@@ -200,3 +200,17 @@ def test_path_without_a_log_is_named_by_collect(tmp_path: Path) -> None:
         commitlog.polars.scan(tmp_path / "file").collect()
     with pytest.raises(InvalidOptionError, match="path must be"):
         commitlog.polars.scan(None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_bytes_of_any_length_arrive_whole(tmp_path: Path, *, keyed: bool) -> None:
+    values = [b"\xff" * length for length in range(40) for _ in range(length % 3 * 20 + 1)]
+    keys = [value[: len(value) // 2] if keyed and len(value) % 5 else None for value in values]
+    with commitlog.open(tmp_path) as log:
+        for one, key in zip(values, keys, strict=True):
+            log.append(one, key=key)
+    frame = commitlog.polars.scan(tmp_path).select("key", "value").collect()
+    assert frame["value"].to_list() == values
+    assert frame["key"].to_list() == keys
+    # Hashes and comparisons see the bytes behind a short value, too.
+    assert frame.group_by("value").len().height == 40

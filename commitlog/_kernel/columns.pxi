@@ -6,12 +6,13 @@
 # batch that the caller keeps must not hold much more memory than it needs.
 cdef size_t KEPT_LARGEST = 64 << 20
 cdef size_t FIT = 4
-# The columns that a reader may leave out.
+# The columns that a reader may leave out; with VIEWS, views say where values and keys are.
 cdef enum:
     VALUES = 1
     KEYS = 2
     TYPES = 4
     EVERY_COLUMN = 7
+    VIEWS = 8
 
 
 @cython.no_gc
@@ -61,19 +62,21 @@ cdef class Block:
 cdef class Columns:
     """Room for up to `most` records with up to `room` bytes of values, and as many of keys.
 
-    What is not `wanted` has no room.
+    What is not `wanted` has no room. With VIEWS, a value or key of up to CL_VIEW_INLINE bytes
+    takes none of `room`.
     """
 
     def __cinit__(self, Shelf shelf not None, Py_ssize_t most, Py_ssize_t room, int wanted):
         cdef size_t numbers = <size_t>most * sizeof(int64_t)
-        cdef size_t ends = numbers + sizeof(int64_t)
+        cdef bint views = wanted & VIEWS
+        cdef size_t places = <size_t>most * sizeof(cl_view) if views else numbers + sizeof(int64_t)
         cdef size_t size = 2 * numbers
         cdef uint8_t *at
         memset(&self.native, 0, sizeof(cl_batch))
         if wanted & VALUES:
-            size += ends + room
+            size += places + room + CL_VIEW_INLINE
         if wanted & KEYS:
-            size += ends + most + room
+            size += places + most + room + CL_VIEW_INLINE
         if wanted & TYPES:
             size += most * sizeof(uint32_t)
         self.block = shelf.take(size)
@@ -85,48 +88,56 @@ cdef class Columns:
         self.native.timestamps_ns = <int64_t *>at
         at += numbers
         if wanted & VALUES:
-            (<int64_t *>at)[0] = 0
-            self.native.value_ends = <int64_t *>at + 1
-            at += ends
+            self.lay(&self.native.value_ends, &self.native.value_views, at, views)
+            at += places
         if wanted & KEYS:
-            (<int64_t *>at)[0] = 0
-            self.native.key_ends = <int64_t *>at + 1
-            at += ends
+            self.lay(&self.native.key_ends, &self.native.key_views, at, views)
+            at += places
         if wanted & TYPES:
             self.native.types = <uint32_t *>at
             at += most * sizeof(uint32_t)
         if wanted & VALUES:
             self.native.data = at
             self.native.data_room = room
-            at += room
+            at += room + CL_VIEW_INLINE
         if wanted & KEYS:
             self.native.keyed = at
             self.native.keys = at + most
             self.native.keys_room = room
+
+    cdef void lay(self, int64_t **ends, cl_view **views, uint8_t *at, bint as_views):
+        if as_views:
+            views[0] = <cl_view *>at
+        else:
+            (<int64_t *>at)[0] = 0
+            ends[0] = <int64_t *>at + 1
 
     cdef object column(self, const void *start, Py_ssize_t items, object dtype):
         if start == NULL:
             return None
         return numpy.frombuffer(self.block, dtype, items, <const uint8_t *>start - self.block.bytes)
 
+    cdef object places(self, const int64_t *ends, const cl_view *views):
+        if views != NULL:
+            return self.column(views, self.native.count * sizeof(cl_view), numpy.uint8)
+        if ends != NULL:
+            return self.column(ends - 1, self.native.count + 1, numpy.int64)
+
     cdef tuple cut(self):
         """The arrays, as long as there are records; None for what is not wanted.
 
-        (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets)
+        (positions, timestamps_ns, types, keyed, data, offsets, keys, key_offsets), with views in
+        place of offsets if those are wanted.
         """
         cdef const cl_batch *native = &self.native
         cdef Py_ssize_t count = native.count
-        cdef const int64_t *value_ends = NULL
-        if native.value_ends != NULL:
-            value_ends = native.value_ends - 1
-        cdef const int64_t *key_ends = NULL if native.key_ends == NULL else native.key_ends - 1
         return (
             self.column(native.positions, count, numpy.int64),
             self.column(native.timestamps_ns, count, numpy.int64),
             self.column(native.types, count, numpy.uint32),
             self.column(native.keyed, count, numpy.bool_),
             self.column(native.data, native.data_size, numpy.uint8),
-            self.column(value_ends, count + 1, numpy.int64),
+            self.places(native.value_ends, native.value_views),
             self.column(native.keys, native.keys_size, numpy.uint8),
-            self.column(key_ends, count + 1, numpy.int64),
+            self.places(native.key_ends, native.key_views),
         )

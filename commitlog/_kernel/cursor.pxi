@@ -376,14 +376,21 @@ cdef class Cursor:
         """Wait for the next records and return them as a tuple of columns: see `take_columns`."""
         return await_columns(self, max_records, timeout, idle, keeps)
 
-    def columns(self, Py_ssize_t max_records, *, bint values, bint keys, bint types):
+    def columns(
+            self, Py_ssize_t max_records, *, bint values, bint keys, bint types, bint views):
         """The next records that are there, as `batch` gives them; None for what is not wanted.
 
-        What is not wanted is checked, but not copied.
+        What is not wanted is checked, but not copied. With `views`, arrays of Arrow's binary views
+        are in place of offsets.
         """
         if self.turned:
             raise ValueError("columns are read forward")
-        return take_columns(self, max_records, values * VALUES | keys * KEYS | types * TYPES)
+        return take_columns(
+            self, max_records, values * VALUES | keys * KEYS | types * TYPES | views * VIEWS)
+
+    def end_at(self, uint64_t position):
+        """Read nothing from this position on, forward."""
+        self.reader.limit = position
 
     @property
     def has_news(self):

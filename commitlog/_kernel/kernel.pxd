@@ -397,6 +397,10 @@ cdef extern from "reader.h":
         uint64_t limit
         uint64_t passed
         cl_watch *watch
+    ctypedef struct cl_view:
+        pass
+    enum:
+        CL_VIEW_INLINE
     ctypedef struct cl_batch:
         int64_t *positions
         int64_t *timestamps_ns
@@ -404,6 +408,8 @@ cdef extern from "reader.h":
         uint8_t *keyed
         int64_t *value_ends
         int64_t *key_ends
+        cl_view *value_views
+        cl_view *key_views
         uint8_t *data
         uint8_t *keys
         size_t data_room, keys_room, most, count, data_size, keys_size

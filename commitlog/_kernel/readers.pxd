@@ -3,7 +3,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
 from commitlog._kernel.engine cimport Core
 from commitlog._kernel.kernel cimport (
-    cl_backward_scan, cl_batch, cl_idle, cl_reader, cl_record, cl_segment, cl_tailer_mark, cl_watch,
+    cl_backward_scan, cl_batch, cl_idle, cl_reader, cl_record, cl_segment, cl_tailer_mark, cl_view,
+    cl_watch,
 )
 from commitlog._kernel.memory cimport cl_memory
 from commitlog._kernel.segments cimport Segment, SparseIndex
@@ -27,6 +28,8 @@ cdef class Columns:
     cdef cl_batch native
     cdef Block block
 
+    cdef void lay(self, int64_t **ends, cl_view **views, uint8_t *at, bint as_views)
+    cdef object places(self, const int64_t *ends, const cl_view *views)
     cdef object column(self, const void *start, Py_ssize_t items, object dtype)
     cdef tuple cut(self)
 

@@ -32,6 +32,8 @@ class Scan:
         As for `CommitLog.to_reader`.
     what : str
         The call that needs pyarrow, for the error.
+    views : bool, optional
+        As for `BatchForm`.
     """
 
     def __init__(
@@ -41,11 +43,13 @@ class Scan:
         end: Bound | None,
         columns: Sequence[str] | None,
         what: str,
+        *,
+        views: bool = False,
     ) -> None:
         parts = parts_of(log)
         parts.check_open()
         self._log = log  # a log that is dropped is closed
-        self._form = BatchForm(columns, what)
+        self._form = BatchForm(columns, what, views=views)
         self._seeker = Seeker(parts.engine, parts.queue, parts.index, start="first")
         present_end = parts.engine.committed_position
         self._end = present_end if end is None else min(self._position_of(end), present_end)
@@ -57,6 +61,7 @@ class Scan:
                 f"{begin}): exchange them",
                 path=parts.path,
             )
+        self._seeker.cursor.end_at(self._end)
 
     def _position_of(self, end: Bound) -> int:
         position = whole_of(end)
@@ -86,17 +91,11 @@ class Scan:
             "values": "value" in form.names,
             "keys": "key" in form.names,
             "types": "type" in form.names,
+            "views": form.views,
         }
         try:
-            while most and cursor.position < self._end:
-                batch = Batch(*cursor.columns(min(BATCH_ROWS, most), **wanted))
-                count = int(batch.positions.searchsorted(self._end))
-                if count < len(batch):
-                    yield form.record_batch(batch).slice(0, count)
-                    return
-                if not count:
-                    return
-                most -= count
+            while batch := Batch(*cursor.columns(min(BATCH_ROWS, most), **wanted)):
+                most -= len(batch)
                 yield form.record_batch(batch)
         finally:
             cursor.leave()

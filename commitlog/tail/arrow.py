@@ -75,6 +75,9 @@ class BatchForm:
         The wanted columns, in their order; all by default.
     what : str
         The call that needs pyarrow, for the error.
+    views : bool, optional
+        Keys and values are of Arrow's type `binary_view`, and in place of its offsets a batch has
+        views.
 
     Attributes
     ----------
@@ -82,17 +85,21 @@ class BatchForm:
         Of each record batch.
     names : tuple of str
         Its columns.
+    views : bool
+        As given.
     """
 
-    def __init__(self, columns: Sequence[str] | None, what: str) -> None:
+    def __init__(self, columns: Sequence[str] | None, what: str, *, views: bool = False) -> None:
         self._pa = pa = pyarrow_for(what)
+        self.views = views
+        self._bytes = pa.binary_view() if views else pa.large_binary()
         kinds = {
             "position": pa.int64(),
             "sequence": pa.int64(),
             "timestamp": pa.timestamp("ns", tz="UTC"),
             "type": pa.uint32(),
-            "key": pa.large_binary(),
-            "value": pa.large_binary(),
+            "key": self._bytes,
+            "value": self._bytes,
             _OLD_TIMESTAMP: pa.int64(),
         }
         self.names = check_columns(columns)
@@ -105,7 +112,7 @@ class BatchForm:
             "timestamp": lambda batch: self._numbers("timestamp", batch.timestamps_ns),
             "type": lambda batch: self._numbers("type", batch.types),
             "key": self._keys,
-            "value": lambda batch: self._binary(batch.offsets, batch.data, None),
+            "value": lambda batch: self._binary(len(batch), batch.offsets, batch.data, None),
             _OLD_TIMESTAMP: lambda batch: pa.array(batch.timestamps_ns),
         }
 
@@ -125,11 +132,11 @@ class BatchForm:
             if batch.keyed.all()
             else self._pa.py_buffer(np.packbits(batch.keyed, bitorder="little"))
         )
-        return self._binary(batch.key_offsets, batch.keys, is_keyed)
+        return self._binary(len(batch), batch.key_offsets, batch.keys, is_keyed)
 
     def _binary(
-        self, offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], valid: Any
+        self, count: int, places: npt.NDArray[Any], data: npt.NDArray[np.uint8], valid: Any
     ) -> Any:
         pa = self._pa
-        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
-        return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
+        buffers = [valid, pa.py_buffer(places), pa.py_buffer(data)]
+        return pa.Array.from_buffers(self._bytes, count, buffers)

@@ -234,19 +234,20 @@ int cl_reader_step_over(cl_reader *reader, uint64_t limit, uint64_t most, uint64
     }
 }
 
-/* Reads records without key and type while they are published and whole. Leaves any other cell,
- * also one that fails its CRC, to cl_reader_next, which classifies it. */
-static void batch_plain(cl_reader *reader, cl_batch *batch) {
-    const cl_segment *segment = reader->segment;
+static bool is_plain(const cl_frame_cursor *at, uint32_t largest) {
+    return cl_frame_is_plain(cl_cell_word(cl_load((const uint64_t *)(at->bytes + at->offset))),
+                             largest);
+}
+
+/* Reads whole records without key and type. */
+static void batch_plain(cl_frame_cursor *at, cl_batch *batch, uint32_t largest) {
     const cl_batch columns =
         *batch; /* a copy that nothing points to: no store through its pointers forces a reload */
-    const uint32_t largest = cl_frame_largest(segment->size);
-    /* In this order: a source that was chosen before the watermark moved is good for what is below
-     * it, too. */
-    const uint8_t *source = reader_source(reader);
-    const uint64_t end = source_end(reader, reader_limit(reader));
+    const cl_segment *segment = at->segment;
+    const uint8_t *source = at->bytes;
+    const uint64_t end = at->limit;
     cl_progress progress = {
-        .count = batch->count, .data_size = batch->data_size, .offset = reader->offset};
+        .count = batch->count, .data_size = batch->data_size, .offset = at->offset};
     for (;;) {
         cl_short_frames_read(&columns, &progress, segment, source, end);
         if (progress.count >= columns.most || progress.offset >= end) {
@@ -261,7 +262,33 @@ static void batch_plain(cl_reader *reader, cl_batch *batch) {
         progress.count++;
     }
     cl_batch_plain_rows(batch, progress.count, progress.data_size);
-    reader->offset = progress.offset;
+    at->offset = progress.offset;
+}
+
+/* Reads records while they are published and whole. Leaves any other cell, also one that fails its
+ * CRC, to cl_reader_next, which classifies it. */
+static void batch_whole(cl_reader *reader, cl_batch *batch) {
+    const uint32_t largest = cl_frame_largest(reader->segment->size);
+    /* In this order: a source that was chosen before the watermark moved is good for what is below
+     * it, too. */
+    cl_frame_cursor at = reader_cursor(reader, UINT64_MAX);
+    at.limit = source_end(reader, reader_limit(reader));
+    while (batch->count < batch->most && at.offset < at.limit) {
+        cl_record record;
+        if (is_plain(&at, largest)) {
+            uint64_t before = at.offset;
+            batch_plain(&at, batch, largest);
+            if (at.offset == before) {
+                break;
+            }
+        } else if (cl_frame_verify(&at, cl_frame_read(&at), &record) == CL_OK &&
+                   cl_batch_add(batch, &record)) {
+            cl_frame_next(&at);
+        } else {
+            break;
+        }
+    }
+    reader->offset = at.offset;
 }
 
 void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size) {
@@ -269,7 +296,7 @@ void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size) {
         return;
     }
     const cl_batch columns = *batch;
-    if (columns.types != NULL && columns.keys != NULL) {
+    if (columns.types != NULL && columns.key_ends != NULL) {
         /* Apart from the general case, whose two loops take 4 instructions more for each record. */
         for (size_t at = columns.count; at < count; at++) {
             columns.types[at] = 0;
@@ -282,19 +309,12 @@ void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size) {
         }
         for (size_t at = columns.count; columns.keys != NULL && at < count; at++) {
             columns.keyed[at] = false;
-            columns.key_ends[at] = (int64_t)columns.keys_size;
+            cl_column_end(columns.keys, columns.key_ends, columns.key_views, at, columns.keys_size,
+                          0);
         }
     }
     batch->count = count;
     batch->data_size = data_size;
-}
-
-/* Adds bytes to a column: their new end, without a memcpy of none. */
-static inline size_t add_bytes(uint8_t *column, size_t size, const uint8_t *from, uint32_t length) {
-    if (length != 0) {
-        memcpy(column + size, from, length);
-    }
-    return size + length;
 }
 
 bool cl_batch_add(cl_batch *batch, const cl_record *record) {
@@ -313,12 +333,16 @@ bool cl_batch_add(cl_batch *batch, const cl_record *record) {
     }
     if (keys != NULL) {
         batch->keyed[at] = record->key != NULL;
-        batch->keys_size = keys_size = add_bytes(keys, keys_size, record->key, key_length);
-        batch->key_ends[at] = (int64_t)keys_size;
+        if (key_length != 0) { /* no memcpy from NULL */
+            memcpy(keys + keys_size, record->key, key_length);
+        }
+        batch->keys_size =
+            cl_column_end(keys, batch->key_ends, batch->key_views, at, keys_size, key_length);
     }
     if (data != NULL) {
-        batch->data_size = data_size = add_bytes(data, data_size, record->value, value_length);
-        batch->value_ends[at] = (int64_t)data_size;
+        memcpy(data + data_size, record->value, value_length);
+        batch->data_size =
+            cl_column_end(data, batch->value_ends, batch->value_views, at, data_size, value_length);
     }
     batch->count = at + 1;
     return true;
@@ -341,7 +365,7 @@ static int batch_one(cl_reader *reader, cl_batch *batch) {
 
 int cl_reader_batch(cl_reader *reader, cl_batch *batch) {
     for (;;) {
-        batch_plain(reader, batch);
+        batch_whole(reader, batch);
         if (batch->count >= batch->most) {
             return CL_E_FULL;
         }

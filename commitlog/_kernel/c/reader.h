@@ -83,9 +83,19 @@ uint32_t cl_sleeper_announce(cl_cursors *cursors);
 /* Whether a read may find a record, or may resolve a claim or a gap. */
 bool cl_reader_news(const cl_reader *reader);
 
+/* A value or key as Arrow's binary view: up to CL_VIEW_INLINE bytes are in the view itself. Of a
+ * longer one it has the first four bytes, the number of the buffer (0) and the offset there. */
+typedef struct {
+    uint32_t length;
+    uint32_t words[3];
+} cl_view;
+#define CL_VIEW_INLINE 12u
+
 /* Columns of a batch; each array has room for `most` records (offset arrays for one more). The
- * caller may leave out, as NULL: types; keyed, keys and key_ends; data and value_ends. The CRC
- * check covers omitted columns as well. Backward batches have all columns. */
+ * caller may leave out, as NULL: types; keyed, keys and where they are; data and where it is. Where
+ * a value is, is either in value_ends or in value_views; the same holds for keys. For views, `data`
+ * and `keys` have CL_VIEW_INLINE bytes behind their room. The CRC check covers omitted columns as
+ * well. Backward batches have all columns, and no views. */
 typedef struct {
     int64_t *positions;
     int64_t *timestamps_ns;
@@ -93,6 +103,8 @@ typedef struct {
     uint8_t *keyed;
     int64_t *value_ends; /* [n] into data, after record n */
     int64_t *key_ends; /* [n] into keys */
+    cl_view *value_views;
+    cl_view *key_views;
     uint8_t *data;
     uint8_t *keys;
     size_t data_room;
@@ -105,6 +117,44 @@ typedef struct {
 
 /* Adds a row. Returns false if its bytes have no room. */
 bool cl_batch_add(cl_batch *batch, const cl_record *record);
+
+/* The bits of word `at` of a view that `length` bytes fill: the others must be zero. */
+static inline uint32_t cl_view_mask(uint32_t length, uint32_t at) {
+    uint32_t bytes = length > 4 * at ? length - 4 * at : 0;
+    return bytes >= 4 ? UINT32_MAX : (1u << bytes * 8) - 1;
+}
+
+static inline cl_view cl_view_of(const uint8_t *data, size_t start, uint32_t length) {
+    cl_view view = {.length = length};
+    if (length > CL_VIEW_INLINE) {
+        memcpy(view.words, data + start, sizeof *view.words);
+        view.words[2] = (uint32_t)start;
+        return view;
+    }
+    memcpy(view.words, data + start, sizeof view.words);
+    for (uint32_t at = 0; at < 3; at++) {
+        view.words[at] &= cl_view_mask(length, at);
+    }
+    return view;
+}
+
+/* The bytes of data that a value or key of `length` bytes takes. */
+static inline uint32_t cl_data_size(uint32_t length, bool views) {
+    return views && length <= CL_VIEW_INLINE ? 0 : length;
+}
+
+/* Notes where the value or key of a row is, whose bytes were copied to `start`: in `views` unless
+ * that is NULL. Returns the new size of the data. */
+static inline size_t cl_column_end(const uint8_t *data, int64_t *ends, cl_view *views, size_t row,
+                                   size_t start, uint32_t length) {
+    size_t end = start + cl_data_size(length, views != NULL);
+    if (views != NULL) {
+        views[row] = cl_view_of(data, start, length);
+    } else {
+        ends[row] = (int64_t)end;
+    }
+    return end;
+}
 
 /* Copies the frame at `offset` into row `row` if it is a published record without key and type and
  * has room. Computes the CRC over the copied bytes. Returns the frame's size in the segment, or 0
@@ -135,8 +185,8 @@ static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t
     columns->positions[row] = (int64_t)(segment->base + offset);
     memcpy(&columns->timestamps_ns[row], at + CL_FRAME_TIMESTAMP, sizeof *columns->timestamps_ns);
     if (columns->data != NULL) {
-        *data_size += value_length;
-        columns->value_ends[row] = (int64_t)*data_size;
+        *data_size = cl_column_end(columns->data, columns->value_ends, columns->value_views, row,
+                                   *data_size, value_length);
     }
     return step;
 }

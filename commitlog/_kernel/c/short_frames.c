@@ -47,11 +47,21 @@ WITH_CRC static void write_rows(const cl_segment *segment, uint32_t offset, cons
     }
 }
 
-/* As cl_batch_copy, of a short frame. Returns its size in the segment, or 0. `copies`, a constant
- * at each call: the caller wants values. */
+typedef enum { NO_VALUES, VALUE_ENDS, VALUE_VIEWS } value_form; /* a constant at each call */
+
+INLINED size_t end_value(const cl_batch *columns, size_t row, size_t data_size, uint32_t length,
+                         const value_form form) {
+    return form == NO_VALUES ? data_size
+                             : cl_column_end(columns->data, columns->value_ends,
+                                             form == VALUE_VIEWS ? columns->value_views : NULL, row,
+                                             data_size, length);
+}
+
+/* As cl_batch_copy, of a short frame. Returns its size in the segment, or 0. */
 WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t *data_size,
                                      const cl_segment *segment, const uint8_t *source,
-                                     uint64_t offset, uint32_t *word, const bool copies) {
+                                     uint64_t offset, uint32_t *word, const value_form form) {
+    const bool copies = form != NO_VALUES;
     const uint8_t *at = source + offset;
     uint64_t cell = cl_load((const uint64_t *)at);
     const uint32_t length = *word = cl_cell_word(cell);
@@ -70,10 +80,7 @@ WITH_CRC INLINED uint64_t copy_frame(const cl_batch *columns, size_t row, size_t
     }
     columns->positions[row] = (int64_t)(segment->base + offset);
     columns->timestamps_ns[row] = (int64_t)timestamp;
-    if (copies) {
-        *data_size += value_length;
-        columns->value_ends[row] = (int64_t)*data_size;
-    }
+    *data_size = end_value(columns, row, *data_size, value_length, form);
     return step;
 }
 
@@ -106,7 +113,8 @@ WITH_CRC INLINED uint64_t feed_padded(uint64_t state, uint8_t *to, const uint8_t
  * processor predicts every branch. */
 WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t data_size,
                                    const cl_segment *segment, const uint8_t *source,
-                                   uint64_t offset, uint32_t length, const bool copies) {
+                                   uint64_t offset, uint32_t length, const value_form form) {
+    const bool copies = form != NO_VALUES;
     const uint32_t value_length = length - CL_FRAME_HEADER;
     const uint64_t step = cl_frame_aligned(length);
     const size_t first = row;
@@ -124,12 +132,9 @@ WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t d
         if ((uint32_t)~state != cl_cell_high(cell)) {
             break;
         }
-        data_size += copies ? value_length : 0;
         columns->positions[row] = (int64_t)(segment->base + offset);
         columns->timestamps_ns[row] = (int64_t)timestamp;
-        if (copies) {
-            columns->value_ends[row] = (int64_t)data_size;
-        }
+        data_size = end_value(columns, row, data_size, value_length, form);
         offset += step;
     }
     return row - first;
@@ -137,7 +142,8 @@ WITH_CRC INLINED size_t copy_alike(const cl_batch *columns, size_t row, size_t d
 
 WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
                                   const cl_segment *segment, const uint8_t *source, uint64_t end,
-                                  const bool copies) {
+                                  const value_form form) {
+    const bool copies = form != NO_VALUES;
     const cl_batch columns = *batch; /* copies that nothing points to: no store through a pointer
                                         makes them be loaded again */
     const cl_segment identity = {
@@ -150,7 +156,7 @@ WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
         __builtin_prefetch(source + offset + CL_AHEAD);
         uint32_t length;
         uint64_t step =
-            copy_frame(&columns, count, &data_size, &identity, source, offset, &length, copies);
+            copy_frame(&columns, count, &data_size, &identity, source, offset, &length, form);
         if (step == 0) {
             break;
         }
@@ -162,10 +168,9 @@ WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
         const size_t value_length = copies ? length - CL_FRAME_HEADER : 0;
         while (alike == ALIKE && count + ALIKE <= columns.most && offset + ALIKE * step <= room &&
                (!copies || data_size + ALIKE * value_length + PADDING <= columns.data_room)) {
-            alike =
-                copy_alike(&columns, count, data_size, &identity, source, offset, length, copies);
+            alike = copy_alike(&columns, count, data_size, &identity, source, offset, length, form);
             count += alike;
-            data_size += alike * value_length;
+            data_size += alike * cl_data_size((uint32_t)value_length, form == VALUE_VIEWS);
             offset += alike * step;
         }
         before = length;
@@ -173,16 +178,22 @@ WITH_CRC INLINED void read_frames(const cl_batch *batch, cl_progress *progress,
     *progress = (cl_progress){.count = count, .data_size = data_size, .offset = offset};
 }
 
-WITH_CRC static void read_with_values(const cl_batch *batch, cl_progress *progress,
-                                      const cl_segment *segment, const uint8_t *source,
-                                      uint64_t end) {
-    read_frames(batch, progress, segment, source, end, true);
+WITH_CRC static void read_with_ends(const cl_batch *batch, cl_progress *progress,
+                                    const cl_segment *segment, const uint8_t *source,
+                                    uint64_t end) {
+    read_frames(batch, progress, segment, source, end, VALUE_ENDS);
+}
+
+WITH_CRC static void read_with_views(const cl_batch *batch, cl_progress *progress,
+                                     const cl_segment *segment, const uint8_t *source,
+                                     uint64_t end) {
+    read_frames(batch, progress, segment, source, end, VALUE_VIEWS);
 }
 
 WITH_CRC static void read_without_values(const cl_batch *batch, cl_progress *progress,
                                          const cl_segment *segment, const uint8_t *source,
                                          uint64_t end) {
-    read_frames(batch, progress, segment, source, end, false);
+    read_frames(batch, progress, segment, source, end, NO_VALUES);
 }
 
 WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress,
@@ -195,7 +206,7 @@ WITH_CRC static size_t read_back(const cl_batch *batch, cl_progress *progress,
     while (count < columns.most && left > 0) {
         uint32_t offset = offsets[left - 1], length;
         if (offset % CL_FRAME_ALIGN != 0 || copy_frame(&columns, count, &data_size, &identity,
-                                                       source, offset, &length, true) == 0) {
+                                                       source, offset, &length, VALUE_ENDS) == 0) {
             break;
         }
         progress->offset = offset;
@@ -268,8 +279,9 @@ void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const 
     if (cl_crc32c_steps && progress->offset < end &&
         cl_frame_is_plain(cl_cell_word(cl_load((const uint64_t *)(source + progress->offset))),
                           SHORT_LENGTH)) {
-        (columns->data != NULL ? read_with_values : read_without_values)(columns, progress, segment,
-                                                                         source, end);
+        (columns->data == NULL          ? read_without_values
+         : columns->value_views != NULL ? read_with_views
+                                        : read_with_ends)(columns, progress, segment, source, end);
     }
 #endif
 }
