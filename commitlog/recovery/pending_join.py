@@ -15,7 +15,7 @@ import os
 import time
 
 from commitlog._kernel import segments as kernel
-from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT
+from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.base.failpoint import failpoint
 from commitlog.base.regular_file import open_regular, opened_regular, write_whole
 from commitlog.errors import CorruptSegmentError, IOFailureError
@@ -148,7 +148,7 @@ def _clear(directory: LogDirectory, note: JoinNote) -> None:
         if number < note.first_number or (number in ids and _is(directory, name, ids[number])):
             continue
         with directory.opened_segment(number) as segment:
-            blank = segment.nonzero(OPENED_AT, HEADER_SIZE + 8) == HEADER_SIZE + 8
+            blank = segment.nonzero(OPENED_AT, HEADER_SIZE + CELL_SIZE) == HEADER_SIZE + CELL_SIZE
         if not blank:
             raise _unfit(directory, f"{name} stands in its way, and is not empty")
         directory.remove_segment(number)
@@ -180,16 +180,16 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
         directory.opened_segment(number, writable=True) as segment,
         opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
     ):
-        if segment.nonzero(offset, offset + 8) == offset + 8:
+        if segment.nonzero(offset, offset + CELL_SIZE) == offset + CELL_SIZE:
             segment.skip(offset, 0)
             failpoint("gate opened")
         # Writeback of these pages may have failed in an earlier try, and the system marked them
         # clean.
         segment.rewrite(0, HEADER_SIZE)
-        segment.rewrite(offset, offset + 8)
+        segment.rewrite(offset, offset + CELL_SIZE)
         segment.flush(0, segment.size)
         # No appender writes there any more. The pages of the header and of the SKIP itself stay.
-        start = -(-(offset + 8) // HEADER_SIZE) * HEADER_SIZE
+        start = -(-(offset + CELL_SIZE) // HEADER_SIZE) * HEADER_SIZE
         if start < segment.size and not kernel.punch_hole(fd, start, segment.size):
             _logger.debug("%s: the rest of the segment keeps its blocks", segment.path)
         os.fsync(fd)
