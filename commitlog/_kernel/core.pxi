@@ -17,8 +17,8 @@ cdef class Core:
 
     Parameters
     ----------
-    policy : EnginePolicy
-        Decides what the kernel cannot: see `commitlog/log/parts.py`.
+    policy : OpenLog
+        Decides what the kernel cannot: see `commitlog/log/open_log.py`.
     path : str
         The log's directory, for messages.
     dir_fd : int

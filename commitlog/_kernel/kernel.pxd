@@ -17,7 +17,7 @@ cdef extern from "atomics.h":
 cdef extern from "frame.h":
     enum:
         CL_FORMAT_MAJOR, CL_FORMAT_MINOR, CL_UUID_SIZE
-        CL_FRAME_ALIGN, CL_FRAME_HEADER, CL_FRAME_EXTENDED, CL_FRAME_LIMIT, CL_FRAME_ADD_LIMIT
+        CL_CELL_SIZE, CL_FRAME_ALIGN, CL_FRAME_HEADER, CL_FRAME_EXTENDED, CL_FRAME_LIMIT, CL_FRAME_ADD_LIMIT
         CL_SEGMENT_HEADER, CL_SEGMENT_SMALLEST, CL_SEGMENT_LARGEST
         CL_HEADER_OPENED_AT, CL_HEADER_SEAL_AT
         CL_HEADER_IDENTITY_CRC, CL_HEADER_OPENED_CRC, CL_HEADER_SEAL_CRC
@@ -51,6 +51,8 @@ cdef extern from "frame.h":
     uint32_t cl_frame_aligned(uint32_t length) nogil
     uint32_t cl_frame_largest(uint64_t segment_size) nogil
     uint64_t cl_cell(uint32_t word, uint32_t high) nogil
+    uint32_t cl_cell_word(uint64_t cell) nogil
+    uint32_t cl_cell_high(uint64_t cell) nogil
     uint64_t cl_tail_pack(uint64_t number, uint32_t offset) nogil
     uint64_t cl_tail_number(uint64_t place) nogil
     uint32_t cl_tail_offset(uint64_t place) nogil
@@ -379,11 +381,15 @@ cdef extern from "frame_cursor.h":
         uint32_t type
     ctypedef struct cl_frame_cursor:
         uint64_t end
+        uint64_t limit
         uint64_t offset
+        uint64_t cell
         uint64_t step
     cl_frame_cursor cl_frame_cursor_at(
         const cl_segment *segment, const uint8_t *data, uint64_t offset, uint64_t limit
     ) nogil
+    int cl_frame_read(cl_frame_cursor *cursor) nogil
+    void cl_frame_next(cl_frame_cursor *cursor) nogil
     bint cl_frame_find(cl_frame_cursor *cursor) nogil
 
 cdef extern from "reader.h":

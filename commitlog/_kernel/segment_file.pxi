@@ -12,13 +12,11 @@ SEAL_SIZE = sizeof(cl_header_seal)
 OPENED_CRC = CL_HEADER_OPENED_CRC
 SEAL_CRC = CL_HEADER_SEAL_CRC
 UUID_SIZE = CL_UUID_SIZE
+CELL_SIZE = CL_CELL_SIZE
 FRAME_ALIGN = CL_FRAME_ALIGN
 FRAME_HEADER = CL_FRAME_HEADER
 FRAME_EXTENDED = CL_FRAME_EXTENDED
 FRAME_LIMIT = CL_FRAME_LIMIT
-WORD_LENGTH = CL_WORD_LENGTH
-WORD_SKIP = CL_WORD_SKIP
-WORD_EXT = CL_WORD_EXT
 
 cdef extern from "stdio.h":
     int renameat2(
@@ -134,6 +132,49 @@ def header_crc(bytes page):
     cdef cl_header_identity identity
     memcpy(&identity, <char *>page, sizeof(identity))
     return identity.crc
+
+
+def first_frames(const uint8_t[::1] content, uint64_t segment_size, size_t most):
+    """Return what the CRCs of a segment file's first frames cover behind the segment's id.
+
+    Parameters
+    ----------
+    content : bytes-like
+        The file, which may be shorter than the segment.
+    segment_size : int
+        Bytes.
+    most : int
+        How many frames to return at most.
+
+    Returns
+    -------
+    list of (bytes, int)
+        The covered bytes and the CRC of each frame, up to the first invalid header.
+    """
+    cdef cl_segment segment
+    cdef cl_frame_cursor at
+    cdef uint64_t length = min(<uint64_t>content.shape[0], segment_size)
+    cdef uint32_t word, size
+    found = []
+    if length <= CL_SEGMENT_HEADER:
+        return found
+    memset(&segment, 0, sizeof(segment))
+    segment.size = segment_size
+    at = cl_frame_cursor_at(&segment, &content[0], CL_SEGMENT_HEADER, segment_size)
+    at.end = at.limit = length - length % CL_FRAME_ALIGN
+    while <size_t>len(found) < most:
+        code = cl_frame_read(&at)
+        if code != CL_OK and code != CL_E_ROLLED_BACK:
+            break
+        word = cl_cell_word(at.cell)
+        size = CL_CELL_SIZE if code == CL_E_ROLLED_BACK else word & CL_WORD_LENGTH
+        if size > cl_frame_largest(segment_size):
+            break
+        covered = (<char *>&at.offset)[:sizeof(at.offset)] + (<char *>&word)[:sizeof(word)]
+        content_of_frame = <char *>&content[0] + at.offset + CL_CELL_SIZE
+        found.append((covered + content_of_frame[:size - CL_CELL_SIZE], cl_cell_high(at.cell)))
+        cl_frame_next(&at)
+    return found
 
 
 def frames_fit(const uint8_t[::1] content, uint64_t segment_id):

@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 
 from commitlog._kernel.failure import failure
 from commitlog._kernel.kernel cimport (
-    CL_E_ABSENT, CL_E_BUSY, CL_E_DAMAGE, CL_E_FULL, CL_E_TOO_LARGE, CL_FORMAT_MAJOR,
+    CL_CELL_SIZE, CL_E_ABSENT, CL_E_BUSY, CL_E_DAMAGE, CL_E_FULL, CL_E_ROLLED_BACK, CL_E_TOO_LARGE, CL_FORMAT_MAJOR,
     CL_FORMAT_MINOR, CL_FRAME_ALIGN, CL_FRAME_EXTENDED, CL_FRAME_HEADER, CL_FRAME_LIMIT,
     CL_HEADER_IDENTITY_CRC, CL_HEADER_OPENED_AT, CL_HEADER_OPENED_CRC, CL_HEADER_SEAL_AT,
     CL_HEADER_SEAL_CRC, CL_KEYLEN_NONE, CL_OK, CL_PAGE_SMALLEST, CL_SEGMENT_HEADER,
@@ -18,7 +18,8 @@ from commitlog._kernel.kernel cimport (
     CL_WORD_CLAIMED, CL_WORD_EXT, CL_WORD_LENGTH, CL_WORD_SKIP, cl_crc32c, cl_crc32c_seed,
     cl_frame_largest, cl_header_check, cl_header_identity, cl_header_opened, cl_header_opened_crc,
     cl_header_seal, cl_header_seal_crc, cl_index, cl_index_entry, cl_index_room,
-    cl_frame_cursor, cl_frame_cursor_at, cl_frame_find, cl_frames_decode, cl_owner_generation,
+    cl_cell_high, cl_cell_word, cl_frame_cursor, cl_frame_cursor_at, cl_frame_find, cl_frame_next,
+    cl_frame_read, cl_frames_decode, cl_owner_generation,
     cl_owner_slot, cl_record,
     cl_record_read, cl_rows_out, cl_scan, cl_segment, cl_segment_certain_end, cl_segment_flush,
     cl_segment_hold, cl_segment_landing, cl_segment_mark_gap, cl_segment_nonzero, cl_segment_open,

@@ -15,9 +15,7 @@ from commitlog.base.loops import resolve
 from commitlog.base.service import Service
 from commitlog.errors import ClosedError, CommitLogError, SyncTimeoutError
 
-_SLICE_S = (
-    0.05  # how long one flush may keep the thread from looking at deadlines and at its own end
-)
+_SLICE_S = 0.05  # how long one flush may delay the check of deadlines and of `stop`
 
 
 class _Waiting(NamedTuple):
@@ -29,12 +27,12 @@ class _Waiting(NamedTuple):
 
 
 class AcknowledgeService(Service):
-    """One thread that waits for the disk on behalf of coroutines, of any number of event loops.
+    """Wait for durability in one thread, for the coroutines of any number of event loops.
 
-    It takes part in the group commit as one appender that waits would. A flush serves every record
+    The thread takes part in the group commit as one waiting appender. A flush serves every record
     that was published before it began, so thousands of coroutines cost one flush, and one call into
-    each of their loops. Watermarks lie between frames: a record is durable as soon as `flushed`
-    is past its first byte.
+    each of their loops. Watermarks lie between frames: a record is durable once `flushed` is past
+    its first byte.
     """
 
     def __init__(self, core: Committer, sync_timeout_s: float) -> None:
@@ -51,7 +49,7 @@ class AcknowledgeService(Service):
         Raises
         ------
         SyncTimeoutError, LogFailedError, ClosedError
-            It is not known to be. It stays in the log.
+            It may not be durable. It stays in the log.
         """
         began_ns = time.monotonic_ns()
         try:
@@ -81,13 +79,11 @@ class AcknowledgeService(Service):
         finally:
             with self._changed:
                 self._ended = True
-            self._tell_durable()
-            self._tell_all(self._closed)
+            self._acknowledge()
+            self._fail_all(self._closed)
 
     def stop(self) -> None:
-        """Have the thread end. Whoever still waits then, though `close` has flushed, is told that
-        the log is closed.
-        """
+        """End the thread. A coroutine that still waits gets `ClosedError`."""
         with self._changed:
             self._ended = True
             self._changed.notify()
@@ -99,7 +95,7 @@ class AcknowledgeService(Service):
             return not self._ended
 
     def _round(self) -> None:
-        """One flush for the lowest record that is waited for, and so for all that are there."""
+        """Flush up to the lowest awaited record, which covers all published records."""
         with self._changed:
             lowest = self._waiting[0]
         failure: CommitLogError | None = None
@@ -110,19 +106,19 @@ class AcknowledgeService(Service):
         except SyncTimeoutError:
             now_s = time.monotonic()
             if now_s >= lowest.deadline_s:
-                self._tell_durable()
-                self._tell_all(self._late, lambda waiting: waiting.deadline_s <= now_s)
+                self._acknowledge()
+                self._fail_all(self._late, lambda waiting: waiting.deadline_s <= now_s)
         except CommitLogError as error:
             failure = error
-        self._tell_durable()
+        self._acknowledge()
         if failure is not None:
-            told = failure
-            self._tell_all(lambda position: _twin(told, position))
+            cause = failure
+            self._fail_all(lambda position: _twin(cause, position))
 
     def _late(self, position: int) -> SyncTimeoutError:
         return SyncTimeoutError(
             f"the record was not durable within {self._sync_timeout_s:g} s: it stays in the log "
-            "and may become so, do not append it again",
+            "and may still become durable; do not append it again",
             path=self._core.path,
             position=position,
         )
@@ -134,7 +130,7 @@ class AcknowledgeService(Service):
             position=position,
         )
 
-    def _tell_durable(self) -> None:
+    def _acknowledge(self) -> None:
         durable = self._core.flushed_position
         served = []
         with self._changed:
@@ -142,7 +138,7 @@ class AcknowledgeService(Service):
                 served.append(heapq.heappop(self._waiting))
         resolve((waiting.future, None) for waiting in served)
 
-    def _tell_all(
+    def _fail_all(
         self,
         error_of: Callable[[int], CommitLogError],
         concerned: Callable[[_Waiting], bool] = lambda waiting: True,
@@ -155,7 +151,7 @@ class AcknowledgeService(Service):
 
 
 def _twin(error: CommitLogError, position: int) -> CommitLogError:
-    """An error of each coroutine's own: a traceback grows with every one that raises it."""
+    """Copy an error for one coroutine, because each raise extends the traceback."""
     twin = copy.copy(error)
     twin.position = position
     return twin

@@ -1,4 +1,4 @@
-"""The `checkpoint` file: how far the log is known durable, and whether it was closed cleanly."""
+"""The `checkpoint` file: up to where the log is durable, and whether it was closed cleanly."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Checkpoint:
     Attributes
     ----------
     position : int
-        Everything below is durable. May lag behind what is; never leads.
+        Everything below is durable. It may be lower than what is durable, and never higher.
     clean : bool
-        The last handle closed the log: nothing is in doubt, and `position` is its end.
+        The last handle closed the log, and `position` is the log's end.
     count : int
-        Of records written so far.
+        The number of records written so far.
     """
 
     position: int
@@ -32,20 +32,20 @@ class Checkpoint:
 
 
 def read(dir_fd: int, log_uuid: bytes) -> Checkpoint | None:
-    """The checkpoint in force, or None where there is none of this log."""
+    """Read the checkpoint in force; None if the log has none."""
     with contextlib.suppress(FileNotFoundError), opened_regular(NAME, dir_fd=dir_fd) as fd:
         return read_open(fd, log_uuid)
     return None
 
 
 def read_open(fd: int, log_uuid: bytes) -> Checkpoint | None:
-    """The same of a file that is open: closing a log needs no descriptor more."""
+    """Read it from an open file, so that closing a log needs no new descriptor."""
     found = read_checkpoint(os.pread(fd, CHECKPOINT_SIZE, 0), log_uuid)
     return None if found is None else Checkpoint(position=found[0], clean=found[1], count=found[2])
 
 
 def open_for_writing(dir_fd: int) -> int:
-    """A descriptor of the file, created at its full size where there is none."""
+    """Open the file; create it at its full size if it is missing."""
     fd = open_regular(NAME, os.O_RDWR | os.O_CREAT, dir_fd=dir_fd)
     try:
         if os.fstat(fd).st_size < CHECKPOINT_SIZE:
@@ -59,7 +59,7 @@ def open_for_writing(dir_fd: int) -> int:
 
 
 def write(dir_fd: int, log_uuid: bytes, position: int, *, clean: bool) -> None:
-    """Write the next turn durably, for a log that is not open and is durable up to `position`."""
+    """Write the next record durably, for a log that no handle has open."""
     found = read(dir_fd, log_uuid)
     fd = open_for_writing(dir_fd)
     try:

@@ -1,4 +1,4 @@
-"""How a log borrows from a pool: the one place where segments and pool meet."""
+"""BufferLeases: lend a pool's buffers to the segments of one log."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ _logger = logging.getLogger("commitlog")
 
 
 class BufferLeases:
-    """Lends a pool's buffers to one log, and keeps the log's `lock` file true about those that
-    outlive a kill.
+    """Lend a pool's buffers to one log; record in its `lock` file those that survive a kill.
 
     Parameters
     ----------
     pool : TransientStorePool
-        Where the buffers come from.
+        The pool.
     owner : str
-        The log, in messages about who has a buffer.
+        The log's name in messages that list the lent buffers.
     log_uuid : bytes
-        Sixteen of them.
+        Sixteen bytes.
     lock_file : LockFile
         Held exclusively.
     holder : Holder
-        What the file says of this process so far.
+        The file's present content.
     """
 
     def __init__(
@@ -47,9 +46,8 @@ class BufferLeases:
         self._owner = owner
         self._log_uuid = log_uuid
         self._lock_file = lock_file
-        self._lock = (
-            threading.RLock()
-        )  # the garbage collector may give a leaked buffer back in the middle of it
+        # Reentrant, because the garbage collector may return a leaked buffer while it is held.
+        self._lock = threading.RLock()
         self._ended = False
         self._holder = dataclasses.replace(holder, pool_names=tuple(pool.shm_names))
         self._lock_file.write(self._holder)
@@ -67,17 +65,15 @@ class BufferLeases:
                 self._note((*self._holder.pool_names, name), self._holder.lent_names)
 
     def try_lend(self) -> PoolBuffer | None:
-        """A free buffer, if there is one now."""
+        """Lend a buffer if one is free, else None."""
         return self._pool.try_borrow(self._owner)
 
     def lend(self) -> PoolBuffer | None:
-        """A buffer by the pool's policy."""
+        """Lend a buffer by the pool's policy."""
         return self._pool.borrow(self._owner)
 
     def bind(self, buffer: LeasedBuffer, file: MappedFile) -> None:
-        """Write the buffer's name down, then into its header which segment it holds, before the
-        first claim in it.
-        """
+        """Record the buffer's name, then its segment in its header, before the first claim."""
         lent = cast(PoolBuffer, buffer)
         if lent.name is not None:
             with self._lock:
@@ -85,8 +81,9 @@ class BufferLeases:
         lent.bind(self._log_uuid, file.base, file.segment.id)
 
     def give_back(self, buffer: LeasedBuffer) -> None:
-        """Return a buffer; what it held is in the segment. After `end` the file is another's to
-        write.
+        """Return a buffer whose content is in the segment file.
+
+        After `end`, the lock file is not written: another process may hold it.
         """
         lent = cast(PoolBuffer, buffer)
         lent.unbind()
@@ -97,20 +94,19 @@ class BufferLeases:
         self._pool.return_buffer(lent)
 
     def _forget(self, name: str) -> None:
-        """Remove a name from the file; a failure is harmless, because recovery finds it free."""
+        """Remove a name from the file; a failure is harmless: recovery finds the buffer free."""
         try:
             self._note(
                 self._holder.pool_names,
                 tuple(lent for lent in self._holder.lent_names if lent != name),
             )
         except (DiskFullError, IOFailureError) as error:
-            _logger.warning("a buffer was given back, and that could not be noted: %s", error)
+            _logger.warning("the return of a buffer could not be recorded: %s", error)
 
     def end(self) -> None:
-        """The log is closed, every buffer is back: nothing is left to recover.
+        """Record that every buffer is back, and nothing is left to recover.
 
-        Where that cannot be noted, the next open looks for the buffers, finds them free or gone,
-        and warns; closing goes on.
+        If that fails, closing continues; the next open finds the buffers free or gone, and warns.
         """
         self._unsubscribe()
         with self._lock:
@@ -118,4 +114,4 @@ class BufferLeases:
             try:
                 self._note((), ())
             except (DiskFullError, IOFailureError) as error:
-                _logger.warning("the log was closed, and that could not be noted: %s", error)
+                _logger.warning("the end of the log's leases could not be recorded: %s", error)

@@ -25,7 +25,7 @@ def close(parts: LogParts) -> None:
         if parts.closed:
             return
         if parts.pid != os.getpid() or parts.writer is None:
-            _let_go(parts)
+            _release(parts)
             return
         failure = _end_writing(parts, parts.writer)
     if failure is not None:
@@ -34,8 +34,8 @@ def close(parts: LogParts) -> None:
 
 
 def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | None:
-    """Close a writable log; the error for which it has no clean mark."""
-    with start_lock:  # from here on no coroutine starts the service that acknowledges
+    """Close a writable log; return the error for which it gets no clean mark."""
+    with start_lock:  # from here on no coroutine starts the acknowledge service
         parts.engine.refusal = REFUSED_CLOSED
     failure = _drain(parts)
     try:
@@ -51,17 +51,17 @@ def _end_writing(parts: LogParts, writer: WriterServices) -> CommitLogError | No
     finally:
         parts.engine.detach_slot()
         writer.end()
-        _let_go(parts)
+        _release(parts)
     return failure
 
 
 def _drain(parts: LogParts) -> CommitLogError | None:
-    """Commit and flush what is left; the error for which the log is closed without a clean mark.
+    """Commit and flush what is left; return the error for which the log gets no clean mark.
 
     Raises
     ------
     CloseTimeoutError
-        `close_timeout` passed; the log stays open.
+        `close_timeout` expired; the log stays open.
     """
     try:
         parts.engine.flush_to(parts.engine.tail_position, parts.options.close_timeout)
@@ -85,7 +85,7 @@ def _seal(parts: LogParts, writer: WriterServices) -> None:
             writer.allocation.sealed_below()
     except CommitLogError as error:
         _logger.warning(
-            "%s: not every segment could be sealed, the next open goes on with it: %s",
+            "%s: not every segment could be sealed; the next writable open seals the rest: %s",
             parts.path,
             error,
         )
@@ -104,7 +104,7 @@ def _mark_clean(parts: LogParts) -> None:
             engine.write_checkpoint(engine.tail_position, True)
 
 
-def _let_go(parts: LogParts) -> None:
+def _release(parts: LogParts) -> None:
     parts.closed = True
     with start_lock:  # from here on no watcher is started
         parts.engine.refusal = REFUSED_CLOSED
@@ -113,7 +113,7 @@ def _let_go(parts: LogParts) -> None:
     with parts.named_lock:
         named = list(parts.named)
     for file in named:
-        with contextlib.suppress(IOFailureError):  # a place was not durable: its records come again
+        with contextlib.suppress(IOFailureError):  # the tailer reads some records again
             file.close()
     if parts.pid == os.getpid():
         parts.unmap()
@@ -127,8 +127,8 @@ def _let_go(parts: LogParts) -> None:
 def close_dropped(parts: LogParts, log: LogMethods) -> None:
     """Close a log whose `CommitLog` was collected without `close`, with a `ResourceWarning`.
 
-    The collector may run in any thread that holds any lock, so the log is closed in a thread of
-    its own. `threading.Thread` takes locks when it starts, which that thread may hold, too.
+    The collector may run in a thread that holds any lock, so a separate thread closes the log. It
+    is not a `threading.Thread`, whose start takes locks.
     """
     if parts.closed or sys.is_finalizing():
         return

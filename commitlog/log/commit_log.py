@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
 import numpy as np
@@ -90,12 +89,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # --- reading ----------------------------------------------------------------------------------

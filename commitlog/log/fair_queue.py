@@ -1,25 +1,23 @@
-"""QueueEntry: coroutines of one event loop that are held append in the order of their calls."""
+"""QueueEntry: coroutines of one event loop that wait append in the order of their calls."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import weakref
-from types import TracebackType
 from typing import Self, TypeAlias
 
 
 class _Queue:
-    """The coroutines of one loop that wait for their queues, and the one that has it."""
+    """The waiting coroutines of one loop, and the coroutine whose turn it is."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()  # first come, first served
         self.entries = 0
 
 
-# The queues of all loops, by the loop's identity; empty if no coroutine waits. A queue belongs to
-# the coroutines in it alone, and they belong to their loop: one that is closed meanwhile takes all
-# of it along.
+# The queues of all loops, by the loop's identity; empty if no coroutine waits. Only its coroutines
+# refer to a queue, so a closed loop takes its queue along.
 FairQueues: TypeAlias = dict[int, weakref.ref[_Queue]]
 
 
@@ -29,7 +27,7 @@ class QueueEntry:
     Parameters
     ----------
     queues : dict
-        The log's.
+        The queues of the log.
 
     Attributes
     ----------
@@ -39,7 +37,7 @@ class QueueEntry:
 
     def __init__(self, queues: FairQueues) -> None:
         self._queues = queues
-        self._loop = asyncio.get_running_loop()  # kept, so that no other loop gets its identity
+        self._loop = asyncio.get_running_loop()  # kept, so that its identity is not reused
         known = queues.get(id(self._loop))
         queue = None if known is None else known()
         if queue is None:
@@ -50,7 +48,7 @@ class QueueEntry:
         self.must_wait = queue.entries > 0
 
     async def wait(self) -> None:
-        """Wait for it."""
+        """Wait for the turn."""
         await self._queue.lock.acquire()
         self._came = True
 
@@ -58,12 +56,7 @@ class QueueEntry:
         self._queue.entries += 1
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._came:
             with contextlib.suppress(RuntimeError):  # a closed loop cannot wake the next one
                 self._queue.lock.release()

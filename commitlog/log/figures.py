@@ -1,4 +1,4 @@
-"""The figures of an open log."""
+"""Collect the figures of an open log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commitlog.stats import Latency, LogStats
 
 
 def log_stats(parts: LogParts) -> LogStats:
-    """The log's figures at this moment: see `CommitLog.stats`."""
+    """Take a snapshot: see `CommitLog.stats`."""
     engine, writer = parts.engine, parts.writer
     log, appends = engine.log_counters(), engine.writer_counters()
     tail, appended = engine.tail_position, engine.appended_position

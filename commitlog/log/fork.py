@@ -29,8 +29,8 @@ def forked(parts: LogParts) -> None:
         parts.writer.forked()
         engine.refusal = REFUSED_FORKED
     if parts.slot_lock is not None and (parts.writer is None or not engine.pooled):
-        # Through a description of its own: the owner that dies may be the parent. Where no
-        # descriptor is free, the claim timeout decides.
+        # With descriptors of its own, because the owner that dies may be the parent. If none is
+        # free, the claim timeout decides.
         with contextlib.suppress(OSError):
             parts.watch_slots()
 
@@ -72,10 +72,10 @@ def _adopt(parts: LogParts) -> None:
 
 
 def _rejoin(parts: LogParts, lock_file: LockFile) -> bool:
-    """Take the shared lock again after a fork.
+    """Take the shared lock again after a fork; return whether the log may be used.
 
-    If all other handles have closed the log since, its clean mark goes first. False if the log
-    was changed in another way since, or is held.
+    If all other handles have closed the log since, its clean mark is removed first. The log cannot
+    be used if another handle has changed it since or holds it.
     """
     cursors = parts.engine.cursors
     if not lock_file.acquire("exclusive"):

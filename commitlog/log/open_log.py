@@ -18,10 +18,10 @@ _logger = logging.getLogger("commitlog")
 
 
 class OpenLog(LogParts):
-    """The parts of an open log, and what the engine, the registry and `CommitLog` ask of them.
+    """The parts of an open log, and the engine's policy: what the kernel cannot decide.
 
     The engine calls `roll_from`, `meet_cycle`, `hold_back`, `adopt`, `find_cursors` and
-    `release_files`, with the interpreter's lock held: it is the engine's `EnginePolicy`.
+    `release_files`, with the interpreter's lock held.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class OpenLog(LogParts):
         registry.add(self)
 
     def writing(self) -> WriterServices:
-        """What a writable log runs; taken over first, in the child of a fork.
+        """Return what a writable log runs; in the child of a fork, adopt the log first.
 
         Raises
         ------
@@ -63,18 +63,18 @@ class OpenLog(LogParts):
         """Prepare for use in the child of a fork, before any other code runs there."""
         fork.forked(self)
 
-    # --- what the engine asks ----------------------------------------------------------------
+    # --- the engine's policy -----------------------------------------------------------------
 
     @property
     def _writer(self) -> WriterServices:
         writer = self.writer
-        assert writer is not None  # the engine of a reader appends nothing
+        assert writer is not None  # a reader's engine appends nothing
         return writer
 
     def roll_from(self, number: int) -> None:
-        """Bring the segment after `number` and move the tail there.
+        """Provide the segment after `number` and move the tail there.
 
-        One thread of this process does so; the others find it done.
+        One thread of this process does so; the others then find the tail moved.
         """
         engine, directory, writer = self.engine, self.directory, self._writer
         with writer.roll_lock:
@@ -113,15 +113,3 @@ class OpenLog(LogParts):
         finally:
             if self.pid == os.getpid():  # its services exist, even if a later step failed
                 registry.add(self)
-
-    def release_files(self) -> None:
-        """Close what kernel calls use: after `close` and the last call of other threads."""
-        self.close_checkpoint()
-        if self.slot_lock is not None:
-            self.slot_lock.close()
-            self.slot_lock = None
-        if self.pid == os.getpid():
-            self.directory.close()
-        if self.lock_file is not None:
-            self.lock_file.close()
-        self.engine.cursors.part()

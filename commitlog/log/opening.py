@@ -1,4 +1,4 @@
-"""Open a log: path, lock, identity, recovery; build the parts that `CommitLog` uses."""
+"""Open a log for reading or writing: find, lock, create or recover it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _NOBODY = Holder()
 
 @dataclass(frozen=True)
 class Opened:
-    """A log that is locked, recovered and ready to be wired."""
+    """A log that is locked and recovered."""
 
     directory: LogDirectory
     identity: Identity
@@ -66,14 +66,14 @@ class Opened:
     uncertain_from: int = NEVER_UNCERTAIN
 
     def close(self) -> None:
-        """Let go of all of it."""
+        """Release the lock and the directory."""
         if self.lock_file is not None:
             self.lock_file.close()
         self.directory.close()
 
 
 def check_mode(mode: str) -> None:
-    """Refuse a mode that is none."""
+    """Refuse an unknown mode."""
     if mode not in ("a", "x", "r"):
         raise InvalidOptionError(
             f"mode must be 'a' (append), 'x' (create) or 'r' (read), not {mode!r}"
@@ -121,8 +121,9 @@ def _await_identity(path: str, wait_s: float) -> Identity:
 
 
 def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
-    """The identity, or the error for there being none yet. What never becomes a log is refused at
-    once.
+    """Read the identity, or return the error to raise if none appears in time.
+
+    A directory that cannot become a log is refused at once.
     """
     try:
         with opened_directory(path) as fd:
@@ -133,19 +134,21 @@ def _look_for_identity(path: str, *, waits: bool) -> Identity | CommitLogError:
                 _refuse_foreign(fd, path)
     except FileNotFoundError:
         why = (
-            "there is no log here, and a reader does not create one: check the path, or wait "
-            "until its writer has"
+            "there is no log here, and a reader creates none: check the path, or wait for its "
+            "writer"
         )
         return LogNotFoundError(why, path=path)
     return NotALogError(
-        f"this directory has no {identities.NAME}: it is not a log, or has lost its identity",
+        f"this directory has no {identities.NAME}: it is no log, or its identity was lost; if it "
+        "was a log, run `commitlog repair`",
         path=path,
     )
 
 
 def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) -> Opened:
-    """No live state: what the files say on their own. Above the checkpoint a bad frame is then the
-    end, and not damage.
+    """Open with no live cursors: take the end from the files alone.
+
+    Above the checkpoint, an invalid frame is then the end and not damage.
     """
     checkpoint = checkpoints.read(directory.fd, identity.uuid)
     durable = checkpoint.position if checkpoint is not None else 0
@@ -162,7 +165,7 @@ def _stand_in(directory: LogDirectory, identity: Identity, file: CursorsFile) ->
 
 
 def open_for_writing(path: str, mode: str, options: Options) -> Opened:
-    """Lock, create or recover."""
+    """Lock the log, then create, recover or join it."""
     if is_archive(path):
         raise ReadOnlyError("this is an archive, which can only be read", path=path)
     fd = _open_directory(path, mode)
@@ -203,17 +206,15 @@ def _refuse_dangling_link(path: str) -> None:
     while part:
         if os.path.islink(part) and not os.path.exists(part):
             raise NotALogError(
-                f"{part} is a symbolic link to {os.readlink(part)}, which is not there: make that "
-                "directory, or remove the link",
+                f"{part} is a symbolic link to {os.readlink(part)}, which does not exist: create "
+                "that directory, or remove the link",
                 path=path,
             )
         part = os.path.dirname(part) if part != os.path.dirname(part) else ""
 
 
 def _refuse_foreign(fd: int, path: str) -> None:
-    """A directory without `log.json` must be empty but for what creating a log leaves when it is
-    killed.
-    """
+    """Refuse a directory that has no `log.json` and holds files of something else."""
     names = set(names_in(fd))
     if identities.NAME in names:
         return
@@ -221,14 +222,13 @@ def _refuse_foreign(fd: int, path: str) -> None:
     if other is not None:
         raise NotALogError(
             f"this directory has no {identities.NAME} and holds something else ({other}): choose "
-            "an empty or a new one; "
-            "where it was a log, `commitlog repair` rebuilds its identity",
+            "an empty or a new one; if it was a log, run `commitlog repair`",
             path=path,
         )
 
 
 def foreign_name(names: Iterable[str]) -> str | None:
-    """The first of these names in a directory that nobody leaves there who makes a log of it."""
+    """Return the first name that creating a log does not leave in a directory, or None."""
     known = (LOCK_NAME, STAGED)
     return min(
         (
@@ -253,15 +253,16 @@ def _open_locked(fd: int, path: str, mode: str, options: Options, lock_file: Loc
 def _try_to_join(
     fd: int, path: str, mode: str, options: Options, lock_file: LockFile
 ) -> Opened | None:
-    """Others have the log open: join them, if both sides are mapped. None: they are not ready
-    yet.
+    """Join the handles that have the log open, if it and this handle are mapped.
+
+    Return None if the log is not ready yet: another handle is opening or recovering it.
     """
     if lock_file.is_exclusive():
         holder = lock_file.read()
         if _is_there(fd, path, holder):
             raise LogLockedError(
                 f"a pooled log has one writer, and this one is held by {holder.describe()}: close "
-                "it there, or only read",
+                "it there, or open it with mode 'r'",
                 path=path,
                 holder=holder.describe(),
             )
@@ -272,8 +273,8 @@ def _try_to_join(
     if mode == "x":
         raise LogExistsError("the log exists: mode 'x' creates a new one", path=path)
     _check_options(identity, options, path)
-    # A look before the lock: many who come at once, and all held it for a moment, would keep each
-    # other from the exclusive one.
+    # Check before the lock: if many handles opened at once and each held the shared lock for a
+    # moment, none would get the exclusive one.
     if not _is_joinable(cursors_file.find(fd, identity)) or not lock_file.acquire("shared"):
         return None
     file = cursors_file.find(fd, identity)
@@ -289,9 +290,8 @@ def _try_to_join(
                     or "another process"
                 )
                 raise LogLockedError(
-                    "with a pool this process would be the only writer, but the log is open in "
-                    f"{names}: close it there, or open without "
-                    "a pool",
+                    f"a pooled log has one writer, but this log is open for writing in {names}: "
+                    "close it there, or open it without a pool",
                     path=path,
                     holder=names,
                 )
@@ -318,13 +318,12 @@ def _why_not_ready(fd: int, path: str, lock_file: LockFile, timeout_s: float) ->
     file = cursors_file.find(fd, identity) if identity is not None else None
     if identity is not None and (file is None or not file.usable) and not lock_file.is_exclusive():
         return (
-            f"for {timeout_s:g} s others have had this log open, and its `cursors` file is not "
-            "the one that they use: it was removed, "
-            "replaced or cut short; close the log everywhere, then open it again, which recovers it"
+            "`cursors` was deleted, replaced or truncated while the log is open elsewhere (waited "
+            f"{timeout_s:g} s): close every handle, then reopen, which recovers the log"
         )
     return (
         f"another process has been opening or recovering this log for {timeout_s:g} s: try "
-        "again, or look for a stopped process"
+        "again, or check for a stopped process"
     )
 
 
@@ -339,8 +338,7 @@ def _joined(
         pooled=False,
         lock_file=lock_file,
         tail=cells.tail,
-        # Counted on from where the others are: of two records the one with the higher count is in
-        # force.
+        # Continued, because of two records the one with the higher count is in force.
         checkpoint_count=checkpoint.count if checkpoint is not None else 0,
     )
 
@@ -348,7 +346,8 @@ def _joined(
 def _is_there(fd: int, path: str, holder: Holder) -> bool:
     """Return whether the pooled writer holds the lock, and not a process that recovers its log.
 
-    A pid of another namespace is meaningless here; the lock on the writer's slot decides then."""
+    A pid of another namespace is meaningless here; the lock on the writer's slot decides then.
+    """
     if not holder.pid or holder.boot_id != boot_id().hex():
         return False
     if not is_foreign(holder.pid_namespace):
@@ -371,8 +370,8 @@ def _open_exclusively(
         identity = Identity.new(
             options.new_segment_size, options.new_timestamps, options.new_roll_cycle
         )
-        # First: where it fails, the next try finds no log yet, and does it again. A parent that is
-        # not readable is its owner's affair.
+        # First: if it fails, the next open finds no log and repeats it. A parent directory that
+        # this user may not read cannot be synced.
         with contextlib.suppress(PermissionError):
             sync_directory(os.path.dirname(os.path.realpath(path)))
         identities.write(fd, identity)
@@ -387,7 +386,7 @@ def _open_exclusively(
 
 
 def _check_options(identity: Identity, options: Options, path: str) -> None:
-    """What `log.json` fixed cannot be changed by opening."""
+    """Refuse options that contradict what creation fixed in `log.json`."""
     wanted = (
         options.segment_size
         if options.segment_size is not None
@@ -409,7 +408,7 @@ def _check_options(identity: Identity, options: Options, path: str) -> None:
     wanted_cycle = options.new_roll_cycle
     if wanted_cycle is not None and wanted_cycle != identity.roll_cycle:
         _logger.warning(
-            "%s: roll_cycle is %s, but the log was created with %s, which stands",
+            "%s: roll_cycle=%s is ignored: the log was created with %s",
             path,
             wanted_cycle,
             identity.roll_cycle or "none",

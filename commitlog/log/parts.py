@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from contextlib import ExitStack
-from typing import Any, Literal, Protocol, cast
+from typing import Any, Literal, cast
 
 from commitlog._kernel.engine import REFUSED_CLOSED, Engine
 from commitlog._kernel.memory import STATE_READY
@@ -36,33 +36,11 @@ WAKE_BYTES = 1 << 20
 _EVERY_SEGMENT = 1 << 62
 
 
-class EnginePolicy(Protocol):
-    """What the engine cannot decide alone. It calls these with the interpreter's lock held."""
-
-    def roll_from(self, number: int) -> None:
-        """Bring the segment after `number` and move the tail there."""
-
-    def meet_cycle(self) -> None:
-        """Close the current segment if its cycle is over; else set `Engine.cycle_end_ns`."""
-
-    def hold_back(self, records: int) -> bool:
-        """Wait for a required tailer, or raise; True if so many records are dropped instead."""
-
-    def adopt(self) -> None:
-        """Take the log over in the child of a fork, or raise `ForkedError`."""
-
-    def find_cursors(self) -> None:
-        """Go on with live cursors, if a writer has made some since the log was opened."""
-
-    def release_files(self) -> None:
-        """Close descriptors, locks and cursors: no call of the kernel uses them any more."""
-
-
 class LogParts:
-    """The parts of one open log.
+    """Wire the parts of one open log together, for a `CommitLog`.
 
-    `CommitLog` has them. Services, queue and index refer to the parts and never to the `CommitLog`,
-    so a `CommitLog` that is dropped without `close` is collected, and then closed.
+    Services, queue and index refer to the parts and never to the `CommitLog`, so a `CommitLog` that
+    is dropped without `close` is collected, and then closed.
 
     Parameters
     ----------
@@ -72,8 +50,8 @@ class LogParts:
         The log, locked and recovered. The parts own it, also when the constructor raises.
     options : Options
         As for `commitlog.open`.
-    policy : EnginePolicy
-        What the engine calls. It is not called before the constructor returns.
+    policy : OpenLog
+        What the engine calls; not before the constructor returns.
 
     Attributes
     ----------
@@ -85,7 +63,7 @@ class LogParts:
 
     writer: WriterServices | None
 
-    def __init__(self, mode: Mode, opened: Opened, options: Options, policy: EnginePolicy) -> None:
+    def __init__(self, mode: Mode, opened: Opened, options: Options, policy: object) -> None:
         self.mode = mode
         self.options = options
         self.directory = opened.directory
@@ -101,7 +79,18 @@ class LogParts:
         self.pid = os.getpid()
         with ExitStack() as undo:
             undo.callback(opened.close)
-            self.engine = self._new_engine(opened, policy)
+            self.engine = Engine(
+                policy,
+                opened.directory.path,
+                opened.directory.fd,
+                opened.identity.uuid,
+                opened.identity.segment_size,
+                opened.cursors,
+                writable=mode != "r",
+                pooled=opened.pooled,
+                claim_timeout_ns=int(options.claim_timeout * 1e9),
+                copy_limit=COPY_LIMIT,
+            )
             self.engine.uncertain_from = opened.uncertain_from
             self.queue = MappedFileQueue(self.engine, self.directory)
             undo.callback(self.unmap)
@@ -115,25 +104,11 @@ class LogParts:
                 self.watch_slots()
             undo.pop_all()
 
-    def _new_engine(self, opened: Opened, policy: EnginePolicy) -> Engine:
-        return Engine(
-            policy,
-            opened.directory.path,
-            opened.directory.fd,
-            opened.identity.uuid,
-            opened.identity.segment_size,
-            opened.cursors,
-            writable=self.mode != "r",
-            pooled=opened.pooled,
-            claim_timeout_ns=int(self.options.claim_timeout * 1e9),
-            copy_limit=COPY_LIMIT,
-        )
-
     def _begin_writing(self, opened: Opened, undo: ExitStack) -> None:
         self.directory.fail_log = self.engine.fail
         if opened.pooled:
             self.engine.tail = opened.tail
-        undo.callback(self.give_slot_back)
+        undo.callback(self.leave_slot)
         self.take_slot()
         self.engine.keep_index(self.options.tuning.index_spacing)
         self.checkpoint_fd = checkpoints.open_for_writing(self.directory.fd)
@@ -145,7 +120,8 @@ class LogParts:
         undo.callback(self.writer.end)
         undo.callback(self.writer.stop)
         undo.callback(setattr, self.engine, "refusal", REFUSED_CLOSED)
-        # After `_announce`: from here on a tailer that is declared required finds the cursors.
+        # After `_announce`, so that a tailer that is declared required from here on finds the
+        # cursors.
         self.writer.backpressure.begin()
         number, offset = opened.tail
         if offset < self.engine.segment_size:
@@ -163,7 +139,7 @@ class LogParts:
         )
 
     def new_writer_services(self, holder: Holder | None) -> WriterServices:
-        """What a writable log runs beside its engine; `holder` is that of a pooled log."""
+        """Create what a writable log runs beside its engine; a pooled log has a `holder`."""
         lender: BufferLeases | None = None
         if holder is not None:
             assert self.lock_file is not None
@@ -178,9 +154,9 @@ class LogParts:
             raise
 
     def _announce(self, opened: Opened) -> None:
-        """Take the clean mark away, durably, before the first claim; then let other writers in."""
+        """Remove the clean mark durably, before the first claim; then admit other writers."""
         assert opened.lock_file is not None
-        # In both turns of the file: one lost sector must not bring an old clean mark back.
+        # In both records of the file, so that one lost sector does not restore the clean mark.
         for _ in range(2):
             self.engine.write_checkpoint(opened.end, False)
         self.engine.cursors["state"] = STATE_READY
@@ -190,16 +166,15 @@ class LogParts:
     # --- slot and checkpoint -----------------------------------------------------------------
 
     def take_slot(self) -> None:
-        """Take a writer slot, and let appends through."""
+        """Take a writer slot, and accept appends."""
         slot_lock = SlotLock(self.directory.fd, writable=True)
         try:
             self.engine.attach_slot(*slot_lock.descriptors)
         except BaseException:
             slot_lock.close()
             raise
-        # After `attach_slot`: until then the kernel asks through the old one which owners live.
-        if self.slot_lock is not None:
-            self.slot_lock.close()
+        # After `attach_slot`: until then the kernel probes owners through the old descriptors.
+        self._close_slot_lock()
         self.slot_lock = slot_lock
         self.engine.begin_appends(
             precise=self.identity.timestamps == "precise",
@@ -210,14 +185,14 @@ class LogParts:
         )
 
     def watch_slots(self) -> None:
-        """Open what the kernel asks which owners live, without a slot."""
+        """Open the descriptors through which the kernel probes which owners live."""
         self.slot_lock = SlotLock(self.directory.fd, writable=False)
         self.engine.watch_slots(*self.slot_lock.descriptors)
 
     def find_cursors(self) -> None:
-        """Go on with the cursors that a writer made after this reader was opened, if any."""
+        """Continue with the cursors that a writer made after this reader was opened, if any."""
         if not self.close_lock.acquire(blocking=False):
-            return  # another thread does this at the moment, or closes the log
+            return  # another thread does so now, or closes the log
         try:
             cursors = self.engine.cursors
             if self.closed or cursors.shared or self.directory.detached:
@@ -226,35 +201,48 @@ class LogParts:
             if live is not None and live.ready:
                 cursors.become(live.cells)
                 self.watch_slots()
-                # The writer that made them has recovered the log first.
+                # That writer has recovered the log.
                 self.engine.uncertain_from = NEVER_UNCERTAIN
         except OSError:
-            return  # out of descriptors or memory: the next look may find both
+            return  # out of descriptors or memory: the next poll tries again
         finally:
             self.close_lock.release()
 
-    def give_slot_back(self) -> None:
+    def leave_slot(self) -> None:
         """Detach from the slot and close its files."""
         self.engine.detach_slot()
+        self._close_slot_lock()
+
+    def _close_slot_lock(self) -> None:
         if self.slot_lock is not None:
             self.slot_lock.close()
             self.slot_lock = None
 
+    def release_files(self) -> None:
+        """Close what kernel calls use: after `close` and the last call of other threads."""
+        self.close_checkpoint()
+        self._close_slot_lock()
+        if self.pid == os.getpid():
+            self.directory.close()
+        if self.lock_file is not None:
+            self.lock_file.close()
+        self.engine.cursors.part()
+
     def keep_checkpoint(self, count: int) -> None:
-        """Have flushes write the checkpoint from now on; `count` is that of the last one
-        written.
-        """
+        """Have flushes write the checkpoint from now on; the last record has number `count`."""
         interval_ns = int(self.options.tuning.checkpoint_interval * 1e9)
         self.engine.keep_checkpoint(self.checkpoint_fd, count, interval_ns)
 
     def recount_checkpoint(self) -> Checkpoint | None:
-        """Count on from the file, which another handle may have written last; what it says."""
+        """Continue from the file's last record, which another handle may have written; return
+        that record.
+        """
         found = checkpoints.read_open(self.checkpoint_fd, self.identity.uuid)
         self.keep_checkpoint(found.count if found is not None else 0)
         return found
 
     def close_checkpoint(self) -> None:
-        """Let flushes write no checkpoint any more, and close its file."""
+        """Have flushes write no checkpoint any more, and close its file."""
         self.engine.keep_checkpoint(-1, 0, 0)
         if self.checkpoint_fd >= 0:
             os.close(self.checkpoint_fd)
@@ -284,7 +272,7 @@ class LogParts:
             raise ClosedError("the log is closed: open it again", path=self.path)
 
     def unmap(self) -> None:
-        """Let go of every segment; views, tailers and open claims keep theirs."""
+        """Release every segment; views, tailers and open claims keep theirs."""
         self.queue.close()
         self.engine.drop_segment()
         self.engine.trim(_EVERY_SEGMENT, 0)
@@ -293,15 +281,6 @@ class LogParts:
 
 
 def parts_of(log: Any) -> LogParts:
-    """The parts of an open log, for this package's own tools.
-
-    Parameters
-    ----------
-    log : CommitLog
-
-    Returns
-    -------
-    LogParts
-    """
+    """Return the parts of a `CommitLog`, for this package's own tools."""
     parts: LogParts = log._parts
     return parts

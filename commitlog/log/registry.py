@@ -43,13 +43,11 @@ class Registry:
         )
 
     def add(self, log: RegisteredLog) -> None:
-        """A log was opened. To have it open twice for writing works, and is seldom meant: it is
-        said.
-        """
+        """Register an opened log; warn if this process has it open for writing already."""
         with self._lock:
             if log.inode is not None and any(other.inode == log.inode for other in self._logs):
                 _logger.warning(
-                    "%s is open for writing in this very process already: one handle serves all "
+                    "%s is already open for writing in this process: share one handle among all "
                     "threads",
                     log.path,
                 )
@@ -60,7 +58,7 @@ class Registry:
                 atexit.register(self.drain)
 
     def discard(self, log: object) -> None:
-        """A log was closed."""
+        """Remove a closed log."""
         with self._lock:
             self._logs = {other for other in self._logs if other is not log}
 
@@ -79,7 +77,7 @@ class Registry:
 
     def _forked(self) -> None:
         try:
-            # They are the parent's to drain; one that the child goes on with is added anew.
+            # The parent drains them. If the child adopts one, it is added again.
             logs, self._logs = self._logs, set()
             for log in logs:
                 log.forked()

@@ -1,4 +1,4 @@
-"""ReportService: log the messages of the kernel's loops, which run without the interpreter."""
+"""ReportService: log warnings from the kernel's counters."""
 
 from __future__ import annotations
 
@@ -18,25 +18,22 @@ _QUIET_S = 60.0  # between two warnings of one kind
 
 
 class _Warning:
-    """One kind of warning about a count that only rises: said at once, then at most once a minute,
-    with how many there were since.
-    """
+    """A warning about a rising count: logged at once, then at most once a minute with the sum."""
 
     def __init__(self, message: str, count: int) -> None:
         self._message = message
-        self._told = count
+        self._reported = count
         self._quiet_until_s = 0.0
 
     def look(self, count: int, now_s: float, *details: object) -> None:
-        if count > self._told and now_s >= self._quiet_until_s:
-            _logger.warning(self._message, *details[:1], count - self._told, *details[1:])
-            self._told = count
+        if count > self._reported and now_s >= self._quiet_until_s:
+            _logger.warning(self._message, *details[:1], count - self._reported, *details[1:])
+            self._reported = count
             self._quiet_until_s = now_s + _QUIET_S
 
 
 class ReportService(Service):
-    """Looks once a second at what the kernel has counted: slow flushes, claims rolled back, a
-    failure.
+    """Poll the kernel's counters once a second: slow flushes, rolled-back claims, a failure.
 
     Parameters
     ----------
@@ -49,20 +46,20 @@ class ReportService(Service):
         self._core = core
         self._ending = threading.Event()
         self._failed = False
-        # Counts of before are not this service's: it begins anew in the child of a fork.
+        # In the child of a fork, earlier counts are the parent's.
         counters = core.log_counters()
         self._slow_flushes = _Warning(
-            "%s: %d flushes took longer than %g s, the longest so far %.3f s: the disk is slow, "
-            "or much is written at once",
+            "%s: %d flushes took longer than %g s, the longest so far %.3f s: the disk is slow or "
+            "overloaded",
             self._slow(),
         )
         self._rolled_back = _Warning(
-            "%s: %d claims were rolled back: their owner died, or had them open for longer than "
+            "%s: %d claims were rolled back: their owners died, or kept them open for longer than "
             "the claim timeout",
             counters["rolled_back"],
         )
         self._refused = _Warning(
-            "%s: %d claims of this process were rolled back by others: it was stopped, or too slow",
+            "%s: %d claims of this process were rolled back by others: it was stopped or too slow",
             self._refusals(),
         )
 
@@ -70,7 +67,7 @@ class ReportService(Service):
         return self._core.count_above("flush", int(SLOW_FLUSH_S * 1e9))
 
     def _refusals(self) -> int:
-        """Claims of this handle's slot that others turned into SKIP."""
+        """Count the claims of this handle's slot that other handles turned into SKIP."""
         slots = {slot: rolled_back for slot, _, _, rolled_back, _, _ in self._core.cursors.slots()}
         return 0 if self._core.slot is None else slots.get(self._core.slot, 0)
 
@@ -80,13 +77,7 @@ class ReportService(Service):
         self.look(time.monotonic())
 
     def look(self, now_s: float) -> None:
-        """Say what is new.
-
-        Parameters
-        ----------
-        now_s : float
-            Seconds of a clock that is not set back.
-        """
+        """Log what is new; `now_s` is a monotonic clock."""
         path = self._core.path
         longest_ns = self._core.latency("flush")[2]
         self._slow_flushes.look(self._slow(), now_s, path, SLOW_FLUSH_S, longest_ns / 1e9)
@@ -95,8 +86,8 @@ class ReportService(Service):
         if self._core.failed and not self._failed:
             self._failed = True
             _logger.error(
-                "%s: the log has failed (%s): nothing is acknowledged any more; mend the disk, "
-                "close the log and open it again",
+                "%s: the log has failed (%s): nothing is acknowledged any more; fix the disk, then "
+                "close the log and reopen it",
                 path,
                 os.strerror(self._core.failed),
             )

@@ -20,9 +20,9 @@ BATCH_ROWS = 1 << 16
 
 
 class Scan:
-    """What a log has between two bounds, read forward once.
+    """Read the records between two bounds forward, once.
 
-    The end is fixed when the scan is made: records that come later are not in it.
+    The end is fixed when the scan is created: later records are not in it.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Scan:
     ) -> None:
         parts = parts_of(log)
         parts.check_open()
-        self._log = log  # a log that is dropped is closed
+        self._log = log  # kept, because a dropped log is closed
         self._form = BatchForm(columns, what, views=views)
         self._seeker = Seeker(parts.engine, parts.queue, parts.index, start="first")
         present_end = parts.engine.committed_position
@@ -79,13 +79,13 @@ class Scan:
             self._seeker.seek(timestamp=bound)
 
     def reader(self) -> pa.RecordBatchReader:
-        """The record batches as a reader."""
+        """Return the record batches as a reader."""
         import pyarrow as pa
 
         return pa.RecordBatchReader.from_batches(self._form.schema, self.record_batches())
 
     def record_batches(self, most: int = 1 << 63) -> Iterator[Any]:
-        """Read on to the end, at most so many records. Each record batch has memory of its own."""
+        """Read up to the end, at most `most` records. Each record batch owns its memory."""
         cursor, form = self._seeker.cursor, self._form
         wanted = {
             "values": "value" in form.names,

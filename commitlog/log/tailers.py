@@ -178,8 +178,8 @@ class TailerMethods:
         parts.check_open()
         check_name(name)
         place = Seeker(parts.engine, parts.queue, parts.index, start=position).cursor.position
-        tailer_file.reset(parts.directory, name, place, partial(_tell_writers, parts))
-        _look_who_is_required(parts)
+        tailer_file.reset(parts.directory, name, place, partial(_notify_writers, parts))
+        _apply_required(parts)
 
     def delete_tailer(self, name: str) -> None:
         """Delete a named tailer that is not open.
@@ -191,8 +191,8 @@ class TailerMethods:
         """
         parts = self._parts
         parts.check_open()
-        tailer_file.delete(parts.directory, check_name(name), partial(_tell_writers, parts))
-        _look_who_is_required(parts)
+        tailer_file.delete(parts.directory, check_name(name), partial(_notify_writers, parts))
+        _apply_required(parts)
 
     def evict_tailer(self, name: str) -> bool:
         """Evict a named tailer: neither retention nor appends wait for it any more.
@@ -211,11 +211,11 @@ class TailerMethods:
         """
         parts = self._parts
         parts.check_open()
-        _check_told(parts)
+        _check_notifiable(parts)
         evicted = tailer_file.evict(
-            parts.directory, check_name(name), partial(_tell_writers, parts)
+            parts.directory, check_name(name), partial(_notify_writers, parts)
         )
-        _look_who_is_required(parts)
+        _apply_required(parts)
         return evicted
 
 
@@ -223,39 +223,39 @@ def _open_file(parts: LogParts, options: NameOptions, position: int) -> TailerFi
     """Open the file of a named tailer and apply its options; a new one starts at `position`."""
     if parts.directory.detached:
         why = (
-            "an archive, or a segment alone, keeps no tailer's place: read it with a tailer "
+            "an archive or a single segment file saves no tailer's position: read it with a tailer "
             "without a name"
         )
         raise ReadOnlyError(why, path=parts.path)
     # On other file systems, locks and shared mappings cannot enforce one reader per name.
     check_file_system(parts.path, parts.directory.fd)
     if options.required is not None:
-        _check_told(parts)
+        _check_notifiable(parts)
     file = TailerFile(parts.directory, options.name, position)
     try:
         file.page.keep_durable(options.durable_every_ns)
         if options.required is not None:
-            tell = partial(_tell_writers, parts)
+            tell = partial(_notify_writers, parts)
             file.declare(options.required, options.max_lag_bytes, tell)
-            _look_who_is_required(parts)
+            _apply_required(parts)
     except BaseException:
         file.close()
         raise
     return file
 
 
-def _check_told(parts: LogParts) -> None:
+def _check_notifiable(parts: LogParts) -> None:
     """Raise if this user cannot notify the writers of a changed `required` setting."""
     cursors = parts.engine.cursors
     if cursors.shared and not cursors.writable:
         why = (
-            "the log's writers cannot be told who is required, for want of a permission to write "
-            "its `cursors`: say it as a user who has that"
+            "the log's writers cannot be notified of a changed `required` setting, because this "
+            "user may not write `cursors`: do it as a user who may"
         )
         raise ReadOnlyError(why, path=parts.path)
 
 
-def _tell_writers(parts: LogParts) -> None:
+def _notify_writers(parts: LogParts) -> None:
     if not parts.engine.cursors.shared:
         # A writer may have opened the log since, and checked before the setting changed.
         parts.find_cursors()
@@ -265,6 +265,6 @@ def _tell_writers(parts: LogParts) -> None:
         cursors.raise_cell("required")
 
 
-def _look_who_is_required(parts: LogParts) -> None:
+def _apply_required(parts: LogParts) -> None:
     if parts.writer is not None:
         parts.writer.backpressure.begin()  # this handle applies the change at once

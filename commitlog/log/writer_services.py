@@ -38,15 +38,15 @@ class WriterServices:
     Parameters
     ----------
     engine : Engine
-        With a slot.
+        Attached to a slot.
     directory : LogDirectory
-        The log's.
+        The log's directory.
     queue : MappedFileQueue
-        Its segments.
+        The log's segments.
     options : Options
         As for `commitlog.open`.
     lender : BufferLeases or None
-        Where a pooled log's buffers come from.
+        Lends a pooled log its buffers.
     """
 
     def __init__(
@@ -98,15 +98,15 @@ class WriterServices:
             service.start()
 
     def acknowledging(self, sync_timeout_s: float) -> AcknowledgeService | None:
-        """The service that tells coroutines of the disk, started by the first that asks.
+        """Return the service that acknowledges durable appends to coroutines; start it first.
 
         Returns
         -------
         AcknowledgeService or None
-            None where the log is being closed, and no service was started before.
+            None if the log is being closed and no service was started before.
         """
         if self.acknowledge_service is None:
-            # Here: programs without coroutines do not import asyncio.
+            # Imported here, because programs without coroutines do not need asyncio.
             from commitlog.flush.acknowledge_service import AcknowledgeService
 
             with start_lock:
@@ -130,12 +130,12 @@ class WriterServices:
             self.allocation.give_back_all()
 
     def end(self) -> None:
-        """Note in the lock file that no pool buffer is left to recover."""
+        """Record in the lock file that no pool buffer is left to recover."""
         if self.lender is not None:
             self.lender.end()
 
     def forked(self) -> None:
-        """In the child of a fork: the threads, and the coroutines that wait, are the parent's."""
+        """Forget threads and waiting coroutines in the child of a fork: the parent has them."""
         self.roll_lock = threading.RLock()
         self.services = []
         self.listener = None
@@ -144,7 +144,7 @@ class WriterServices:
 
 
 def _log_state(engine: Engine, directory: LogDirectory, queue: MappedFileQueue) -> LogState:
-    """What the pruner must know of a log."""
+    """Give the pruner what it must know of an open log."""
     return LogState(
         flushed_position=lambda: engine.flushed_position,
         lowest_required=lambda: lowest_required(directory),

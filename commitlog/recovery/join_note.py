@@ -1,5 +1,6 @@
-"""JoinNote: a durable record of a join's steps, written before the first. If the join dies, the
-next writable open finishes it.
+"""JoinNote: a durable record of a join's steps, written before the first step.
+
+If the process dies during the join, the next writable open finishes it.
 
 See docs/format.md for the file.
 """
@@ -18,7 +19,7 @@ from commitlog.segment.directory import JOIN_NOTE, LogDirectory
 
 @dataclass(frozen=True)
 class Move:
-    """One staged file and the segment that it becomes."""
+    """A staged file, by its path relative to the log's directory, and the segment it becomes."""
 
     source: str
     number: int
@@ -34,10 +35,10 @@ class JoinNote:
     start, end : int
         The log's end before the join, and after it.
     gate : tuple of int or None
-        Segment number and offset at which readers wait, until a SKIP leads them on; None if they
+        Segment number and offset at which readers wait until a SKIP is written there; None if they
         wait for the first of the new segments.
     moves : tuple of Move
-        By number, without a gap. Sources are relative to the log's directory.
+        By number, without a gap.
     query, batch : str and int, or None
         The joined batch: see `Manifest`.
     """
@@ -59,25 +60,25 @@ class JoinNote:
 
     @staticmethod
     def remove(directory: LogDirectory) -> None:
-        """The join is done."""
+        """Remove the note of a finished join, durably."""
         os.unlink(JOIN_NOTE, dir_fd=directory.fd)
         directory.sync()
 
     @classmethod
     def read(cls, directory: LogDirectory) -> JoinNote | None:
-        """The note of a join that was begun and not finished, or None.
+        """Read the note of an unfinished join; None if there is none.
 
         Raises
         ------
         CorruptSegmentError, UnsupportedVersionError
-            It cannot be believed.
+            The note is damaged, does not match the log, or names a file outside of the log.
         """
         content = checked_json.read(directory, JOIN_NOTE)
         if content is None:
             return None
         try:
             note = cls._of(content)
-            if note._fits(directory.segment_size):
+            if note._is_valid(directory):
                 return note
         except (KeyError, TypeError, ValueError):
             pass
@@ -102,7 +103,8 @@ class JoinNote:
             batch=None if batch is None else int(batch),
         )
 
-    def _fits(self, segment_size: int) -> bool:
+    def _is_valid(self, directory: LogDirectory) -> bool:
+        segment_size = directory.segment_size
         numbers = [move.number for move in self.moves]
         contiguous = bool(numbers) and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
         gated = self.gate is None or (
@@ -113,6 +115,13 @@ class JoinNote:
         return (
             contiguous
             and gated
+            and all(is_inside(directory.path, move.source) for move in self.moves)
             and self.end == (numbers[-1] + 1) * segment_size
             and 0 <= self.start <= numbers[0] * segment_size
         )
+
+
+def is_inside(log: str, source: str) -> bool:
+    """Return whether a path relative to a log's directory stays in it, also through links."""
+    log = os.path.realpath(log)
+    return os.path.commonpath((log, os.path.realpath(os.path.join(log, source)))) == log

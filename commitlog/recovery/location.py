@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from commitlog._kernel.segments import FRAME_ALIGN, HEADER_SIZE
+from commitlog._kernel.segments import CELL_SIZE, FRAME_ALIGN, HEADER_SIZE
 from commitlog.base.path import telling
 from commitlog.base.regular_file import opened_regular
 from commitlog.segment.directory import LogDirectory, segment_name
@@ -66,7 +66,7 @@ def tail_location(directory: LogDirectory, numbers: set[int], end: Location) -> 
     with directory.opened_segment(number) as segment:
         blank = (
             segment.opened_ns == 0
-            and segment.nonzero(HEADER_SIZE, HEADER_SIZE + 8) == HEADER_SIZE + 8
+            and segment.nonzero(HEADER_SIZE, HEADER_SIZE + CELL_SIZE) == HEADER_SIZE + CELL_SIZE
         )
     return full if blank else Location(number, HEADER_SIZE)
 

@@ -12,19 +12,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shutil
 import time
 
 from commitlog._kernel import segments as kernel
-from commitlog._kernel.segments import HEADER_SIZE, OPENED_AT, SEAL_AT
+from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE, OPENED_AT, SEAL_AT
 from commitlog.base.failpoint import failpoint
+from commitlog.base.path import make_directory, sync_directory
 from commitlog.base.regular_file import open_regular, opened_regular, write_whole
 from commitlog.errors import CorruptSegmentError, IOFailureError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.join_manifest import Manifest
-from commitlog.recovery.join_note import JoinNote, Move
-from commitlog.segment.directory import JOIN_NOTE, LogDirectory, segment_name
+from commitlog.recovery.join_note import JoinNote, Move, is_inside
+from commitlog.segment.directory import JOIN_NOTE, STAGED, LogDirectory, segment_name
 
 _logger = logging.getLogger("commitlog.stage")
+# Where a join puts segments that were staged outside of the log's directory.
+_TAKEN_IN = os.path.join(STAGED, "joining")
 
 
 def finish_pending(directory: LogDirectory) -> JoinNote | None:
@@ -64,9 +68,12 @@ def finish(directory: LogDirectory, note: JoinNote) -> None:
         failpoint("manifest written")
     JoinNote.remove(directory)
     failpoint("note removed")
-    for source in {os.path.dirname(move.source) for move in note.moves}:
+    if not os.path.islink(os.path.join(directory.path, STAGED)):
+        # Joins that died before their note have left these.
+        shutil.rmtree(os.path.join(directory.path, _TAKEN_IN), ignore_errors=True)
+    for folder in {os.path.dirname(move.source) for move in note.moves} | {STAGED}:
         with contextlib.suppress(OSError):
-            os.rmdir(source, dir_fd=directory.fd)
+            os.rmdir(folder, dir_fd=directory.fd)
 
 
 def check(directory: LogDirectory, note: JoinNote) -> None:
@@ -148,7 +155,7 @@ def _clear(directory: LogDirectory, note: JoinNote) -> None:
         if number < note.first_number or (number in ids and _is(directory, name, ids[number])):
             continue
         with directory.opened_segment(number) as segment:
-            blank = segment.nonzero(OPENED_AT, HEADER_SIZE + 8) == HEADER_SIZE + 8
+            blank = segment.nonzero(OPENED_AT, HEADER_SIZE + CELL_SIZE) == HEADER_SIZE + CELL_SIZE
         if not blank:
             raise _unfit(directory, f"{name} stands in its way, and is not empty")
         directory.remove_segment(number)
@@ -158,15 +165,20 @@ def _clear(directory: LogDirectory, note: JoinNote) -> None:
 def _place(directory: LogDirectory, move: Move) -> None:
     """Rename a staged file to its segment name; no error if that is done already."""
     name = segment_name(move.number * directory.segment_size)
+    with contextlib.suppress(FileNotFoundError):
+        _rename_staged(move.source, name, dir_fd=directory.fd)
+
+
+def _rename_staged(source: str, target: str, dir_fd: int | None = None) -> None:
     try:
-        os.rename(move.source, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
+        os.rename(source, target, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except FileNotFoundError:
-        return
+        raise
     except OSError as error:
         raise IOFailureError(
-            f"cannot join {move.source} ({error.strerror}): staged segments belong on the file "
-            "system of their log",
-            path=directory.segment_path(move.number),
+            f"cannot move the staged segment to {target} ({error.strerror}): stage segments on the "
+            "file system of their log",
+            path=source,
             errno=error.errno,
         ) from error
 
@@ -180,16 +192,16 @@ def _open_gate(directory: LogDirectory, number: int, offset: int) -> None:
         directory.opened_segment(number, writable=True) as segment,
         opened_regular(name, os.O_RDWR, dir_fd=directory.fd) as fd,
     ):
-        if segment.nonzero(offset, offset + 8) == offset + 8:
+        if segment.nonzero(offset, offset + CELL_SIZE) == offset + CELL_SIZE:
             segment.skip(offset, 0)
             failpoint("gate opened")
         # Writeback of these pages may have failed in an earlier try, and the system marked them
         # clean.
         segment.rewrite(0, HEADER_SIZE)
-        segment.rewrite(offset, offset + 8)
+        segment.rewrite(offset, offset + CELL_SIZE)
         segment.flush(0, segment.size)
         # No appender writes there any more. The pages of the header and of the SKIP itself stay.
-        start = -(-(offset + 8) // HEADER_SIZE) * HEADER_SIZE
+        start = -(-(offset + CELL_SIZE) // HEADER_SIZE) * HEADER_SIZE
         if start < segment.size and not kernel.punch_hole(fd, start, segment.size):
             _logger.debug("%s: the rest of the segment keeps its blocks", segment.path)
         os.fsync(fd)
@@ -285,6 +297,9 @@ def give_place(
     CorruptSegmentError
         The file is not a complete staged segment for this log.
     """
+    taken_in = os.path.join(directory.path, _TAKEN_IN, os.path.basename(path))
+    if not os.path.lexists(path) and os.path.lexists(taken_in):
+        path = taken_in  # a join that died before its note has moved it
     try:
         fd = open_regular(path, os.O_RDWR)
     except FileNotFoundError:
@@ -312,4 +327,11 @@ def give_place(
         os.fsync(fd)
     finally:
         os.close(fd)
-    return Move(os.path.relpath(path, directory.path), number, segment_id)
+    source = os.path.relpath(path, directory.path)
+    if not is_inside(directory.path, source):
+        # A note names files of its log only, so that a hostile one cannot move other files.
+        make_directory(os.path.dirname(taken_in))
+        _rename_staged(path, taken_in)
+        sync_directory(os.path.dirname(taken_in))
+        source = os.path.relpath(taken_in, directory.path)
+    return Move(source, number, segment_id)

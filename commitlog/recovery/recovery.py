@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from commitlog._kernel.failure import END, ROLLED_BACK
 from commitlog._kernel.memory import STATE_NONE, STATE_RECOVERING, Cursors
-from commitlog._kernel.segments import HEADER_SIZE
+from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE
 from commitlog.base.failpoint import failpoint
 from commitlog.errors import LogLockedError
 from commitlog.flush.checkpoint import Checkpoint
@@ -182,7 +182,10 @@ def _find_clean_end(directory: LogDirectory, numbers: set[int], position: int) -
         locations.append(end)
     for location in locations:
         with directory.opened_segment(location.number) as segment:
-            blank = segment.nonzero(location.offset, location.offset + 8) == location.offset + 8
+            blank = (
+                segment.nonzero(location.offset, location.offset + CELL_SIZE)
+                == location.offset + CELL_SIZE
+            )
         if not blank:
             dirty = location.position(directory.segment_size)
             _logger.error(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from commitlog._kernel.failure import BUSY, END
-from commitlog._kernel.segments import HEADER_SIZE, Segment
+from commitlog._kernel.segments import CELL_SIZE, HEADER_SIZE, Segment
 from commitlog.base.failpoint import failpoint
 from commitlog.pool.shm import RecoverableBuffer
 from commitlog.recovery.location import Location
@@ -225,7 +225,7 @@ def _keep_the_rest(segment: Segment, buffer: RecoverableBuffer, end: int) -> Non
             segment.base + end,
         )
         with memoryview(buffer.memory) as view:
-            segment.write(end + 8, view[end + 8 : last])
+            segment.write(end + CELL_SIZE, view[end + CELL_SIZE : last])
 
 
 def _take_aside(

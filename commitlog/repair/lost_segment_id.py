@@ -1,9 +1,8 @@
-"""A segment's id, found again from its CRCs when its header is damaged.
+"""Restore the id of a segment whose header is damaged, from the segment's CRCs.
 
-Every CRC of a segment begins with the eight bytes of its id, and a CRC is linear in them: the four
-bytes of a known CRC determine any four bytes of the id, where the other four are right. Where all
-eight are lost, the id that comes out has the same CRC as the lost one, and so all frames fit it as
-well.
+Every CRC of a segment covers the eight bytes of its id first, and a CRC is linear in them: a known
+CRC determines four bytes of the id if the other four are right. If all eight are lost, the result
+is an id with the same CRC as the lost one, and all frames match it.
 """
 
 from __future__ import annotations
@@ -13,29 +12,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from commitlog._kernel import segments as kernel
-from commitlog._kernel.segments import (
-    FRAME_ALIGN,
-    FRAME_HEADER,
-    HEADER_SIZE,
-    OPENED_AT,
-    SEAL_AT,
-    WORD_EXT,
-    WORD_LENGTH,
-    WORD_SKIP,
-    crc32c,
-)
+from commitlog._kernel.segments import OPENED_AT, SEAL_AT, crc32c
 
 _ID_BYTES = 8
 _WINDOW_BITS = 32
-_FRAMES = 8  # that are asked
-_CELL = struct.Struct("<II")
+_FRAMES = 8  # whose CRCs are tried
 _OPENED = struct.Struct(f"<{kernel.OPENED_CRC}sI")
 _SEAL = struct.Struct(f"<{kernel.SEAL_CRC}sI")
 
 
 @dataclass(frozen=True)
 class _Evidence:
-    """A CRC that the segment's id has a part in: how it is computed from an id, and what it is."""
+    """A CRC that covers the segment's id: its value, and how to compute it from an id."""
 
     compute: Callable[[int], int]
     crc: int
@@ -47,7 +35,7 @@ class _Evidence:
 def find_segment_id(
     page: bytes, content: memoryview, log_uuid: bytes, base: int, size: int
 ) -> int | None:
-    """The id of a segment whose header is damaged, or None where too little of it is left.
+    """Return the id of a segment whose header is damaged, or None if too little of it is left.
 
     Parameters
     ----------
@@ -56,7 +44,7 @@ def find_segment_id(
     content : memoryview
         The whole file.
     log_uuid, base, size
-        What the header has to say besides.
+        The other fields of a sound header.
     """
     _, found, _, _, created_ns = kernel.header_fields(page)
 
@@ -64,16 +52,17 @@ def find_segment_id(
         return kernel.header_crc(kernel.header_page(log_uuid, segment_id, base, size, created_ns))
 
     identity = _Evidence(identity_crc, kernel.header_crc(page))
-    evidence = [identity, *_parts(page), *_frames(content, size)]
+    frames = kernel.first_frames(content, size, _FRAMES)
+    evidence = [identity, *_parts(page), *(_evidence(*frame) for frame in frames)]
     candidates = [found, *(_solve(found, part) for part in evidence)]
-    # An id can be made for any one CRC: it takes two to prove one, and where CRCs are damaged, too,
-    # most of them agree on the right id.
+    # Some id matches any single CRC, so two must match. If CRCs are damaged, too, most of the
+    # others match the right id.
     fits = {candidate: sum(part.fits(candidate) for part in evidence) for candidate in candidates}
     best = max(candidates, key=lambda candidate: fits[candidate])
     if fits[best] > 1:
         return best
-    # The first frames are damaged, too. Any frame of the file may prove an id, but the search reads
-    # each cell.
+    # The first frames are damaged, too. Any frame of the file proves an id, but this search reads
+    # every cell.
     return next(
         (segment_id for segment_id in candidates[:2] if kernel.frames_fit(content, segment_id)),
         None,
@@ -81,37 +70,11 @@ def find_segment_id(
 
 
 def _parts(page: bytes) -> Iterator[_Evidence]:
-    """The CRCs of the other parts of the header, those that were written."""
+    """The CRCs of the opened part and of the seal, if they were written."""
     for part, at in ((_OPENED, OPENED_AT), (_SEAL, SEAL_AT)):
         content, crc = part.unpack_from(page, at)
         if crc or content.strip(b"\0"):
             yield _evidence(content, crc)
-
-
-def _frames(content: memoryview, size: int) -> Iterator[_Evidence]:
-    """The CRCs of the first frames."""
-    offset, largest = HEADER_SIZE, kernel.frame_largest(size)
-    for _ in range(_FRAMES):
-        if offset + _CELL.size > len(content):
-            return
-        word, crc = _CELL.unpack_from(content, offset)
-        length, skip = word & WORD_LENGTH, word & ~WORD_LENGTH == WORD_SKIP
-        stop = offset + length
-        if skip:
-            yield _evidence(struct.pack("<QI", offset, word), crc)
-        elif (
-            word & ~WORD_LENGTH in (0, WORD_EXT)
-            and FRAME_HEADER <= length <= largest
-            and stop <= len(content)
-        ):
-            yield _evidence(
-                struct.pack("<QI", offset, word) + bytes(content[offset + _CELL.size : stop]), crc
-            )
-        else:
-            return
-        if not length:
-            return
-        offset += -(-length // FRAME_ALIGN) * FRAME_ALIGN
 
 
 def _evidence(behind_id: bytes, crc: int) -> _Evidence:
@@ -121,9 +84,11 @@ def _evidence(behind_id: bytes, crc: int) -> _Evidence:
 
 
 def _solve(segment_id: int, evidence: _Evidence) -> int:
-    """The id that fits the CRC and differs from a damaged one within four neighbouring bytes; of
-    the five such ids, the one that differs in the fewest bytes. A single damaged byte, or a single
-    bit, is always found: no other change of four bytes has the same effect."""
+    """Change four neighbouring bytes of a damaged id so that it matches the CRC.
+
+    Of the five such ids, the one with the fewest changed bytes is returned. A single damaged byte
+    is always restored: no other change of four bytes has the same effect.
+    """
     present = evidence.compute(segment_id)
     effects = [evidence.compute(segment_id ^ 1 << bit) ^ present for bit in range(8 * _ID_BYTES)]
     changes = [
@@ -137,12 +102,11 @@ def _solve(segment_id: int, evidence: _Evidence) -> int:
 
 
 def _combine(wanted: int, effects: list[int], first: int) -> int:
-    """Which of the bits from `first` on have that effect together: Gauss's elimination, over
-    bits.
+    """Return the bits from `first` on that have the wanted effect together (Gaussian elimination
+    over GF(2)).
     """
-    rows: dict[
-        int, tuple[int, int]
-    ] = {}  # by the highest bit of an effect: the effect, and the bits that have it
+    # By the highest bit of an effect: the effect, and the bits that have it.
+    rows: dict[int, tuple[int, int]] = {}
 
     def reduce(effect: int, bits: int) -> tuple[int, int]:
         while effect and (row := rows.get(effect.bit_length())):

@@ -7,11 +7,9 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
-from commitlog._kernel.engine import REFUSED_LAG
-from commitlog._kernel.memory import Cursors
+from commitlog._kernel.engine import REFUSED_LAG, Writer
 from commitlog._kernel.readers import TailerPage
 from commitlog._kernel.segments import HEADER_SIZE
 from commitlog.errors import CommitLogError, TailerLagError
@@ -19,39 +17,24 @@ from commitlog.options import OnLag
 from commitlog.segment.directory import LogDirectory
 from commitlog.tail import tailer_file, tailer_folder
 
-_NOT_SEEN = 2**64 - 1  # what the cell `required` never is
+_NOT_SEEN = 2**64 - 1  # never a value of the cell `required`
 _NAP_LEAST_S, _NAP_MOST_S = 0.0001, 0.005
-# that one check counts for, so that a machine that was suspended evicts no tailer on resume
+# One check counts for at most this long, so that a machine that resumes from suspend evicts no
+# tailer.
 _CREDIT_MOST_S = 1.0
 _logger = logging.getLogger("commitlog")
 
 
-class Appending(Protocol):
-    """What the guard asks of a handle that appends."""
-
-    @property
-    def tail_position(self) -> int: ...
-
-    refusal: int
-
-    @property
-    def cursors(self) -> Cursors: ...
-
-    def note_latency(self, name: str, took_ns: int) -> None: ...
-
-    def limit_appends(self, limit: int | None, required_seen: int) -> None: ...
-
-
 @dataclass
 class _Required:
-    """A required tailer with a limit, as its page says at the time."""
+    """A required tailer with a limit, as last read from its page."""
 
     name: str
     page: TailerPage
     max_lag_bytes: int
     position: int = 0
-    still_s: float = 0.0  # how long it has stood still while appends waited for it
-    looked_s: float = field(default_factory=time.monotonic)
+    still_s: float = 0.0  # how long it has not moved while appends waited for it
+    checked_s: float = field(default_factory=time.monotonic)
 
 
 class Backpressure:
@@ -59,7 +42,7 @@ class Backpressure:
 
     Parameters
     ----------
-    log : Appending
+    log : Writer
         The handle whose appends are limited.
     directory : LogDirectory
         The log's directory.
@@ -78,7 +61,7 @@ class Backpressure:
 
     def __init__(
         self,
-        log: Appending,
+        log: Writer,
         directory: LogDirectory,
         *,
         on_lag: OnLag,
@@ -92,9 +75,7 @@ class Backpressure:
         self._timeout_s = timeout_s if on_lag == "wait" else 0.0
         self._evict_after_s = evict_after_s
         self._seen = _NOT_SEEN
-        self._folder_locked_s: float | None = (
-            None  # since when the folder was found locked at every look
-        )
+        self._folder_locked_s: float | None = None  # since when every check found it locked
         self._required: dict[str, _Required] = {}
 
     def begin(self) -> None:
@@ -102,14 +83,13 @@ class Backpressure:
         slowest = self._slowest()
         limit = None if slowest is None else self._limit(slowest)
         self._log.limit_appends(limit, self._seen)
-        # The kernel looks behind each append alone. A program that opens the log for one append,
-        # again and again, is to be held as well.
+        # The kernel checks the limit after an append. A program that opens the log for one append
+        # at a time must be held, too.
         if limit is not None and self._log.tail_position > limit and self._log.refusal == 0:
             self._log.refusal = REFUSED_LAG
 
     def hold(self, records: int) -> bool:
-        """An append of so many records is at the limit: wait until it may go on, or raise. True: it
-        is dropped.
+        """Block an append of so many records at the limit; return whether they are dropped.
 
         Raises
         ------
@@ -122,8 +102,9 @@ class Backpressure:
             return hold.dropped
 
     def look(self, hold: Hold, records: int) -> bool:
-        """Whether an append of so many records is still held, after what it has waited so far. What
-        is dropped is so no more.
+        """Check the limit once; return whether an append of so many records must wait longer.
+
+        If the records are dropped, `hold.dropped` is set.
         """
         while self._log.refusal == REFUSED_LAG:
             slowest = self._slowest()
@@ -144,11 +125,11 @@ class Backpressure:
         return False  # another thread raised the limit, or closed the log
 
     def note(self, waited_s: float) -> None:
-        """An append has waited for so long."""
+        """Record how long an append has waited."""
         self._log.note_latency("lag", int(waited_s * 1e9))
 
     def _slowest(self) -> _Required | None:
-        """The one of the required tailers that appends are nearest to the limit of."""
+        """Return the required tailer with the lowest limit."""
         seen = self._log.cursors["required"]
         if seen != self._seen:
             # Read the number before the tailers. A process that changes terms raises the number
@@ -158,7 +139,7 @@ class Backpressure:
             self._find()
         slowest = None
         for tailer in list(self._required.values()):
-            self._look_at(tailer)
+            self._refresh(tailer)
             if tailer.name in self._required and (
                 slowest is None or self._limit(tailer) < self._limit(slowest)
             ):
@@ -192,9 +173,10 @@ class Backpressure:
                     tailer.position, tailer.still_s = before[name].position, before[name].still_s
                 self._required[name] = tailer
 
-    def _look_at(self, tailer: _Required) -> None:
-        """Where it stands now. One that was evicted is looked at no more; one whose place is
-        damaged stands where it stood.
+    def _refresh(self, tailer: _Required) -> None:
+        """Read a tailer's position and terms again; forget it if it is not required any more.
+
+        A damaged position counts as unchanged.
         """
         terms = tailer.page.terms(self._directory.log_uuid)
         if terms is not None and not terms[0]:
@@ -207,12 +189,12 @@ class Backpressure:
         if position is not None and position != tailer.position:
             tailer.position, tailer.still_s = position, 0.0
         else:
-            tailer.still_s += min(now_s - tailer.looked_s, _CREDIT_MOST_S)
-        tailer.looked_s = now_s
+            tailer.still_s += min(now_s - tailer.checked_s, _CREDIT_MOST_S)
+        tailer.checked_s = now_s
 
     def _limit(self, tailer: _Required) -> int:
-        # A segment's end and the first record of the next are one place: the header between them is
-        # no lag.
+        # A segment's end and the next segment's first record are the same place: the header between
+        # them is no lag.
         offset = tailer.position % self._directory.segment_size
         return tailer.position + max(0, HEADER_SIZE - offset) + tailer.max_lag_bytes
 
@@ -221,16 +203,15 @@ class Backpressure:
 
     def _evict(self, tailer: _Required) -> None:
         _logger.warning(
-            "tailer %r of %s held appends up and did not move for %.3g s: it is evicted, and "
-            "required no more",
+            "tailer %r of %s blocked appends without moving for %.3g s: it is evicted, and no "
+            "longer required",
             tailer.name,
             self._directory.path,
             tailer.still_s,
         )
         self._required.pop(tailer.name, None)
-        with contextlib.suppress(
-            CommitLogError
-        ):  # deleted meanwhile, or not this user's to write: it is not waited for any more here
+        # It was deleted meanwhile, or this user may not write its file: this handle ignores it.
+        with contextlib.suppress(CommitLogError):
             tailer_file.evict(
                 self._directory, tailer.name, lambda: self._log.cursors.raise_cell("required")
             )
@@ -249,9 +230,9 @@ class Backpressure:
         waited = f", and did not catch up within {self._timeout_s:g} s" if self._timeout_s else ""
         behind = self._log.tail_position - tailer.position
         return TailerLagError(
-            f"required tailer {tailer.name!r} is {behind} bytes behind, of {tailer.max_lag_bytes} "
-            f"that it may be{waited}: nothing was "
-            f"appended. Let it read on, or evict it: log.evict_tailer({tailer.name!r})",
+            f"required tailer {tailer.name!r} is {behind} bytes behind, and its max_lag is "
+            f"{tailer.max_lag_bytes}{waited}: nothing was appended. Let it read on, or evict it: "
+            f"log.evict_tailer({tailer.name!r})",
             path=self._directory.path,
             position=tailer.position,
             name=tailer.name,
@@ -261,7 +242,7 @@ class Backpressure:
 class Hold:
     """Decide how long one append at the limit waits, and its outcome; the caller sleeps.
 
-    A context manager. Each wait is noted when it ends, however that is.
+    A context manager, which records each wait when it ends.
 
     Parameters
     ----------
@@ -282,8 +263,8 @@ class Hold:
         self._begin()
 
     def naps(self, records: int) -> Iterator[float]:
-        """How many seconds to nap each time, until the append of so many records is to be tried
-        again, or is dropped.
+        """Yield how long to sleep, until the append of so many records is to be retried or is
+        dropped.
 
         Raises
         ------
@@ -300,7 +281,7 @@ class Hold:
 
     @property
     def waited_s(self) -> float:
-        """For how long, so far."""
+        """Return how long the append has waited so far."""
         return time.monotonic() - self._began_s
 
     def _begin(self) -> None:
@@ -314,10 +295,5 @@ class Hold:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()

@@ -1,4 +1,4 @@
-"""LogCycles: which segments and records of a log are of which cycle."""
+"""LogCycles: the segments and records of each cycle of a log."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class Cycle:
 
 
 class RecordCounter(Protocol):
-    """What counts the records of a log: its index."""
+    """What counts the records of a log: its index, which imports this module."""
 
     seals: SealTable
 
     def end(self) -> tuple[int, int]:
-        """The position up to which records are counted, and the sequence there."""
+        """Return the position up to which records can be counted, and the sequence there."""
 
     def first_sequence(self, number: int) -> int:
-        """The sequence of a segment's first record."""
+        """Return the sequence of a segment's first record."""
 
 
 class LogCycles:
@@ -76,9 +76,9 @@ class LogCycles:
     core : Core
         The log's kernel handle.
     directory : LogDirectory
-        Where the files are; knows the roll cycle.
+        The log's directory; has the roll cycle.
     queue : MappedFileQueue
-        Its segments.
+        The log's segments.
     counter : RecordCounter
         Counts records.
     """
@@ -92,12 +92,8 @@ class LogCycles:
         self._counter = counter
         self._opened: dict[int, int] = {}
 
-    # --- what there is ----------------------------------------------------------------------------
-
     def cycles(self) -> list[Cycle]:
-        """All cycles that there are segments of, oldest first. One that the log has left without a
-        record is none.
-        """
+        """List the cycles that have segments, oldest first, without past cycles that are empty."""
         spans = list(self._spans())
         counted = self._counter.end()[0]
         found = [self._describe(*span, last=span is spans[-1]) for span in spans]
@@ -111,26 +107,24 @@ class LogCycles:
         ]
 
     def records_in(self, cycle: CycleLike) -> int:
-        """How many records a cycle has; 0 where it was skipped, deleted, or has yet to come."""
+        """Count a cycle's records; 0 if it was skipped or deleted, or is in the future."""
         number = self.number_of(cycle)
         first, stop = self.first_segment(number), self.first_segment(number + 1)
         return self._sequence(stop) - self._sequence(first) if first < stop else 0
 
     def number_of(self, cycle: object) -> int:
-        """The number of a cycle as callers name it: by its number, by an instant in it, or by a day
-        on whose first moment it is.
+        """Return the number of a cycle that the caller names by number, by instant or by day.
 
         Raises
         ------
         InvalidOptionError
-            Neither; or the log rolls by size alone.
+            The cycle has another type, or the log rolls by size alone.
         """
         roll_cycle = self._roll_cycle()
         if isinstance(cycle, dt.datetime):
             if cycle.tzinfo is None:
                 raise InvalidOptionError(
-                    f"cycle must have a time zone, which {cycle!r} has not: use "
-                    "replace(tzinfo=...)",
+                    f"cycle must have a time zone, and {cycle!r} has none: use replace(tzinfo=...)",
                     path=self._directory.path,
                 )
             return roll_cycle.number_at(nanoseconds_of(cycle))
@@ -143,14 +137,12 @@ class LogCycles:
         ):
             return cycle
         raise InvalidOptionError(
-            f"cycle must be a cycle's number, a datetime with a time zone or a date, not {cycle!r}",
+            f"cycle must be an int, a datetime with a time zone or a date, not {cycle!r}",
             path=self._directory.path,
         )
 
     def first_segment(self, cycle: int) -> int:
-        """The number of the first segment of a cycle or of a later one; the one behind the last
-        where there is none.
-        """
+        """Return the first segment of a cycle or of a later one, or the number behind the last."""
         low, high = self._queue.first_number, self._stop()
         while low < high:
             middle = (low + high) // 2
@@ -173,12 +165,12 @@ class LogCycles:
         return cycle
 
     def _stop(self) -> int:
-        """The number behind the last segment that the log has rolled into."""
+        """Return the number behind the last segment that the log has rolled into."""
         number = int(self._core.tail_position) // self._directory.segment_size
         return number + 1 if self._opened_ns(number) else number
 
     def _opened_ns(self, number: int) -> int:
-        """When the log rolled into a segment; 0 where it has not, or its header is damaged."""
+        """Return when the log rolled into a segment; 0 if it has not, or the header is damaged."""
         opened_ns = self._opened.get(number, 0)
         if opened_ns == 0:
             page = self._directory.read_header(number)
@@ -188,8 +180,10 @@ class LogCycles:
         return opened_ns
 
     def _cycle_of(self, number: int) -> int:
-        """A segment's cycle. One whose header does not say is counted to its predecessor's, and the
-        oldest to its successor's.
+        """Return a segment's cycle.
+
+        If its header has no time, that is its predecessor's cycle, or its successor's for the
+        oldest segment.
         """
         cycle = self._roll_cycle()
         first, stop = (
@@ -203,7 +197,7 @@ class LogCycles:
         return 0
 
     def _spans(self) -> Iterator[tuple[int | None, int, int]]:
-        """Cycle, first segment and the one behind the last."""
+        """Yield each cycle, its first segment and the number behind its last."""
         first, stop = self._queue.first_number, self._stop()
         if self._directory.roll_cycle is None:
             yield from ((None, number, number + 1) for number in range(first, stop))
@@ -254,9 +248,7 @@ class LogCycles:
         return max(0, min(int(self._core.tail_position) - number * size, size) - HEADER_SIZE)
 
     def _sequence(self, number: int) -> int:
-        """The sequence of the first record from a segment on, or of the next one, as far as they
-        can be counted.
-        """
+        """Return the sequence of the first record from a segment on, or where counting ends."""
         position, sequence = self._counter.end()
         return (
             sequence

@@ -1,6 +1,4 @@
-"""LogIndex: finds records of the whole log by sequence and by time, and says which sequence a
-position has.
-"""
+"""LogIndex: find a log's records by sequence and by time, and the sequence of a position."""
 
 from __future__ import annotations
 
@@ -18,33 +16,31 @@ from commitlog.segment.mapped_file_queue import MappedFileQueue
 from commitlog.segment.seal_table import Seal, SealTable
 from commitlog.tail.cycles import LogCycles
 
-_ENTRIES_KEPT = 2 << 20  # 32 MiB of them
+_ENTRIES_KEPT = 2 << 20  # 32 MiB
 _WHO = "an index"
-_PATIENCE = (
-    20  # looks at a claim whose owner may be dead, which takes longer than one look to find out
-)
+_PATIENCE = 20  # polls of a claim whose owner may be dead; one poll does not decide that
 _NAP_S = 0.0001
 _WITHOUT_END = 2**64 - 1
 
 
 class LogIndex:
-    """The sparse indexes of one open log. Any thread may ask.
+    """The sparse indexes of one open log. Any thread may call.
 
-    A sealed segment's index is read from its file, or made anew where that is missing, damaged or
-    stale. One that is not sealed yet has an index in memory, which grows with it when it is asked.
+    A sealed segment's index is read from its file, or rebuilt if the file is missing, damaged or
+    stale. An unsealed segment has an index in memory, which is extended on use.
 
     Parameters
     ----------
     core : Core
         The log's kernel handle.
     directory : LogDirectory
-        Where the files are.
+        The log's directory.
     queue : MappedFileQueue
-        Its segments.
+        The log's segments.
     spacing : int
-        Records from one entry to the next, of the indexes that are made here.
+        Records between two entries of a new index.
     writable : bool
-        Whether an index that was made anew is kept as a file.
+        Whether a rebuilt index is written to its file.
     """
 
     def __init__(
@@ -70,18 +66,18 @@ class LogIndex:
         self._firsts: dict[int, int] = {}
 
     def forked(self) -> None:
-        """In the child of a fork: another thread of the parent may have held the lock."""
+        """Replace the lock in the child of a fork: a thread of the parent may have held it."""
         self._lock = threading.RLock()
 
     # --- sequences --------------------------------------------------------------------------------
 
     def first_sequence(self, number: int) -> int:
-        """The sequence of a segment's first record, or of the one that would be.
+        """Return the sequence of a segment's first record, present or future.
 
         Raises
         ------
         SequenceError
-            A claim below is open still.
+            A claim below is still open.
         """
         with self._lock:
             known = self.known_first_sequence(number)
@@ -95,7 +91,7 @@ class LogIndex:
             return known
 
     def known_first_sequence(self, number: int) -> int | None:
-        """The same where nothing has to be counted, else None."""
+        """Return the same if no records must be counted, else None."""
         known = self._firsts.get(number)
         if known is not None:
             return known
@@ -103,7 +99,7 @@ class LogIndex:
         if seal is not None:
             known = seal.first_sequence
         elif number <= self._queue.first_number:
-            known = 0  # as the sealer has it
+            known = 0  # as for seals
         elif (before := self.seals.get(number - 1)) is not None:
             known = before.first_sequence + before.record_count
         if known is not None:
@@ -111,7 +107,7 @@ class LogIndex:
         return known
 
     def _count(self, number: int) -> int:
-        """How many records a segment has that the log has rolled on from."""
+        """Count the records of a segment that the log has rolled past."""
         seal = self.seals.get(number)
         if seal is not None:
             return seal.record_count
@@ -124,14 +120,14 @@ class LogIndex:
             return index.records
 
     def sequence_at(self, number: int, offset: int) -> int:
-        """The sequence of the first record at or behind an offset of a segment.
+        """Return the sequence of the first record at or behind an offset of a segment.
 
         Raises
         ------
         PositionError
             No frame starts there.
         SequenceError
-            A claim below is open still.
+            A claim below is still open.
         """
         with self._lock:
             first = self.first_sequence(number)
@@ -145,16 +141,23 @@ class LogIndex:
                 raise self._unknown(number * self._size + offset)
             ordinal, exact = found
             if not exact:
-                raise self._no_record(number * self._size + offset)
+                raise PositionError(
+                    "no record starts here: use a position that an append or a record gave",
+                    path=self._core.path,
+                    position=number * self._size + offset,
+                    first_position=self._queue.first_number * self._size,
+                )
             return first + ordinal
 
     def sequence_of(self, position: int) -> int:
-        """The same by position: how many records the log has had before it."""
+        """Return the sequence of a position: how many records the log had before it."""
         number, offset = divmod(position, self._size)
         return self.sequence_at(number, offset)
 
     def end(self) -> tuple[int, int]:
-        """Where what can be counted ends at present: position and sequence of the next record."""
+        """Return the present end of what can be counted: position and sequence of the next
+        record.
+        """
         with self._lock:
             number = self._first_unsealed()
             sequence = self.first_sequence(number)
@@ -171,13 +174,14 @@ class LogIndex:
     # --- finding ----------------------------------------------------------------------------------
 
     def position_of(self, sequence: int) -> int:
-        """Where the record with a sequence stands; the end, if it is the next one. Of a record that
-        was lost to damage, where the next one stands.
+        """Return the position of the record with a sequence.
+
+        For the next sequence that is the end; for a record lost to damage, the record behind it.
 
         Raises
         ------
         PositionError
-            There is no such record (any more, or yet).
+            The record was deleted, or is not appended yet.
         """
         with self._lock:
             first = self._queue.first_number
@@ -191,7 +195,7 @@ class LogIndex:
                     return position
             end, behind = self.end()
             raise PositionError(
-                f"there is no record with sequence {sequence}: the log's go from "
+                f"there is no record with sequence {sequence}: the log's sequences go from "
                 f"{self.first_sequence(first)} to {behind - 1}",
                 path=self._core.path,
                 position=end,
@@ -199,9 +203,7 @@ class LogIndex:
             )
 
     def _last_from(self, sequence: int, first: int, stop: int) -> int:
-        """The last of the segments [first, stop] that begins with this sequence or an earlier
-        one.
-        """
+        """Return the last of the segments [first, stop] that begins at or before a sequence."""
         low, high = first, stop
         while low < high:
             middle = (low + high + 1) // 2
@@ -236,9 +238,7 @@ class LogIndex:
             number += 1
 
     def position_since(self, timestamp_ns: int) -> int | None:
-        """Where the first record stands whose timestamp is not smaller; None where all are
-        older.
-        """
+        """Return the position of the first record that is not older; None if all are older."""
         with self._lock:
             stop = self._first_unsealed()
             number = self.seals.first_since(timestamp_ns, self._queue.first_number, stop)
@@ -263,8 +263,8 @@ class LogIndex:
                 number += 1
 
     def entry(self, position: int, *, before: bool) -> int | None:
-        """Where the last indexed record before a position stands, or the first one from there on;
-        None where there is none.
+        """Return the position of the last indexed record before a position, or of the first from
+        there on; None if there is none.
         """
         with self._lock:
             number, offset = divmod(position, self._size)
@@ -283,15 +283,15 @@ class LogIndex:
             return None
 
     def reaching(self, segment: Segment, offset: int) -> SparseIndex:
-        """The index of a segment that somebody holds, up to an offset at least unless something
-        below cannot be seen yet.
+        """Return the index of a held segment, extended to an offset, or to the first claim below
+        it that is still open.
         """
         with self._lock:
             return self._reaching(segment, offset)
 
     def _certain_end(self) -> int:
-        """Where the log certainly goes on to: without an end, or to its first bad frame where it
-        was not closed and nobody has it open.
+        """Return how far the log certainly reaches: without an end, or up to its first bad frame
+        if it was not closed and no process has it open.
         """
         return (
             _WITHOUT_END if self._core.uncertain_from == _WITHOUT_END else self._core.tail_position
@@ -304,9 +304,7 @@ class LogIndex:
         return self.seals.sealed_before(self._queue.first_number, last + 1)
 
     def _reaching(self, segment: Segment, offset: int, records: int | None = None) -> SparseIndex:
-        """An index that reaches an offset, or has more than so many records, if these can be
-        seen.
-        """
+        """Extend a segment's index to an offset or beyond so many records, as far as visible."""
         index = self._index(segment)
         for _ in range(_PATIENCE):
             if index.offset >= offset or (records is not None and index.records > records):
@@ -344,20 +342,10 @@ class LogIndex:
             index_file.write(self._directory, segment.number, index, seal)
         return index
 
-    # --- refusals ---------------------------------------------------------------------------------
-
     def _unknown(self, position: int) -> SequenceError:
         return SequenceError(
-            "what stands below is not all published or rolled back yet, so that its records "
-            "cannot be counted: ask again",
+            "the records below cannot be counted yet, because a claim there is still open: try "
+            "again",
             path=self._core.path,
             position=position,
-        )
-
-    def _no_record(self, position: int) -> PositionError:
-        return PositionError(
-            "no record starts here: use a position that an append or a record gave",
-            path=self._core.path,
-            position=position,
-            first_position=self._queue.first_number * self._size,
         )

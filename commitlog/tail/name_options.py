@@ -20,12 +20,11 @@ class NameOptions:
     ----------
     name : str
     required : bool or None
-        None: as it was declared last.
+        None: keep the current setting.
     max_lag_bytes : int
-        0: any distance.
+        0: no limit.
     durable_every_ns : int
-        How often, at most, what is saved is brought to the disk; `NEVER_NS`: that is left to the
-        system.
+        The least time between two flushes of the saved position; `NEVER_NS`: the system flushes it.
     """
 
     name: str
@@ -37,29 +36,26 @@ class NameOptions:
 def name_options(
     name: object, required: object, max_lag: Size | None, durable: Durable
 ) -> NameOptions | None:
-    """Check the options of a tailer that have to do with its name; None for a tailer without one.
+    """Check the options of a named tailer; return None if the tailer has no name.
 
     Raises
     ------
     InvalidOptionError
-        One is none, or contradicts another; the message names it.
+        One is out of its range, or contradicts another; the message names it.
     """
-    if required not in (None, True, False) or (
-        required is not None and not isinstance(required, bool)
-    ):
+    if required is not None and not isinstance(required, bool):
         raise InvalidOptionError(
-            f"required must be True, False or None (as it was declared last), not {required!r}"
+            f"required must be True, False or None (keep the setting), not {required!r}"
         )
     if max_lag is not None and not required:
         raise InvalidOptionError(
-            "max_lag holds appends back for a required tailer: say required=True, too"
+            "max_lag limits appends for a required tailer only: add required=True"
         )
     every_ns = _durable_every_ns(durable)
     if name is None:
         if required or every_ns != NEVER_NS:
             raise InvalidOptionError(
-                f"{'required' if required else 'durable'} is for a tailer with a name: say name=, "
-                "too"
+                f"{'required' if required else 'durable'} is for a named tailer: add name="
             )
         return None
     lag = 0 if max_lag is None else parse_size(max_lag, "max_lag")

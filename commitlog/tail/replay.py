@@ -1,4 +1,4 @@
-"""Replay: records at the pace at which they were appended, or a multiple of it."""
+"""Replay: yield records at the pace of their timestamps, or a multiple of it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ SPEED_LEAST, SPEED_MOST = 1e-6, 1e6
 
 
 class Pace:
-    """When each record is due. The first one is at once; from there on the time between two records
-    is that between their timestamps, divided by `speed`, and none where the clock had stepped back.
+    """Compute when each record is due.
 
-    What is late is not waited for, so that a slow reader of the records catches up instead of
-    falling behind for good.
+    The first record is due at once. Each further one is due after the difference of the timestamps,
+    divided by `speed`; a timestamp that steps back adds nothing. Late records cause no pause, so a
+    slow reader catches up.
     """
 
     def __init__(self, speed: object, max_pause: Duration | None) -> None:
         if speed is None:
             raise InvalidOptionError(
-                "max_pause bounds the pauses of a replay: say its speed too, such as speed=1"
+                "max_pause bounds the pauses of a replay: give its speed, too, such as speed=1"
             )
         if (
             isinstance(speed, bool)
@@ -38,8 +38,7 @@ class Pace:
         ):
             raise InvalidOptionError(
                 f"speed must be a number from {SPEED_LEAST:g} to {SPEED_MOST:g}, such as 1 for "
-                "the recorded pace or 10 for ten times that, "
-                f"not {speed!r}; leave it out to read without pauses"
+                f"the recorded pace, not {speed!r}; leave it out to read without pauses"
             )
         self._speed = float(cast(float, speed))
         self._longest_ns = (
@@ -49,7 +48,7 @@ class Pace:
         self._due_ns = 0.0
 
     def wait_s(self, timestamp_ns: int) -> float:
-        """Seconds from now until a record with that timestamp is due; 0 where it is already."""
+        """Return the seconds until a record with that timestamp is due; 0 if it is late."""
         now_ns = time.monotonic_ns()
         if self._latest_ns is None:
             self._latest_ns, self._due_ns = timestamp_ns, now_ns
@@ -61,18 +60,18 @@ class Pace:
 
 
 class Replay:
-    """What `Tailer.follow` gives with a speed: each record when it is due.
+    """Iterate over records, each when it is due; `Tailer.follow` returns it if it has a speed.
 
-    If a pause is interrupted, the cursor moves back before the record that was not given.
+    If a pause is interrupted, the cursor moves back before the record that was not yielded.
 
     Parameters
     ----------
     cursor : Cursor
-        The tailer's.
+        The tailer's cursor.
     records : FollowIterator
         The records of that cursor.
     pace : Pace
-        When each of them is due.
+        Decides when each is due.
     """
 
     def __init__(self, cursor: Cursor, records: FollowIterator, pace: Pace) -> None:

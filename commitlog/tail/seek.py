@@ -1,4 +1,4 @@
-"""Seeker: moves a cursor from one place in a log to another."""
+"""Seeker: move a cursor by position, sequence, time, key or cycle."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ _logger = logging.getLogger("commitlog")
 
 
 def timestamp_ns_of(timestamp: object) -> int:
-    """Nanoseconds since 1970 of a time as callers give it.
+    """Convert a time to nanoseconds since 1970.
 
     Raises
     ------
     InvalidOptionError
-        Neither an int of 64 bits, nor a text or a datetime with a time zone that is one: from 1677
-        to 2262.
+        It has another type, a datetime has no time zone, or the time is not from 1677 to 2262.
     """
     if isinstance(timestamp, dt.datetime):
         if timestamp.tzinfo is None:
             raise InvalidOptionError(
-                f"timestamp must have a time zone, which {timestamp!r} has not: use "
+                f"timestamp must have a time zone, and {timestamp!r} has none: use "
                 "datetime.now(datetime.UTC), or replace(tzinfo=...)"
             )
         nanoseconds: int | None = nanoseconds_of(timestamp)
@@ -60,8 +59,11 @@ def timestamp_ns_of(timestamp: object) -> int:
 
 
 def _is_frame(segment: Segment, offset: int) -> bool:
-    """Whether a frame starts at an offset. Inside a record stand any bytes, so only a CRC that
-    matches, or the way there from the segment's start, proves it."""
+    """Return whether a frame starts at an offset.
+
+    A record's bytes can look like a frame, so only a matching CRC proves it, or a scan from the
+    segment's start that reaches the offset.
+    """
     whole = (0, ROLLED_BACK)
     if segment.step(offset)[0] in whole or (
         segment.buffered and segment.step(offset, buffered=True)[0] in whole
@@ -72,7 +74,7 @@ def _is_frame(segment: Segment, offset: int) -> bool:
 
 
 class Seeker:
-    """A cursor and the ways to move it: what a `Tailer` has.
+    """A cursor and the ways to move it.
 
     Parameters
     ----------
@@ -83,20 +85,17 @@ class Seeker:
     index : LogIndex
         Finds records in them.
     start : {"first", "end"}, int or None
-        The oldest record, the present end, or a record's position. None: the end that the direction
-        leads away from.
+        The oldest record, the present end, or a record's position. None: "first", and "end" for a
+        backward cursor.
     direction : {"forward", "backward"}
-        Which way the cursor reads first.
-    visibility : {"committed", "appended", "flushed"}
-        "committed": what every process sees. "appended": also what only this process's pool buffers
-        have; a kill loses it. "flushed": only what no crash can take back.
-    on_damage : {"raise", "skip"}
-        "skip": step over damage to the next whole frame.
+        The direction of reading.
+    visibility, on_damage
+        As for `CommitLog.tailer`.
 
     Attributes
     ----------
     cursor : Cursor
-        The place.
+        Reads the records.
     segments : SegmentHolder
         The segment that the cursor reads.
     """
@@ -129,23 +128,23 @@ class Seeker:
         self.seek(("end" if direction == "backward" else "first") if start is None else start)
 
     def turn(self, direction: Direction) -> None:
-        """Read in a direction from now on."""
+        """Set the direction of reading."""
         chosen(get_args(Direction))(direction, "direction")
         self.cursor.turn(direction == "backward")
 
     def resume(self, name: str, position: int) -> None:
-        """Move to the saved place of a named tailer.
+        """Move to the saved position of a named tailer.
 
-        If what stood there was deleted, the next read says so. If the place is behind the end of
-        the log, move to the end and log a warning: no tailer ever read beyond it.
+        If the record there was deleted, the next read raises. If the position is behind the log's
+        end, move to the end and log a warning: no tailer has read beyond it.
         """
         end = max(self._core.tail_position, self._visible_end())
         if position > end:
-            why = "tailer %r of %s was at %d, and the log ends at %d: it goes on there"
+            why = "tailer %r of %s was at %d, and the log ends at %d: it continues there"
             _logger.warning(why, name, self._core.path, position, end)
         self.cursor.move_to(min(position, end))
 
-    # --- one place ---------------------------------------------------------------------------
+    # --- seeks -------------------------------------------------------------------------------
 
     def seek(
         self,
@@ -155,7 +154,7 @@ class Seeker:
         timestamp: Timestamp | None = None,
         key: bytes | None = None,
     ) -> bool:
-        """Move to the place that exactly one of these names: see `Tailer.seek`."""
+        """Move before the record that one of the arguments selects: see `Tailer.seek`."""
         given = {"position": position, "sequence": sequence, "timestamp": timestamp, "key": key}
         named = [name for name, value in given.items() if value is not None]
         if len(named) != 1:
@@ -202,7 +201,7 @@ class Seeker:
         ordinal = whole_of(sequence)
         if ordinal is None or not 0 <= ordinal < 1 << 63:
             raise InvalidOptionError(
-                f"sequence must be an int from 0, of 63 bits, not {sequence!r}"
+                f"sequence must be an int from 0 to 2**63 - 1, not {sequence!r}"
             )
         self.cursor.move_to(self._index.position_of(ordinal))
 
@@ -223,7 +222,7 @@ class Seeker:
         self.cursor.move_to(began if place is None else place)
         return place is not None
 
-    # --- many places -------------------------------------------------------------------------
+    # --- search and stride -------------------------------------------------------------------
 
     def search(self, key_function: Callable[[Record], Any], value: Any) -> Record | None:
         """Binary-search sorted records: see `Tailer.search`."""
@@ -241,7 +240,7 @@ class Seeker:
             self.cursor.move_to(self._index.position_of(middle))
             record = self.cursor.read_onward()
             if record is None:
-                high = middle  # damage that the tailer passes over took the rest
+                high = middle  # the rest is damaged
                 continue
             made = key_function(record)
             if made < value:
@@ -254,7 +253,7 @@ class Seeker:
         return found
 
     def stride(self) -> Iterator[Record]:
-        """Read the indexed records alone, from the place, in the direction at each step."""
+        """Read the indexed records alone: see `Tailer.striding`."""
         self.cursor.return_to_saved()
         try:
             yield from self._steps()
@@ -277,13 +276,13 @@ class Seeker:
             if record is not None and (record.position == entry or not backward):
                 yield record
             elif not backward:
-                cursor.move_to(place)  # the next one is not to be seen yet
+                cursor.move_to(place)  # the next record is not visible yet
                 return
 
     # --- positions ---------------------------------------------------------------------------
 
     def _visible_end(self) -> int:
-        """Where what the cursor may see ends at present."""
+        """Return the present end of what the cursor may see."""
         core = self._core
         if self._visibility == "flushed":
             return core.flushed_position

@@ -1,4 +1,4 @@
-"""SegmentHolder: holds the segment that a cursor reads."""
+"""SegmentHolder: hold the segment that a cursor reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OnDamage = Literal["raise", "skip"]
 
 
 class SegmentHolder:
-    """Gives a cursor its segments and holds one at a time: it is the cursor's `CursorPolicy`.
+    """Give a cursor its segments and hold one at a time: the cursor's policy.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class SegmentHolder:
     Attributes
     ----------
     damaged : list of (int, int or None)
-        Where damage was met, and where the next whole frame is.
+        The start of each damaged range met, and the next whole frame.
     """
 
     def __init__(
@@ -53,15 +53,15 @@ class SegmentHolder:
         self.release()
 
     def release(self) -> None:
-        """Hold no segment."""
+        """Release the held segment."""
         held, self._held = self._held, None
         if held is not None:
             held[0].release(held[1])
 
-    # --- what the cursor asks ----------------------------------------------------------------
+    # --- the cursor's policy -----------------------------------------------------------------
 
     def next_segment(self, number: int) -> Segment | None:
-        """Hold a segment to read forward in; None if it is not there yet.
+        """Hold a segment to read forward in; None if it does not exist yet.
 
         Raises
         ------
@@ -90,8 +90,8 @@ class SegmentHolder:
             self._refuse_gap(number)
         if number >= first:
             raise PositionError(
-                f"the records before position {place} are missing, and older ones are there: go "
-                "on at one of those",
+                f"the segment before position {place} is missing, and older ones exist: continue "
+                "in one of those",
                 path=self._core.path,
                 position=place,
                 first_position=first * self._core.segment_size,
@@ -99,11 +99,11 @@ class SegmentHolder:
         return None
 
     def index_of(self, segment: Segment, offset: int) -> SparseIndex:
-        """The index of a segment, up to an offset at least if what is below can be seen."""
+        """Return the index of a segment, extended to an offset as far as visible."""
         return self._index.reaching(segment, offset)
 
     def skips_damage(self, error: CorruptRecordError) -> bool:
-        """Note damage; whether the cursor steps over it."""
+        """Record damage; return whether the cursor steps over it."""
         self.damaged.append((error.position or 0, error.resume_position))
         return self._on_damage == "skip"
 
@@ -115,9 +115,9 @@ class SegmentHolder:
         return file.segment.share(self._queue, self._index, first_sequence)
 
     def _refuse_gap(self, number: int) -> None:
-        """Raise if a missing segment was deleted, and is not yet to come."""
-        # A join puts its last segment in place first, so what is missing then is yet to come.
-        # The join may end between the first two looks, hence the third.
+        """Raise if a missing segment was deleted, and is not one that a join has yet to place."""
+        # A join places its last segment first. It may end between the first two checks, hence the
+        # third.
         if self._onward(number) is None or self._queue.joining:
             return
         onward = self._onward(number)
@@ -125,7 +125,7 @@ class SegmentHolder:
             return
         end = onward * self._core.segment_size
         raise PositionError(
-            f"the records from here to {end} were deleted: go on with seek('first') or a later "
+            f"the records from here to {end} were deleted: continue with seek('first') or a later "
             "position",
             path=self._core.path,
             position=number * self._core.segment_size,
@@ -133,5 +133,5 @@ class SegmentHolder:
         )
 
     def _onward(self, number: int) -> int | None:
-        """The first segment from a number on that is there."""
+        """Return the first existing segment from a number on, or None."""
         return next((there for there in self._queue.numbers() if there >= number), None)

@@ -1,5 +1,6 @@
-"""The files `tailers/<name>`: one tailer at a time owns each, and others may move it, forget it or
-change its terms.
+"""TailerFile: the file `tailers/<name>`, which one tailer at a time owns.
+
+Other handles may move or delete a tailer that is not open, and change the terms of any.
 """
 
 from __future__ import annotations
@@ -28,45 +29,44 @@ from commitlog.tail.tailer_folder import (
     telling_of_refusals,
     terms_locked,
 )
-from commitlog.tail.tailer_lock import NotToBeHadError, TailerLock
+from commitlog.tail.tailer_lock import TailerLock, TailerLockedError
 from commitlog.tail.tailer_state import TailerState, read_state, states
 
 # Notifies writers of a change of the required tailers. The caller holds the lock on terms and has
-# changed nothing yet: a writer that checks meanwhile finds the lock held, and checks again. A
-# caller that dies has either notified the writers or changed nothing.
-Tell = Callable[[], None]
-_ATTEMPTS = 100  # at a name that others create and delete meanwhile
+# changed nothing yet: a writer that checks meanwhile finds the lock held, and checks again. If the
+# caller dies, it has either notified the writers or changed nothing.
+Notify = Callable[[], None]
+_ATTEMPTS = 100  # if others create and delete the same name meanwhile
 _logger = logging.getLogger("commitlog")
 
 
 class TailerFile:
-    """The file of a tailer that reads under its name, held against all others until `close` or the
-    process's death.
+    """Own the file of a named tailer until `close` or the process's death.
 
     Parameters
     ----------
     directory : LogDirectory
-        The log's.
+        The log's directory.
     name : str
-        Checked.
+        A checked name.
     start : int
-        Where a new tailer stands.
+        The position of a new tailer.
 
     Attributes
     ----------
     page : TailerPage
-        Where its position is kept.
+        Holds the position.
     created : bool
-        There was no tailer of that name before.
+        Whether there was no tailer of that name before.
 
     Raises
     ------
     TailerInUseError
-        Another tailer, of this process or another, reads under that name.
+        Another tailer, in this process or another, uses the name.
     CorruptTailerError
-        The file is there and of no use.
+        The file is damaged.
     ReadOnlyError, DiskFullError, IOFailureError
-        The file cannot be made or opened.
+        The file cannot be created or opened.
     """
 
     def __init__(self, directory: LogDirectory, name: str, start: int) -> None:
@@ -85,7 +85,7 @@ class TailerFile:
                     self._lock.close()
                     raise
         # A lock that outlives its tailer would keep the name, also in children of a fork.
-        self._dropped = weakref.finalize(self, _let_go, self.page, self._lock)
+        self._dropped = weakref.finalize(self, _release, self.page, self._lock)
         self._dropped.atexit = False
 
     def _take(self, folder_fd: int, start: int) -> tuple[TailerLock, TailerPage]:
@@ -93,28 +93,28 @@ class TailerFile:
             try:
                 lock = _lock(self._directory, folder_fd, self.name)
             except FileNotFoundError:
-                with contextlib.suppress(FileNotFoundError):  # swept away: again
+                with contextlib.suppress(FileNotFoundError):  # swept meanwhile: try again
                     blank = new_page(self._directory.log_uuid, start, time.time_ns())
                     self.created |= put_new_file(folder_fd, self.name, blank, TAILER_SIZE)
                 continue
             try:
                 page = _map_locked(self._directory, folder_fd, self.name, lock)
             except FileNotFoundError:
-                lock.close()  # deleted between the two
+                lock.close()  # deleted meanwhile
                 continue
             except BaseException:
                 lock.close()
                 raise
             return lock, page
         raise IOFailureError(
-            "others create and delete this tailer all the time: try again",
+            "other processes keep creating and deleting this tailer: try again",
             path=self.path,
             errno=errno.EAGAIN,
         )
 
     def _own(self, folder_fd: int) -> None:
-        """Write down whose it is; the first owner makes its name durable, which its maker may not
-        have lived to do.
+        """Record the owner; the first owner makes the name durable, because the process that
+        created the file may have died before.
         """
         log_uuid = self._directory.log_uuid
         if read_page(self.page.content(), log_uuid)["owned_ns"] == 0:
@@ -123,20 +123,20 @@ class TailerFile:
         with terms_locked(self._directory, self.name):
             self.page.change_terms(log_uuid, owner=(os.getpid(), pid_namespace(), time.time_ns()))
 
-    def declare(self, required: bool, max_lag_bytes: int, tell: Tell) -> None:
-        """Require the tailer, or require it no more. Once this returns, no power cut takes it back.
+    def declare(self, required: bool, max_lag_bytes: int, notify: Notify) -> None:
+        """Change durably whether the tailer is required.
 
         Raises
         ------
         IOFailureError
-            Another process holds the lock on terms, or the system could not make them durable.
+            Another process holds the lock on terms, or the change could not be made durable.
         """
         with (
             telling_of_refusals(self._directory, self.name),
             terms_locked(self._directory, self.name),
         ):
-            tell()
-            failpoint("writers told")
+            notify()
+            failpoint("writers notified")
             self.page.change_terms(
                 self._directory.log_uuid,
                 required=required,
@@ -147,7 +147,7 @@ class TailerFile:
         self.page.sync()
 
     def close(self) -> None:
-        """Let others read under the name. Idempotent."""
+        """Release the name. Idempotent."""
         if self._dropped.detach() is None:
             return
         try:
@@ -156,7 +156,7 @@ class TailerFile:
             self._lock.close()
 
 
-def _let_go(page: TailerPage, lock: TailerLock) -> None:
+def _release(page: TailerPage, lock: TailerLock) -> None:
     """Close the file of a tailer that was dropped without `close`."""
     try:
         with contextlib.suppress(IOFailureError):
@@ -166,33 +166,30 @@ def _let_go(page: TailerPage, lock: TailerLock) -> None:
 
 
 def _lock(directory: LogDirectory, folder_fd: int, name: str) -> TailerLock:
-    """The lock on a tailer's file, by a description of its own: what is mapped would keep the lock
-    alive in forked children.
+    """Lock a tailer's file through a description of its own: the mapping's would keep the lock in
+    forked children.
     """
     try:
         return TailerLock(directory.fd, folder_fd, name)
-    except NotToBeHadError as refusal:
+    except TailerLockedError as refusal:
         path = tailer_path(directory, name)
         if refusal.owned:
             holder = read_state(directory, name).owner or "another process"
             message = (
-                f"tailer {name!r} is read by {holder} already: close it there, or take another name"
+                f"tailer {name!r} is read by {holder} already: close it there, or use another name"
             )
         else:
             holder = "another process"
             message = (
-                f"another process has a shared lock on the file of tailer {name!r}, and this user "
-                "cannot tell whether it is a tailer: "
-                "close it there, take another name, or let only those read the file who may write "
-                "to it"
+                f"another process has a shared lock on the file of tailer {name!r}, which may be "
+                "its tailer's: close it there, use another name, or let only users who may write "
+                "the file read it"
             )
         raise TailerInUseError(message, path=path, holder=holder) from None
 
 
 def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: TailerLock) -> TailerPage:
-    """The page of the file that is locked; FileNotFoundError when that is not the one of this name
-    any more.
-    """
+    """Map the locked file; FileNotFoundError if the name refers to another file by now."""
     with opened_file(folder_fd, name, os.O_RDWR) as fd:
         if os.fstat(fd).st_ino != os.fstat(lock.descriptor).st_ino:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
@@ -204,7 +201,7 @@ def _map_locked(directory: LogDirectory, folder_fd: int, name: str, lock: Tailer
 # --- others' tailers ------------------------------------------------------------------------------
 
 
-def reset(directory: LogDirectory, name: str, position: int, tell: Tell) -> None:
+def reset(directory: LogDirectory, name: str, position: int, notify: Notify) -> None:
     """Set the position of a tailer that is not open; replace a damaged file by a non-required one.
 
     Raises
@@ -213,8 +210,8 @@ def reset(directory: LogDirectory, name: str, position: int, tell: Tell) -> None
         There is no such tailer, or it is open.
     """
     with _held(directory, name) as (folder_fd, lock), terms_locked(directory, name):
-        tell()
-        failpoint("writers told")
+        notify()
+        failpoint("writers notified")
         _place_anew(directory, folder_fd, name, lock, position)
 
 
@@ -224,8 +221,8 @@ def _place_anew(
     try:
         page = _map_locked(directory, folder_fd, name, lock)
     except DamagedPageError:
-        # Away with it first, which is all that can be done at once: the one lock that there is, is
-        # on this very file.
+        # The damaged file goes first: the lock is on this file, so it cannot be replaced in one
+        # step.
         os.unlink(name, dir_fd=folder_fd)
         failpoint("damage removed")
         put_new_file(
@@ -237,7 +234,7 @@ def _place_anew(
     sync_names(directory, folder_fd)
 
 
-def delete(directory: LogDirectory, name: str, tell: Tell) -> None:
+def delete(directory: LogDirectory, name: str, notify: Notify) -> None:
     """Delete a tailer that is not open.
 
     Raises
@@ -247,8 +244,8 @@ def delete(directory: LogDirectory, name: str, tell: Tell) -> None:
     """
     with _held(directory, name) as (folder_fd, _):
         with terms_locked(directory, name):
-            tell()
-            failpoint("writers told")
+            notify()
+            failpoint("writers notified")
             os.unlink(name, dir_fd=folder_fd)
             failpoint("deleted")
         os.fsync(folder_fd)
@@ -285,22 +282,22 @@ def open_page(directory: LogDirectory, name: str) -> TailerPage:
         return TailerPage(fd, True)
 
 
-def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
+def evict(directory: LogDirectory, name: str, notify: Notify) -> bool:
     """Evict a tailer, open or not, and keep its position; return False if it was not required.
 
     Raises
     ------
     TailerNotFoundError, CorruptTailerError
-        There is no such tailer, or its file is of no use.
+        There is no such tailer, or its file is damaged.
     """
     page = open_page(directory, name)
     with telling_of_refusals(directory, name):
         with terms_locked(directory, name):
             required = read_page(page.content(), directory.log_uuid)["required"]
             if required:
-                tell()
-                failpoint("writers told")
-            # Also where it is evicted already: an earlier try may not have reached the disk.
+                notify()
+                failpoint("writers notified")
+            # Also if it is evicted already: an earlier try may not have reached the disk.
             page.change_terms(
                 directory.log_uuid, required=False, evicted_ns=time.time_ns() if required else None
             )
@@ -310,13 +307,15 @@ def evict(directory: LogDirectory, name: str, tell: Tell) -> bool:
 
 
 def cut_back(directory: LogDirectory, end: int) -> None:
-    """Have tailers that stand behind the end of a log go on at it: what they had read there was cut
-    off, and other records will take its place. Only under the log's exclusive lock."""
+    """Move tailers that are behind the log's end back to it. Requires the log's exclusive lock.
+
+    What they had read there was cut off, and other records will take its place.
+    """
     offset = end % directory.segment_size
     end += max(0, HEADER_SIZE - offset)  # where the next record goes
     for state in states(directory):
         if state.position is not None and state.position > end:
-            _move(directory, state, end, "where the log ends")
+            _move(directory, state, end, "to the log's end")
 
 
 def inside_skips(directory: LogDirectory) -> Iterator[tuple[TailerState, int]]:
@@ -331,15 +330,13 @@ def inside_skips(directory: LogDirectory) -> Iterator[tuple[TailerState, int]]:
 
 
 def step_out(directory: LogDirectory) -> None:
-    """Have tailers that stand inside a SKIP go on behind it. Only under the log's exclusive
-    lock.
-    """
+    """Move tailers that are inside a SKIP behind it. Requires the log's exclusive lock."""
     for state, landing in inside_skips(directory):
         go_on_at(directory, state, landing)
 
 
 def go_on_at(directory: LogDirectory, state: TailerState, landing: int) -> None:
-    """Have a tailer that stands inside a SKIP go on behind it."""
+    """Move a tailer that is inside a SKIP behind it."""
     _move(directory, state, landing, "behind the SKIP there")
 
 
@@ -349,7 +346,7 @@ def _move(directory: LogDirectory, state: TailerState, position: int, where: str
             _place_anew(directory, folder_fd, state.name, lock, position)
     except CommitLogError as error:
         _logger.error(
-            "tailer %r of %s stands at %s, and not %s: %s",
+            "tailer %r of %s is at %s and cannot be moved %s: %s",
             state.name,
             directory.path,
             state.position,
@@ -358,7 +355,7 @@ def _move(directory: LogDirectory, state: TailerState, position: int, where: str
         )
     else:
         _logger.warning(
-            "tailer %r of %s stood at %s: it goes on at %d, %s",
+            "tailer %r of %s was at %s and is moved to %d, %s",
             state.name,
             directory.path,
             state.position,

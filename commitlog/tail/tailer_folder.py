@@ -1,6 +1,4 @@
-"""The folder `tailers`: the names in it, the lock under which terms change, and what its refusals
-mean.
-"""
+"""The folder `tailers`: its names, the lock under which terms change, and its errors."""
 
 from __future__ import annotations
 
@@ -32,17 +30,17 @@ NAME_LONGEST = 128  # bytes of UTF-8
 _NAME = re.compile(r"[\w@:+][\w@:+.\-]*")
 _TEMPORARY = re.compile(r"^\..+\.[0-9a-f]{16}\.tmp$")
 _TERMS_WAIT_S = 5.0
-# a change takes milliseconds: a lock on the folder that is held longer is not a tailer's change
+# A change takes milliseconds: a lock on the folder that is held longer is not of a change.
 FOLDER_WAIT_S = 0.5
 
 
 def check_name(name: object) -> str:
-    """A name that a tailer can have.
+    """Check the name of a tailer and return it as a plain str.
 
     Raises
     ------
     InvalidOptionError
-        It cannot; the message says what it may be.
+        No tailer can have this name.
     """
     if not isinstance(name, str):
         raise InvalidOptionError(f"name must be a str, not {type(name).__name__}")
@@ -55,7 +53,7 @@ def check_name(name: object) -> str:
             f"name must be 1 to {NAME_LONGEST} bytes of letters, digits and _ @ : + . -, and not "
             f"begin with . or -: {name!r} is not"
         )
-    return str(name)  # and nothing derived from it, which the kernel would not take
+    return str(name)  # the kernel takes no subclass
 
 
 def tailer_path(directory: LogDirectory, name: str) -> str:
@@ -64,12 +62,12 @@ def tailer_path(directory: LogDirectory, name: str) -> str:
 
 @contextlib.contextmanager
 def opened_folder(directory: LogDirectory) -> Iterator[int]:
-    """A descriptor of the folder.
+    """Open the folder for the length of a `with`.
 
     Raises
     ------
     FileNotFoundError
-        No tailer of this log ever had a name.
+        The log never had a named tailer.
     """
     fd = os.open(
         FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=directory.fd
@@ -82,12 +80,12 @@ def opened_folder(directory: LogDirectory) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _listed_folder(directory: LogDirectory) -> Iterator[int]:
-    """The same for whoever has to know all of its tailers.
+    """Open the folder to list all tailers.
 
     Raises
     ------
     IOFailureError
-        It is no folder, or not this user's to read.
+        It is no folder, or this user may not read it.
     """
     try:
         with opened_folder(directory) as folder_fd:
@@ -96,9 +94,8 @@ def _listed_folder(directory: LogDirectory) -> Iterator[int]:
         raise
     except OSError as error:
         raise IOFailureError(
-            f"the log's tailers cannot be listed ({error.strerror}), and nobody can say which of "
-            "them are required: let this user read the "
-            f"folder {FOLDER!r}",
+            f"the log's tailers cannot be listed ({error.strerror}), so the required ones are "
+            f"unknown: let this user read the folder {FOLDER!r}",
             path=os.path.join(directory.path, FOLDER),
             errno=error.errno,
         ) from error
@@ -106,12 +103,11 @@ def _listed_folder(directory: LogDirectory) -> Iterator[int]:
 
 @contextlib.contextmanager
 def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
-    """Only one process at a time changes what writers look for: terms, and which tailers there are.
-    The lock goes with its holder.
+    """Hold the lock under which terms change, and tailers are deleted or reset.
 
-    It is a byte of `lock`. Older releases, and users who cannot open `lock`, lock the folder
-    instead, so it is locked as well. Any reader can lock the folder: a lock there that stays is
-    ignored.
+    The lock is a byte of `lock`; it ends with its process. Older releases, and users who cannot
+    open `lock`, lock the folder instead, so the folder is locked as well. Any reader can lock the
+    folder, so a lock there that stays is ignored.
     """
     with contextlib.ExitStack() as held:
         try:
@@ -126,7 +122,7 @@ def terms_locked(directory: LogDirectory, name: str) -> Iterator[None]:
             if not any(byte.acquire("exclusive") for _ in changing):
                 raise IOFailureError(
                     "another process has been changing a tailer of this log for "
-                    f"{_TERMS_WAIT_S:g} s: look for a stopped one",
+                    f"{_TERMS_WAIT_S:g} s: check for a stopped process",
                     path=tailer_path(directory, name),
                     errno=errno.EAGAIN,
                 )
@@ -160,8 +156,8 @@ def are_terms_changing(directory: LogDirectory) -> bool:
 
 
 def is_folder_locked(directory: LogDirectory) -> bool:
-    """Whether a process has the folder locked: one that changes terms and cannot open `lock`, or
-    any reader.
+    """Return whether the folder is locked: by a process that cannot open `lock` and changes terms,
+    or by a reader.
 
     Raises
     ------
@@ -191,15 +187,14 @@ def telling_of_refusals(directory: LogDirectory, name: str) -> Iterator[None]:
             raise TailerNotFoundError(f"there is no tailer {name!r}", path=path) from None
         except DamagedPageError as error:
             raise CorruptTailerError(
-                f"the file of tailer {name!r} cannot be used: {error}. Say from where to go on: "
-                f"log.reset_tailer({name!r}, ...), or "
-                f"`commitlog tailers LOG reset {name} POSITION`",
+                f"the file of tailer {name!r} is damaged: {error}. Set its position with "
+                f"log.reset_tailer({name!r}, ...) or `commitlog tailers LOG reset {name} POSITION`",
                 path=path,
             ) from None
 
 
 def names(directory: LogDirectory) -> list[str]:
-    """The names of all tailers, sorted.
+    """List the names of all tailers, sorted.
 
     Raises
     ------
@@ -212,9 +207,7 @@ def names(directory: LogDirectory) -> list[str]:
 
 
 def sweep(directory: LogDirectory) -> None:
-    """Remove what creations that died half-way have left. Who is creating one at present tries
-    again.
-    """
+    """Remove temporary files of creations that died; a creation in progress tries again."""
     with (
         contextlib.suppress(FileNotFoundError, IOFailureError),
         _listed_folder(directory) as folder_fd,
@@ -238,9 +231,7 @@ def sync_names(directory: LogDirectory, folder_fd: int) -> None:
 
 @contextlib.contextmanager
 def opened_file(folder_fd: int, name: str, flags: int) -> Iterator[int]:
-    """A descriptor of a tailer's file, which is one of the right size, for the length of a
-    `with`.
-    """
+    """Open a tailer's file of the right size for the length of a `with`."""
     with opened_regular(name, flags, dir_fd=folder_fd) as fd:
         size = os.fstat(fd).st_size
         if size != TAILER_SIZE:

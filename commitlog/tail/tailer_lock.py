@@ -10,14 +10,14 @@ from commitlog.segment import lock_file
 from commitlog.segment.lock_file import tailer_span
 
 
-class NotToBeHadError(Exception):
+class TailerLockedError(Exception):
     """The file is locked.
 
     Parameters
     ----------
     owned : bool
-        By a tailer. Otherwise it may be, or a reader has a shared lock there and this user cannot
-        open `lock`, which would tell.
+        Whether a tailer certainly has the lock. If not, it may be a reader's shared lock: this user
+        cannot open `lock`, which distinguishes them.
     """
 
     def __init__(self, owned: bool) -> None:
@@ -28,9 +28,8 @@ class NotToBeHadError(Exception):
 class TailerLock:
     """A tailer's file, open and locked against other tailers until `close` or the process's death.
 
-    An exclusive lock on the file is all it takes, unless a reader has a shared lock there. Then the
-    owner shares the file, which keeps those out that ask for the exclusive lock, and locks the byte
-    of `lock` that stands for the file.
+    Usually this is an exclusive lock on the file. If a reader has a shared lock there, the owner
+    takes a shared lock, too, which excludes exclusive locks, and locks the file's byte in `lock`.
 
     Parameters
     ----------
@@ -39,12 +38,12 @@ class TailerLock:
     folder_fd : int
         The folder with the tailers' files.
     name : str
-        The tailer's.
+        The tailer's name.
 
     Raises
     ------
-    NotToBeHadError
-        Another one has it.
+    TailerLockedError
+        Another process or tailer has the lock.
     OSError
         The file cannot be opened.
     """
@@ -61,34 +60,35 @@ class TailerLock:
 
     def _share(self, dir_fd: int) -> None:
         if is_held(self.descriptor, against="shared"):
-            raise NotToBeHadError(owned=True)
+            raise TailerLockedError(owned=True)
         span = tailer_span(os.fstat(self.descriptor).st_ino)
         try:
             self._byte = LifeLock(
                 lambda: open_gate(lock_file.NAME, dir_fd, create=False), span=span
             )
         except BlockingIOError:
-            raise NotToBeHadError(owned=True) from None
+            raise TailerLockedError(owned=True) from None
         except OSError:
-            raise NotToBeHadError(owned=False) from None
+            raise TailerLockedError(owned=False) from None
         if not self._file.acquire("shared"):
-            raise NotToBeHadError(owned=True)
+            raise TailerLockedError(owned=True)
 
     @property
     def descriptor(self) -> int:
-        """Of the tailer's file."""
+        """Return the descriptor of the tailer's file."""
         return self._file.descriptor
 
     def close(self) -> None:
-        """Let others read under the name. Idempotent."""
+        """Release the name. Idempotent."""
         self._file.close()
         if self._byte is not None:
             self._byte.close()
 
 
 def is_owned(dir_fd: int, fd: int) -> bool:
-    """Whether a tailer reads with the file that is open there. A user who cannot open `lock` takes
-    a reader's lock for a tailer's.
+    """Return whether a tailer owns the open file.
+
+    If this user cannot open `lock`, a reader's lock counts as a tailer's.
     """
     if is_held(fd, against="shared") or not is_held(fd):
         return is_held(fd)

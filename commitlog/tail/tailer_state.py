@@ -68,11 +68,11 @@ def read_state(directory: LogDirectory, name: str, end: int | None = None) -> Ta
     Parameters
     ----------
     directory : LogDirectory
-        The log's.
+        The log's directory.
     name : str
-        The tailer's.
+        The tailer's name.
     end : int, optional
-        Where the log ends, for the lag.
+        The log's end, for the lag.
 
     Raises
     ------
@@ -138,8 +138,8 @@ def lowest_required(directory: LogDirectory) -> int | None:
     for state in states(directory):
         if state.damage is not None:
             _logger.warning(
-                "nothing of %s is deleted, for the file of tailer %r is damaged (%s): reset the "
-                "tailer, or delete it",
+                "%s: nothing is deleted, because the file of tailer %r is damaged (%s): reset or "
+                "delete the tailer",
                 directory.path,
                 state.name,
                 state.damage,

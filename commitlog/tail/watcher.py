@@ -1,6 +1,4 @@
-"""Watcher: the thread that wakes coroutines when records come. AsyncRecords: what a coroutine
-asks.
-"""
+"""Watcher: the thread that wakes coroutines when records arrive. AsyncRecords: its iterator."""
 
 from __future__ import annotations
 
@@ -12,19 +10,18 @@ from commitlog._kernel.readers import Cursor, FollowIterator, Record
 from commitlog.base.loops import resolve, resolve_here
 from commitlog.base.service import Service, start_lock
 
-_SLEEP_S = 0.05  # in the kernel, which an append ends
-_NAP_LEAST_S, _NAP_MOST_S = 0.0005, 0.01  # where no append can end it
-_RUN_MOST = 64  # records in a row that are there already, after which the event loop runs others
+_SLEEP_S = 0.05  # in the kernel; an append ends it
+_NAP_LEAST_S, _NAP_MOST_S = 0.0005, 0.01  # if no append can end it
+_RUN_MOST = 64  # records in a row without a wait, before the event loop runs other coroutines
 _POLL_LEAST_S, _POLL_MOST_S = 0.001, 0.01
 _JOIN_S = 10.0
 
 
 class Watcher(Service):
-    """One thread that waits for appends to a log on behalf of coroutines, of any number of event
-    loops.
+    """Wait for appends to a log in one thread, for the coroutines of any number of event loops.
 
-    It sleeps as a reader with ``idle="block"`` does. Where no append wakes it (what is flushed,
-    this process's own pool buffers, cursors that cannot be written) it looks now and then, at
+    The thread sleeps as a reader with ``idle="block"`` does. If appends cannot wake it (flushed
+    visibility, this process's own pool buffers, cursors that this user may not write), it polls at
     intervals that grow to 10 ms.
     """
 
@@ -36,7 +33,7 @@ class Watcher(Service):
         self._ended = False
 
     async def news(self, cursor: Cursor, timeout_s: float | None) -> None:
-        """Wait until a look at what the cursor stands before is worth while, or so many seconds."""
+        """Wait until the cursor may have a new record, at most so many seconds."""
         loop = asyncio.get_running_loop()
         future = loop.create_future()
         with self._changed:
@@ -50,7 +47,7 @@ class Watcher(Service):
             else loop.call_later(timeout_s, resolve_here, [(future, None)])
         )
         try:
-            # In the thread's list before this look: between the two of them no record is missed.
+            # The future is in the thread's list before this check, so no record is missed.
             self._core.announce_sleeper()
             if not cursor.has_news:
                 await future
@@ -126,19 +123,19 @@ def watcher_of(core: Core) -> Watcher:
 
 
 class AsyncRecords:
-    """What `async for` over `Tailer.follow` asks.
+    """Yield the records of `async for` over `Tailer.follow`.
 
-    The cursor moves when a record is given and at no other time. So a coroutine that is cancelled
-    at an await leaves it before the record that it would have got.
+    The cursor moves only when a record is returned. If a coroutine is cancelled at an await, the
+    cursor stays before the next record.
 
     Parameters
     ----------
     cursor : Cursor
-        The tailer's.
+        The tailer's cursor.
     present : FollowIterator
-        The records of that cursor that are there already.
+        The records of that cursor that are visible already.
     timeout_s : float or None
-        End when no record came for so long.
+        End if no record arrives for that long.
     """
 
     def __init__(self, cursor: Cursor, present: FollowIterator, timeout_s: float | None) -> None:
@@ -148,22 +145,22 @@ class AsyncRecords:
         self._run = 0
 
     async def next(self) -> Record:
-        """The next record.
+        """Return the next record.
 
         Raises
         ------
         StopAsyncIteration
-            None came in time, or the log is closed.
+            No record arrived in time, or the log is closed.
         """
-        self._cursor.save_position()  # who asks for the next record is done with the last one
+        self._cursor.save_position()  # the caller is done with the last record
         self._run += 1
         if self._run > _RUN_MOST:
             self._run = 0
             await asyncio.sleep(0)
         record = next(self._present, None)
-        return record if record is not None else await self._next_to_come()
+        return record if record is not None else await self._arriving()
 
-    async def _next_to_come(self) -> Record:
+    async def _arriving(self) -> Record:
         self._run = 0
         loop = asyncio.get_running_loop()
         deadline_s = None if self._timeout_s is None else loop.time() + self._timeout_s
@@ -180,7 +177,6 @@ class AsyncRecords:
             record = next(self._present, None)
             if record is not None:
                 return record
-            # News but no record: an open claim, or a segment that is still being made. Poll for
-            # these.
+            # No record yet: there is an open claim, or the next segment is still being created.
             await asyncio.sleep(nap_s if left_s is None else min(nap_s, left_s))
             nap_s = min(2 * nap_s, _POLL_MOST_S)

@@ -4,6 +4,7 @@
 
 #define NEVER_NS (3600000 * MILLISECOND)
 #define GAP 48u
+#define WITH_LARGE_FRAMES (1u << 20) /* a segment that takes frames beyond CL_FRAME_ADD_LIMIT */
 
 typedef struct {
     test_place place;
@@ -12,12 +13,16 @@ typedef struct {
     test_reader reader; /* of `other` */
 } test_scene;
 
-static void start(test_scene *scene, int64_t claim_timeout_ns) {
-    make_place(&scene->place, SMALL);
+static void start_sized(test_scene *scene, uint64_t size, int64_t claim_timeout_ns) {
+    make_place(&scene->place, size);
     open_handle(&scene->place, &scene->writer, false);
     open_handle(&scene->place, &scene->other, false);
     scene->other.log.claim_timeout_ns = claim_timeout_ns;
     open_reader(&scene->reader, &scene->other.log);
+}
+
+static void start(test_scene *scene, int64_t claim_timeout_ns) {
+    start_sized(scene, SMALL, claim_timeout_ns);
 }
 
 static void end(test_scene *scene) {
@@ -325,6 +330,25 @@ static void a_gap_over_the_segments_end_is_marked_to_the_end(void) {
     end(&scene);
 }
 
+/* Another handle has reached the segment's end. The slot of the refused handle must be even again,
+ * or the gap of a dead owner would wait for the claim timeout. */
+static void a_refused_large_claim_holds_up_no_gap(void) {
+    test_scene scene;
+    cl_claim claim;
+    cl_record record;
+    int64_t took_ns;
+    start_sized(&scene, WITH_LARGE_FRAMES, NEVER_NS);
+    CHECK(cl_writer_close_segment(&scene.other.writer, CL_SEGMENT_CURRENT) == CL_OK);
+    CHECK(cl_writer_claim(&scene.writer.writer, CL_FRAME_ADD_LIMIT + CL_FRAME_ALIGN, &claim) ==
+          CL_E_ROLL);
+    make_segment(&scene.place, 1, 0);
+    CHECK(cl_writer_roll(&scene.other.writer, 0, 1, 0) == CL_OK);
+    cl_add(scene.other.log.tail, GAP); /* of an owner that died */
+    uint64_t after = append_value(&scene.other, "x", 1);
+    CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_OK && record.position == after);
+    end(&scene);
+}
+
 /* The clock is the observer's own polling: a machine that stood still expires no claim. */
 static void a_frozen_observer_expires_nobody(void) {
     test_scene scene;
@@ -467,6 +491,7 @@ int main(void) {
     the_appended_watermark_alone_rolls_the_dead_back();
     a_zombie_writes_into_its_skip_and_harms_nobody();
     a_gap_over_the_segments_end_is_marked_to_the_end();
+    a_refused_large_claim_holds_up_no_gap();
     a_frozen_observer_expires_nobody();
     a_read_only_observer_passes_the_dead_and_waits_for_the_living();
     a_read_only_observer_waits_before_a_gap_of_the_living();

@@ -308,7 +308,7 @@ def test_opening_a_log_twice_in_one_process_works_and_says_so(
     logs: Logs, caplog: pytest.LogCaptureFixture
 ) -> None:
     def said() -> bool:
-        return any("in this very process already" in message for message in caplog.messages)
+        return any("already open for writing in this process" in message for message in caplog.messages)
 
     first = logs.open()
     assert not said()
@@ -323,7 +323,7 @@ def test_opening_a_log_twice_in_one_process_works_and_says_so(
 def test_dangling_link_is_called_a_link(tmp_path: Path, below: str) -> None:
     (tmp_path / "link").symlink_to("nowhere")
     with pytest.raises(
-        NotALogError, match="link is a symbolic link to nowhere, which is not there"
+        NotALogError, match="link is a symbolic link to nowhere, which does not exist"
     ):
         commitlog.open(tmp_path / "link" / below)
     assert [path.name for path in tmp_path.iterdir()] == ["link"]

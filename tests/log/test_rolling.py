@@ -384,7 +384,7 @@ def test_differing_roll_cycle_is_ignored_with_a_warning(
         with caplog.at_level(logging.WARNING), commitlog.open(path, **options) as log:  # type: ignore[arg-type]
             assert str(log.identity.roll_cycle) == "DAILY (Europe/Berlin, epoch 21600 s)"
         (said,) = [message for message in caplog.messages if "roll_cycle" in message]
-        assert "DAILY (Europe/Berlin, epoch 21600 s), which stands" in said
+        assert "created with DAILY (Europe/Berlin, epoch 21600 s)" in said
     caplog.clear()
     with caplog.at_level(logging.WARNING), commitlog.open(path), commitlog.open(path, "r"):
         assert not [message for message in caplog.messages if "roll_cycle" in message]

@@ -96,7 +96,7 @@ def test_crash_during_tailer_change_leaves_writers_consistent(path: Path, act: s
 
 def declare_and_die(link: Link, path: str) -> None:
     def passed(step: str) -> None:
-        if step == "writers told":
+        if step == "writers notified":
             link.say(STOPPED)
             link.wait()
         elif step == "terms written":

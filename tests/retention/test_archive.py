@@ -533,7 +533,7 @@ def test_an_archive_keeps_no_tailer_s_place_and_says_so(logs: Logs, tmp_path: Pa
     archived(logs, tmp_path / "archive")
     with (
         commitlog.open(tmp_path / "archive", "r") as copy,
-        pytest.raises(ReadOnlyError, match="keeps no tailer's place"),
+        pytest.raises(ReadOnlyError, match="saves no tailer's position"),
     ):
         copy.tailer(name="mine")
 

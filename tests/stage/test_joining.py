@@ -4,6 +4,7 @@ later appends go on behind them.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -289,7 +290,7 @@ def test_a_note_that_cannot_be_believed_joins_nothing(
     if harm == "flipped":
         flip(note, len(content) // 2)
     elif harm == "source gone":
-        shutil.rmtree(tmp_path / "staged")
+        shutil.rmtree(path / ".staged")
     else:
         note.write_bytes({"cut": content[:-20], "empty": b"", "no object": b"[1]"}[harm])
     before = sorted(os.listdir(path))
@@ -334,6 +335,37 @@ class LogDirectoryOf:
 
     def __exit__(self, *_: object) -> None:
         self.directory.close()
+
+
+@pytest.mark.parametrize("way", ["above", "below and above", "absolute", "linked folder"])
+def test_a_note_that_names_a_file_outside_the_log_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    path = begun(tmp_path, monkeypatch, 0)
+    with LogDirectoryOf(path) as directory:
+        note = JoinNote.read(directory)
+        assert note is not None
+        names = [os.path.basename(move.source) for move in note.moves]
+        (path / ".staged" / "joining").rename(tmp_path / "outside")
+        if way == "linked folder":
+            (path / ".staged" / "joining").symlink_to(tmp_path / "outside")
+        else:
+            folder = {
+                "above": "../outside",
+                "below and above": ".staged/../../outside",
+                "absolute": str(tmp_path / "outside"),
+            }[way]
+            moves = tuple(
+                dataclasses.replace(move, source=f"{folder}/{name}")
+                for move, name in zip(note.moves, names, strict=True)
+            )
+            dataclasses.replace(note, moves=moves).write(directory)
+    with pytest.raises(CorruptSegmentError, match="`joining`"):
+        commitlog.open(path)
+    assert sorted(os.listdir(tmp_path / "outside")) == sorted(names)
+    assert repair(path).sound
+    assert read_all(path) == numbered(10)
+    assert sorted(os.listdir(tmp_path / "outside")) == sorted(names)
 
 
 def test_a_note_of_another_log_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def test_append_past_max_lag_is_refused_naming_the_tailer(logs: Logs, setup: Set
     for _ in range(3):
         with pytest.raises(
             TailerLagError,
-            match="'a' is 2520 bytes behind, of 2400 that it may be: nothing was appended",
+            match="'a' is 2520 bytes behind, and its max_lag is 2400: nothing was appended",
         ) as caught:
             log.append(VALUE)
     assert (caught.value.name, caught.value.position) == ("a", tailer.position)

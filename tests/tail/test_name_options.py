@@ -28,12 +28,12 @@ def test_a_wrong_name_is_refused_everywhere(logs: Logs, name: Any) -> None:
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": "a", "required": 1}, "required must be True, False or None"),
     ({"name": "a", "required": "yes"}, "required must be"),
-    ({"required": True}, "required is for a tailer with a name"),
-    ({"durable": True}, "durable is for a tailer with a name"),
+    ({"required": True}, "required is for a named tailer"),
+    ({"durable": True}, "durable is for a named tailer"),
     ({"name": "a", "durable": "fast"}, "durable must be a duration"),
     ({"name": "a", "durable": -1}, "durable must be a duration"),
-    ({"name": "a", "max_lag": "1MiB"}, "say required=True, too"),
-    ({"name": "a", "required": False, "max_lag": "1MiB"}, "say required=True, too"),
+    ({"name": "a", "max_lag": "1MiB"}, "add required=True"),
+    ({"name": "a", "required": False, "max_lag": "1MiB"}, "add required=True"),
     ({"name": "a", "required": True, "max_lag": "much"}, "max_lag must be a size"),
     ({"name": "a", "required": True, "max_lag": 0}, "max_lag must be at least one byte"),
 ]

@@ -332,4 +332,4 @@ def test_named_tailer_before_recovery_goes_to_the_visible_end(
     reader = logs.open(mode="r")
     tailer = reader.tailer("a")
     assert tailer.position == HEADER + 5 * 24
-    assert "goes on there" in caplog.text
+    assert "continues there" in caplog.text

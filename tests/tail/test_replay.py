@@ -134,7 +134,7 @@ def test_what_is_no_speed_is_refused(logs: Logs, speed: Any) -> None:
 
 def test_max_pause_without_speed_or_not_a_duration_is_refused(logs: Logs) -> None:
     log = recorded(logs, 0)
-    with pytest.raises(InvalidOptionError, match="say its speed too"):
+    with pytest.raises(InvalidOptionError, match="give its speed, too"):
         log.tailer().follow(max_pause=1)
     wrong: Any
     for wrong in (-1, "soon", True):

@@ -20,7 +20,8 @@
 #define CL_FRAME_ALIGN 8u
 #define CL_FRAME_HEADER 16u    /* word, crc, timestamp */
 #define CL_FRAME_EXTENDED 24u  /* and type, keylen */
-#define CL_FRAME_SMALLEST 8u   /* a SKIP may be one bare cell */
+#define CL_CELL_SIZE 8u        /* word and crc, or word and owner */
+#define CL_FRAME_SMALLEST CL_CELL_SIZE /* a SKIP may be one bare cell */
 #define CL_FRAME_TIMESTAMP 8u
 #define CL_FRAME_TYPE 16u
 #define CL_FRAME_KEYLEN 20u
