@@ -39,7 +39,6 @@ NOT_YET: tuple[str, ...] = (
     "commitlog/observe/",
     "commitlog/options.py",
     "commitlog/recovery/walk.py",
-    "commitlog/repair/",
     "commitlog/retention/pruner.py",
     "commitlog/retention/target.py",
     "commitlog/spark/",
