@@ -31,7 +31,6 @@ NOT_YET: tuple[str, ...] = (
     "commitlog/_kernel/c/flush.c",
     "commitlog/_kernel/failure.py",
     "commitlog/cli/",
-    "commitlog/doctor/",
     "commitlog/flush/acknowledge_service.py",
     "commitlog/log/opening.py",
     "commitlog/log/parts.py",
