@@ -194,7 +194,7 @@ def _progress(ending: Ending, chosen: Chosen, settings: Settings) -> Progress:
 
     def tell(workload: Workload, case: Case) -> None:
         nonlocal done_s
-        ending.look()
+        ending.check()
         # The more is done, the more its pace counts.
         share, elapsed_s = done_s / total_s, time.monotonic() - began
         left_s = (total_s - done_s) * (1 - share + (elapsed_s / total_s if share else 0))

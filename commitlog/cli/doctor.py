@@ -1,4 +1,4 @@
-"""`commitlog doctor`: whether a machine and a file system give what a log needs."""
+"""`commitlog doctor`: check whether a machine and a file system have what a log needs."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ _COLORS = {Verdict.OK: "green", Verdict.WARNING: "yellow", Verdict.FAILED: "red"
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
 def command(context: click.Context, directory: Path, as_json: bool) -> None:
-    """Check whether machine and DIR give what a log needs.
+    """Check that this machine and DIR have what a log needs.
 
-    It checks this machine and the file system of DIR for a few seconds, and prints a line for each
-    check.
+    It takes a few seconds and prints a line for each check: the verdict, what was found, and why a
+    log needs it.
 
     \b
     Examples:
       commitlog doctor /var/lib/orders
       commitlog doctor --json /dev/shm
 
-    It makes small files in DIR and removes them again, also after Ctrl-C. The exit status is 1 if
-    something is missing that every log needs. With warnings a log works, slower or less safe.
+    It creates small files in DIR and removes them, also after Ctrl-C. With a warning, a log works
+    but is slower or less safe. The exit status is 1 if a check failed that every log needs.
     """
     try:
         workspace = Workspace(directory)
     except OSError as error:
         raise click.BadParameter(
-            f"nothing can be made in {str(directory)!r}: {error.strerror}", param_hint="DIR"
+            f"cannot create files in {str(directory)!r}: {error.strerror}", param_hint="DIR"
         ) from error
     findings = []
     with workspace, Ending() as ending:
         for finding in examine(workspace):
-            ending.look()
+            ending.check()
             findings.append(finding)
             if not as_json:
-                _say(finding)
+                _print(finding)
     counts = {
         verdict: sum(finding.verdict is verdict for finding in findings) for verdict in Verdict
     }
@@ -63,8 +63,8 @@ def command(context: click.Context, directory: Path, as_json: bool) -> None:
     context.exit(FAILURE if counts[Verdict.FAILED] else 0)
 
 
-def _say(finding: Finding) -> None:
-    """A finding for people: colors where the terminal has them."""
+def _print(finding: Finding) -> None:
+    """Print a finding, in color if the terminal has colors."""
     verdict = click.style(f"{finding.verdict.value:8}", fg=_COLORS[finding.verdict])
     click.echo(
         f"{verdict}{finding.name:15} {finding.found}; {click.style(finding.means, dim=True)}"

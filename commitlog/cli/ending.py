@@ -1,6 +1,4 @@
-"""The end of a command that has made files: wished for by Ctrl-C, or by whoever else ends
-programs.
-"""
+"""The end of a command that has created files, by Ctrl-C or another signal that ends programs."""
 
 from __future__ import annotations
 
@@ -11,24 +9,25 @@ from typing import Self
 
 
 class Ending:
-    """Ctrl-C, and with it whoever tells the run to go or takes its terminal away: there are files
-    to be removed.
+    """Turn SIGINT, SIGTERM and SIGHUP into KeyboardInterrupt, so that the command removes its
+    files.
 
-    The exception is lost when it strikes in a weak reference's callback, or in what runs at a fork;
-    so it is noted as well, for `look`. What the interpreter would say of the lost one is left out.
+    Python drops an exception that is raised in the callback of a weak reference or of a fork. The
+    handler therefore also sets a flag for `check`, and the interpreter's message about the dropped
+    exception is suppressed.
     """
 
     _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
-        self._asked = False
+        self._signalled = False
 
     def __enter__(self) -> Self:
         self._before = {number: signal.getsignal(number) for number in self._SIGNALS}
         for number, handler in self._before.items():
             if handler in (signal.SIG_DFL, signal.default_int_handler):
-                signal.signal(number, self._noted)
-        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._lost
+                signal.signal(number, self._interrupt)
+        self._unraisable, sys.unraisablehook = sys.unraisablehook, self._report_dropped
         return self
 
     def __exit__(
@@ -41,15 +40,15 @@ class Ending:
             signal.signal(number, handler)
         sys.unraisablehook = self._unraisable
 
-    def _lost(self, what: sys.UnraisableHookArgs) -> None:
-        if not issubclass(what.exc_type, KeyboardInterrupt):
-            self._unraisable(what)
+    def _report_dropped(self, dropped: sys.UnraisableHookArgs) -> None:
+        if not issubclass(dropped.exc_type, KeyboardInterrupt):
+            self._unraisable(dropped)
 
-    def _noted(self, number: int, frame: FrameType | None) -> None:
-        self._asked = True
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        self._signalled = True
         raise KeyboardInterrupt
 
-    def look(self) -> None:
-        """Raise KeyboardInterrupt when the run is to end."""
-        if self._asked:
+    def check(self) -> None:
+        """Raise KeyboardInterrupt if a signal has come."""
+        if self._signalled:
             raise KeyboardInterrupt

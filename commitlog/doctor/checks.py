@@ -1,4 +1,4 @@
-"""The checks in their order, each with what it means for a log."""
+"""The checks in their order, each with why a log needs it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,40 @@ from commitlog.doctor.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A name, what the answer means for a log, and who finds it."""
+    """A check: its name, why a log needs what it checks, and the function that does it."""
 
     name: str
     means: str
     examine: Callable[[Workspace], Outcome]
-    needs_all: bool = False  # it says nothing where another one has failed
+    needs_all: bool = False  # not run if another check has failed
 
 
 CHECKS = (
-    Check("platform", "where commitlog runs, and how it computes CRCs", system.check_platform),
-    Check("boot id", "tells recovery whether the machine was restarted", system.check_boot_id),
+    Check("platform", "commitlog needs Linux on x86-64 or aarch64", system.check_platform),
+    Check("boot id", "recovery detects a restart of the machine by it", system.check_boot_id),
     Check("clock", "each record has a timestamp", system.check_clock),
-    Check("open files", "each log and tailer has a few", system.check_open_files),
-    Check("memory lock", "keeps a pool's buffers from being swapped out", system.check_memory_lock),
-    Check("shared memory", "pools that survive a kill live there", system.check_shared_memory),
-    Check("file system", "whether mappings and locks hold there", storage.check_kind),
-    Check("room", "segments are made ahead of need", storage.check_room),
+    Check("open files", "each log and tailer takes a few descriptors", system.check_open_files),
+    Check("memory lock", "a locked pool is not swapped out", system.check_memory_lock),
+    Check("shared memory", "a pool that survives a kill is there", system.check_shared_memory),
+    Check("file system", "mappings and locks need a local file system", storage.check_kind),
+    Check("room", "segments are allocated ahead of need", storage.check_room),
     Check(
-        "allocation", "a full disk is an error, and not the program's end", storage.check_allocation
+        "allocation",
+        "on allocated blocks, a full disk is an error and not a SIGBUS",
+        storage.check_allocation,
     ),
-    Check("rename", "two who make the same segment get one", storage.check_rename),
+    Check("rename", "of two processes that create a segment, one succeeds", storage.check_rename),
     Check(
-        "directory sync", "a new segment's name survives a power cut", storage.check_directory_sync
+        "directory sync",
+        "the name of a new segment survives a power cut",
+        storage.check_directory_sync,
     ),
+    Check("msync", "the time that a sync append to a mapped log waits", storage.check_msync),
     Check(
-        "msync", "how long an append waits in a mapped log under flush='sync'", storage.check_msync
+        "fdatasync", "the time that recovery waits to make a file durable", storage.check_fdatasync
     ),
-    Check("fdatasync", "how fast recovery and segment files get durable", storage.check_fdatasync),
-    Check("locks", "the dead are told from the living", locks.check_locks),
-    Check("round", "all of it together", rounds.check_round, needs_all=True),
+    Check("locks", "locks distinguish a live writer from a dead one", locks.check_locks),
+    Check("round", "writers and a reader share a log", rounds.check_round, needs_all=True),
 )
 
 
@@ -52,7 +56,7 @@ def examine(workspace: Workspace) -> Iterator[Finding]:
     Parameters
     ----------
     workspace : Workspace
-        On the directory where a log is to be.
+        In the directory of a future log.
 
     Yields
     ------
@@ -63,7 +67,8 @@ def examine(workspace: Workspace) -> Iterator[Finding]:
     for check in CHECKS:
         if check.needs_all and not sound:
             outcome = warning(
-                "not tried, because of what failed above", "see to that, and run this again"
+                "not run, because a check above failed",
+                "fix what failed, then run the doctor again",
             )
         else:
             outcome = examined(check, workspace)
@@ -72,10 +77,10 @@ def examine(workspace: Workspace) -> Iterator[Finding]:
 
 
 def examined(check: Check, workspace: Workspace) -> Outcome:
-    """What a check says. One that the system does not let do its work has failed."""
+    """Run one check. If a system call fails, the check has failed."""
     try:
         return check.examine(workspace)
     except OSError as error:
         return failed(
-            f"could not be checked: {error}", "see to what the message says, and run this again"
+            f"could not be checked: {error}", "remove the cause, then run the doctor again"
         )

@@ -1,4 +1,4 @@
-"""Children: forked processes that do a part of a check and say what came of it."""
+"""Children: forked processes that do a part of a check and report the result."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LIMIT_S = 20.0
 
 
 class ChildError(OSError):
-    """A child did not do its part."""
+    """A child process failed, died, or took too long."""
 
 
 class Children:
-    """Start child processes; leaving the context ends all of them, also after an exception."""
+    """Start child processes. Leaving the context kills all of them, also after an exception."""
 
     def __init__(self) -> None:
         self._pids: list[int] = []
@@ -38,46 +38,47 @@ class Children:
             self.kill(pid)
 
     def start(self, work: Callable[[], Any]) -> int:
-        """Fork a child that runs `work`; what that returns goes into JSON. The child's process
-        number.
+        """Fork a child that runs `work`; return its process id.
+
+        The result of `work` must be serializable as JSON.
         """
-        answer, say = os.pipe()
+        answer, send = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _live(work, say)
-        os.close(say)
+            _run(work, send)
+        os.close(send)
         self._pids.append(pid)
         self._answers[pid] = answer
         return pid
 
     def answer(self, pid: int, limit_s: float = LIMIT_S) -> Any:
-        """What a child's work returned; the child has ended then.
+        """Wait for a child to end; return the result of its work.
 
         Raises
         ------
         ChildError
-            It raised, died, or took longer than it may.
+            The work raised, the child died, or `limit_s` expired.
         """
-        said = bytearray()
+        received = bytearray()
         deadline = time.monotonic() + limit_s
         while select.select([self._answers[pid]], [], [], max(0.0, deadline - time.monotonic()))[0]:
             piece = os.read(self._answers[pid], 65536)
             if not piece:
                 break
-            said += piece
+            received += piece
         else:
             self.kill(pid)
             raise ChildError(f"a child process did not end within {limit_s:g} s")
         self.kill(pid)
-        if not said:
-            raise ChildError("a child process died without a word")
-        fine, result = json.loads(said)
+        if not received:
+            raise ChildError("a child process died without an answer")
+        fine, result = json.loads(received)
         if not fine:
             raise ChildError(result)
         return result
 
     def kill(self, pid: int) -> None:
-        """End a child by SIGKILL, and wait until it is gone."""
+        """Kill a child by SIGKILL and reap it."""
         if pid in self._pids:
             self._pids.remove(pid)
             os.kill(pid, signal.SIGKILL)
@@ -85,13 +86,13 @@ class Children:
             os.close(self._answers.pop(pid))
 
 
-def _live(work: Callable[[], Any], say: int) -> None:
-    """A child's whole life. Nothing of the parent's is run or flushed at its end."""
+def _run(work: Callable[[], Any], send: int) -> None:
+    """Run `work` in the child, send the result, and exit without the parent's exit handlers."""
     try:
         try:
-            words = json.dumps((True, work()))
-        except BaseException as error:  # noqa: BLE001 - a child never gets back into its parent's code
-            words = json.dumps((False, f"{type(error).__name__}: {error}"))
-        os.write(say, words.encode())
+            answer = json.dumps((True, work()))
+        except BaseException as error:  # noqa: BLE001 - a child never returns into its parent's code
+            answer = json.dumps((False, f"{type(error).__name__}: {error}"))
+        os.write(send, answer.encode())
     finally:
         os._exit(0)

@@ -1,4 +1,4 @@
-"""What a check found: the verdict, and what it means for a log."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class Verdict(enum.Enum):
-    """How good it is. Only what is `FAILED` is needed by every log."""
+    """Rate a result. What is `FAILED` is needed by every log."""
 
     OK = "ok"
     WARNING = "warning"
@@ -21,15 +21,15 @@ class Finding:
     Parameters
     ----------
     name : str
-        The check's.
+        The name of the check.
     verdict : Verdict
-        How good it is.
+        Whether a log works here.
     found : str
-        What was seen, with figures.
+        What the check found, with figures.
     means : str
-        What it means for a log.
+        Why a log needs it.
     advice : str
-        What to do; empty where nothing needs to be done.
+        What to do; empty if nothing needs to be done.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a check; the caller adds the check's name."""
+    """Hold the result of a check without its name."""
 
     verdict: Verdict
     found: str
@@ -49,15 +49,15 @@ class Outcome:
 
 
 def ok(found: str) -> Outcome:
-    """All is well."""
+    """Return the outcome of a check that found no fault."""
     return Outcome(Verdict.OK, found)
 
 
 def warning(found: str, advice: str) -> Outcome:
-    """A log works, with less speed or less safety than it could have."""
+    """Return the outcome of a fault that makes a log slower or less safe."""
     return Outcome(Verdict.WARNING, found, advice)
 
 
 def failed(found: str, advice: str) -> Outcome:
-    """A log cannot be trusted here."""
+    """Return the outcome of a fault that no log can work with."""
     return Outcome(Verdict.FAILED, found, advice)

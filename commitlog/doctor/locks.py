@@ -18,45 +18,49 @@ from commitlog.doctor.workspace import Workspace
 
 _LIMIT_S = 5.0
 _ADVICE = (
-    "use a local file system and a kernel with open-file-description locks: the dead could "
-    "not be told from the living"
+    "use a local file system and a kernel with open-file-description locks: without them, "
+    "recovery cannot distinguish a live writer from a dead one"
 )
 
 
 def check_locks(workspace: Workspace) -> Outcome:
-    """A lock is held while its process lives, and free when it dies, though a child of it lives."""
+    """Check that a lock is held while its process lives, and is free when the process is dead, even
+    if a child of it lives.
+    """
     path = workspace.folder / "locked"
-    with workspace.file("locked") as fd, _pipe() as (hear, say), Children() as children:
+    with workspace.file("locked") as fd, _pipe() as (receive, send), Children() as children:
         try:
             _lock(path).close()
-            owner = children.start(partial(_hold, path, say))
-            heir = _heard(hear)
+            owner = children.start(partial(_hold, path, send))
+            heir = _received_pid(receive)
             try:
                 if not is_held(fd):
-                    return failed("a lock that a living process holds is not seen", _ADVICE)
+                    return failed(
+                        "the lock of a live process is not visible to other processes", _ADVICE
+                    )
                 children.kill(owner)
                 if is_held(fd):
-                    why = (
-                        "the lock of a dead process is still held: a child that it forked keeps it"
+                    return failed(
+                        "the lock of a dead process is still held by a child that it forked",
+                        _ADVICE,
                     )
-                    return failed(why, _ADVICE)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(heir, signal.SIGKILL)
         except OSError as error:
-            return failed(f"open-file-description locks: {error.strerror or error}", _ADVICE)
-    return ok("held by the living, gone with the dead, not inherited by their children")
+            return failed(f"open-file-description locks fail: {error.strerror or error}", _ADVICE)
+    return ok("held while the process lives, released at its death, not inherited by its children")
 
 
 def _lock(path: Path) -> LifeLock:
     return LifeLock(lambda: os.open(path, os.O_RDWR | os.O_CLOEXEC))
 
 
-def _hold(path: Path, say: int) -> None:
-    """Lock, fork a child that lives longer and says who it is, and wait for the end."""
+def _hold(path: Path, send: int) -> None:
+    """Lock, fork a child that sends its process id and outlives this process, and wait."""
     lock = _lock(path)
     if os.fork() == 0:
-        os.write(say, os.getpid().to_bytes(4, "little"))
+        os.write(send, os.getpid().to_bytes(4, "little"))
         time.sleep(_LIMIT_S)
         os._exit(0)
     time.sleep(_LIMIT_S)
@@ -73,8 +77,8 @@ def _pipe() -> Iterator[tuple[int, int]]:
             os.close(end)
 
 
-def _heard(hear: int) -> int:
-    """The process number that comes through a pipe."""
-    if not select.select([hear], [], [], _LIMIT_S)[0]:
-        raise ChildError(f"the process that locks said nothing for {_LIMIT_S:g} s")
-    return int.from_bytes(os.read(hear, 4), "little")
+def _received_pid(receive: int) -> int:
+    """Return the process id that comes through a pipe."""
+    if not select.select([receive], [], [], _LIMIT_S)[0]:
+        raise ChildError(f"the process that locks did not answer within {_LIMIT_S:g} s")
+    return int.from_bytes(os.read(receive, 4), "little")

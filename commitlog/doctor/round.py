@@ -1,5 +1,5 @@
-"""The round: a small log, written by several processes and read by another one meanwhile, every
-byte of it checked.
+"""The round: several processes write a small log while another one reads it, and every byte is
+checked.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _RECORDS = 1500
 _LONGEST = 400
 _SEGMENT = 64 << 10
 _LIMIT_S = 30.0
-_ADVICE = "do not keep a log here, and report this with the lines above it"
+_ADVICE = "do not keep a log here, and report this finding with the lines above it"
 
 
 def content(writer: int, number: int) -> bytes:
-    """The record that a writer appends as its number so-and-so: who, which, and bytes that follow
-    from both.
+    """Return the value that a writer appends as its record `number`: writer, number, and bytes that
+    both determine.
     """
     numbers = random.Random(writer << 32 | number)
     return (
@@ -36,6 +36,7 @@ def content(writer: int, number: int) -> bytes:
 
 
 def check_round(workspace: Workspace) -> Outcome:
+    """Check that a log works with several processes."""
     path = str(workspace.folder / "log")
     began = time.perf_counter()
     try:
@@ -51,12 +52,12 @@ def check_round(workspace: Workspace) -> Outcome:
         return failed(str(error), _ADVICE)
     if not report.sound or report.records != _WRITERS * _RECORDS:
         return failed(
-            f"{report.records} of {_WRITERS * _RECORDS} records are whole afterwards", _ADVICE
+            f"only {report.records} of {_WRITERS * _RECORDS} records are valid afterwards", _ADVICE
         )
     took_s = time.perf_counter() - began
     return ok(
-        f"{_WRITERS} writers and a reader: {report.records} records, {size} bytes, every one as "
-        f"it was written, {took_s:.1f} s"
+        f"{_WRITERS} writers and a reader: {report.records} records, {size} bytes, all read as "
+        f"they were written, {took_s:.1f} s"
     )
 
 
@@ -67,7 +68,7 @@ def _write(path: str, writer: int) -> None:
 
 
 def _read(path: str) -> int:
-    """Read all writers' records as they come; the number of their bytes."""
+    """Read the records of all writers as they arrive; return the number of their bytes."""
     due = [0] * _WRITERS
     size = 0
     deadline = time.monotonic() + _LIMIT_S
@@ -77,15 +78,15 @@ def _read(path: str) -> int:
             if record is None:
                 if time.monotonic() > deadline:
                     raise OSError(
-                        f"only {sum(due)} of {_WRITERS * _RECORDS} records came within "
+                        f"only {sum(due)} of {_WRITERS * _RECORDS} records arrived within "
                         f"{_LIMIT_S:g} s"
                     )
                 continue
             writer = int.from_bytes(record.value[:4], "little")
             if writer >= _WRITERS or record.value != content(writer, due[writer]):
                 raise OSError(
-                    f"the record at position {record.position} is not the one that a writer "
-                    "appended there"
+                    f"the record at position {record.position} differs from what the writer "
+                    "appended"
                 )
             due[writer] += 1
             size += len(record.value)

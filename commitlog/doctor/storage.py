@@ -1,5 +1,5 @@
-"""The file system: its kind, its room, how files come into being on it, and how long it takes to
-make them durable.
+"""Check the file system: its type, its free space, how it creates files, and how long a flush
+takes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from commitlog.options import PAGE_SIZE
 from commitlog.segment.directory import check_file_system, file_system_type
 
 _TMPFS = (0x01021994, 0x858458F6)  # and ramfs
-# Where a block that has been allocated is not the one that is written: btrfs, ZFS, bcachefs.
+# btrfs, ZFS, bcachefs: a write goes to another block than the allocated one.
 _COPY_ON_WRITE = (0x9123683E, 0x2FC12FC1, 0xCA451A4E)
 ROOM_LEAST = 4 << 20
 _ROOM_ENOUGH = 256 << 20
@@ -27,100 +27,109 @@ _ALLOCATED = 1 << 20
 _BLOCK = 512  # what `st_blocks` counts in
 _SYNCS = 15
 _LOCAL = "use a local file system such as ext4, XFS or tmpfs"
-# No device answers so fast, and appends that wait for one so slow are better grouped.
+# No device is faster than the first; below the second, single sync appends are fast enough.
 _SUSPICIOUS_S = 8e-6
 _SLOW_S = 20e-3
 
 
 def check_kind(workspace: Workspace) -> Outcome:
+    """Check that the file system is local and on a disk."""
     mount = file_system(workspace.directory)
     found = f"{mount['type']} ({mount['device']})"
     try:
         check_file_system(str(workspace.directory))
     except UnsupportedError as error:
-        return failed(f"{found}: {error}", "put the log on a local disk; here it can only be read")
+        return failed(
+            f"{found}: {error}", "put the log on a local file system; on this one, mode 'r' works"
+        )
     kind = file_system_type(str(workspace.directory))
     if kind in _TMPFS:
         return warning(
             f"{found} is memory",
-            "fine for a bus between processes; a power cut or reboot takes everything, flushed or "
-            "not",
+            "use it for a bus between processes only: a power cut or a reboot loses every record, "
+            "flushed or not",
         )
     if kind in _COPY_ON_WRITE:
         return warning(
-            f"{found} copies on write",
-            "allocated room may still run out: leave some free, and turn copying off (chattr +C)",
+            f"{found} is a copy-on-write file system",
+            "keep some space free, because allocated blocks may still run out; disable "
+            "copy-on-write for the directory (chattr +C)",
         )
     return ok(found)
 
 
 def check_room(workspace: Workspace) -> Outcome:
+    """Check that there is space for segments."""
     space = os.statvfs(workspace.directory)
     free = space.f_bavail * space.f_frsize
     found = f"{free / 2**20:,.0f} MiB free"
     if space.f_blocks == 0:
-        return ok("no limit of its own")
+        return ok("the file system has no limit")
     if free < ROOM_LEAST:
         return failed(
             found,
-            f"free at least {ROOM_LEAST >> 20} MiB: the smallest log and these checks need them",
+            f"free at least {ROOM_LEAST >> 20} MiB: the smallest log and these checks need it",
         )
     if free < _ROOM_ENOUGH:
         return warning(
             found,
-            "segments of 64 MiB are made ahead of need: choose smaller ones, or free some space",
+            "free some space, or use a smaller segment_size: segments of 64 MiB are allocated "
+            "ahead of need",
         )
     return ok(found)
 
 
 def check_allocation(workspace: Workspace) -> Outcome:
+    """Check that fallocate allocates blocks."""
     with workspace.file("allocated") as fd:
         began = time.perf_counter()
         try:
             os.posix_fallocate(fd, 0, _ALLOCATED)
         except OSError as error:
             return failed(
-                f"fallocate is refused: {error.strerror}",
-                "use a file system that allocates ahead, with room in it: ext4, XFS, tmpfs",
+                f"fallocate fails: {error.strerror}",
+                "use a file system with fallocate and free space, such as ext4, XFS or tmpfs",
             )
         took_ms = (time.perf_counter() - began) * 1e3
         status = os.fstat(fd)
         if status.st_size != _ALLOCATED or status.st_blocks * _BLOCK < _ALLOCATED:
             return failed(
-                f"{_ALLOCATED >> 10} KiB were asked for, {status.st_blocks * _BLOCK >> 10} KiB "
-                "have blocks",
-                "use a file system that allocates: on a full disk, a store into a hole kills the "
-                "program (SIGBUS)",
+                f"fallocate of {_ALLOCATED >> 10} KiB allocated only "
+                f"{status.st_blocks * _BLOCK >> 10} KiB",
+                "use a file system that allocates blocks: on a full disk, a store into a hole "
+                "kills the program (SIGBUS)",
             )
-    return ok(f"{_ALLOCATED >> 10} KiB with all their blocks in {took_ms:.1f} ms")
+    return ok(f"{_ALLOCATED >> 10} KiB allocated in {took_ms:.1f} ms")
 
 
 def check_rename(workspace: Workspace) -> Outcome:
+    """Check that a rename replaces no existing file."""
     fd = os.open(workspace.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with workspace.file("taken"), workspace.file("new") as new:
             try:
                 replaced = rename_noreplace(fd, "new", "taken")
             except OSError as error:
-                return failed(f"renameat2(RENAME_NOREPLACE) is refused: {error.strerror}", _LOCAL)
+                return failed(f"renameat2(RENAME_NOREPLACE) fails: {error.strerror}", _LOCAL)
             if replaced:
                 os.close(
                     os.open(workspace.folder / "new", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
                 )
-                return failed("a file that was there was replaced", _LOCAL)
+                return failed("the rename replaced an existing file", _LOCAL)
             inode = os.fstat(new).st_ino
             if (
                 not rename_noreplace(fd, "new", "placed")
                 or os.stat(workspace.folder / "placed").st_ino != inode
             ):
-                return failed("a name that was free was not given", _LOCAL)
+                return failed("the rename to a free name had no effect", _LOCAL)
             rename_noreplace(fd, "placed", "new")
     finally:
         os.close(fd)
-    return ok("gives a free name, refuses one that is taken")
+    return ok("renames to a free name, refuses an existing one")
 
 
 def check_directory_sync(workspace: Workspace) -> Outcome:
+    """Check that a directory can be flushed."""
     fd = os.open(workspace.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with workspace.file("entry"):
@@ -129,8 +138,8 @@ def check_directory_sync(workspace: Workspace) -> Outcome:
             took_us = (time.perf_counter() - began) * 1e6
     except OSError as error:
         return failed(
-            f"fsync of a directory is refused: {error.strerror}",
-            "use a file system on which directories can be flushed",
+            f"fsync of a directory fails: {error.strerror}",
+            "use a file system that can flush directories, such as ext4 or XFS",
         )
     finally:
         os.close(fd)
@@ -138,6 +147,7 @@ def check_directory_sync(workspace: Workspace) -> Outcome:
 
 
 def check_msync(workspace: Workspace) -> Outcome:
+    """Measure msync of one page."""
     with (
         workspace.file("mapped", 64 * PAGE_SIZE) as fd,
         mmap.mmap(fd, 64 * PAGE_SIZE, mmap.MAP_SHARED) as mapping,
@@ -151,6 +161,7 @@ def check_msync(workspace: Workspace) -> Outcome:
 
 
 def check_fdatasync(workspace: Workspace) -> Outcome:
+    """Measure fdatasync of one page."""
     with workspace.file("written", 64 * PAGE_SIZE) as fd:
 
         def flush(number: int) -> None:
@@ -168,21 +179,21 @@ def _timed(what: str, flush: Callable[[int], None]) -> Outcome:
             flush(number)
         except OSError as error:
             return failed(
-                f"{what} is refused: {error.strerror}",
-                "look at the system's log: the disk or its file system does not work",
+                f"{what} fails: {error.strerror}",
+                "check the kernel log: the disk or its file system is faulty",
             )
         took_s.append(time.perf_counter() - began)
     median_s = statistics.median(took_s)
     found = f"{what}: median {median_s * 1e6:,.0f} µs, longest {max(took_s) * 1e6:,.0f} µs"
     if median_s < _SUSPICIOUS_S:
         return warning(
-            f"{found}: too fast to have reached a device",
-            "do not count on flushed records after a power cut: this is memory or lies",
+            f"{found}: too fast for a device",
+            "expect to lose flushed records in a power cut: the flush does not reach a device",
         )
     if median_s > _SLOW_S:
         return warning(
             found,
-            "sync appends wait this long: use append_many or several threads, which share a "
-            "flush, or flush='async'",
+            "use append_many, several threads or flush='async': a sync append waits for a whole "
+            "flush, which threads share",
         )
     return ok(found)

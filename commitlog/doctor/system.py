@@ -1,4 +1,4 @@
-"""The machine: platform, clock, boot id, limits, memory."""
+"""Check the machine: platform, clock, boot id, limits, memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARCHITECTURES = ("x86_64", "aarch64")
 _KERNEL_LEAST = (3, 15)  # open-file-description locks, renameat2
 _KERNEL_POPULATES = (5, 14)  # MADV_POPULATE_WRITE
 _FAST_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
-_POOL = 5 * (64 << 20)  # what a pool takes unless it is told otherwise
+_POOL = 5 * (64 << 20)  # bytes of a pool with the default options
 _OPEN_FILES_LEAST = 64
 _OPEN_FILES_ENOUGH = 1024
 _CLOCK_CALLS = 2000
@@ -32,6 +32,7 @@ _COARSE = 5  # CLOCK_REALTIME_COARSE
 
 
 def check_platform(workspace: Workspace) -> Outcome:
+    """Check kernel, processor and CRC implementation."""
     release = platform.release()
     version = tuple(int(part) for part in release.split("-")[0].split(".")[:2] if part.isdigit())
     python = f"{platform.python_implementation()} {platform.python_version()}"
@@ -45,19 +46,19 @@ def check_platform(workspace: Workspace) -> Outcome:
     if crc32c_implementation() == "portable":
         return warning(
             found,
-            "the processor has no CRC instruction that could be used: expect a tenth of the speed "
-            "with long records",
+            "use a processor with CRC instructions: without them, long records are ten times as "
+            "slow",
         )
     if version < _KERNEL_POPULATES:
         return warning(
             found,
-            "before Linux 5.14 pages are brought in one by one: run a newer kernel for steadier "
-            "appends",
+            "run Linux 5.14 or newer for steadier appends: an older kernel pre-faults page by page",
         )
     return ok(found)
 
 
 def check_boot_id(workspace: Workspace) -> Outcome:
+    """Check that the boot id can be read."""
     try:
         return ok(boot_id().hex())
     except (OSError, ValueError) as error:
@@ -67,6 +68,7 @@ def check_boot_id(workspace: Workspace) -> Outcome:
 
 
 def check_clock(workspace: Workspace) -> Outcome:
+    """Check that the clock is fast to read."""
     began = time.perf_counter_ns()
     for _ in range(_CLOCK_CALLS):
         time.clock_gettime_ns(time.CLOCK_REALTIME)
@@ -75,20 +77,20 @@ def check_clock(workspace: Workspace) -> Outcome:
     source = _setting("/sys/devices/system/clocksource/clocksource0/current_clocksource")
     found = (
         f"{source or 'unknown source'}, coarse timestamps every {coarse_ms:.3g} ms, a precise "
-        f"one within {each_ns:.0f} ns"
+        f"one takes {each_ns:.0f} ns"
     )
     if source is not None and source not in _FAST_CLOCKS:
         return warning(
             found,
-            "the clock is asked through the kernel: keep coarse timestamps, or choose a faster "
-            "clock source",
+            "keep coarse timestamps, or choose a faster clock source: reading this one takes a "
+            "system call",
         )
     return ok(found)
 
 
 def _setting(path: str) -> str | None:
-    """What the kernel says in a file of /proc or /sys; of several choices, the one in force. None
-    where it does not say.
+    """Return the content of a file of /proc or /sys, or None if it cannot be read. If the file
+    lists choices, return the selected one.
     """
     try:
         text = Path(path).read_text(encoding="ascii").strip()
@@ -98,6 +100,7 @@ def _setting(path: str) -> str | None:
 
 
 def check_open_files(workspace: Workspace) -> Outcome:
+    """Check the limit on open files."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     used = psutil.Process().num_fds()
     if limit == resource.RLIM_INFINITY:
@@ -107,38 +110,40 @@ def check_open_files(workspace: Workspace) -> Outcome:
         return failed(found, "raise the limit: ulimit -n 1024")
     if limit < _OPEN_FILES_ENOUGH:
         return warning(
-            found, "raise the limit for programs with many logs or tailers: ulimit -n 1024"
+            found, "raise the limit if a program has many logs or tailers: ulimit -n 1024"
         )
     return ok(found)
 
 
 def check_memory_lock(workspace: Workspace) -> Outcome:
+    """Check the limit on locked memory."""
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
-    told = "no limit" if limit == resource.RLIM_INFINITY else f"RLIMIT_MEMLOCK {limit >> 10} KiB"
+    found = "no limit" if limit == resource.RLIM_INFINITY else f"RLIMIT_MEMLOCK {limit >> 10} KiB"
     memory = Memory(PAGE_SIZE)
     try:
         memory.lock()
         memory.unlock()
     except OSError as error:
         return warning(
-            f"{told}, but a page is refused: {error.strerror}",
-            "allow mlock: without it a pool's buffers may be swapped out",
+            f"{found}, but mlock of a page fails: {error.strerror}",
+            "allow mlock: without it, the buffers of a pool may be swapped out",
         )
     finally:
         memory.close()
     if limit != resource.RLIM_INFINITY and limit < _POOL and os.geteuid() != 0:
         return warning(
-            f"{told}, less than a pool's {_POOL >> 20} MiB",
-            "raise it (ulimit -l) for pools; logs without a pool need none",
+            f"{found}, less than the {_POOL >> 20} MiB of a pool",
+            "raise the limit (ulimit -l) for pools; logs without a pool do not need it",
         )
-    return ok(told)
+    return ok(found)
 
 
 def check_shared_memory(workspace: Workspace) -> Outcome:
+    """Check that shared memory has space for a pool."""
     name = f"/commitlog-doctor-{os.getpid()}-{os.urandom(4).hex()}"
     advice = (
-        "mount a tmpfs at /dev/shm (in a container: --shm-size) for pools with backing='shm'; "
-        "other logs need none"
+        "mount a larger tmpfs at /dev/shm (in a container: --shm-size) for pools with "
+        "backing='shm'; other logs do not need it"
     )
     try:
         memory = posix_ipc.SharedMemory(name, posix_ipc.O_CREX, size=PAGE_SIZE, mode=0o600)
@@ -150,6 +155,6 @@ def check_shared_memory(workspace: Workspace) -> Outcome:
             posix_ipc.unlink_shared_memory(name)
         room = [space.size for space in shm_space()]
     except (OSError, posix_ipc.Error) as error:
-        return warning(f"POSIX shared memory cannot be had: {error}", advice)
+        return warning(f"POSIX shared memory fails: {error}", advice)
     found = f"{SHM_DIRECTORY}: {room[0] >> 20} MiB free" if room else f"{SHM_DIRECTORY}: no limit"
     return warning(found, advice) if room and room[0] < _POOL else ok(found)

@@ -1,4 +1,4 @@
-"""The temporary directory in which the checks of the doctor make their files."""
+"""The temporary directory of the checks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFIX = ".commitlog-doctor-"
 
 
 class Workspace:
-    """A context manager that leaves the examined directory as it was found.
+    """Create a temporary directory, and remove it when the context ends.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ class Workspace:
     Raises
     ------
     OSError
-        Nothing can be made in it.
+        It cannot be created there.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -49,14 +49,14 @@ class Workspace:
 
     @contextmanager
     def file(self, name: str, size: int = 0) -> Iterator[int]:
-        """A file of that size, with its blocks, open for reading and writing; removed
+        """Provide a file of this size, with its blocks, open for reading and writing; remove it
         afterwards.
         """
         path = self.folder / name
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             if size:
-                os.pwrite(fd, bytes(size), 0)  # not by fallocate, which has a check of its own
+                os.pwrite(fd, bytes(size), 0)  # not by fallocate, which a check of its own tests
             yield fd
         finally:
             os.close(fd)

@@ -1,4 +1,4 @@
-"""What a repair keeps of the files that it changes: a copy of each, `<name>.broken`."""
+"""Copies of the files that a repair changes: `<name>.broken`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ _COPIES_LIMIT = 10_000
 
 
 class KeptFiles:
-    """The files of a log's directory as they were before they were repaired.
+    """Keep the files of a log's directory as they were before a repair.
 
     Parameters
     ----------
-    dir_fd : int
-        Descriptor of the directory.
-    path : str
-        Its path.
+    dir_fd, path : int and str
+        Descriptor and path of the directory.
     copies : list of str
-        Takes the path of each file that is kept.
+        The path of each kept file is appended to it.
     """
 
     def __init__(self, dir_fd: int, path: str, copies: list[str]) -> None:
@@ -35,7 +33,7 @@ class KeptFiles:
         self._kept: set[str] = set()
 
     def copy(self, name: str, size: int) -> bool:
-        """Copy a file beside itself, durably, `size` bytes at most; False if it was kept before."""
+        """Copy a file, at most `size` bytes of it, durably; return False if it was kept before."""
         if name in self._kept:
             return False
         source = open_regular(name, dir_fd=self._dir_fd)
@@ -53,13 +51,13 @@ class KeptFiles:
         return True
 
     def move_away(self, name: str) -> None:
-        """Give a file another name under which nothing looks for it."""
+        """Rename a file to the name of a copy, which neither readers nor writers use."""
         self._keep(name, name)
         failpoint("moved away")
 
     def _keep(self, name: str, source: str) -> None:
         while not kernel.rename_noreplace(self._dir_fd, source, copy := self._free_name(name)):
-            continue  # another process took the name: `_free_name` ends the search
+            continue  # another process took the name; `_free_name` bounds the search
         os.fsync(self._dir_fd)
         self._kept.add(name)
         self._copies.append(os.path.join(self._path, copy))
@@ -70,6 +68,6 @@ class KeptFiles:
             if not os.path.lexists(os.path.join(self._path, copy)):
                 return copy
         raise IOFailureError(
-            f"there are {_COPIES_LIMIT} copies of this file: move some of them away",
+            f"there are {_COPIES_LIMIT} copies of this file (.broken): move some of them away",
             path=os.path.join(self._path, name),
         )

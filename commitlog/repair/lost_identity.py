@@ -1,4 +1,4 @@
-"""What a log is, found again in its segments when `log.json` is lost."""
+"""Deduces the identity of a log from its segment headers if `log.json` is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAME = re.compile(r"^([0-9]{20})\.seg$")
 
 
 def segment_files(dir_fd: int) -> dict[str, int]:
-    """The segment files of a directory: name and the base position that it says, ascending."""
+    """Return the segment files of a directory by name, with the base in the name, ascending."""
     found = {name: int(match[1]) for name in names_in(dir_fd) if (match := _NAME.match(name))}
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
@@ -31,17 +31,16 @@ def read_page(dir_fd: int, name: str) -> bytes:
 
 
 def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
-    """Return the identity that most sound segment headers agree on, or None if there is no sound
-    header.
+    """Return the identity that most valid segment headers agree on; None if no header is valid.
 
-    Only `log.json` records the appenders' clock: the log continues with coarse timestamps. The roll
-    cycle is the given one, or the named one, in UTC, with which the opened parts of all headers
-    agree. A cycle with another zone or epoch, or a period, is not guessed.
+    Only `log.json` records the clock of the appenders: the log continues with coarse timestamps.
+    The roll cycle is the given one, or the named cycle in UTC that the opened parts of all headers
+    match. A cycle with another zone or epoch, or a custom period, is not guessed.
 
     Raises
     ------
     InvalidOptionError
-        The segments were not opened by the cycle that is given.
+        The log did not roll by the given cycle.
     """
     votes: Counter[tuple[bytes, int]] = Counter()
     created_ns: dict[tuple[bytes, int], int] = {}
@@ -80,8 +79,8 @@ def deduce(dir_fd: int, cycle: RollCycle | None = None) -> Identity | None:
 
 
 def _deduce_cycle(opened: list[tuple[int, int]]) -> RollCycle | None:
-    """The cycle in which all the times lie that segments were opened at. Where they are numbered 0
-    the log rolls by size alone.
+    """Return the named cycle that all (time of opening, cycle number) pairs match. If all numbers
+    are 0, the log rolls by size alone: None.
     """
     if not opened or all(number == 0 for _, number in opened):
         return None
@@ -90,9 +89,8 @@ def _deduce_cycle(opened: list[tuple[int, int]]) -> RollCycle | None:
         if all(cycle.number_at(opened_ns) == number for opened_ns, number in opened):
             return cycle
     _logger.warning(
-        "the log rolled by cycles of a zone, an epoch or a period that its segments do not say: "
-        "it goes on by size alone, unless "
-        "`commitlog repair --roll-cycle` is told which"
+        "the roll cycle is lost: the segments do not record its zone, epoch or period; the log "
+        "continues to roll by size alone unless `commitlog repair --roll-cycle` sets the cycle"
     )
     return None
 
@@ -102,6 +100,6 @@ def _check_cycle(cycle: RollCycle, opened: list[tuple[int, int]]) -> None:
         if cycle.number_at(opened_ns) != number:
             raise InvalidOptionError(
                 f"the log did not roll by {cycle}: a segment that was opened {opened_ns} ns after "
-                f"1970 is of cycle {number}, and not of "
-                f"{cycle.number_at(opened_ns)}; nothing was written"
+                f"1970 has cycle number {number}, not {cycle.number_at(opened_ns)}; nothing was "
+                "written: give the cycle that the log was created with"
             )

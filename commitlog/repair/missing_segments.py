@@ -1,5 +1,5 @@
-"""Gaps in the numbering of a log's segments: which of them the log can have, and what is put
-there.
+"""Missing segments: the gaps in the numbering of a log's segments, and the empty segments that
+fill them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from commitlog.recovery.location import AHEAD_LIMIT
 from commitlog.repair.recorded_end import RecordedEnd
 from commitlog.segment.directory import LogDirectory, holes, is_base
 
-_BLANK_BYTES = (
-    2 * HEADER_SIZE
-)  # what a closed segment without records takes on the disk: its header, and the page of its SKIP
+# An empty segment takes two pages on the disk: its header, and the page of its SKIP.
+_BLANK_BYTES = 2 * HEADER_SIZE
 
 
 def last_possible(directory: LogDirectory, recorded: RecordedEnd, numbers: list[int]) -> int:
-    """The last segment that a log can have, those ahead of need included: what is recorded of its
-    end says so, or, where that may lag behind, the last segment whose header is the log's own."""
+    """Return the number of the last segment that a log can have, those created ahead of need
+    included.
+
+    The recorded end gives it. If that is unknown, the checkpoint may lag, so the last segment with
+    a header of this log counts as well.
+    """
     if recorded.last_number is not None:
         return recorded.last_number
     reached = recorded.known // directory.segment_size
@@ -41,7 +44,7 @@ def _is_own(directory: LogDirectory, number: int) -> bool:
 
 
 def within_reach(numbers: list[int], last: int) -> list[int]:
-    """The segments up to the last possible one, and those that follow it without a gap."""
+    """Return the segments up to the last possible one, and those behind it without a gap."""
     for at, number in enumerate(numbers):
         if number > last and (at == 0 or numbers[at - 1] != number - 1):
             return numbers[:at]
@@ -49,43 +52,47 @@ def within_reach(numbers: list[int], last: int) -> list[int]:
 
 
 def find_missing(numbers: list[int], size: int, known: int) -> list[tuple[int, int]]:
-    """The gaps below the position known to be durable and between segments: number of the first
-    missing one, and how many there are.
+    """Return the gaps between segments and below the durable position.
+
+    Returns
+    -------
+    list of (int, int)
+        The number of the first missing segment, and how many are missing.
     """
     missing = [(start // size, (stop - start) // size) for start, stop in holes(numbers, size)]
     end = -(-known // size)
     if not is_base(end * size, size):
-        return missing  # a checkpoint that no log can have
+        return missing  # no log reaches this position: the checkpoint is not usable
     if not numbers:
-        # Positions never come again. Nothing says which segments were deleted on purpose: the log
-        # goes on behind all of them.
+        # A position is never used twice, and deleted segments leave no trace: the log continues
+        # behind all of them.
         return [(end, 1)] if known > HEADER_SIZE else []
     first = numbers[-1] + 1
     return [*missing, (first, end - first)] if known > first * size + HEADER_SIZE else missing
 
 
 def check_room(directory: LogDirectory, count: int) -> None:
-    """Refuse to begin with so many segments where the disk has no room for them.
+    """Check that the disk has space for `count` empty segments.
 
     Raises
     ------
     DiskFullError
-        It has not; nothing was created.
+        It has not. Nothing was created.
     """
     status = os.statvfs(directory.fd)
     free = status.f_bavail * status.f_frsize
     if count * _BLANK_BYTES > free:
         raise DiskFullError(
-            f"{count} segments are missing, and {free} free bytes are too few to put empty ones "
-            f"in their places ({count * _BLANK_BYTES}): "
-            "free space, or restore them from a copy, and run it again",
+            f"{count} segments are missing; empty ones in their places need "
+            f"{count * _BLANK_BYTES} bytes, and {free} are free: free space, or restore the "
+            "segments from a copy, and run it again",
             path=directory.path,
         )
 
 
 def create_blank(directory: LogDirectory, number: int, *, closed: bool) -> None:
-    """Create a segment without records; a closed one is a SKIP from end to end, so that readers
-    come past it.
+    """Create a segment without records. A closed one is one SKIP from end to end, so that readers
+    pass it.
     """
     segment_id = int.from_bytes(os.urandom(8), "little")
     frames = Frames(segment_id, directory.segment_size, HEADER_SIZE).closing() if closed else b""

@@ -1,10 +1,11 @@
-"""What the files beside a log's segments record of its end: `checkpoint`, and the `cursors` of this
-boot.
+"""The recorded end of a log: what its `checkpoint`, and its `cursors` if they are of this boot,
+say.
 """
 
 from __future__ import annotations
 
 from commitlog._kernel.memory import MODE_MAPPED, STATE_NONE, STATE_READY, Cursors
+from commitlog.base.failpoint import failpoint
 from commitlog.errors import CorruptSegmentError, PositionError, UnsupportedVersionError
 from commitlog.flush import checkpoint as checkpoints
 from commitlog.recovery.location import AHEAD_LIMIT
@@ -16,19 +17,19 @@ _WATERMARKS = ("appended", "committed", "flushed")
 
 
 class RecordedEnd:
-    """The recorded end of a log that no process is changing.
+    """The recorded end of a log that no process has open for writing.
 
     Parameters
     ----------
     directory : LogDirectory
-        The log's.
+        The directory of the log.
     identity : Identity
-        What it is.
+        The identity of the log.
 
     Attributes
     ----------
     checkpoint : Checkpoint or None
-        The record in force.
+        The latest valid checkpoint.
     """
 
     def __init__(self, directory: LogDirectory, identity: Identity) -> None:
@@ -40,18 +41,19 @@ class RecordedEnd:
 
     @property
     def clean(self) -> bool:
-        """The log was closed, as far as the checkpoint says."""
+        """Return whether the checkpoint has the clean mark."""
         return self.checkpoint is not None and self.checkpoint.clean
 
     @property
     def known(self) -> int:
-        """The position known to be durable; 0 where nothing is."""
+        """Return the position known to be durable; 0 if there is no checkpoint."""
         return 0 if self.checkpoint is None else self.checkpoint.position
 
     @property
     def last_number(self) -> int | None:
-        """The last segment that the log can have, those ahead of need included. None: nothing says,
-        since the log was not closed and what lived in memory is gone."""
+        """Return the number of the last segment that the log can have, those created ahead of need
+        included. None if it is unknown: the log was not closed, and its `cursors` are lost.
+        """
         size = self._directory.segment_size
         if self.clean:
             return self.known // size + AHEAD_LIMIT
@@ -68,8 +70,12 @@ class RecordedEnd:
         return number * size + min(offset, size)
 
     def hidden(self) -> list[tuple[str, int, int]]:
-        """The ends that lie inside a SKIP, where no reader comes to: by which file, the end, and
-        the position behind the SKIP.
+        """Return the recorded ends that are inside a SKIP, where no reader comes.
+
+        Returns
+        -------
+        list of (str, int, int)
+            The file that records the end, the end, and the position behind the SKIP.
         """
         ends = [(checkpoints.NAME, self.known)]
         if self._cursors is not None and not self.clean:
@@ -91,17 +97,19 @@ class RecordedEnd:
         return found
 
     def distrust(self) -> None:
-        """Take the clean mark away, durably, and the cursors that a closed log has left: the next
-        open looks for the end itself. Only under the log's exclusive lock."""
-        if self.checkpoint is None or not self.checkpoint.clean:
-            return
-        if self._cursors is not None:
-            self._cursors["state"] = STATE_NONE
-            self._cursors = None
-        self._write(self.checkpoint.position)
+        """Remove the clean mark, durably, and invalidate the cursors of a closed log, before a
+        segment changes: the next open then searches the end itself. The caller holds the exclusive
+        lock of the log.
+        """
+        if self.checkpoint is not None and self.checkpoint.clean:
+            if self._cursors is not None:
+                self._cursors["state"] = STATE_NONE
+                self._cursors = None
+            self._write(self.checkpoint.position)
+        failpoint("distrusted")
 
     def move(self, name: str, position: int) -> None:
-        """Have one of the files record another end. Only under the log's exclusive lock."""
+        """Record another end in one of the files. The caller holds the log's exclusive lock."""
         if name == checkpoints.NAME:
             self._write(position)
         elif self._cursors is not None:
@@ -110,7 +118,7 @@ class RecordedEnd:
                 self._cursors[watermark] = position
 
     def _write(self, position: int) -> None:
-        # In both turns of the file: one lost sector must not bring the old record back.
+        # In both records of the file: if one sector is lost, the old end must not come back.
         for _ in range(2):
             checkpoints.write(self._directory.fd, self._directory.log_uuid, position, clean=False)
         self.checkpoint = checkpoints.read(self._directory.fd, self._directory.log_uuid)

@@ -1,4 +1,4 @@
-"""What `repair` did, or would do."""
+"""The result of `repair`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Action:
-    """One thing that was mended, or would be.
+    """One change that `repair` made, or would make.
 
     Attributes
     ----------
     what : str
-        In words.
+        The change, in words.
     file : str
-        The file's name.
+        The name of the file.
     position, resume_position : int or None
-        Which part of the log, where it is one.
+        The range of positions, if the change has one.
     """
 
     what: str
@@ -27,20 +27,20 @@ class Action:
 
 @dataclass
 class RepairReport:
-    """What `repair` did.
+    """The changes that `repair` made.
 
     Attributes
     ----------
     path : str
         The log.
     dry_run : bool
-        Nothing was written; the actions are what would have been done.
+        Whether nothing was written; then the actions are those of a real run.
     actions : list of Action
-        In order. Empty: nothing was wrong.
+        The changes in order. Empty if nothing was wrong.
     copies : list of str
-        Files that hold what was there before.
+        The files that hold the previous contents.
     remaining : list of str
-        What is still wrong.
+        The problems that are left.
     """
 
     path: str
@@ -51,5 +51,5 @@ class RepairReport:
 
     @property
     def sound(self) -> bool:
-        """The log is whole now."""
+        """Return whether the log has no problem now."""
         return not self.remaining and not (self.dry_run and self.actions)

@@ -1,4 +1,4 @@
-"""The result of `verify`: a report of a log, and of each of its segments."""
+"""The result of `verify`: a report of a log and of each of its segments."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class Damage:
 
 @dataclass(frozen=True)
 class TornTail:
-    """The data behind the last frame of a log that was not closed, up to its last byte. `records`
-    counts the whole records in it.
+    """The data behind the last valid frame of a log that was not closed, up to its last non-zero
+    byte. `records` counts the whole records in it.
 
-    The next writable open resolves the claims in it, if this is still the boot in which they were
-    made; otherwise it cuts the log there.
+    The next writable open keeps what was published if the memory that the writers shared is still
+    there; otherwise it cuts the log at `position`.
     """
 
     position: int
@@ -37,19 +37,19 @@ class SegmentReport:
     Attributes
     ----------
     name : str
-        The file.
+        The name of the file.
     base : int
-        Its base position.
+        The position of its first byte.
     records, skipped_bytes : int
-        Whole records; bytes in SKIP frames, which hold none.
+        The number of valid records, and the bytes in SKIP frames, which hold none.
     end : int
-        Position behind its last whole frame.
+        The position behind its last valid frame.
     damage : list of Damage
-        In ascending order.
+        The damage, in ascending order.
     problems : list of str
         What is wrong with its header, its seal or its length.
     notes : list of str
-        Faults that lose no record: its index.
+        Faults that lose no record, such as a damaged index.
     """
 
     name: str
@@ -64,32 +64,32 @@ class SegmentReport:
 
 @dataclass
 class VerifyReport:
-    """What `verify` found.
+    """The findings about a log, an archive or a segment file.
 
     Attributes
     ----------
     path, uuid, segment_size
-        The log, the archive or the segment's file; the uuid is the log's.
+        The path of the log, archive or segment file; the uuid and the segment size of the log.
     live : bool
-        A process has it open for writing; the counts are a snapshot.
+        Whether a process has the log open for writing; then the counts are a snapshot.
     clean : bool
-        It was closed, and not opened since. Always true of an archive; of a segment's file: it is
-        complete.
+        Whether the log was closed and not opened since. Always true for an archive; for a segment
+        file, whether it is complete.
     checkpoint : int or None
         The position known to be durable.
     segments : list of SegmentReport
-        By position.
+        The segments, by position.
     holes : list of (int, int)
-        Positions at which segments are missing, from and to.
+        Ranges of positions at which segments are missing.
     torn : TornTail or None
-        The torn tail, which the next writable open resolves or cuts.
+        The torn tail, which the next writable open recovers.
     problems : list of str
-        What is wrong with the log's other files.
+        What is wrong with the other files of the log.
     notes : list of str
-        Faults that lose no record: files of named tailers.
+        Faults that lose no record, such as the damaged file of a named tailer.
     joining : bool
-        A join of staged segments was begun and not finished. The next writable open finishes it;
-        the report does not count the segments placed so far.
+        Whether a join of staged segments was begun and not finished. The next writable open
+        finishes it; the report does not count the segments placed so far.
     kind : {"log", "archive", "segment"}
         What was verified.
     """
@@ -110,27 +110,27 @@ class VerifyReport:
 
     @property
     def damage(self) -> list[Damage]:
-        """All of it, by position."""
+        """Return the damage of all segments, by position."""
         return [damage for segment in self.segments for damage in segment.damage]
 
     @property
     def records(self) -> int:
-        """Whole records below the torn tail."""
+        """Return the number of valid records below the torn tail."""
         return sum(segment.records for segment in self.segments)
 
     @property
     def skipped_bytes(self) -> int:
-        """Bytes in SKIP frames."""
+        """Return the bytes in SKIP frames."""
         return sum(segment.skipped_bytes for segment in self.segments)
 
     @property
     def end(self) -> int:
-        """Position behind the last whole frame."""
+        """Return the position behind the last valid frame."""
         return max((segment.end for segment in self.segments), default=0)
 
     @property
     def sound(self) -> bool:
-        """Nothing is wrong. A torn tail is no damage."""
+        """Return whether nothing is wrong. A torn tail is not damage."""
         return not (
             self.problems
             or self.holes

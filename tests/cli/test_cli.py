@@ -211,9 +211,9 @@ def test_a_reader_that_goes_away_is_not_complained_about(log: str) -> None:
 def test_ctrl_c_is_status_130(log: str) -> None:
     code = """
 import os, signal, sys
-from commitlog.repair import verification
+from commitlog.repair import survey
 from commitlog.cli import main
-verification.Survey.run = lambda *given, **named: os.kill(os.getpid(), signal.SIGINT)
+survey.Survey.run = lambda *given, **named: os.kill(os.getpid(), signal.SIGINT)
 main()
 """
     done = interpreter("-c", code, "verify", log)

@@ -78,7 +78,7 @@ def test_no_directory_and_no_permission_are_usage_errors(tmp_path: Path) -> None
         assert done.stdout == b""
     done = run("doctor", "/proc/self")
     assert done.returncode == 2
-    assert b"nothing can be made in '/proc/self'" in done.stderr
+    assert b"cannot create files in '/proc/self'" in done.stderr
 
 
 # However late the signal comes, a check is left.

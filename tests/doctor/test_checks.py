@@ -18,20 +18,20 @@ WARNING = Verdict.WARNING.value
 
 # What is taken away, the check that sees it, its verdict, and a word of what it says.
 LACKS = [
-    ("allocation", "allocation", FAILED, "refused"),
-    ("blocks", "allocation", FAILED, "0 KiB have blocks"),
-    ("rename", "rename", FAILED, "refused"),
-    ("names", "rename", FAILED, "was replaced"),
+    ("allocation", "allocation", FAILED, "fails"),
+    ("blocks", "allocation", FAILED, "allocated only 0 KiB"),
+    ("rename", "rename", FAILED, "fails"),
+    ("names", "rename", FAILED, "replaced an existing file"),
     ("directories", "directory sync", FAILED, "Invalid argument"),
-    ("msync", "msync", FAILED, "refused"),
-    ("fdatasync", "fdatasync", FAILED, "refused"),
+    ("msync", "msync", FAILED, "fails"),
+    ("fdatasync", "fdatasync", FAILED, "fails"),
     ("device", "msync", WARNING, "too fast"),
     ("device", "fdatasync", WARNING, "too fast"),
     ("locks", "locks", FAILED, "not supported"),
-    ("holders", "locks", FAILED, "is not seen"),
+    ("holders", "locks", FAILED, "is not visible"),
     ("death", "locks", FAILED, "still held"),
-    ("lock", "memory lock", WARNING, "refused"),
-    ("memory", "shared memory", WARNING, "cannot be had"),
+    ("lock", "memory lock", WARNING, "fails"),
+    ("memory", "shared memory", WARNING, "POSIX shared memory fails"),
 ]
 
 
@@ -165,7 +165,7 @@ def test_the_round_sees_a_record_that_is_not_as_it_was_written(
         outcome = round.check_round(workspace)
     assert os.getpid() == reader
     assert outcome.verdict is Verdict.FAILED
-    assert "is not the one that a writer appended" in outcome.found
+    assert "differs from what the writer appended" in outcome.found
 
 
 def _write_wrongly(path: str, writer: int, honest: object) -> None:
@@ -189,4 +189,4 @@ def test_after_a_failure_the_round_is_not_tried(
     with Workspace(tmp_path) as workspace:
         findings = list(checks.examine(workspace))
     assert [finding.verdict for finding in findings] == [Verdict.FAILED, Verdict.WARNING]
-    assert "not tried" in findings[1].found
+    assert "not run" in findings[1].found

@@ -24,7 +24,7 @@ def test_what_a_child_raises_and_how_it_dies_is_said() -> None:
     with Children() as children:
         with pytest.raises(ChildError, match="ValueError: not so"):
             children.answer(children.start(fail))
-        with pytest.raises(ChildError, match="without a word"):
+        with pytest.raises(ChildError, match="without an answer"):
             children.answer(children.start(lambda: os._exit(3)))
 
 

@@ -132,7 +132,7 @@ def test_an_end_inside_a_skip_is_reported(files: LogFiles) -> None:
     report = verify(files.path)
     assert not report.sound
     assert report.problems[0].startswith(
-        f"by `checkpoint` the log ends at position {SIZE + HEADER + 50 * STEP}, inside a SKIP"
+        f"`checkpoint` records the end of the log at position {SIZE + HEADER + 50 * STEP}, inside"
     )
     assert str(behind) in report.problems[0]
 

@@ -26,8 +26,9 @@ from commitlog.errors import (
     NotALogError,
     ReadOnlyError,
 )
-from commitlog.repair import repair as module
-from commitlog.repair.repair import RepairReport, mark_skipped, repair
+from commitlog.repair import segment_repair as module
+from commitlog.repair.repair import RepairReport, repair
+from commitlog.repair.segment_repair import mark_skipped
 from commitlog.repair.verification import verify
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
@@ -142,7 +143,9 @@ def test_a_seal_that_does_not_fit_is_taken_away(files: LogFiles, at: int) -> Non
     build(files)
     files.flip(0, at)
     report = repair_twice(files)
-    assert [action.what for action in report.actions] == ["seal that did not fit was rewritten"]
+    assert [action.what for action in report.actions] == [
+        "seal rewritten, because it did not match"
+    ]
     assert oracle.read_header(files.get(0)).seal is None
     assert files.values() == numbered(250)
 
@@ -524,5 +527,5 @@ def test_a_roll_cycle_that_the_segments_deny_is_refused(cycled: Path) -> None:
 
 def test_a_roll_cycle_is_not_wanted_where_the_identity_is_whole(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log", segment_size=65536).close()
-    with pytest.raises(InvalidOptionError, match="is whole and says how the log rolls"):
+    with pytest.raises(InvalidOptionError, match="is valid and holds the roll cycle"):
         repair(tmp_path / "log", roll_cycle=RollCycle("DAILY"))

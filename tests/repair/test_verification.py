@@ -21,7 +21,8 @@ from commitlog.errors import (
 )
 from commitlog.log.parts import parts_of
 from commitlog.repair import verification
-from commitlog.repair.verification import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG, verify
+from commitlog.repair.survey import INDEX_REMEDY, SEAL_BROKEN, SEAL_WRONG
+from commitlog.repair.verification import verify
 from commitlog.repair.verify_report import Damage, TornTail, VerifyReport
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
@@ -178,7 +179,7 @@ def test_missing_last_segments_are_a_problem(files: LogFiles) -> None:
     files.file(2).unlink()
     report = verify_unchanged(files)
     assert not report.sound
-    assert "the last are missing" in report.problems[0]
+    assert "the last segments are missing" in report.problems[0]
 
 
 def test_a_first_segment_above_zero_is_no_hole(files: LogFiles) -> None:
@@ -490,7 +491,7 @@ def test_index_contradicting_seal_or_frames_is_reported(tmp_path: Path) -> None:
     other = indexed(tmp_path / "other")
     sound = file.read_bytes()
     file.write_bytes(other.read_bytes())
-    assert "was made of something else" in verify(tmp_path / "log").segments[0].notes[0]
+    assert "does not match the segment" in verify(tmp_path / "log").segments[0].notes[0]
     body = sound[64:72] + sound[72:80] + struct.pack("<Q", HEADER + 8) + sound[88:]
     header = sound[:56] + struct.pack("<I", crc32c(body))
     file.write_bytes(header + struct.pack("<I", crc32c(header)) + body)

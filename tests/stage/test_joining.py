@@ -266,7 +266,7 @@ def test_repair_finishes_the_join(
 ) -> None:
     path = begun(tmp_path, monkeypatch, steps)
     assert [action.what for action in repair(path, dry_run=True).actions] == [
-        "the join that it tells of was finished"
+        "the join that it records was finished"
     ]
     assert repair(path).sound
     assert read_all(path) == numbered(1510)

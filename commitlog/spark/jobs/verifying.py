@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from commitlog.base.regular_file import open_regular
 from commitlog.errors import CorruptSegmentError, InvalidOptionError, LogNotFoundError
-from commitlog.repair.verification import Survey, surveying
+from commitlog.repair.survey import Survey
+from commitlog.repair.verification import surveying
 from commitlog.repair.verify_report import SegmentReport, VerifyReport
 from commitlog.segment.directory import segment_name
 from commitlog.segment.seal_table import SealTable
@@ -165,7 +166,7 @@ def check_segment(task: LogCheck) -> tuple[LogCheck, SegmentReport | None, int |
                 path=task.path,
             )
         survey.known = task.known
-        survey.look_at(task.number)
+        survey.check_segment(task.number)
         report = survey.report.segments[0] if survey.report.segments else None
         if report is None:
             _check_deleted(task, survey)
