@@ -1,12 +1,13 @@
 """The bus: many processes write messages to one log, and all read them in the same order.
 
-`writer` and `reader` open the two ends; `Message` is the base of message classes, whose fields are
-annotated with the kinds below.
+`writer` and `reader` open the two ends. `Message` is the base of message classes; the kinds of
+numbers and `MaxLen` stand in the annotations of their fields.
 """
 
 from __future__ import annotations
 
 from commitlog.messages.kinds import (
+    MaxLen,
     float32,
     float64,
     int8,
@@ -29,6 +30,7 @@ __all__ = [
     "BusReader",
     "BusWriter",
     "Layout",
+    "MaxLen",
     "Message",
     "float32",
     "float64",

@@ -1,6 +1,13 @@
 # The bus's hot paths: a message is written from the caller's memory, and read into it.
 
 
+cdef enum:
+    PASSED_AT_ONCE = 1024  # messages that an iterator passes over before it checks for signals
+
+# What a reader gives in a `for` loop: messages of its classes, or bytes.
+Given = typing.TypeVar("Given")
+
+
 cdef class _Known:
     """The message classes that one handle has used, by type number. A number has one layout."""
     cdef dict shapes
@@ -178,9 +185,32 @@ cdef class MessageWriter:
         return held
 
 
+cdef class MessageIterator:
+    """The messages of a reader in a `for` loop: see `BusReader.follow`."""
+    cdef MessageReader reader
+    cdef Patience patience
+
+    def __init__(self):
+        raise TypeError("a message iterator is made by BusReader.follow")
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.reader.find_given() or (
+            self.patience.budget_ns > 0 and self.reader.await_next(self.patience, True)
+        ):
+            return self.reader.given()
+        raise StopIteration
+
+    def __reduce__(self):
+        raise TypeError("a message iterator cannot be pickled: follow the reader in the process")
+
+
 cdef class MessageReader:
     """Reads messages from a log: see `commitlog.bus.reader`."""
     cdef Cursor cursor
+    cdef dict classes      # what a loop gives, by type number; None: bytes
     cdef object idle       # how to wait unless `next` says so
     cdef _Known known
     cdef cl_record record  # its bytes stay mapped while the cursor is in their segment
@@ -189,11 +219,81 @@ cdef class MessageReader:
     cdef bint closed
     cdef uint64_t end
 
-    def __init__(self, ReadMethods tailer not None, end, idle):
+    __class_getitem__ = classmethod(types.GenericAlias)
+
+    def __init__(self, ReadMethods tailer not None, end, idle, classes=None):
         self.known = _Known()
         self.cursor = tailer.cursor
         self.end = end
         self.idle = idle
+        if classes is not None:
+            self.classes = {}
+            for each in classes:
+                self.give(each)
+            if not self.classes:
+                raise InvalidOptionError(
+                    "classes= is empty: name the message classes, or leave it out to get bytes"
+                )
+
+    cdef int give(self, kind) except -1:
+        shape = getattr(kind, "layout", None)
+        if not PyType_Check(kind) or not isinstance(shape, Shape):
+            raise InvalidOptionError(
+                f"classes= takes message classes, not {reprlib.repr(kind)}: derive it from "
+                "bus.Message"
+            )
+        self.known.meet(shape, self.cursor.core.path)
+        self.classes[(<Shape>shape).type] = kind
+        return 0
+
+    def __iter__(self):
+        """Iterate over the messages that are there: `follow` without waiting."""
+        return self.follow(0)
+
+    def follow(self, timeout=None, idle=None):
+        """Iterate over messages as they arrive.
+
+        Each message is a new object of its class, if the reader was opened with `classes`; messages
+        of other types are skipped. Without `classes`, each is `bytes`. In the loop, `type`,
+        `position` and `timestamp_ns` are those of the message.
+
+        Parameters
+        ----------
+        timeout : float, str or None
+            End if no such message arrives for that long; None never ends.
+        idle : {"spin", "yield", "backoff", "block"}, optional
+            How to wait, as `Tailer.follow` explains; the reader's own way by default.
+
+        Returns
+        -------
+        iterator of Message or bytes
+            Raises what `next` and `read` raise; the next turn then goes on behind that message.
+        """
+        cdef MessageIterator messages = MessageIterator.__new__(MessageIterator)
+        messages.reader = self
+        messages.patience = patience_of(timeout, idle or self.idle)
+        return messages
+
+    cdef bint find_given(self) except -1:
+        """Move to the next message that a loop gives; whether there is one."""
+        cdef int passed = 0
+        while self.look():
+            if self.classes is None or self.record.type in self.classes:
+                return True
+            self.standing = False
+            passed += 1
+            if passed % PASSED_AT_ONCE == 0:
+                PyErr_CheckSignals()
+                with nogil:
+                    pass  # other threads get their turn
+        return False
+
+    cdef object given(self):
+        """The current message, as a loop gives it."""
+        if self.classes is None:
+            return self.read_bytes()
+        kind = self.classes[self.record.type]
+        return self.refill(kind.__new__(kind))
 
     def next(self, timeout=0, idle=None):
         """Move to the next message. A message that was not read is skipped as a whole.
@@ -222,7 +322,7 @@ cdef class MessageReader:
             return True
         if timeout is not None and timeout == 0:
             return False
-        return self.await_next(patience_of(timeout, idle or self.idle))
+        return self.await_next(patience_of(timeout, idle or self.idle), False)
 
     cdef inline bint look(self) except -1:
         self.standing = False
@@ -233,12 +333,13 @@ cdef class MessageReader:
             return True
         return False
 
-    cdef bint await_next(self, Patience patience) except -1:
+    cdef bint await_next(self, Patience patience, bint given) except -1:
+        """Wait for the next message, or with `given` for the next that a loop gives."""
         cdef int64_t deadline_ns = cl_clock_monotonic_ns() + patience.budget_ns
         cdef int64_t left_ns = patience.budget_ns
         while left_ns > 0:
             wait_for(self.cursor, patience.idle, left_ns)
-            if self.look():
+            if self.find_given() if given else self.look():
                 return True
             if not patience.endless:
                 left_ns = deadline_ns - cl_clock_monotonic_ns()
@@ -306,19 +407,20 @@ cdef class MessageReader:
         RecordTooLargeError
             The buffer is too short. Nothing was read: the message can be read into a larger one.
         """
-        cdef MessageBytes message
         if not self.standing:
             raise self.nothing()
         if into is None:
-            return PyBytes_FromStringAndSize(
-                <const char *>self.record.value, self.record.value_length
-            )
+            return self.read_bytes()
         if isinstance(into, MessageBytes):
-            message = <MessageBytes>into
-        elif PyType_Check(into) and issubclass(into, MessageBytes):
-            message = into.__new__(into)
-        else:
-            return self.copy_to(into)
+            return self.refill(<MessageBytes>into)
+        if PyType_Check(into) and issubclass(into, MessageBytes):
+            return self.refill(into.__new__(into))
+        return self.copy_to(into)
+
+    cdef inline bytes read_bytes(self):
+        return PyBytes_FromStringAndSize(<const char *>self.record.value, self.record.value_length)
+
+    cdef inline MessageBytes refill(self, MessageBytes message):
         if message.shape is not self.known.last:
             self.known.meet(message.shape, self.cursor.core.path)
         if self.record.type != message.shape.type or self.record.value_length != message.shape.size:

@@ -1,8 +1,10 @@
 import builtins
+from collections.abc import Iterable, Iterator
+from enum import Enum
 from types import TracebackType
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Self, overload
 
-from typing_extensions import Buffer
+from typing_extensions import Buffer, TypeVar
 
 from commitlog._kernel.engine import Claim, LogMethods, ReadableBuffer
 from commitlog._kernel.readers import Idle, ReadMethods
@@ -21,7 +23,7 @@ class Shape:
     def size(self) -> int: ...
 
 class Field:
-    def __init__(self, name: str, kind: str, offset: int, length: int) -> None: ...
+    def __init__(self, owner: str, name: str, kind: str, offset: int, length: int) -> None: ...
     @property
     def name(self) -> str: ...
     @property
@@ -35,6 +37,23 @@ class Field:
     @overload
     def __get__(self, instance: object, owner: type | None = None, /) -> Any: ...
     def __set__(self, instance: object, value: Any, /) -> None: ...
+
+class EnumField(Field):
+    def __init__(
+        self, owner: str, name: str, kind: str, offset: int, length: int, members: type[Enum]
+    ) -> None: ...
+
+class DatetimeField(Field):
+    def __init__(self, owner: str, name: str, offset: int) -> None: ...
+
+class TextField(Field):
+    def __init__(self, owner: str, name: str, offset: int, length: int) -> None: ...
+
+class SizedBytesField(Field):
+    def __init__(self, owner: str, name: str, offset: int, longest: int) -> None: ...
+
+class ArrayField(Field):
+    def __init__(self, owner: str, name: str, kind: str, offset: int, count: int) -> None: ...
 
 class MessageBytes:
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -71,8 +90,24 @@ class MessageWriter:
     @overload
     def claim(self, what: int, *, type: int | None = None, sync: bool | None = None) -> Claim: ...
 
-class MessageReader:
-    def __init__(self, tailer: ReadMethods, end: int, idle: Idle) -> None: ...
+Given = TypeVar("Given", bound=MessageBytes | bytes, default=bytes)
+
+class MessageIterator(Generic[Given]):
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Given: ...
+
+class MessageReader(Generic[Given]):
+    def __init__(
+        self,
+        tailer: ReadMethods,
+        end: int,
+        idle: Idle,
+        classes: Iterable[builtins.type[Given]] | None = None,
+    ) -> None: ...
+    def __iter__(self) -> Iterator[Given]: ...
+    def follow(
+        self, timeout: float | str | None = None, idle: Idle | None = None
+    ) -> Iterator[Given]: ...
     def next(self, timeout: float | str | None = 0, idle: Idle | None = None) -> bool: ...
     @property
     def type(self) -> int: ...

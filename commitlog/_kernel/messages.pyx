@@ -1,6 +1,9 @@
 """Messages, and the bus's hot paths."""
 
+import datetime
 import reprlib
+import types
+import typing
 
 import numpy
 
@@ -12,14 +15,20 @@ from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_CheckExact, Py
 from cpython.bytes cimport (
     PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE,
 )
+from cpython.datetime cimport (
+    import_datetime, PyDateTime_Check, timedelta_days, timedelta_microseconds, timedelta_new,
+    timedelta_seconds,
+)
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.float cimport PyFloat_AsDouble
 from cpython.long cimport PyLong_AsLongLong, PyLong_AsUnsignedLongLong
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.number cimport PyNumber_Index
 from cpython.type cimport PyType_Check
+from cpython.unicode cimport PyUnicode_AsUTF8String, PyUnicode_DecodeUTF8
 from libc.math cimport isfinite
 from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint64_t, uint8_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memchr, memcpy, memset
 
 from commitlog._kernel.engine cimport LogMethods, NOT_APPENDED, type_of, Writer
 from commitlog._kernel.kernel cimport (
@@ -28,9 +37,11 @@ from commitlog._kernel.kernel cimport (
 )
 from commitlog._kernel.readers cimport Cursor, Patience, patience_of, ReadMethods, wait_for
 from commitlog.errors import (
-    ClaimError, ClosedError, MessageError, MessageValueError, PositionError, RecordTooLargeError,
-    RecordTypeError,
+    ClaimError, ClosedError, InvalidOptionError, MessageError, MessageValueError, PositionError,
+    RecordTooLargeError, RecordTypeError,
 )
 
 include "message.pxi"
+include "field.pxi"
+include "object_field.pxi"
 include "bus.pxi"

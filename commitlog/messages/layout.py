@@ -1,4 +1,4 @@
-"""Layout: which field of a message lies where."""
+"""Layout: the place of each field in a message."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from commitlog._kernel.messages import Field, Shape
+from commitlog._kernel.messages import Shape
 from commitlog.errors import MessageError
-from commitlog.messages.kinds import kind_of_annotation, kind_of_dtype
+from commitlog.messages.kinds import Form, form_of_annotation, form_of_dtype
 
-# Every message class has these itself.
+# Attributes of every message class.
 RESERVED = ("blank", "layout", "type")
 
 
@@ -29,16 +29,17 @@ class Layout(Shape):
     size : int
         Bytes of a message.
     fields : tuple of Field
-        Each with `name`, `kind`, `offset` and `length`. What no field covers is zero.
+        Each with `name`, `kind`, `offset` and `length`. Bytes that no field covers are zero.
     """
 
-    def __init__(self, name: str, type: int, size: int, fields: Sequence[Field]) -> None:
-        if not fields:
+    def __init__(
+        self, name: str, type: int, size: int, places: Sequence[tuple[str, Form, int]]
+    ) -> None:
+        if not places:
             raise MessageError(
                 f"{name} has no fields: annotate at least one, such as price: bus.int64"
             )
-        for field in fields:
-            word = field.name
+        for word, _, _ in places:
             if (
                 not word.isidentifier()
                 or keyword.iskeyword(word)
@@ -47,27 +48,28 @@ class Layout(Shape):
             ):
                 raise MessageError(f"{name}: {word!r} cannot be the name of a field; rename it")
         super().__init__(name, _checked_type(name, type), size)
-        self.fields = tuple(fields)
+        self.fields = tuple(form.field(name, field, offset) for field, form, offset in places)
+        self._formats = [form.format for _, form, _ in places]
 
     @classmethod
     def of_annotations(cls, name: str, type: int, annotations: Mapping[str, Any]) -> Layout:
-        """The fields in their order, each at the next multiple of its own size, and the whole a
-        multiple of the largest, as in C.
+        """Lay the fields out in their order, as a C compiler does: a number at a multiple of its
+        size, an array at a multiple of its items' size.
         """
-        fields = []
+        places = []
         end = 0
         alignment = 1
         for field, annotation in annotations.items():
-            kind, length = kind_of_annotation(f"{name}.{field}", annotation)
-            step = 1 if kind == "bytes" else length
-            fields.append(Field(field, kind, _aligned(end, step), length))
-            end = _aligned(end, step) + length
-            alignment = max(alignment, step)
-        return cls(name, type, _aligned(end, alignment), fields)
+            form = form_of_annotation(f"{name}.{field}", annotation)
+            offset = _aligned(end, form.alignment)
+            places.append((field, form, offset))
+            end = offset + form.length
+            alignment = max(alignment, form.alignment)
+        return cls(name, type, _aligned(end, alignment), places)
 
     @classmethod
     def of_dtype(cls, name: str, type: int, dtype: Any) -> Layout:
-        """The fields where a NumPy structured dtype has them."""
+        """Take the fields and their places from a NumPy structured dtype."""
         try:
             given = np.dtype(dtype)
         except TypeError as error:
@@ -78,31 +80,32 @@ class Layout(Shape):
             raise MessageError(
                 f"{name}: dtype= must be a structured dtype, with named fields, not {given}"
             )
-        fields = []
+        places = []
         for field in given.names:
             part, offset = given.fields[field][:2]
-            kind, length = kind_of_dtype(f"{name}.{field}", part)
-            fields.append(Field(field, kind, offset, length))
-        for before, after in itertools.pairwise(sorted(fields, key=lambda field: field.offset)):
+            places.append((field, form_of_dtype(f"{name}.{field}", part), offset))
+        layout = cls(name, type, given.itemsize, places)
+        by_offset = sorted(layout.fields, key=lambda field: field.offset)
+        for before, after in itertools.pairwise(by_offset):
             if before.offset + before.length > after.offset:
                 raise MessageError(
                     f"{name}: the fields {before.name} and {after.name} overlap; give each its "
                     "own bytes"
                 )
-        return cls(name, type, given.itemsize, fields)
+        return layout
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The same as a NumPy structured dtype, for arrays of many messages."""
-        formats = [
-            f"S{field.length}" if field.kind == "bytes" else np.dtype(field.kind).newbyteorder("<")
-            for field in self.fields
-        ]
+        """The layout as a NumPy structured dtype, for arrays of many messages.
+
+        An enum is its number, a datetime a ``datetime64[ns]``, a str its UTF-8, and bytes with a
+        `MaxLen` a pair of ``length`` and ``content``.
+        """
         names = [field.name for field in self.fields]
         return np.dtype(
             {
                 "names": names,
-                "formats": formats,
+                "formats": self._formats,
                 "offsets": [field.offset for field in self.fields],
                 "itemsize": self.size,
             }

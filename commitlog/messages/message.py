@@ -1,4 +1,4 @@
-"""Message: the base of message classes, and how a class becomes one."""
+"""Message: the base of message classes, and the metaclass that lays their fields out."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import dataclasses
 import inspect
 from typing import Any, ClassVar, Self, dataclass_transform, get_origin, get_type_hints
 
-from commitlog._kernel.messages import MessageBytes
-from commitlog.errors import CommitLogError, MessageError
+from commitlog._kernel.messages import Field, MessageBytes
+from commitlog.errors import MessageError, MessageValueError, RecordTypeError
 from commitlog.messages.layout import Layout
 
 
-@dataclass_transform()
+@dataclass_transform(field_specifiers=(dataclasses.field,))
 class MessageClass(builtins.type):
-    """The class of message classes: lays the fields out, and makes each a descriptor over the
-    message's bytes.
+    """The class of message classes: lay the fields out, and make each a descriptor over the bytes
+    of a message.
     """
 
     def __new__(
@@ -27,7 +27,7 @@ class MessageClass(builtins.type):
         type: int | None = None,
         dtype: Any = None,
     ) -> MessageClass:
-        # No `__dict__` in a message: a misspelt field raises instead of being left out of the log.
+        # Without a `__dict__`, setting a misspelt field raises.
         cls = super().__new__(mcs, name, bases, {"__slots__": (), **namespace})
         parents = [base for base in bases if isinstance(base, MessageClass)]
         if not parents:
@@ -49,7 +49,7 @@ class MessageClass(builtins.type):
 
 
 def _field_annotations(cls: builtins.type) -> dict[str, Any]:
-    """What the class body annotates, in its order, as far as it means fields."""
+    """Return the annotations of the class body that are fields, in their order."""
     own = inspect.get_annotations(cls)
     try:
         hints = get_type_hints(cls, include_extras=True)
@@ -66,7 +66,7 @@ def _field_annotations(cls: builtins.type) -> dict[str, Any]:
 
 
 def _become_dataclass(cls: Any, layout: Layout) -> None:
-    dataclasses.dataclass(cls)
+    dataclasses.dataclass(repr=False)(cls)
     fields = dataclasses.fields(cls)
     cls.layout = layout
     cls.type = layout.type
@@ -77,27 +77,34 @@ def _become_dataclass(cls: Any, layout: Layout) -> None:
         if field.default is not dataclasses.MISSING:
             try:
                 setattr(blank, field.name, field.default)
-            except CommitLogError as error:
-                raise MessageError(
-                    f"{cls.__name__}.{field.name}: the default does not fit the field: "
-                    f"{error.message}"
-                ) from None
+            except (MessageValueError, RecordTypeError) as error:
+                raise MessageError(f"the default does not fit: {error.message}") from None
+
+
+def _shown(message: Message, field: Field) -> str:
+    """Return the `repr` of a field's value, or of its bytes if they are no value of its kind."""
+    try:
+        return repr(field.__get__(message))
+    except MessageValueError:
+        content = bytes(message)[field.offset : field.offset + field.length]
+        return f"<no {field.kind}: {content!r}>"
 
 
 class Message(MessageBytes, metaclass=MessageClass):
-    """The base of message classes: a numeric type and a fixed layout, in bytes of its own or, in a
+    """The base of message classes: a type number and a fixed layout, in bytes of its own or, in a
     claim, in the log.
 
     A subclass names its type number and annotates its fields, or takes them from a NumPy structured
-    dtype. It is a dataclass whose fields are read and written where the bytes lie;
-    ``bytes(message)`` gives them, and so does the buffer protocol.
+    dtype. It is a dataclass whose fields are read and written in its bytes, which
+    ``bytes(message)`` and the buffer protocol give. Equal messages are of one class and have equal
+    fields. In ``match``, a class pattern takes the fields in their order.
 
     Attributes
     ----------
     type : int
         The class's type number, 0 to 4294967295.
     layout : Layout
-        Which field lies where; printable.
+        The place of each field; printable.
 
     Raises
     ------
@@ -106,7 +113,8 @@ class Message(MessageBytes, metaclass=MessageClass):
         kind or without a fixed size.
     MessageValueError, RecordTypeError
         From setting a field: the value does not fit, or is of the wrong Python type; the message is
-        unchanged.
+        unchanged. From reading a field: a foreign writer stored a number that is no member of the
+        enum, or bytes that are no UTF-8.
 
     Examples
     --------
@@ -120,7 +128,16 @@ class Message(MessageBytes, metaclass=MessageClass):
     def __init__(self) -> None:
         """Take the fields, in their order: each subclass has its own."""
 
+    def __repr__(self) -> str:
+        hidden = {field.name for field in dataclasses.fields(self) if not field.repr}
+        shown = [
+            f"{field.name}={_shown(self, field)}"
+            for field in self.layout.fields
+            if field.name not in hidden
+        ]
+        return f"{builtins.type(self).__qualname__}({', '.join(shown)})"
+
     @classmethod
     def blank(cls) -> Self:
-        """A message with every field zero, to be refilled by a reader or filled field by field."""
+        """Make a message whose bytes are all zero, to be refilled or filled field by field."""
         return cls.__new__(cls)

@@ -1,12 +1,13 @@
-"""BusReader: read messages from a log as writers append them."""
+"""BusReader: read the messages of a bus."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
-from commitlog._kernel.messages import MessageReader
+from commitlog._kernel.messages import Given, MessageReader
 from commitlog._kernel.readers import Idle, check_idle
 from commitlog.base.process_bound import ProcessBound
 from commitlog.base.units import DURATION_LARGEST_S, Duration, parse_duration
@@ -15,18 +16,27 @@ from commitlog.tail.seek import Start, Visibility
 from commitlog.tail.segment_holder import OnDamage
 
 
-class BusReader(ProcessBound, MessageReader):
-    """Reads messages, one thread at a time; got from `commitlog.bus.reader`. `next` and `read` are
-    one compiled call each.
+class BusReader(ProcessBound, MessageReader[Given]):
+    """Read messages, one thread at a time; opened by `commitlog.bus.reader`.
+
+    `next` moves to a message and `read` returns it. A `for` loop does both, until there is no
+    further message; `follow` waits for more. Each message of a loop is one compiled call.
 
     Attributes
     ----------
     log : CommitLog
-        The log beneath, open for reading.
+        The log of the bus, open for reading.
     """
 
     def __init__(
-        self, log: CommitLog, start: Start, visibility: Visibility, on_damage: OnDamage, idle: Idle
+        self,
+        log: CommitLog,
+        classes: Iterable[type[Given]] | None,
+        *,
+        start: Start,
+        visibility: Visibility,
+        on_damage: OnDamage,
+        idle: Idle,
     ) -> None:
         self.log = log
         self._tailer = log.tailer(start=start, visibility=visibility, on_damage=on_damage)
@@ -34,10 +44,13 @@ class BusReader(ProcessBound, MessageReader):
             self._tailer,
             log.flushed_position if visibility == "flushed" else log.tail_position,
             idle,
+            classes,
         )
 
     def close(self) -> None:
-        """Let go of the log. Idempotent; any other call then raises `ClosedError`."""
+        """Close the reader and its log. A second call does nothing; any other call then raises
+        `ClosedError`.
+        """
         self.let_go()
         self._tailer.close()
         self.log.close()
@@ -62,30 +75,34 @@ class BusReader(ProcessBound, MessageReader):
 
 def open_reader(
     path: str | os.PathLike[str],
+    classes: Iterable[type[Given]] | None = None,
     *,
     start: Start = "first",
     wait: Duration | None = 0,
     idle: Idle = "backoff",
     visibility: Visibility = "committed",
     on_damage: OnDamage = "raise",
-) -> BusReader:
-    """Open a bus for reading. The log is never created by it and no message is ever changed.
+) -> BusReader[Given]:
+    """Open a bus for reading. A reader never creates a log and never changes a message.
 
     Parameters
     ----------
     path : str or path-like
         The log's directory.
+    classes : iterable of message classes, optional
+        What a loop over the reader gives: messages of these classes, each as an object of its
+        class. Messages of other types are skipped. By default a loop gives every message, as bytes.
     start : {"first", "end"} or int
         The oldest message, the present end, or a message's position.
     wait : float, str or None
         Seconds, or text like ``"500ms"``, to wait for a log that does not exist yet; None waits
-        until there is one.
+        without a bound.
     idle : {"spin", "yield", "backoff", "block"}
-        How `BusReader.next` waits when it is given a timeout: see `Tailer.follow`.
+        How `next` and `follow` wait: see `Tailer.follow`.
     visibility : {"committed", "flushed"}
-        Messages that every process sees, or only those that no crash can take back.
+        Give each message when it is committed, or only when a crash cannot lose it.
     on_damage : {"raise", "skip"}
-        Raise `CorruptRecordError`, or go on at the next whole message.
+        Raise `CorruptRecordError`, or skip to the next whole message.
 
     Returns
     -------
@@ -95,7 +112,9 @@ def open_reader(
     Raises
     ------
     LogNotFoundError, NotALogError
-        There is no log here, at the end of `wait`.
+        There is no log at the path when `wait` ends.
+    InvalidOptionError, MessageError
+        `classes` has no message class, or two with the same type number.
     PositionError
         No message starts at the position that `start` names.
     """
@@ -104,7 +123,9 @@ def open_reader(
         path, "r", wait_for_log=DURATION_LARGEST_S if wait is None else parse_duration(wait, "wait")
     )
     try:
-        return BusReader(log, start, visibility, on_damage, idle)
+        return BusReader(
+            log, classes, start=start, visibility=visibility, on_damage=on_damage, idle=idle
+        )
     except BaseException:
         log.close()
         raise
