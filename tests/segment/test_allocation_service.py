@@ -263,9 +263,8 @@ def test_roll_beside_close_gives_its_buffer_back(logs: Logs, until: Callable[...
     pool = logs.pool(buffers=1)
     log = logs.open(pool=pool, claim_timeout=0.02)
     with ThreadPoolExecutor(1) as threads:
-        claim = threads.submit(
-            log.claim, 16
-        ).result()  # keeps the buffer of the segment that the roll leaves
+        # Keeps the buffer of the segment that the roll leaves.
+        claim = threads.submit(log.claim, 16).result()
         rolling = threads.submit(log.roll)
         until(lambda: pool.stats().waits == 1)
         log.close()  # returns that buffer to the pool, which lends it to the roll

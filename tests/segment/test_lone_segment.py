@@ -68,9 +68,8 @@ def test_copied_segment_is_read_under_any_name(
 
 
 def test_segment_in_its_log_is_read_alone_and_writes_no_file(path: Path) -> None:
-    with commitlog.open(
-        path, tuning=commitlog.Tuning(allocate_ahead=0)
-    ) as writer:  # no segment comes meanwhile
+    # Keep the set of files constant during the test.
+    with commitlog.open(path, tuning=commitlog.Tuning(allocate_ahead=0)) as writer:
         before = sorted(item.name for item in path.iterdir())
         with commitlog.open(segment(path, 1), "r") as log:
             assert list(log.tailer().values()) == values(range(10, 20))
