@@ -1,8 +1,8 @@
-/* Stands between a process and the C library (LD_PRELOAD): the wall clock shows what a test wants,
- * all others go on.
+/* Preloaded in front of the C library (LD_PRELOAD), this shim sets the wall clock; all other clocks
+ * run on.
  *
- * COMMITLOG_TEST_CLOCK  a file of eight bytes, mapped: nanoseconds since 1970; 0 lets the wall
- * clock through */
+ * COMMITLOG_TEST_CLOCK: a file of eight bytes, mapped, with nanoseconds since 1970; 0 is the real
+ * wall clock. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-"""A wall clock that tests set: `clocked` runs a test in a process that has the library of `clock.c`
-before the C library.
+"""A wall clock that tests set: `clocked` runs a test in a process that preloads the library of
+`clock.c`.
 """
 
 from __future__ import annotations
@@ -115,8 +115,9 @@ def _host(directory: Path) -> _Host:
 
 
 def clocked(start: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a test run with a clock that shows `start` at first. It takes `clock`, `path` for its
-    log, and parameters that JSON can hold.
+    """Run a test with a clock set to `start`.
+
+    The test takes `clock`, `path` for its log, and parameters that JSON can hold.
     """
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:

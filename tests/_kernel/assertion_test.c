@@ -1,5 +1,4 @@
-/* What an assertion finds ends the process, and says where it stands, what it states and both
- * values. */
+/* A failed assertion aborts the process and prints its location, its expression and both values. */
 #include "stage.h"
 
 #include <signal.h>
@@ -8,10 +7,10 @@
 static test_place place;
 static test_handle handle;
 
-/* Breaks what the code guarantees, in a child with a log of one record; what the child said before
- * it was aborted. */
-static const char *said_of(void (*breach)(void)) {
-    static char said[4096];
+/* Returns what a child printed before it was aborted: the child makes a log of one record and runs
+ * `breach`, which breaks an invariant. */
+static const char *output_of(void (*breach)(void)) {
+    static char output[4096];
     int ends[2], status;
     CHECK(pipe(ends) == 0);
     pid_t child = fork();
@@ -25,14 +24,14 @@ static const char *said_of(void (*breach)(void)) {
     }
     close(ends[1]);
     ssize_t length = 0, got;
-    while ((got = read(ends[0], said + length, sizeof said - 1 - (size_t)length)) > 0) {
+    while ((got = read(ends[0], output + length, sizeof output - 1 - (size_t)length)) > 0) {
         length += got;
     }
-    said[length] = 0;
+    output[length] = 0;
     close(ends[0]);
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-    return said;
+    return output;
 }
 
 static void release_twice(void) {
@@ -42,7 +41,7 @@ static void release_twice(void) {
     cl_segment_release(segment);
 }
 
-static void flush_what_is_not_committed(void) {
+static void flush_uncommitted_bytes(void) {
     place.cursors->flushed.value = cl_tail_offset(place.cursors->tail.value);
     cl_commit(&handle.log, UINT64_MAX);
 }
@@ -70,21 +69,22 @@ static void enter_the_odd_window_twice(void) {
     append_value(&handle, noise, 24);
 }
 
-static void check_said(void (*breach)(void), const char *file, const char *statement,
-                       const char *values) {
-    const char *said = said_of(breach);
-    CHECK(strstr(said, file) != NULL);
-    CHECK(strstr(said, statement) != NULL);
-    CHECK(strstr(said, values) != NULL);
+static void check_output(void (*breach)(void), const char *file, const char *statement,
+                         const char *values) {
+    const char *output = output_of(breach);
+    CHECK(strstr(output, file) != NULL);
+    CHECK(strstr(output, statement) != NULL);
+    CHECK(strstr(output, values) != NULL);
 }
 
 int main(void) {
     fill_noise();
-    check_said(release_twice, "segment.c:", "left != UINT32_MAX", ": 4294967295 and 4294967295");
-    check_said(flush_what_is_not_committed, "log.h:", "flushed <= committed", ": 4136 and 0");
-    check_said(commit_past_the_tail, "log.h:", "appended <= ", ": 4144 and 4136");
-    check_said(publish_a_claim_as_a_claim, "writer.c:", "cl_cell_published(cell) == ", ": 0 and 1");
-    check_said(publish_more_than_was_claimed, "writer.c:", " <= claim->length", ": 48 and 40");
-    check_said(enter_the_odd_window_twice, "claim.h:", "slot->counter % 2 == 0", ": 1 and 0");
+    check_output(release_twice, "segment.c:", "left != UINT32_MAX", ": 4294967295 and 4294967295");
+    check_output(flush_uncommitted_bytes, "log.h:", "flushed <= committed", ": 4136 and 0");
+    check_output(commit_past_the_tail, "log.h:", "appended <= ", ": 4144 and 4136");
+    check_output(publish_a_claim_as_a_claim,
+                 "writer.c:", "cl_cell_published(cell) == ", ": 0 and 1");
+    check_output(publish_more_than_was_claimed, "writer.c:", " <= claim->length", ": 48 and 40");
+    check_output(enter_the_odd_window_twice, "claim.h:", "slot->counter % 2 == 0", ": 1 and 0");
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Going from record to record, the sparse index, and reading backward: over records and SKIPs, with
- * damage at any cell, and with rings that are too small for what is scanned. */
+/* Stepping from record to record, the sparse index and the backward scan: over records and SKIP
+ * frames, with damage in any cell, and with rings smaller than the range scanned. */
 #include "kernel_test.h"
 
 #include "backward_scan.h"
@@ -28,7 +28,8 @@ static cl_reader reader_at(test_scene *scene, uint64_t offset) {
     return reader;
 }
 
-/* Records of many sizes, keyed ones and SKIPs among them; timestamps step back. */
+/* Records of many sizes, some with keys, SKIP frames between them, and timestamps that step back.
+ */
 static void start(test_scene *scene) {
     static uint8_t value[200];
     uint64_t state = 7;
@@ -66,12 +67,12 @@ static void end(test_scene *scene) {
     drop_place(&scene->place);
 }
 
-static void stand_at(test_scene *scene, uint64_t offset) {
+static void place_reader(test_scene *scene, uint64_t offset) {
     cl_reader_init(&scene->reader.reader, &scene->handle.log, &scene->reader.watch);
     cl_reader_enter(&scene->reader.reader, scene->segment, offset);
 }
 
-static void steps_go_over_records_and_nothing_else(void) {
+static void stepping_visits_every_record_and_no_skip(void) {
     test_scene scene;
     cl_frame_cursor at;
     uint64_t count;
@@ -91,12 +92,12 @@ static void steps_go_over_records_and_nothing_else(void) {
     end(&scene);
 }
 
-static void an_index_finds_every_record_by_ordinal_time_and_offset(void) {
+static void index_finds_each_record_by_ordinal_time_and_offset(void) {
     test_scene scene;
     uint64_t at, ordinal;
     start(&scene);
     for (uint64_t limit = CL_SEGMENT_HEADER; limit < SMALL;
-         limit += 1000) { /* it grows as it likes */
+         limit += 1000) { /* each step has its own length */
         cl_reader reader = reader_at(&scene, 0);
         cl_index_extend(&scene.index, &reader, limit);
     }
@@ -125,14 +126,14 @@ static void an_index_finds_every_record_by_ordinal_time_and_offset(void) {
     end(&scene);
 }
 
-/* Everything before `from_end`, read backward with a ring of that size; how many places were
- * damaged. */
+/* Reads backward from the end with a ring of `room` offsets. Returns the number of damaged frames.
+ */
 static int read_all_back(test_scene *scene, uint32_t room, int expected_next, int lost) {
     uint32_t offsets[RECORDS + 1];
     cl_backward_scan backward = {.offsets = offsets, .room = room};
     cl_record record;
     int damaged = 0;
-    stand_at(scene, scene->end);
+    place_reader(scene, scene->end);
     for (;;) {
         int code = cl_backward_scan_previous(&scene->reader.reader, &backward, &record);
         if (code == CL_E_ROLL) {
@@ -156,7 +157,7 @@ static int read_all_back(test_scene *scene, uint32_t room, int expected_next, in
     }
 }
 
-static void backward_is_forward_in_reverse_with_any_ring(void) {
+static void backward_scan_reverses_the_records_with_any_ring(void) {
     static const uint32_t rooms[] = {1, 2, 7, 64, RECORDS - 1, RECORDS, RECORDS + 1};
     test_scene scene;
     start(&scene);
@@ -166,7 +167,7 @@ static void backward_is_forward_in_reverse_with_any_ring(void) {
     end(&scene);
 }
 
-static void damage_is_met_once_backward_whatever_it_is(void) {
+static void damage_of_any_kind_is_reported_once_backward(void) {
     static const uint64_t changes[] = {1, 0xFFFFFFF, CL_WORD_BATCH, 1ull << 40};
     test_scene scene;
     start(&scene);
@@ -175,8 +176,7 @@ static void damage_is_met_once_backward_whatever_it_is(void) {
             uint64_t *cell = (uint64_t *)(scene.segment->map + scene.offsets[lost]);
             uint64_t kept = *cell;
             *cell = kept ^ changes[at];
-            /* What is damaged is below the watermark: the next look at it must not take it for the
-             * end. */
+            /* The damaged frame lies below `appended`, so the scan must not take it for the end. */
             cl_raise(&scene.handle.log.cursors->appended.value, scene.end);
             CHECK(read_all_back(&scene, 50, RECORDS - 1, lost) == 1);
             *cell = kept;
@@ -185,7 +185,7 @@ static void damage_is_met_once_backward_whatever_it_is(void) {
     end(&scene);
 }
 
-static void a_batch_goes_back_and_stops_where_its_room_does(void) {
+static void backward_batch_stops_when_its_buffer_is_full(void) {
     test_scene scene;
     uint32_t offsets[RECORDS];
     static int64_t positions[RECORDS], stamps[RECORDS], value_ends[RECORDS], key_ends[RECORDS];
@@ -193,7 +193,7 @@ static void a_batch_goes_back_and_stops_where_its_room_does(void) {
     static uint8_t keyed[RECORDS], data[512], keys[RECORDS * 3];
     start(&scene);
     cl_backward_scan backward = {.offsets = offsets, .room = RECORDS};
-    stand_at(&scene, scene.end);
+    place_reader(&scene, scene.end);
     CHECK(cl_backward_scan_fill(&scene.reader.reader, &backward, CL_SEGMENT_HEADER) == CL_OK &&
           backward.count == RECORDS);
     int next = RECORDS - 1;
@@ -220,10 +220,10 @@ static void a_batch_goes_back_and_stops_where_its_room_does(void) {
 }
 
 int main(void) {
-    steps_go_over_records_and_nothing_else();
-    an_index_finds_every_record_by_ordinal_time_and_offset();
-    backward_is_forward_in_reverse_with_any_ring();
-    damage_is_met_once_backward_whatever_it_is();
-    a_batch_goes_back_and_stops_where_its_room_does();
+    stepping_visits_every_record_and_no_skip();
+    index_finds_each_record_by_ordinal_time_and_offset();
+    backward_scan_reverses_the_records_with_any_ring();
+    damage_of_any_kind_is_reported_once_backward();
+    backward_batch_stops_when_its_buffer_is_full();
     return 0;
 }

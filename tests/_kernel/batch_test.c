@@ -1,7 +1,7 @@
-/* Batches: many records under one claim, with plain stores and with swaps. */
+/* Batches: many records in one claim, with plain stores and with compare-and-swap. */
 #include "stage.h"
 
-static void rows_are_records_of_their_own(bool plain) {
+static void appended_rows_are_read_as_single_records(bool plain) {
     static const uint32_t lengths[] = {0, 1, 8, 24, 40, 1000, 4000, LARGEST - CL_FRAME_HEADER};
     static int64_t positions[5000];
     for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
@@ -37,7 +37,7 @@ static void rows_are_records_of_their_own(bool plain) {
     }
 }
 
-static void a_batch_is_one_claim_and_appears_whole(bool plain) {
+static void batch_is_one_claim_and_becomes_visible_at_once(bool plain) {
     test_place place;
     test_handle handle;
     start(&place, &handle, SMALL, plain);
@@ -66,8 +66,8 @@ static void a_batch_is_one_claim_and_appears_whole(bool plain) {
 int main(void) {
     fill_noise();
     for (int plain = 0; plain < 2; plain++) {
-        rows_are_records_of_their_own(plain);
-        a_batch_is_one_claim_and_appears_whole(plain);
+        appended_rows_are_read_as_single_records(plain);
+        batch_is_one_claim_and_becomes_visible_at_once(plain);
     }
     return 0;
 }

@@ -1,12 +1,12 @@
 /* threads */
-/* Commit: what appears in the file, when, and how much of it at once. */
+/* Commit: which bytes reach the file, at which call, and in which chunks. */
 #include "scene.h"
 
 #define RECORD 1000u
 
-/* Copied or written: the file is untouched before the commit, and equal to the buffer afterwards.
- */
-static void a_commit_brings_the_buffer_into_the_file(uint32_t copy_limit) {
+/* Both ways, by copy and by write: before the commit the file holds zeros, after it the bytes of
+ * the buffer. */
+static void commit_copies_the_buffer_to_the_file(uint32_t copy_limit) {
     test_scene scene;
     uint8_t value[RECORD];
     start(&scene, true, copy_limit);
@@ -29,16 +29,15 @@ static void a_commit_brings_the_buffer_into_the_file(uint32_t copy_limit) {
     end(&scene);
 }
 
-/* What makes a range visible is its first cell, and that is not among the bytes that are written.
- */
-static void the_first_cell_of_a_range_goes_through_the_mapping_alone(void) {
+/* The first cell of a range makes it visible, so the write must leave it out. */
+static void commit_stores_the_first_cell_through_the_mapping(void) {
     test_scene scene;
     start(&scene, true, 0);
     append_value(&scene.handle, "first", 5);
     append_value(&scene.handle, "second", 6);
     int fd = scene.segment->fd;
-    scene.segment->fd = memfd_create(
-        "elsewhere", MFD_CLOEXEC); /* the writes go here, and the mapping shows what does not */
+    /* The write goes to this file; the mapping shows only what was stored through it. */
+    scene.segment->fd = memfd_create("elsewhere", MFD_CLOEXEC);
     CHECK(scene.segment->fd >= 0 && cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
     uint8_t written[48];
     CHECK(pread(scene.segment->fd, written, sizeof written, CL_SEGMENT_HEADER) ==
@@ -52,8 +51,8 @@ static void the_first_cell_of_a_range_goes_through_the_mapping_alone(void) {
     end(&scene);
 }
 
-/* A claim in the way: everything before it is committed, nothing of it or behind it. */
-static void a_commit_stops_before_an_open_claim(void) {
+/* A commit takes everything before an open claim, and neither the claim nor anything behind it. */
+static void commit_stops_before_an_open_claim(void) {
     test_scene scene;
     cl_claim claim;
     start(&scene, true, 0);
@@ -73,9 +72,9 @@ static void a_commit_stops_before_an_open_claim(void) {
     end(&scene);
 }
 
-/* A larger log than one chunk, with frames of every size, over a segment's end: drained buffers are
- * announced. */
-static void commits_go_in_chunks_and_from_segment_to_segment(uint32_t copy_limit) {
+/* The log is larger than one commit chunk and its frames have many sizes. A buffer that is fully
+ * committed is marked as drained. */
+static void commit_of_several_segments_drains_each_buffer(uint32_t copy_limit) {
     enum { SIZE = 8u << 20, COUNT = 3 };
     test_place place;
     test_handle handle;
@@ -115,9 +114,9 @@ static void commits_go_in_chunks_and_from_segment_to_segment(uint32_t copy_limit
     }
 }
 
-/* What a seal says is known when the last commit has passed; only who was not there for all of it
- * reads the segment. */
-static void records_are_counted_while_they_are_committed(bool pooled) {
+/* The counts for the seal are complete after the last commit. Only a handle that did not commit the
+ * whole segment reads it again. */
+static void commit_counts_the_records_for_the_seal(bool pooled) {
     test_scene scene;
     cl_scan scan;
     cl_claim claim;
@@ -137,8 +136,8 @@ static void records_are_counted_while_they_are_committed(bool pooled) {
     cl_segment_scan(scene.segment, 0, SMALL, &scan);
     CHECK(scan.code == CL_OK && scan.tally.records == 40 && scene.segment->tallied == SMALL);
     CHECK(memcmp(&scan.tally, &scene.segment->tally, sizeof scan.tally) == 0);
-    scene.segment->map[CL_SEGMENT_HEADER + CL_FRAME_TIMESTAMP] ^=
-        1; /* who reads the segment stumbles over this */
+    /* A handle that reads the segment again finds this damage. */
+    scene.segment->map[CL_SEGMENT_HEADER + CL_FRAME_TIMESTAMP] ^= 1;
     CHECK(cl_segment_open(scene.place.dir_fd, 0, SMALL, NULL, true, &later) == CL_OK);
     CHECK(cl_segment_seal(later, 0, NULL) == CL_E_DAMAGE);
     CHECK(cl_segment_seal(scene.segment, 7, NULL) == CL_OK);
@@ -157,8 +156,8 @@ typedef struct {
     uint64_t stop;
 } test_watcher;
 
-/* Another process's view: its own mapping of the file. What it finds is whole, up to a zero cell,
- * at any moment. */
+/* Reads the file through a mapping of its own, as another process does. At every moment each frame
+ * before the first zero cell is whole. */
 static void *watch_file(void *argument) {
     test_watcher *watcher = argument;
     test_handle observer;
@@ -182,7 +181,7 @@ static void *watch_file(void *argument) {
     return NULL;
 }
 
-static void other_processes_see_whole_ranges_only(uint32_t copy_limit) {
+static void other_process_reads_only_whole_frames(uint32_t copy_limit) {
     enum { RECORDS = 450 };
     test_scene scene;
     pthread_t thread;
@@ -207,14 +206,14 @@ static void other_processes_see_whole_ranges_only(uint32_t copy_limit) {
 int main(void) {
     static const uint32_t copy_limits[] = {0, 1000, SMALL, 16u << 20};
     for (size_t at = 0; at < sizeof copy_limits / sizeof *copy_limits; at++) {
-        a_commit_brings_the_buffer_into_the_file(copy_limits[at]);
-        other_processes_see_whole_ranges_only(copy_limits[at]);
+        commit_copies_the_buffer_to_the_file(copy_limits[at]);
+        other_process_reads_only_whole_frames(copy_limits[at]);
     }
-    the_first_cell_of_a_range_goes_through_the_mapping_alone();
-    commits_go_in_chunks_and_from_segment_to_segment(0);
-    commits_go_in_chunks_and_from_segment_to_segment(UINT32_MAX);
-    a_commit_stops_before_an_open_claim();
-    records_are_counted_while_they_are_committed(true);
-    records_are_counted_while_they_are_committed(false);
+    commit_stores_the_first_cell_through_the_mapping();
+    commit_of_several_segments_drains_each_buffer(0);
+    commit_of_several_segments_drains_each_buffer(UINT32_MAX);
+    commit_stops_before_an_open_claim();
+    commit_counts_the_records_for_the_seal(true);
+    commit_counts_the_records_for_the_seal(false);
     return 0;
 }

@@ -1,7 +1,8 @@
 /* threads */
-/* Several writers, as separate processes would be: each its own handle, table and slot, one shared
- * cursors file and directory. They roll over small segments while readers follow, others flush, and
- * some die with their claims open. Nothing is lost, doubled or out of order. */
+/* Several writers, each with its own handle, table and slot, as separate processes have them, on
+ * one directory and `cursors` file. They roll over small segments while readers follow and other
+ * threads flush; some are killed with an open claim. No record is lost, duplicated or out of order.
+ */
 #include "kernel_test.h"
 
 #include <sys/syscall.h>
@@ -22,7 +23,7 @@ typedef struct {
     uint32_t number;
     uint64_t seed;
     bool dies;
-    uint32_t *finished; /* how many writers are done */
+    uint32_t *finished; /* number of writers that have finished */
 } test_task;
 
 static void fill_value(uint8_t *value, uint32_t length, test_stamp stamp) {
@@ -30,8 +31,9 @@ static void fill_value(uint8_t *value, uint32_t length, test_stamp stamp) {
     memcpy(value, &stamp, sizeof stamp);
 }
 
-/* Killed between the claim and its publication: the slot's lock goes, the cell stays. */
-static void die_and_come_back(test_handle *handle, test_place *place) {
+/* Simulates a kill between claim and publish: the slot's lock is released, the CLAIMED cell stays.
+ */
+static void die_and_reopen(test_handle *handle, test_place *place) {
     cl_claim claim;
     int code;
     while ((code = cl_writer_claim(&handle->writer, 100, &claim)) == CL_E_ROLL) {
@@ -54,14 +56,14 @@ static void *write_records(void *argument) {
             (uint32_t)(sizeof(test_stamp) +
                        chance % (chance % 7 == 0 ? LONGEST - sizeof(test_stamp) : 100));
         if (task->dies && sequence % (RECORDS / DEATHS) == RECORDS / DEATHS - 1) {
-            die_and_come_back(&handle, task->place);
+            die_and_reopen(&handle, task->place);
         }
         if (chance % 5 != 0) {
             fill_value(value, length, (test_stamp){task->number, sequence++});
             append_value(&handle, value, length);
             continue;
         }
-        /* Some in rows. */
+        /* One append in five is a batch of rows. */
         uint32_t rows_count = (uint32_t)(chance / 64 % 20) + 1;
         rows_count = rows_count < RECORDS - sequence ? rows_count : RECORDS - sequence;
         uint8_t rows[20 * 16];
@@ -117,7 +119,7 @@ static void *follow(void *argument) {
     return NULL;
 }
 
-/* Flushes to the tail over and over; the watermarks keep their order at every moment. */
+/* Flushes to the tail in a loop and checks the order of the watermarks each time. */
 static void *flush_on(void *argument) {
     test_task *task = argument;
     test_handle handle;
@@ -137,7 +139,7 @@ static void *flush_on(void *argument) {
     return NULL;
 }
 
-static void writers_lose_double_and_reorder_nothing(bool dying) {
+static void concurrent_appends_are_each_read_once_in_order(bool dying) {
     enum { READERS = 2, FLUSHERS = 2 };
     test_place place;
     uint32_t finished = 0;
@@ -191,7 +193,7 @@ static void *visit_segments(void *argument) {
     return NULL;
 }
 
-static void a_table_serves_many_threads(void) {
+static void table_used_by_many_threads_keeps_its_references(void) {
     enum { VISITORS = 4 };
     test_place place;
     cl_table table;
@@ -216,8 +218,8 @@ static void a_table_serves_many_threads(void) {
     drop_place(&place);
 }
 
-/* A child of a fork finds the table as it is between two changes, and its mutex free. */
-static void a_fork_finds_no_table_in_the_middle_of_a_change(void) {
+/* A fork during table changes leaves the child a consistent table and a free mutex. */
+static void fork_during_table_changes_leaves_a_consistent_table(void) {
     enum { VISITORS = 2, FORKS = 60 };
     test_place place;
     cl_table table;
@@ -239,8 +241,8 @@ static void a_fork_finds_no_table_in_the_middle_of_a_change(void) {
             for (size_t index = 1; index < table.count; index++) {
                 status |= table.entries[index - 1]->number >= table.entries[index]->number;
             }
-            syscall(SYS_exit_group,
-                    status != 0); /* a sanitizer's `_exit` looks for the parent's threads */
+            /* exit_group, because the sanitizer's `_exit` waits for threads of the parent. */
+            syscall(SYS_exit_group, status != 0);
         }
         int status = 1;
         CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
@@ -253,9 +255,9 @@ static void a_fork_finds_no_table_in_the_middle_of_a_change(void) {
 }
 
 int main(void) {
-    writers_lose_double_and_reorder_nothing(false);
-    writers_lose_double_and_reorder_nothing(true);
-    a_table_serves_many_threads();
-    a_fork_finds_no_table_in_the_middle_of_a_change();
+    concurrent_appends_are_each_read_once_in_order(false);
+    concurrent_appends_are_each_read_once_in_order(true);
+    table_used_by_many_threads_keeps_its_references();
+    fork_during_table_changes_leaves_a_consistent_table();
     return 0;
 }

@@ -1,6 +1,6 @@
 /* sources: crc32c.c */
-/* Every implementation against the CRC's definition, bit by bit, in buffers that end exactly where
- * the data does. */
+/* Compares each implementation with the definition of the CRC, bit by bit. The buffers end exactly
+ * at the last byte of data. */
 #include "crc32c.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ static uint32_t oracle_feed(uint32_t state, const uint8_t *data, size_t length) 
     return state;
 }
 
-/* Fed from the segment's id on, with nothing of the code under test. */
+/* Computed from the segment's id on, without the code under test. */
 static uint32_t oracle_frame(uint64_t id, uint64_t offset, uint32_t word, const uint8_t *rest,
                              size_t length) {
     uint32_t state = oracle_feed(0xFFFFFFFFu, (const uint8_t *)&id, 8);
@@ -68,8 +68,8 @@ static void check_known_vectors(void) {
     CHECK(cl_crc32c_seed(0x0706050403020100ull) == (uint32_t)~cl_crc32c(0, bytes, 8));
 }
 
-/* A block of its own, with not a byte after the data: the address sanitizer sees every read past
- * it. */
+/* Allocates a block that ends at the last byte of data, so that the address sanitizer reports every
+ * read past it. */
 static uint8_t *exact_copy(size_t alignment, size_t length) {
     uint8_t *block = malloc(alignment + length + (alignment + length == 0));
     CHECK(block != NULL);
@@ -79,7 +79,7 @@ static uint8_t *exact_copy(size_t alignment, size_t length) {
     return block;
 }
 
-/* Into a frame, as appends do, and out of it, as batches are read. */
+/* Copies into a frame, as an append does, and out of it, as a batch read does. */
 static void check_frame_copy(uint32_t seed, uint64_t offset, size_t head, const uint8_t *value,
                              size_t length) {
     uint32_t word = (uint32_t)(head + length);

@@ -1,6 +1,6 @@
 /* threads */
-/* Flush: what the watermarks promise, who leads, that a failure is final, what a checkpoint says;
- * and the loops that see to it. */
+/* Flush: what the watermarks guarantee, which handle leads, final failures, the checkpoint, and the
+ * commit and flush loops. */
 #include "scene.h"
 
 #include <signal.h>
@@ -10,7 +10,7 @@
 #define RECORD 1000u
 #define FOREVER INT64_MAX
 
-static void a_forgotten_claim_is_rolled_back_by_the_flush_that_it_holds_up(void) {
+static void flush_behind_an_expired_claim_rolls_it_back(void) {
     test_scene scene;
     cl_claim claim;
     start(&scene, false, 0);
@@ -20,14 +20,14 @@ static void a_forgotten_claim_is_rolled_back_by_the_flush_that_it_holds_up(void)
     int64_t began_ns = cl_clock_monotonic_ns();
     CHECK(flush_all(&scene) == CL_OK && cl_clock_monotonic_ns() - began_ns >= 30 * MILLISECOND);
     CHECK(scene.handle.log.counters.rolled_back == 1 && scan_log(&scene.handle) == 1);
-    /* The leader looked again and again, and the wait counts once: from behind its first look, for
-     * which it has credit already. */
+    /* The leader polled many times, but the wait counts once. It starts at the second poll, which
+     * already has the credit of the first. */
     CHECK(cl_histogram_above(&scene.handle.log.latencies.claim, 0) == 1);
     CHECK(scene.handle.log.latencies.claim.longest_ns >= 30 * MILLISECOND - CL_POLL_CREDIT_NS);
     end(&scene);
 }
 
-static void a_flush_raises_the_watermark_over_what_was_committed_before(bool pooled) {
+static void flush_raises_flushed_to_the_tail(bool pooled) {
     test_scene scene;
     start(&scene, pooled, 4096);
     cl_cursors *cursors = scene.place.cursors;
@@ -36,17 +36,17 @@ static void a_flush_raises_the_watermark_over_what_was_committed_before(bool poo
         CHECK(flush_all(&scene) == CL_OK && cursors->flushed.value == tail_position(&scene));
         CHECK(cursors->flushed.value <= cursors->committed.value &&
               cursors->committed.value <= cursors->appended.value);
-        CHECK(flush_all(&scene) == CL_OK); /* nothing to do */
+        CHECK(flush_all(&scene) == CL_OK); /* nothing to flush */
     }
     CHECK(cl_histogram_above(&scene.handle.log.latencies.flush, 0) == 30 &&
           cursors->flusher.value == 0);
-    /* Above what there is, a flush has nothing to wait for but time. */
+    /* Above the tail, only the deadline ends a flush. */
     CHECK(cl_flush(&scene.handle.log, tail_position(&scene) + 8, deadline(5 * MILLISECOND)) ==
           CL_E_TIMEOUT);
     end(&scene);
 }
 
-static void a_flush_crosses_segments(void) {
+static void flush_of_several_segments_reaches_the_tail(void) {
     test_scene scene;
     start(&scene, false, 0);
     uint8_t value[RECORD] = {0};
@@ -58,21 +58,21 @@ static void a_flush_crosses_segments(void) {
     end(&scene);
 }
 
-static void a_dead_leader_is_replaced(void) {
+static void dead_leader_is_replaced(void) {
     test_scene scene;
     test_handle leader;
     start(&scene, false, 0);
     open_handle(&scene.place, &leader, false);
     scene.handle.log.claim_timeout_ns = FOREVER;
     append_value(&scene.handle, "value", 5);
-    scene.place.cursors->flusher.value = leader.log.owner; /* it leads, and is slow */
+    scene.place.cursors->flusher.value = leader.log.owner; /* a leader that is alive and slow */
     CHECK(cl_flush(&scene.handle.log, tail_position(&scene), deadline(10 * MILLISECOND)) ==
           CL_E_TIMEOUT);
     CHECK(scene.place.cursors->flusher.value == leader.log.owner &&
           scene.place.cursors->flushed.value == 0);
     kill_handle(&leader);
     CHECK(flush_all(&scene) == CL_OK);
-    /* One whose slot another handle has by now. */
+    /* A leader whose slot another handle has taken since. */
     append_value(&scene.handle, "value", 5);
     scene.place.cursors->flusher.value = leader.log.owner;
     test_handle successor;
@@ -83,8 +83,8 @@ static void a_dead_leader_is_replaced(void) {
     end(&scene);
 }
 
-/* It lives and does not come back: others go on after the claim timeout. */
-static void a_stuck_leader_is_replaced_after_the_claim_timeout(void) {
+/* The leader is alive but makes no progress: another handle takes over after the claim timeout. */
+static void stuck_leader_is_replaced_after_the_claim_timeout(void) {
     test_scene scene;
     test_handle leader;
     start(&scene, false, 0);
@@ -97,12 +97,12 @@ static void a_stuck_leader_is_replaced_after_the_claim_timeout(void) {
     int code;
     while ((code = cl_flush(&scene.handle.log, tail_position(&scene), deadline(5 * MILLISECOND))) ==
            CL_E_TIMEOUT) {
-        CHECK(cl_clock_monotonic_ns() - began_ns <
-              PATIENCE_NS); /* in slices, as callers wait who look after signals */
+        /* In slices, as a caller waits that handles signals in between. */
+        CHECK(cl_clock_monotonic_ns() - began_ns < PATIENCE_NS);
     }
     CHECK(code == CL_OK && cl_clock_monotonic_ns() - began_ns >= 60 * MILLISECOND && *flusher == 0);
-    /* One that gets on is left alone, however long they are at it: each flush of theirs is another
-     * one. */
+    /* A leader that makes progress is not replaced, no matter how long it takes: each round is a
+     * new flush. */
     append_value(&scene.handle, "value", 5);
     for (int round = 0; round < 20; round++) {
         *flusher = leader.log.owner;
@@ -117,9 +117,9 @@ static void a_stuck_leader_is_replaced_after_the_claim_timeout(void) {
     end(&scene);
 }
 
-/* Another process took this handle's leader for stuck, which is still at its flush: the handle does
- * not begin a second one beside it. */
-static void a_handle_leads_one_flush_at_a_time(void) {
+/* Another process replaced this handle's leader as stuck while it is still flushing. The handle
+ * must not start a second flush beside it. */
+static void handle_leads_one_flush_at_a_time(void) {
     test_scene scene;
     start(&scene, false, 0);
     append_value(&scene.handle, "value", 5);
@@ -132,9 +132,9 @@ static void a_handle_leads_one_flush_at_a_time(void) {
     end(&scene);
 }
 
-/* The write fails: the log has failed for everybody, nothing later is acknowledged, and the error
- * is not retried away. */
-static void a_failed_commit_is_final(void) {
+/* A failed write fails the log for every process. Nothing later is acknowledged, and a retry does
+ * not clear the error. */
+static void failed_commit_is_final(void) {
     test_scene scene;
     start(&scene, true, 0);
     append_value(&scene.handle, "value", 5);
@@ -146,11 +146,11 @@ static void a_failed_commit_is_final(void) {
     CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED &&
           scene.place.cursors->failed.value == EBADF);
     close(scene.segment->fd);
-    scene.segment->fd = fd; /* mended, but too late */
+    scene.segment->fd = fd; /* a working descriptor again, but the failure is final */
     CHECK(cl_commit(&scene.handle.log, tail_position(&scene)) == CL_E_FAILED &&
           flush_all(&scene) == CL_E_FAILED);
-    CHECK(cl_flush(&scene.handle.log, flushed, FOREVER) ==
-          CL_OK); /* durable before the failure, and so acknowledged */
+    /* durable before the failure */
+    CHECK(cl_flush(&scene.handle.log, flushed, FOREVER) == CL_OK);
     CHECK(scene.place.cursors->committed.value == flushed &&
           scene.place.cursors->flushed.value == flushed);
     cl_record_input input = record_of("x", 1);
@@ -162,9 +162,9 @@ static void a_failed_commit_is_final(void) {
     end(&scene);
 }
 
-/* The flush fails in one process; another's flush, which the system would let succeed, must not
- * raise the watermark. */
-static void a_failed_flush_is_final_for_every_process(void) {
+/* The flush fails in one process. A flush of another process, which the system would let succeed,
+ * must not raise the watermark. */
+static void failed_flush_is_final_for_every_process(void) {
     test_scene scene;
     test_handle other;
     start(&scene, false, 0);
@@ -172,7 +172,7 @@ static void a_failed_flush_is_final_for_every_process(void) {
     append_value(&scene.handle, "value", 5);
     CHECK(cl_commit(&scene.handle.log, UINT64_MAX) == CL_OK);
     uint8_t *map = scene.segment->map;
-    scene.segment->map = map + 1; /* msync refuses what is not on a page */
+    scene.segment->map = map + 1; /* msync refuses an address that is not page-aligned */
     CHECK(flush_all(&scene) == CL_E_FAILED && scene.place.cursors->failed.value == EINVAL);
     scene.segment->map = map;
     CHECK(cl_flush(&other.log, tail_position(&scene), FOREVER) == CL_E_FAILED &&
@@ -182,7 +182,7 @@ static void a_failed_flush_is_final_for_every_process(void) {
     end(&scene);
 }
 
-static void a_reader_neither_commits_nor_flushes(void) {
+static void read_only_handle_neither_commits_nor_flushes(void) {
     test_scene scene;
     test_handle observer;
     start(&scene, false, 0);
@@ -211,12 +211,12 @@ static int read_checkpoint(int fd, const test_place *place, cl_checkpoint *recor
     return cl_checkpoint_read(bytes, place->uuid, record);
 }
 
-static void a_torn_checkpoint_leaves_the_one_before(void) {
+static void torn_checkpoint_leaves_the_previous_one(void) {
     test_scene scene;
     cl_checkpoint record;
     start(&scene, false, 0);
     cl_log *log = &scene.handle.log;
-    CHECK(cl_checkpoint_write(log, 5, false, true) == CL_OK); /* none is kept */
+    CHECK(cl_checkpoint_write(log, 5, false, true) == CL_OK); /* no checkpoint file */
     log->checkpoint_fd = open_checkpoint(&scene.place);
     CHECK(read_checkpoint(log->checkpoint_fd, &scene.place, &record) == CL_E_ABSENT);
     for (uint64_t count = 1; count < 6; count++) {
@@ -225,8 +225,8 @@ static void a_torn_checkpoint_leaves_the_one_before(void) {
         CHECK(record.count == count && record.position == count * 100 &&
               record.clean == (count == 5) && record.written_ns > 0);
     }
-    for (size_t byte = 0; byte < sizeof record;
-         byte++) { /* the fifth stands in the second place, and any byte of it may be torn */
+    /* The fifth is in the second place; flip each of its bytes in turn. */
+    for (size_t byte = 0; byte < sizeof record; byte++) {
         uint8_t was;
         off_t at = CL_CHECKPOINT_STRIDE + (off_t)byte;
         CHECK(pread(log->checkpoint_fd, &was, 1, at) == 1);
@@ -245,7 +245,7 @@ static void a_torn_checkpoint_leaves_the_one_before(void) {
     end(&scene);
 }
 
-static void a_flush_notes_a_checkpoint_that_never_leads(void) {
+static void flush_writes_a_checkpoint_that_never_leads(void) {
     test_scene scene;
     cl_checkpoint record;
     start(&scene, false, 0);
@@ -271,7 +271,7 @@ static const cl_pace EAGER = {
 static void *run_commit_loop(void *log) { return (void *)(intptr_t)cl_commit_loop(log, &EAGER); }
 static void *run_flush_loop(void *log) { return (void *)(intptr_t)cl_flush_loop(log, &EAGER); }
 
-static void the_loops_bring_everything_to_disk_and_stop_when_told(bool pooled) {
+static void loops_flush_all_records_and_stop_on_request(bool pooled) {
     test_scene scene;
     pthread_t committer, flusher;
     void *ended;
@@ -281,7 +281,7 @@ static void the_loops_bring_everything_to_disk_and_stop_when_told(bool pooled) {
     for (int index = 0; index < 300; index++) {
         append_value(&scene.handle, "a value of some length", 22);
         if (index % 50 == 0) {
-            CHECK(flush_all(&scene) == CL_OK); /* leads in between */
+            CHECK(flush_all(&scene) == CL_OK); /* a second leader beside the loop */
         }
     }
     int64_t until_ns = deadline(PATIENCE_NS);
@@ -303,9 +303,8 @@ static void *run_slow_loop(void *log) {
     return (void *)(intptr_t)cl_commit_loop(log, &slow);
 }
 
-/* A loop with a long interval still looks often at a claim that holds it up, so that its timeout
- * means what it says. */
-static void a_slow_loop_rolls_a_forgotten_claim_back_in_time(void) {
+/* A loop with a long interval polls an open claim more often, so that the claim timeout is kept. */
+static void slow_loop_rolls_back_a_claim_after_its_timeout(void) {
     test_scene scene;
     pthread_t committer;
     cl_claim claim;
@@ -318,7 +317,8 @@ static void a_slow_loop_rolls_a_forgotten_claim_back_in_time(void) {
            cl_clock_monotonic_ns() - began_ns < PATIENCE_NS) {
         cl_sleep_ns(MILLISECOND);
     }
-    /* At one look an interval it would be ten seconds: a look counts for 20 ms at most. */
+    /* With one poll an interval it would take ten seconds, because a poll counts for at most 20 ms.
+     */
     CHECK(cl_clock_monotonic_ns() - began_ns < 9000 * MILLISECOND);
     cl_log_stop(&scene.handle.log);
     pthread_join(committer, NULL);
@@ -333,8 +333,8 @@ static void *interrupt_soon(void *argument) {
     return NULL;
 }
 
-/* Ctrl-C reaches one who waits for another's flush. */
-static void a_follower_can_be_interrupted(void) {
+/* A signal interrupts a thread that waits for another handle's flush. */
+static void signal_interrupts_a_follower(void) {
     test_scene scene;
     test_handle leader;
     pthread_t self = pthread_self(), thread;
@@ -346,8 +346,8 @@ static void a_follower_can_be_interrupted(void) {
     append_value(&scene.handle, "value", 5);
     scene.place.cursors->flusher.value = leader.log.owner;
     int code = CL_OK;
-    for (int attempt = 0; attempt < 500 && code != CL_E_INTERRUPTED;
-         attempt++) { /* the signal may fall between two waits */
+    /* The signal may arrive between two waits. */
+    for (int attempt = 0; attempt < 500 && code != CL_E_INTERRUPTED; attempt++) {
         CHECK(pthread_create(&thread, NULL, interrupt_soon, &self) == 0);
         code = cl_flush(&scene.handle.log, tail_position(&scene), deadline(20 * MILLISECOND));
         pthread_join(thread, NULL);
@@ -359,21 +359,21 @@ static void a_follower_can_be_interrupted(void) {
 }
 
 int main(void) {
-    a_forgotten_claim_is_rolled_back_by_the_flush_that_it_holds_up();
+    flush_behind_an_expired_claim_rolls_it_back();
     for (int pooled = 0; pooled < 2; pooled++) {
-        a_flush_raises_the_watermark_over_what_was_committed_before(pooled);
-        the_loops_bring_everything_to_disk_and_stop_when_told(pooled);
+        flush_raises_flushed_to_the_tail(pooled);
+        loops_flush_all_records_and_stop_on_request(pooled);
     }
-    a_flush_crosses_segments();
-    a_dead_leader_is_replaced();
-    a_stuck_leader_is_replaced_after_the_claim_timeout();
-    a_handle_leads_one_flush_at_a_time();
-    a_failed_commit_is_final();
-    a_failed_flush_is_final_for_every_process();
-    a_reader_neither_commits_nor_flushes();
-    a_torn_checkpoint_leaves_the_one_before();
-    a_flush_notes_a_checkpoint_that_never_leads();
-    a_slow_loop_rolls_a_forgotten_claim_back_in_time();
-    a_follower_can_be_interrupted();
+    flush_of_several_segments_reaches_the_tail();
+    dead_leader_is_replaced();
+    stuck_leader_is_replaced_after_the_claim_timeout();
+    handle_leads_one_flush_at_a_time();
+    failed_commit_is_final();
+    failed_flush_is_final_for_every_process();
+    read_only_handle_neither_commits_nor_flushes();
+    torn_checkpoint_leaves_the_previous_one();
+    flush_writes_a_checkpoint_that_never_leads();
+    slow_loop_rolls_back_a_claim_after_its_timeout();
+    signal_interrupts_a_follower();
     return 0;
 }

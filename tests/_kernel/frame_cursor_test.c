@@ -1,6 +1,6 @@
 /* sources: crc32c.c frame_cursor.c */
-/* What a cursor says of each kind of cell, at the limit, at the segment's end, and where the source
- * ends in the middle of a frame. */
+/* What a frame cursor reports for each kind of cell, at its limit, at the segment's end, and when
+ * the source ends inside a frame. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ static cl_frame_cursor cursor_at(uint64_t offset) {
 
 static void put(uint64_t offset, uint64_t cell) { cells[offset / sizeof cell] = cell; }
 
-/* A record of that length with the CRC that it should have. */
+/* Puts a record of that length with a valid CRC. */
 static uint64_t put_record(uint64_t offset, uint32_t length) {
     put(offset, cl_cell(length, cl_frame_crc(segment.seed, offset, length,
                                              bytes + offset + CL_FRAME_TIMESTAMP, length - 8)));
@@ -41,7 +41,7 @@ static void check_read(uint64_t offset, uint32_t word, int code, uint64_t step) 
     put(offset, 0);
 }
 
-static void each_kind_of_cell_is_told(void) {
+static void each_kind_of_cell_has_its_result_code(void) {
     const uint64_t offset = CL_SEGMENT_HEADER;
     check_read(offset, 0, CL_E_END, 0);
     check_read(offset, CL_FRAME_HEADER, CL_OK, CL_FRAME_HEADER);
@@ -61,7 +61,7 @@ static void each_kind_of_cell_is_told(void) {
     check_read(offset, UINT32_MAX, CL_E_DAMAGE, 0);
 }
 
-static void no_frame_reaches_past_the_segment(void) {
+static void frame_past_the_end_of_the_segment_is_damage(void) {
     static const uint32_t flags[] = {0, CL_WORD_EXT, CL_WORD_CLAIMED, CL_WORD_SKIP};
     static const int codes[] = {CL_OK, CL_OK, CL_E_BUSY, CL_E_ROLLED_BACK};
     for (size_t which = 0; which < sizeof flags / sizeof *flags; which++) {
@@ -71,25 +71,25 @@ static void no_frame_reaches_past_the_segment(void) {
     }
 }
 
-static void nothing_is_read_from_the_limit_on(void) {
+static void read_at_the_limit_ends(void) {
     cl_frame_cursor at = cl_frame_cursor_at(&segment, bytes, CL_SEGMENT_HEADER, CL_SEGMENT_HEADER);
     CHECK(cl_frame_read(&at) == CL_E_ROLL);
     at = cl_frame_cursor_at(&segment, bytes, SIZE, UINT64_MAX);
     CHECK(at.limit == SIZE && cl_frame_read(&at) == CL_E_ROLL);
 }
 
-static void a_record_that_the_source_has_in_part_is_told_with_its_length(void) {
+static void incomplete_record_is_reported_with_its_length(void) {
     uint64_t end = put_record(CL_SEGMENT_HEADER, 40);
     cl_frame_cursor at = cursor_at(CL_SEGMENT_HEADER);
     at.end = at.limit = end;
     CHECK(cl_frame_read(&at) == CL_OK);
     at.end = at.limit = end - CL_FRAME_ALIGN;
     CHECK(cl_frame_read(&at) == CL_E_ABSENT && at.step == 40);
-    CHECK(!cl_frame_find(&at)); /* and is not taken for certain */
+    CHECK(!cl_frame_find(&at)); /* an incomplete frame is not found */
     put(CL_SEGMENT_HEADER, 0);
 }
 
-static void only_frames_with_their_crc_are_found(void) {
+static void find_passes_frames_with_a_wrong_crc(void) {
     uint64_t first = CL_SEGMENT_HEADER + 80, second = put_record(first, 31);
     put_record(second, 40);
     cl_frame_cursor at = cursor_at(CL_SEGMENT_HEADER);
@@ -107,10 +107,10 @@ static void only_frames_with_their_crc_are_found(void) {
 }
 
 int main(void) {
-    each_kind_of_cell_is_told();
-    no_frame_reaches_past_the_segment();
-    nothing_is_read_from_the_limit_on();
-    a_record_that_the_source_has_in_part_is_told_with_its_length();
-    only_frames_with_their_crc_are_found();
+    each_kind_of_cell_has_its_result_code();
+    frame_past_the_end_of_the_segment_is_damage();
+    read_at_the_limit_ends();
+    incomplete_record_is_reported_with_its_length();
+    find_passes_frames_with_a_wrong_crc();
     return 0;
 }

@@ -1,6 +1,6 @@
 /* threads */
-/* Histograms: each value in the one bucket that is its own, the bounds of buckets, and threads that
- * add at once. */
+/* Histograms: each value has one bucket, buckets have no gaps, and concurrent additions are all
+ * counted. */
 #include "kernel_test.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 #define THREADS 4
 #define EACH 50000u
 
-static void buckets_follow_each_other_without_a_gap(void) {
+static void buckets_have_no_gaps(void) {
     CHECK(cl_histogram_upto(0) == 0);
     for (uint32_t bucket = 0; bucket < CL_HISTOGRAM_BUCKETS; bucket++) {
         uint64_t upto = cl_histogram_upto(bucket);
@@ -20,24 +20,24 @@ static void buckets_follow_each_other_without_a_gap(void) {
     CHECK(cl_histogram_upto(CL_HISTOGRAM_BUCKETS - 1) == (1ull << CL_HISTOGRAM_TOP) - 1);
 }
 
-static void a_bucket_tells_its_values_to_a_32nd(void) {
+static void bucket_is_exact_to_a_32nd(void) {
     uint64_t state = 88172645463325252ull;
     for (int turn = 0; turn < 100000; turn++) {
         uint64_t value = next_random(&state) >> (24 + next_random(&state) % 40);
-        uint64_t told = cl_histogram_upto(cl_histogram_bucket(value));
-        CHECK(told >= value && (told - value) * 32 <= value);
+        uint64_t reported = cl_histogram_upto(cl_histogram_bucket(value));
+        CHECK(reported >= value && (reported - value) * 32 <= value);
     }
 }
 
-static void what_is_out_of_bounds_goes_to_the_last_and_first_bucket(void) {
+static void out_of_range_values_count_in_the_outer_buckets(void) {
     static cl_histogram histogram;
     cl_histogram_add(&histogram, INT64_MAX);
-    cl_histogram_add(&histogram, -5); /* a clock that was set back */
+    cl_histogram_add(&histogram, -5); /* the clock was set back */
     CHECK(histogram.counts[CL_HISTOGRAM_BUCKETS - 1] == 1 && histogram.counts[0] == 1);
     CHECK(histogram.longest_ns == INT64_MAX && histogram.total_ns == INT64_MAX);
 }
 
-static void what_is_above_a_bound_is_counted(void) {
+static void values_above_a_bound_are_counted(void) {
     static cl_histogram histogram;
     for (int64_t value = 0; value < 64; value++) {
         cl_histogram_add(&histogram, value);
@@ -53,7 +53,7 @@ static void *add_many(void *argument) {
     return NULL;
 }
 
-static void threads_lose_nothing(void) {
+static void concurrent_additions_are_all_counted(void) {
     static cl_histogram histogram;
     pthread_t threads[THREADS];
     uint64_t count = 0;
@@ -71,10 +71,10 @@ static void threads_lose_nothing(void) {
 }
 
 int main(void) {
-    buckets_follow_each_other_without_a_gap();
-    a_bucket_tells_its_values_to_a_32nd();
-    what_is_out_of_bounds_goes_to_the_last_and_first_bucket();
-    what_is_above_a_bound_is_counted();
-    threads_lose_nothing();
+    buckets_have_no_gaps();
+    bucket_is_exact_to_a_32nd();
+    out_of_range_values_count_in_the_outer_buckets();
+    values_above_a_bound_are_counted();
+    concurrent_additions_are_all_counted();
     return 0;
 }

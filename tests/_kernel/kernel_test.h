@@ -1,5 +1,5 @@
-/* What the kernel's C tests share: a log's directory made by hand, and handles on it as separate
- * processes would have them. */
+/* Shared by the kernel's C tests: a log's directory made by hand, and handles on it as separate
+ * processes have them. */
 #ifndef KERNEL_TEST_H
 #define KERNEL_TEST_H
 
@@ -33,7 +33,7 @@
 
 #define SMALL CL_SEGMENT_SMALLEST
 #define MILLISECOND 1000000ll
-#define PATIENCE_NS (20000 * MILLISECOND) /* for what has to happen soon */
+#define PATIENCE_NS (20000 * MILLISECOND) /* the bound of every wait that is expected to end */
 
 /* A log on disk: its directory and the one `cursors` file that every handle shares. */
 typedef struct {
@@ -81,7 +81,7 @@ static UNUSED void write_segment(const test_place *place, const char *name,
     close(fd);
 }
 
-/* Puts segment `number` in place, unless it is there. `who` keeps temporary names apart. */
+/* Creates segment `number` if it is missing. `who` makes the temporary name unique. */
 static UNUSED void make_segment(const test_place *place, uint64_t number, uint32_t who) {
     char temporary[32];
     char name[CL_SEGMENT_NAME_SIZE];
@@ -153,7 +153,7 @@ static UNUSED void open_handle(test_place *place, test_handle *handle, bool pool
     cl_writer_init(&handle->writer, &handle->log, pooled, false, 1u << 20);
 }
 
-/* A handle that may only look: no slot, no writing. */
+/* A read-only handle: no slot, no writing. */
 static UNUSED void open_observer(test_place *place, test_handle *handle) {
     handle->place = place;
     handle->slot_fds = open_slot_fds(place);
@@ -174,8 +174,7 @@ static UNUSED void close_handle(test_handle *handle) {
     close_slot_fds(handle->slot_fds);
 }
 
-/* As if the process were killed: the lock goes with its descriptor, and nothing else is tidied up.
- */
+/* Simulates a kill: closing the descriptors releases the locks, and nothing else is cleaned up. */
 static UNUSED void kill_handle(test_handle *handle) {
     close_slot_fds(handle->slot_fds);
     handle->slot_fds = CL_NO_SLOT_FDS;
@@ -199,7 +198,7 @@ static UNUSED cl_record_input record_of(const void *value, uint32_t length) {
         .value = value, .value_length = length, .key_length = CL_KEYLEN_NONE, .timestamp_ns = 77};
 }
 
-/* Appends, rolling wherever that is asked for; the position. */
+/* Appends, rolling as often as needed. Returns the position. */
 static UNUSED uint64_t append_input(test_handle *handle, const cl_record_input *input) {
     uint64_t position = 0;
     int code;
@@ -215,7 +214,7 @@ static UNUSED uint64_t append_value(test_handle *handle, const void *value, uint
     return append_input(handle, &input);
 }
 
-/* A reader that goes from segment to segment by itself. */
+/* A reader that enters the next segment by itself. */
 typedef struct {
     cl_reader reader;
     cl_watch watch;
@@ -251,7 +250,8 @@ static UNUSED int read_on(test_reader *reader, cl_record *record) {
     return code;
 }
 
-/* Every frame of every segment up to the tail is whole; the records there are. */
+/* Checks that every frame of every segment up to the tail is valid. Returns the number of records.
+ */
 static UNUSED uint64_t scan_log(test_handle *handle) {
     uint64_t records = 0;
     uint64_t tail = cl_load(handle->log.tail);

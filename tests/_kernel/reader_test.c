@@ -1,5 +1,5 @@
-/* What a reader makes of what stands in a segment: damage of every kind, SKIP frames of every kind,
- * limits, batches, waiting. */
+/* What a reader returns for the frames of a segment: damage, SKIP frames, limits, batches, waiting.
+ */
 #include "kernel_test.h"
 
 typedef struct {
@@ -27,7 +27,7 @@ static void rewind_to(test_scene *scene, uint64_t offset) {
     cl_reader_enter(&scene->reader.reader, scene->segment, offset);
 }
 
-static void any_changed_bit_of_a_frame_is_damage(void) {
+static void flipped_bit_of_a_frame_is_damage(void) {
     test_scene scene;
     cl_record record;
     start(&scene, false);
@@ -44,8 +44,8 @@ static void any_changed_bit_of_a_frame_is_damage(void) {
         rewind_to(&scene, 0);
         frame[bit / 8] ^= (uint8_t)(1u << bit % 8);
         int code = read_on(&scene.reader, &record);
-        /* The bit that says CLAIMED makes a claim of it, of an owner that is not: one more kind
-         * that is not believed. */
+        /* Flipping the CLAIMED bit turns the frame into a claim of an owner that does not exist;
+         * the reader rolls it back. */
         CHECK(code == CL_E_DAMAGE || code == CL_E_BUSY ||
               (code == CL_OK && record.value_length == 4 && bit == 28));
         if (bit == 28) {
@@ -61,7 +61,7 @@ static void any_changed_bit_of_a_frame_is_damage(void) {
     end(&scene);
 }
 
-/* Words that no writer makes, each with a CRC that matches: they are refused for what they say. */
+/* Words that no writer makes, each with a matching CRC: the reader refuses the word itself. */
 static void impossible_words_are_damage(void) {
     static const uint32_t words[] = {
         1,
@@ -102,7 +102,7 @@ static void impossible_words_are_damage(void) {
         rewind_to(&scene, 0);
         CHECK(read_on(&scene.reader, &record) == CL_E_DAMAGE);
     }
-    /* A key that is longer than its frame, behind a sound CRC. */
+    /* A key that is longer than its frame, with a valid CRC. */
     cl_record_input input = {
         .value = "value", .value_length = 5, .key = "key", .key_length = 3, .timestamp_ns = 1};
     uint32_t key_length = 9;
@@ -118,7 +118,7 @@ static void impossible_words_are_damage(void) {
     end(&scene);
 }
 
-static void a_frame_of_another_place_or_segment_is_damage(void) {
+static void frame_copied_from_elsewhere_is_damage(void) {
     test_scene scene;
     cl_record record;
     start(&scene, false);
@@ -135,7 +135,7 @@ static void a_frame_of_another_place_or_segment_is_damage(void) {
     end(&scene);
 }
 
-static void skips_of_every_form_are_stepped_over(void) {
+static void skip_frames_of_every_length_are_passed(void) {
     test_scene scene;
     cl_record record;
     start(&scene, false);
@@ -143,8 +143,8 @@ static void skips_of_every_form_are_stepped_over(void) {
     for (size_t at = 0; at < sizeof lengths / sizeof *lengths; at++) {
         uint32_t offset =
             cl_tail_offset(cl_add(scene.handle.log.tail, cl_frame_aligned(lengths[at])));
-        memset(scene.segment->map + offset, 0xEE,
-               lengths[at]); /* a zombie may still write its body */
+        /* A zombie may still write the body of its SKIP. */
+        memset(scene.segment->map + offset, 0xEE, lengths[at]);
         uint64_t cell = cl_skip_cell(scene.segment, offset, lengths[at]);
         memcpy(scene.segment->map + offset, &cell, sizeof cell);
         append_value(&scene.handle, &lengths[at], 4);
@@ -157,13 +157,13 @@ static void skips_of_every_form_are_stepped_over(void) {
     uint64_t skip = scene.reader.reader.offset;
     CHECK(cl_writer_close_segment(&scene.handle.writer, CL_SEGMENT_CURRENT) == CL_OK);
     CHECK(cl_reader_next(&scene.reader.reader, &record) == CL_E_ROLL);
-    scene.segment->map[skip + 4] ^= 1; /* a SKIP's own CRC counts, too */
+    scene.segment->map[skip + 4] ^= 1; /* the CRC of a SKIP is checked, too */
     rewind_to(&scene, skip);
     CHECK(read_on(&scene.reader, &record) == CL_E_DAMAGE);
     end(&scene);
 }
 
-static void a_reader_stops_at_its_limit_and_at_flushed(void) {
+static void reader_stops_at_its_limit_and_at_flushed(void) {
     test_scene scene;
     cl_record record;
     start(&scene, false);
@@ -181,7 +181,7 @@ static void a_reader_stops_at_its_limit_and_at_flushed(void) {
     end(&scene);
 }
 
-static void a_bad_frame_in_the_uncertain_part_is_the_end(void) {
+static void damaged_frame_above_uncertain_from_is_the_end(void) {
     test_scene scene;
     cl_record record;
     start(&scene, false);
@@ -195,8 +195,9 @@ static void a_bad_frame_in_the_uncertain_part_is_the_end(void) {
     end(&scene);
 }
 
-/* The file of another process's pooled log: what is not committed may stand there half. */
-static void what_a_pooled_log_has_not_committed_is_the_end(void) {
+/* The segment file of a pooled log in another process: frames above `committed` may be incomplete.
+ */
+static void uncommitted_frame_of_a_pooled_log_is_the_end(void) {
     test_scene scene;
     cl_record record;
     start(&scene, true);
@@ -211,16 +212,16 @@ static void what_a_pooled_log_has_not_committed_is_the_end(void) {
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | 24, 1024);
     memcpy(scene.segment->map + CL_SEGMENT_HEADER + 24, &claimed, sizeof claimed);
     CHECK(read_on(&scene.reader, &record) == CL_OK && read_on(&scene.reader, &record) == CL_E_END);
-    scene.place.cursors->committed.value =
-        CL_SEGMENT_HEADER + 48; /* what is committed is no claim */
+    /* A committed frame is never a claim. */
+    scene.place.cursors->committed.value = CL_SEGMENT_HEADER + 48;
     CHECK(read_on(&scene.reader, &record) == CL_E_DAMAGE);
     scene.handle.log.tail = &scene.handle.log.private_tail;
     end(&scene);
 }
 
-/* Zeros below the watermark are lost bytes, and not a writer that died: nothing is rolled back
- * there. */
-static void a_hole_below_the_appended_watermark_is_damage(void) {
+/* Zeros below the watermark are lost bytes, not the claim of a dead writer: the reader must not
+ * roll them back. */
+static void zeros_below_appended_are_damage(void) {
     test_scene scene;
     cl_record record;
     uint64_t appended;
@@ -228,8 +229,8 @@ static void a_hole_below_the_appended_watermark_is_damage(void) {
     append_value(&scene.handle, "1", 1);
     append_value(&scene.handle, "2", 1);
     memset(scene.segment->map + CL_SEGMENT_HEADER, 0, 24);
-    CHECK(cl_log_appended(&scene.handle.log, &appended) ==
-          CL_OK); /* marks the hole: it cannot know better yet */
+    /* Rolls the hole back, because `appended` is still below it. */
+    CHECK(cl_log_appended(&scene.handle.log, &appended) == CL_OK);
     CHECK(read_on(&scene.reader, &record) == CL_OK && record.position == CL_SEGMENT_HEADER + 24);
     memset(scene.segment->map + CL_SEGMENT_HEADER, 0, 24);
     rewind_to(&scene, 0);
@@ -238,7 +239,7 @@ static void a_hole_below_the_appended_watermark_is_damage(void) {
     end(&scene);
 }
 
-static void resume_finds_the_next_whole_frame(void) {
+static void resume_finds_the_next_valid_frame(void) {
     test_scene scene;
     start(&scene, false);
     uint64_t damaged = append_value(&scene.handle, "damaged, and longer than the others", 35);
@@ -258,7 +259,7 @@ static void resume_finds_the_next_whole_frame(void) {
     end(&scene);
 }
 
-static void landing_lies_behind_the_frame_around_an_offset(void) {
+static void landing_is_the_end_of_the_frame_around_an_offset(void) {
     test_scene scene;
     start(&scene, false);
     uint64_t first =
@@ -269,11 +270,10 @@ static void landing_lies_behind_the_frame_around_an_offset(void) {
           cl_segment_landing(scene.segment, second) == second);
     CHECK(cl_segment_landing(scene.segment, first + 8) == second &&
           cl_segment_landing(scene.segment, end_at) == end_at);
-    CHECK(cl_segment_landing(scene.segment, end_at + 8) ==
-          end_at + 8); /* nothing stands there to step over */
+    /* No frame is there to pass. */
+    CHECK(cl_segment_landing(scene.segment, end_at + 8) == end_at + 8);
     scene.segment->map[first] ^= 0x40;
-    CHECK(cl_segment_landing(scene.segment, end_at) ==
-          end_at); /* damage is passed as readers pass it */
+    CHECK(cl_segment_landing(scene.segment, end_at) == end_at);
     uint64_t cell = cl_skip_cell(scene.segment, (uint32_t)end_at, 0);
     memcpy(scene.segment->map + end_at, &cell, sizeof cell);
     CHECK(cl_segment_landing(scene.segment, end_at) == end_at &&
@@ -282,7 +282,7 @@ static void landing_lies_behind_the_frame_around_an_offset(void) {
     end(&scene);
 }
 
-static void a_seal_is_written_once_the_segment_is_whole(void) {
+static void seal_is_written_once_after_the_last_commit(void) {
     test_scene scene;
     cl_header_seal seal;
     start(&scene, false);
@@ -326,7 +326,7 @@ static cl_batch batch_of(test_columns *columns, size_t most, size_t data_room, s
                       .most = most};
 }
 
-static void a_full_batch_resumes_where_it_stopped(void) {
+static void full_batch_resumes_where_it_stopped(void) {
     static const struct {
         size_t most, data_room, keys_room;
     } rooms[] = {{64, 256, 64}, {1, 256, 64}, {5, 256, 64},
@@ -379,7 +379,7 @@ static size_t batch_from_start(test_scene *scene, int *code) {
     return batch.count;
 }
 
-static void a_batch_ends_where_single_reads_would(void) {
+static void batch_ends_where_single_reads_would(void) {
     enum { FRAME = 24, RECORDS = 6 };
     test_scene scene;
     int code;
@@ -414,8 +414,8 @@ static void a_batch_ends_where_single_reads_would(void) {
     end(&scene);
 }
 
-/* What was committed before the buffer came has never been in it. */
-static void a_batch_reads_the_file_and_then_the_buffer(void) {
+/* The buffer holds nothing of what was committed before it was attached. */
+static void batch_reads_the_file_then_the_buffer(void) {
     static uint8_t buffer[SMALL];
     test_scene scene;
     int code;
@@ -431,7 +431,7 @@ static void a_batch_reads_the_file_and_then_the_buffer(void) {
     end(&scene);
 }
 
-static void a_record_larger_than_the_room_is_full_with_nothing(void) {
+static void record_larger_than_the_batch_is_left_for_read(void) {
     test_scene scene;
     test_columns columns;
     cl_record record;
@@ -450,7 +450,7 @@ static void *append_soon(void *argument) {
     return NULL;
 }
 
-static void every_way_of_idling_sees_the_news(void) {
+static void every_idle_strategy_wakes_up_for_an_append(void) {
     for (int idle = CL_IDLE_SPIN; idle <= CL_IDLE_BLOCK; idle++) {
         test_scene scene;
         test_handle appender;
@@ -472,8 +472,9 @@ static void every_way_of_idling_sees_the_news(void) {
     }
 }
 
-/* Who stands behind a claim resolves it itself, and so does not sleep for long. */
-static void a_reader_behind_a_claim_looks_again_soon(void) {
+/* A reader behind an open claim must resolve it, and therefore polls instead of sleeping until the
+ * timeout. */
+static void reader_behind_a_claim_polls_again_soon(void) {
     for (int idle = CL_IDLE_SPIN; idle <= CL_IDLE_BLOCK; idle++) {
         test_scene scene;
         cl_claim claim;
@@ -489,22 +490,22 @@ static void a_reader_behind_a_claim_looks_again_soon(void) {
 }
 
 int main(void) {
-    any_changed_bit_of_a_frame_is_damage();
+    flipped_bit_of_a_frame_is_damage();
     impossible_words_are_damage();
-    a_frame_of_another_place_or_segment_is_damage();
-    skips_of_every_form_are_stepped_over();
-    a_reader_stops_at_its_limit_and_at_flushed();
-    a_bad_frame_in_the_uncertain_part_is_the_end();
-    what_a_pooled_log_has_not_committed_is_the_end();
-    a_hole_below_the_appended_watermark_is_damage();
-    resume_finds_the_next_whole_frame();
-    landing_lies_behind_the_frame_around_an_offset();
-    a_seal_is_written_once_the_segment_is_whole();
-    a_full_batch_resumes_where_it_stopped();
-    a_batch_ends_where_single_reads_would();
-    a_batch_reads_the_file_and_then_the_buffer();
-    a_record_larger_than_the_room_is_full_with_nothing();
-    every_way_of_idling_sees_the_news();
-    a_reader_behind_a_claim_looks_again_soon();
+    frame_copied_from_elsewhere_is_damage();
+    skip_frames_of_every_length_are_passed();
+    reader_stops_at_its_limit_and_at_flushed();
+    damaged_frame_above_uncertain_from_is_the_end();
+    uncommitted_frame_of_a_pooled_log_is_the_end();
+    zeros_below_appended_are_damage();
+    resume_finds_the_next_valid_frame();
+    landing_is_the_end_of_the_frame_around_an_offset();
+    seal_is_written_once_after_the_last_commit();
+    full_batch_resumes_where_it_stopped();
+    batch_ends_where_single_reads_would();
+    batch_reads_the_file_then_the_buffer();
+    record_larger_than_the_batch_is_left_for_read();
+    every_idle_strategy_wakes_up_for_an_append();
+    reader_behind_a_claim_polls_again_soon();
     return 0;
 }

@@ -1,14 +1,14 @@
 /* sources: crc32c.c cursors.c frame_cursor.c futex.c index.c log.c memory.c reader.c resolve.c
  * roll.c rows.c scan.c segment.c segment_table.c wait.c walk.c writer.c */
-/* Batches whose claims others roll back each time: they end with an error, however many segments
- * they roll through. */
+/* Batches whose claims another process rolls back each time: the append ends with an error after a
+ * bounded number of attempts, across all segments that it rolls through. */
 #include "stage.h"
 
 #include "short_frames.h"
 
 static int tries;
 
-/* In place of the kernel's: what is written is rolled back before it can be published. */
+/* Replaces the kernel's function: rolls the claim back before the batch is published. */
 bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_rows *rows,
                            size_t first, size_t count, int64_t timestamp_ns, uint64_t *first_cell,
                            int64_t *positions) {
@@ -22,8 +22,8 @@ bool cl_short_frames_write(const cl_segment *segment, uint32_t offset, const cl_
 
 void cl_short_frames_read(const cl_batch *columns, cl_progress *progress, const cl_segment *segment,
                           const uint8_t *source, uint64_t end) {
-    (void)columns, (void)progress, (void)segment, (void)source,
-        (void)end; /* left to the reader, which takes one frame at a time */
+    /* The reader decodes one frame at a time instead. */
+    (void)columns, (void)progress, (void)segment, (void)source, (void)end;
 }
 
 static int append_rows(test_handle *handle, size_t *done) {

@@ -1,5 +1,5 @@
-/* Claims that will never be published: who is dead at once, who has until the claim timeout, and
- * what a zombie finds. */
+/* Roll-back of claims: at once if the owner is dead, after the claim timeout if it lives; and what
+ * a zombie's publish returns. */
 #include "kernel_test.h"
 
 #define NEVER_NS (3600000 * MILLISECOND)
@@ -36,7 +36,7 @@ static void end(test_scene *scene) {
     drop_place(&scene->place);
 }
 
-/* Reads until something other than BUSY comes, and how long that took. */
+/* Reads until the result is not CL_E_BUSY, and measures how long that took. */
 static int read_patiently(test_reader *reader, cl_record *record, int64_t *took_ns) {
     int64_t began_ns = cl_clock_monotonic_ns();
     int code;
@@ -47,7 +47,8 @@ static int read_patiently(test_reader *reader, cl_record *record, int64_t *took_
     return code;
 }
 
-/* Step 1 of the protocol and no further: the slot is odd, the tail has moved, the cell is zero. */
+/* Runs step 1 of the protocol only: the slot's counter is odd, the tail has moved, the cell is
+ * zero. */
 static uint64_t stop_in_the_gap(test_handle *handle) {
     uint64_t *counter = &handle->place->cursors->slots[handle->log.slot].counter;
     __atomic_fetch_add(counter, 1, __ATOMIC_SEQ_CST);
@@ -59,7 +60,7 @@ static void leave_the_gap(test_handle *handle) {
                        __ATOMIC_SEQ_CST);
 }
 
-static void a_dead_owners_claim_is_rolled_back_at_once(void) {
+static void claim_of_a_dead_owner_is_rolled_back_at_once(void) {
     test_scene scene;
     cl_claim claim;
     cl_record record;
@@ -79,7 +80,7 @@ static void a_dead_owners_claim_is_rolled_back_at_once(void) {
     end(&scene);
 }
 
-static void a_live_owners_claim_is_rolled_back_after_the_timeout(void) {
+static void claim_of_a_live_owner_is_rolled_back_after_timeout(void) {
     test_scene scene;
     cl_claim claim;
     cl_record record;
@@ -93,13 +94,13 @@ static void a_live_owners_claim_is_rolled_back_after_the_timeout(void) {
     uint64_t cell = cl_frame_write(claim.segment, claim.offset, &input);
     CHECK(cl_writer_publish(&scene.writer.writer, &claim, cell, 1) == CL_E_ROLLED_BACK &&
           scene.writer.writer.counters.refused == 1);
-    CHECK(append_value(&scene.writer, "again", 5) > after); /* its owner goes on as before */
+    CHECK(append_value(&scene.writer, "again", 5) > after); /* the owner's next append succeeds */
     CHECK(scan_log(&scene.other) == 2);
     end(&scene);
 }
 
-/* Asking the kernel about one's own lock would always answer "dead". */
-static void ones_own_claim_is_not_probed(void) {
+/* A process that probes its own lock always gets "dead". */
+static void own_claim_is_not_probed(void) {
     test_scene scene;
     cl_claim claim;
     start(&scene, NEVER_NS);
@@ -114,7 +115,7 @@ static void ones_own_claim_is_not_probed(void) {
     end(&scene);
 }
 
-static void a_retaken_slot_has_another_generation(void) {
+static void retaken_slot_has_another_generation(void) {
     test_scene scene;
     test_handle successor;
     cl_claim claim;
@@ -132,7 +133,7 @@ static void a_retaken_slot_has_another_generation(void) {
     end(&scene);
 }
 
-static void a_gap_without_an_odd_slot_is_marked_at_the_first_look(void) {
+static void gap_without_an_odd_slot_is_marked_at_the_first_poll(void) {
     test_scene scene;
     cl_record record;
     start(&scene, NEVER_NS);
@@ -147,7 +148,7 @@ static void a_gap_without_an_odd_slot_is_marked_at_the_first_look(void) {
     end(&scene);
 }
 
-static void a_gap_of_a_live_odd_slot_waits_for_the_timeout(void) {
+static void gap_of_a_live_odd_slot_is_marked_after_the_timeout(void) {
     test_scene scene;
     cl_record record;
     int64_t took_ns;
@@ -156,7 +157,7 @@ static void a_gap_of_a_live_odd_slot_waits_for_the_timeout(void) {
     uint64_t after = append_value(&scene.other, "x", 1);
     CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_OK && record.position == after);
     CHECK(took_ns >= 50 * MILLISECOND);
-    /* The zombie wakes: its first swap finds the mark, wherever in the gap its frame began. */
+    /* The zombie resumes: its first swap fails, because every 8 bytes of the gap are marked. */
     uint64_t zero = 0;
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | GAP, scene.writer.log.owner);
     CHECK(!cl_swap((uint64_t *)(scene.reader.held->bytes + offset), &zero, claimed));
@@ -166,7 +167,7 @@ static void a_gap_of_a_live_odd_slot_waits_for_the_timeout(void) {
     end(&scene);
 }
 
-static void a_gap_of_a_dead_odd_slot_is_marked_soon(void) {
+static void gap_of_a_dead_odd_slot_is_marked_soon(void) {
     test_scene scene;
     cl_record record;
     int64_t took_ns;
@@ -179,8 +180,8 @@ static void a_gap_of_a_dead_odd_slot_is_marked_soon(void) {
     end(&scene);
 }
 
-/* Every suspect has moved on since: the gap belongs to another owner, which died before. */
-static void a_gap_is_dead_once_every_suspect_has_moved(void) {
+/* Every suspect has moved on since, so the gap belongs to an owner that died earlier. */
+static void gap_is_marked_once_every_suspect_has_moved(void) {
     test_scene scene;
     cl_record record;
     start(&scene, NEVER_NS);
@@ -193,8 +194,8 @@ static void a_gap_is_dead_once_every_suspect_has_moved(void) {
     uint64_t claimed = cl_cell(CL_WORD_CLAIMED | GAP, scene.writer.log.owner);
     CHECK(cl_swap((uint64_t *)(scene.reader.held->bytes + offset), &zero, claimed));
     leave_the_gap(&scene.writer);
-    CHECK(read_on(&scene.reader, &record) ==
-          CL_E_BUSY); /* now behind the claim, which lives: the gap is passed */
+    /* The reader has passed the gap and waits for the live claim behind it. */
+    CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
     CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER) != 0 &&
           cell_at(&scene.other, offset) == claimed);
     cl_claim claim = {.segment = scene.reader.held, .offset = (uint32_t)offset, .length = GAP};
@@ -205,17 +206,17 @@ static void a_gap_is_dead_once_every_suspect_has_moved(void) {
     end(&scene);
 }
 
-/* What was claimed after the gap was first seen is not a part of it, though no reader had to wait
+/* A claim made after the gap was first seen is not part of the gap, even if no reader had to wait
  * for its owner. */
-static void a_gap_ends_where_the_tail_stood_when_it_was_first_seen(void) {
+static void gap_ends_at_the_tail_of_the_first_poll(void) {
     test_scene scene;
     cl_record record;
     start(&scene, NEVER_NS);
-    cl_add(scene.other.log.tail, GAP); /* an owner died here */
+    cl_add(scene.other.log.tail, GAP); /* the owner died here */
     uint64_t offset = stop_in_the_gap(&scene.writer);
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
-    leave_the_gap(
-        &scene.writer); /* not the owner of the first gap, and without a claim of its own */
+    /* This slot does not own the first gap and has no claim. */
+    leave_the_gap(&scene.writer);
     uint64_t later = stop_in_the_gap(&scene.writer);
     CHECK(offset == CL_SEGMENT_HEADER + GAP && later == offset + GAP);
     for (int look = 0; look < 100; look++) {
@@ -231,8 +232,8 @@ static void a_gap_ends_where_the_tail_stood_when_it_was_first_seen(void) {
     end(&scene);
 }
 
-/* The marks stop at the first foreign cell: behind it lies the body of a claim that lives, zero or
- * not. */
+/* Marks stop at the first foreign cell: behind it is the body of a live claim, which may be zero.
+ */
 static void marks_stop_at_the_first_foreign_cell(void) {
     test_scene scene;
     cl_claim claim;
@@ -252,9 +253,11 @@ static void marks_stop_at_the_first_foreign_cell(void) {
     end(&scene);
 }
 
-/* A stopped owner might own any gap from then on; it has had its time with the first. */
-static void a_stopped_owner_costs_its_timeout_once(void) {
-    enum { GAPS = 200 }; /* their timeouts would be more than what a busy machine takes for once */
+/* A stopped owner is a suspect of every later gap, but it has used up its timeout with the first.
+ */
+static void stopped_owner_costs_its_timeout_once(void) {
+    /* Together their timeouts exceed what a busy machine needs for one. */
+    enum { GAPS = 200 };
     test_scene scene;
     cl_record record;
     int64_t took_ns, first_ns = 0;
@@ -270,7 +273,7 @@ static void a_stopped_owner_costs_its_timeout_once(void) {
         CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_OK);
     }
     CHECK(cl_clock_monotonic_ns() - began_ns < GAPS * 100 * MILLISECOND);
-    /* In its next window it has its time again. */
+    /* In its next odd window, the owner has the whole timeout again. */
     leave_the_gap(&scene.writer);
     stop_in_the_gap(&scene.writer);
     CHECK(read_patiently(&scene.reader, &record, &took_ns) == CL_E_END &&
@@ -279,8 +282,8 @@ static void a_stopped_owner_costs_its_timeout_once(void) {
     end(&scene);
 }
 
-/* Who only asks how far the log is appended, again and again, finds out as well. */
-static void the_appended_watermark_alone_rolls_the_dead_back(void) {
+/* A process that only polls `appended` resolves claims, too. */
+static void polling_appended_rolls_dead_claims_back(void) {
     test_scene scene;
     cl_claim claim;
     uint64_t appended = 0;
@@ -295,9 +298,9 @@ static void the_appended_watermark_alone_rolls_the_dead_back(void) {
     end(&scene);
 }
 
-/* A zombie that goes on writing behind a roll-back writes into a SKIP, whose CRC says nothing about
- * its body. */
-static void a_zombie_writes_into_its_skip_and_harms_nobody(void) {
+/* A zombie that keeps writing after a roll-back writes into a SKIP, whose CRC does not cover its
+ * body. */
+static void zombie_write_into_a_skip_is_harmless(void) {
     test_scene scene;
     cl_claim claim;
     cl_record record;
@@ -316,11 +319,11 @@ static void a_zombie_writes_into_its_skip_and_harms_nobody(void) {
     end(&scene);
 }
 
-static void a_gap_over_the_segments_end_is_marked_to_the_end(void) {
+static void gap_across_the_end_of_the_segment_is_marked_to_the_end(void) {
     test_scene scene;
     cl_record record;
     start(&scene, NEVER_NS);
-    cl_add(scene.other.log.tail, SMALL); /* crosses the end, and no writer pads */
+    cl_add(scene.other.log.tail, SMALL); /* crosses the end; no writer pads */
     CHECK(read_on(&scene.reader, &record) == CL_E_END);
     make_segment(&scene.place, 1, 0);
     CHECK(cl_writer_roll(&scene.other.writer, 0, 1, 0) == CL_OK);
@@ -332,7 +335,7 @@ static void a_gap_over_the_segments_end_is_marked_to_the_end(void) {
 
 /* Another handle has reached the segment's end. The slot of the refused handle must be even again,
  * or the gap of a dead owner would wait for the claim timeout. */
-static void a_refused_large_claim_holds_up_no_gap(void) {
+static void refused_large_claim_delays_no_gap(void) {
     test_scene scene;
     cl_claim claim;
     cl_record record;
@@ -349,15 +352,15 @@ static void a_refused_large_claim_holds_up_no_gap(void) {
     end(&scene);
 }
 
-/* The clock is the observer's own polling: a machine that stood still expires no claim. */
-static void a_frozen_observer_expires_nobody(void) {
+/* The clock counts the observer's own polls, so a suspended machine expires no claim. */
+static void suspended_observer_expires_no_claim(void) {
     test_scene scene;
     cl_claim claim;
     cl_record record;
     start(&scene, 100 * MILLISECOND);
     CHECK(cl_writer_claim(&scene.writer.writer, 100, &claim) == CL_OK);
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY);
-    scene.reader.watch.polled_ns -= 3600000 * MILLISECOND; /* an hour passed between two looks */
+    scene.reader.watch.polled_ns -= 3600000 * MILLISECOND; /* an hour between two polls */
     CHECK(read_on(&scene.reader, &record) == CL_E_BUSY &&
           read_on(&scene.reader, &record) == CL_E_BUSY);
     CHECK(scene.reader.watch.awake_ns < 100 * MILLISECOND);
@@ -369,7 +372,7 @@ static void a_frozen_observer_expires_nobody(void) {
     end(&scene);
 }
 
-static void a_read_only_observer_passes_the_dead_and_waits_for_the_living(void) {
+static void read_only_reader_passes_dead_claims_and_awaits_live_ones(void) {
     test_scene scene;
     test_handle observer;
     test_reader reader;
@@ -378,7 +381,8 @@ static void a_read_only_observer_passes_the_dead_and_waits_for_the_living(void) 
     int64_t took_ns;
     start(&scene, NEVER_NS);
     open_observer(&scene.place, &observer);
-    observer.log.claim_timeout_ns = MILLISECOND; /* means nothing to one who may not roll back */
+    /* A handle that may not roll back ignores this. */
+    observer.log.claim_timeout_ns = MILLISECOND;
     open_reader(&reader, &observer.log);
     CHECK(cl_writer_claim(&scene.writer.writer, 100, &dead) == CL_OK);
     cl_add(scene.other.log.tail, GAP);
@@ -393,8 +397,8 @@ static void a_read_only_observer_passes_the_dead_and_waits_for_the_living(void) 
     while (cl_clock_monotonic_ns() < until_ns) {
         CHECK(read_on(&reader, &record) == CL_E_BUSY);
     }
-    CHECK(reader.reader.offset ==
-          live.offset); /* past the dead claim and the gap, and no further */
+    /* The observer has passed the dead claim and the gap. */
+    CHECK(reader.reader.offset == live.offset);
     CHECK(cell_at(&scene.other, CL_SEGMENT_HEADER) == cell &&
           cell_at(&scene.other, CL_SEGMENT_HEADER + 104) == 0);
     cl_record_input input = record_of("twenty-four bytes, alive", 24);
@@ -406,7 +410,7 @@ static void a_read_only_observer_passes_the_dead_and_waits_for_the_living(void) 
     end(&scene);
 }
 
-static void a_read_only_observer_waits_before_a_gap_of_the_living(void) {
+static void read_only_reader_waits_at_the_gap_of_a_live_owner(void) {
     test_scene scene;
     test_handle observer;
     test_reader reader;
@@ -430,7 +434,7 @@ static void a_read_only_observer_waits_before_a_gap_of_the_living(void) {
     end(&scene);
 }
 
-static void the_appended_watermark_passes_the_dead_only(void) {
+static void appended_passes_dead_claims_only(void) {
     test_scene scene;
     cl_claim claim;
     uint64_t appended;
@@ -450,7 +454,7 @@ static void the_appended_watermark_passes_the_dead_only(void) {
     end(&scene);
 }
 
-static void slots_are_taken_in_order_and_run_out(void) {
+static void slots_are_taken_in_order_until_none_is_left(void) {
     test_place place;
     static cl_slot_fds fds[CL_CURSORS_SLOTS + 1];
     uint32_t slot, generation;
@@ -466,7 +470,7 @@ static void slots_are_taken_in_order_and_run_out(void) {
         close_slot_fds(fds[index]);
         CHECK(!cl_slot_alive(fds[CL_CURSORS_SLOTS], index));
     }
-    place.cursors->slots[0].counter = 7; /* its owner died in the odd window */
+    place.cursors->slots[0].counter = 7; /* the owner died in the odd window */
     place.cursors->slots[0].generation = CL_OWNER_GENERATION_MASK;
     CHECK(cl_slot_attach(place.cursors, fds[CL_CURSORS_SLOTS], &slot, &generation) == CL_OK &&
           slot == 0 && generation == 1);
@@ -477,25 +481,25 @@ static void slots_are_taken_in_order_and_run_out(void) {
 }
 
 int main(void) {
-    a_dead_owners_claim_is_rolled_back_at_once();
-    a_live_owners_claim_is_rolled_back_after_the_timeout();
-    ones_own_claim_is_not_probed();
-    a_retaken_slot_has_another_generation();
-    a_gap_without_an_odd_slot_is_marked_at_the_first_look();
-    a_gap_of_a_live_odd_slot_waits_for_the_timeout();
-    a_gap_of_a_dead_odd_slot_is_marked_soon();
-    a_gap_is_dead_once_every_suspect_has_moved();
-    a_gap_ends_where_the_tail_stood_when_it_was_first_seen();
+    claim_of_a_dead_owner_is_rolled_back_at_once();
+    claim_of_a_live_owner_is_rolled_back_after_timeout();
+    own_claim_is_not_probed();
+    retaken_slot_has_another_generation();
+    gap_without_an_odd_slot_is_marked_at_the_first_poll();
+    gap_of_a_live_odd_slot_is_marked_after_the_timeout();
+    gap_of_a_dead_odd_slot_is_marked_soon();
+    gap_is_marked_once_every_suspect_has_moved();
+    gap_ends_at_the_tail_of_the_first_poll();
     marks_stop_at_the_first_foreign_cell();
-    a_stopped_owner_costs_its_timeout_once();
-    the_appended_watermark_alone_rolls_the_dead_back();
-    a_zombie_writes_into_its_skip_and_harms_nobody();
-    a_gap_over_the_segments_end_is_marked_to_the_end();
-    a_refused_large_claim_holds_up_no_gap();
-    a_frozen_observer_expires_nobody();
-    a_read_only_observer_passes_the_dead_and_waits_for_the_living();
-    a_read_only_observer_waits_before_a_gap_of_the_living();
-    the_appended_watermark_passes_the_dead_only();
-    slots_are_taken_in_order_and_run_out();
+    stopped_owner_costs_its_timeout_once();
+    polling_appended_rolls_dead_claims_back();
+    zombie_write_into_a_skip_is_harmless();
+    gap_across_the_end_of_the_segment_is_marked_to_the_end();
+    refused_large_claim_delays_no_gap();
+    suspended_observer_expires_no_claim();
+    read_only_reader_passes_dead_claims_and_awaits_live_ones();
+    read_only_reader_waits_at_the_gap_of_a_live_owner();
+    appended_passes_dead_claims_only();
+    slots_are_taken_in_order_until_none_is_left();
     return 0;
 }

@@ -1,5 +1,5 @@
-/* A log with one segment, and a pool buffer over it if it is pooled: what the tests of commit and
- * flush stand on, and the count of instructions. */
+/* A log with one segment, and in a pooled log a buffer for it. Shared by the tests of commit and
+ * flush, and by the instruction counts of bench/. */
 #ifndef SCENE_H
 #define SCENE_H
 

@@ -1,4 +1,4 @@
-/* Opening a segment file and everything that can be wrong with it; the table and its references. */
+/* Opening a segment file, with every kind of defect; the segment table and its references. */
 #include "kernel_test.h"
 
 #include <sys/syscall.h>
@@ -22,7 +22,7 @@ static void name_of(const test_place *place, uint64_t number, char name[CL_SEGME
     cl_segment_name(number * place->size, name);
 }
 
-static void a_sound_file_opens(test_place *place) {
+static void valid_file_opens(test_place *place) {
     CHECK(try_open(place, 0) == CL_OK);
     CHECK(try_open(place, 1) == CL_E_ABSENT);
     CHECK(try_open(place, UINT64_MAX / place->size) == CL_E_ABSENT);
@@ -34,7 +34,7 @@ static void a_sound_file_opens(test_place *place) {
     cl_segment_release(segment);
 }
 
-static void a_short_file_is_refused_before_it_is_mapped(test_place *place) {
+static void short_file_is_refused_before_it_is_mapped(test_place *place) {
     char name[CL_SEGMENT_NAME_SIZE];
     name_of(place, 1, name);
     cl_header_identity header = make_header(place, 1);
@@ -44,7 +44,7 @@ static void a_short_file_is_refused_before_it_is_mapped(test_place *place) {
     }
 }
 
-static void a_header_of_another_place_is_refused(test_place *place) {
+static void header_of_another_segment_is_refused(test_place *place) {
     char name[CL_SEGMENT_NAME_SIZE];
     name_of(place, 1, name);
     cl_header_identity header = make_header(place, 2);
@@ -57,7 +57,7 @@ static void a_header_of_another_place_is_refused(test_place *place) {
     CHECK(try_open(place, 1) == CL_E_FOREIGN);
 }
 
-static void any_changed_bit_of_the_header_is_noticed(test_place *place) {
+static void flipped_bit_of_the_header_is_refused(test_place *place) {
     char name[CL_SEGMENT_NAME_SIZE];
     name_of(place, 1, name);
     for (size_t bit = 0; bit < offsetof(cl_header_identity, reserved) * 8; bit++) {
@@ -74,7 +74,7 @@ static void any_changed_bit_of_the_header_is_noticed(test_place *place) {
     CHECK(try_open(place, 1) == CL_E_HEADER);
 }
 
-static void a_newer_format_is_told_from_damage(test_place *place) {
+static void newer_format_is_distinguished_from_damage(test_place *place) {
     char name[CL_SEGMENT_NAME_SIZE];
     name_of(place, 1, name);
     cl_header_identity header = make_header(place, 1);
@@ -88,7 +88,7 @@ static void a_newer_format_is_told_from_damage(test_place *place) {
     CHECK(try_open(place, 1) == CL_E_VERSION);
 }
 
-static void what_is_not_a_file_is_refused_and_never_waited_for(test_place *place) {
+static void irregular_file_is_refused_without_waiting(test_place *place) {
     char name[CL_SEGMENT_NAME_SIZE];
     name_of(place, 1, name);
     unlinkat(place->dir_fd, name, 0);
@@ -108,7 +108,7 @@ static void what_is_not_a_file_is_refused_and_never_waited_for(test_place *place
     CHECK(unlinkat(place->dir_fd, name, 0) == 0);
 }
 
-static void the_table_counts_references(test_place *place) {
+static void table_counts_references(test_place *place) {
     cl_table table;
     cl_segment *first, *again, *absent;
     CHECK(cl_table_init(&table, place->dir_fd, place->uuid, place->size, true) == CL_OK);
@@ -128,7 +128,7 @@ static void the_table_counts_references(test_place *place) {
     cl_table_clear(&table);
 }
 
-static void trimming_keeps_what_is_held_and_what_is_young(test_place *place) {
+static void trimming_keeps_held_and_recent_segments(test_place *place) {
     enum { COUNT = 40, HELD = 3 };
     cl_table table;
     cl_segment *segment, *held = NULL;
@@ -162,14 +162,14 @@ static int unmapped;
 
 int munmap(void *address, size_t length) {
     if (trimmed != NULL) {
-        CHECK(pthread_mutex_trylock(&trimmed->mutex) == 0); /* an append that rolls would get it */
+        CHECK(pthread_mutex_trylock(&trimmed->mutex) == 0); /* an append that rolls could lock it */
         pthread_mutex_unlock(&trimmed->mutex);
         unmapped++;
     }
     return (int)syscall(SYS_munmap, address, length);
 }
 
-static void nothing_is_unmapped_under_the_mutex(test_place *place) {
+static void trimming_unmaps_outside_of_the_mutex(test_place *place) {
     enum { COUNT = 40 };
     cl_table table;
     cl_segment *segment;
@@ -201,7 +201,7 @@ static void any_range_can_be_prefaulted_and_flushed(test_place *place) {
     cl_segment_release(segment);
 }
 
-/* Whether this process has a page mapped, as the system says. */
+/* Returns whether this process has the page mapped, from /proc/self/pagemap. */
 static bool is_mapped(const uint8_t *at) {
     uint64_t entry = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
     int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -211,7 +211,7 @@ static bool is_mapped(const uint8_t *at) {
     return entry >> 63;
 }
 
-static void a_long_flush_lets_go_of_whole_pages_and_keeps_what_they_hold(void) {
+static void long_flush_unmaps_whole_pages_and_keeps_their_bytes(void) {
     const uint64_t size = 4 * SMALL, page = (uint64_t)sysconf(_SC_PAGESIZE), most = size / 2 + 100;
     test_place place;
     cl_segment *segment;
@@ -237,17 +237,17 @@ static void a_long_flush_lets_go_of_whole_pages_and_keeps_what_they_hold(void) {
 int main(void) {
     test_place place;
     make_place(&place, SMALL);
-    a_sound_file_opens(&place);
-    a_short_file_is_refused_before_it_is_mapped(&place);
-    a_header_of_another_place_is_refused(&place);
-    any_changed_bit_of_the_header_is_noticed(&place);
-    a_newer_format_is_told_from_damage(&place);
-    what_is_not_a_file_is_refused_and_never_waited_for(&place);
-    the_table_counts_references(&place);
-    trimming_keeps_what_is_held_and_what_is_young(&place);
-    nothing_is_unmapped_under_the_mutex(&place);
+    valid_file_opens(&place);
+    short_file_is_refused_before_it_is_mapped(&place);
+    header_of_another_segment_is_refused(&place);
+    flipped_bit_of_the_header_is_refused(&place);
+    newer_format_is_distinguished_from_damage(&place);
+    irregular_file_is_refused_without_waiting(&place);
+    table_counts_references(&place);
+    trimming_keeps_held_and_recent_segments(&place);
+    trimming_unmaps_outside_of_the_mutex(&place);
     any_range_can_be_prefaulted_and_flushed(&place);
     drop_place(&place);
-    a_long_flush_lets_go_of_whole_pages_and_keeps_what_they_hold();
+    long_flush_unmaps_whole_pages_and_keeps_their_bytes();
     return 0;
 }

@@ -1,19 +1,19 @@
-/* Short frames with the steps of their CRC in line: the same as one at a time, and anything else is
- * left alone. */
+/* Short frames with their CRC computed in line: the same result as the general code, and any other
+ * frame is left to it. */
 #include "stage.h"
 
 #include "short_frames.h"
 
 #define MOST_VALUES 320u
 
-/* One record of every length on both sides of what counts as short. */
+/* Appends one record of each length, up to and beyond the limit of short frames. */
 static void append_lengths(test_handle *handle) {
     for (uint32_t length = 0; length < MOST_VALUES; length++) {
         append_value(handle, (const char *)noise + length, length);
     }
 }
 
-static void each_length_is_read_as_one_at_a_time(void) {
+static void each_length_reads_as_with_the_general_code(void) {
     test_place place;
     test_handle handle;
     test_reader reader, other;
@@ -43,15 +43,15 @@ static void each_length_is_read_as_one_at_a_time(void) {
     end(&place, &handle);
 }
 
-/* A log of one record of ten bytes, and a reader before it. */
+/* A log of one record of ten bytes, and a reader at that record. */
 static void start_with_one(test_place *place, test_handle *handle, test_reader *reader) {
     start(place, handle, SMALL, false);
     append_value(handle, "0123456789", 10);
     open_reader(reader, &handle->log);
 }
 
-/* Neither the record by itself nor one of a batch is taken from there. */
-static void left_alone(test_reader *reader, uint64_t offset) {
+/* Checks that neither the single read nor the batch read takes the frame there. */
+static void check_not_taken(test_reader *reader, uint64_t offset) {
     cl_record record;
     cl_batch columns = {.positions = (int64_t[1]){-1}, .most = 1};
     cl_progress progress = {.offset = offset};
@@ -62,7 +62,7 @@ static void left_alone(test_reader *reader, uint64_t offset) {
     CHECK(progress.count == 0 && progress.offset == offset && columns.positions[0] == -1);
 }
 
-static void what_is_no_short_record_is_left_alone(void) {
+static void frame_that_is_no_short_record_is_not_taken(void) {
     test_place place;
     test_handle handle;
     test_reader reader;
@@ -73,7 +73,7 @@ static void what_is_no_short_record_is_left_alone(void) {
     memcpy(&kept, frame, sizeof kept);
     for (uint32_t bit = 0; bit < 26 * 8; bit++) {
         frame[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        left_alone(&reader, CL_SEGMENT_HEADER);
+        check_not_taken(&reader, CL_SEGMENT_HEADER);
         frame[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
     static const uint64_t cells[] = {0,  CL_WORD_CLAIMED | 26, CL_WORD_SKIP | 32, CL_WORD_EXT | 32,
@@ -81,23 +81,22 @@ static void what_is_no_short_record_is_left_alone(void) {
     for (size_t index = 0; index < sizeof cells / sizeof *cells; index++) {
         cell = cells[index];
         memcpy(frame, &cell, sizeof cell);
-        left_alone(&reader, CL_SEGMENT_HEADER);
+        check_not_taken(&reader, CL_SEGMENT_HEADER);
     }
     memcpy(frame, &kept, sizeof kept);
-    /* A frame that would end past the segment's end; the CRC would be that of what is behind the
-     * mapping. */
+    /* A frame past the segment's end; its CRC would be read from behind the mapping. */
     uint64_t last = SMALL - CL_FRAME_HEADER;
     cell = cl_cell(26, 0);
     memcpy(reader.held->map + last, &cell, sizeof cell);
-    left_alone(&reader, last);
-    left_alone(&reader, SMALL);
+    check_not_taken(&reader, last);
+    check_not_taken(&reader, SMALL);
     reader.reader.offset = CL_SEGMENT_HEADER;
     CHECK(cl_short_frame_next(&reader.reader, &record) == cl_crc32c_steps);
     close_reader(&reader);
     end(&place, &handle);
 }
 
-static void what_may_not_be_seen_yet_is_left_alone(void) {
+static void frame_that_is_not_visible_is_not_taken(void) {
     test_place place;
     test_handle handle;
     test_reader reader;
@@ -117,9 +116,9 @@ static void what_may_not_be_seen_yet_is_left_alone(void) {
     end(&place, &handle);
 }
 
-/* Backward: the same records from the last one down, as far as they are short, and no further than
- * what stands at an odd offset. */
-static void frames_are_read_back_in_the_other_order(void) {
+/* Backward: the same records from the last one down, as long as they are short. An odd offset ends
+ * the run. */
+static void backward_batch_reads_the_frames_in_reverse(void) {
     enum { COUNT = 40 };
     test_place place;
     test_handle handle;
@@ -172,8 +171,8 @@ static void frames_are_read_back_in_the_other_order(void) {
     end(&place, &handle);
 }
 
-/* Frames of one length, with one of another length among them: what a batch has of them, for any
- * maximum of frames, any room for their values, and any one of them damaged. */
+/* Frames of equal length with one of another length among them: which of them a batch takes, for
+ * each limit on frames and on bytes, and with each of them damaged. */
 enum { ALIKE = 70, OTHER = 50, ROOM = ALIKE * 256, GUARD = 0xA5 };
 
 static uint32_t length_of(uint32_t row, uint32_t length) {
@@ -210,7 +209,7 @@ static void check_batch(const cl_segment *segment, uint32_t length, uint32_t mos
     }
 }
 
-static void frames_alike_are_read_as_one_at_a_time(void) {
+static void batch_of_equal_frames_stops_at_limit_and_damage(void) {
     static const uint32_t damaged[] = {0, 1, 2, 3, 17, 18, 19, 34, 49, 50, 51, 69};
     test_place place;
     test_handle handle;
@@ -231,14 +230,14 @@ static void frames_alike_are_read_as_one_at_a_time(void) {
         for (uint32_t most = 1; most <= ALIKE; most++) {
             check_batch(reader.held, length, most, ROOM, most);
         }
-        for (uint32_t less = 0; less < 8 && less <= length;
-             less++) { /* at the end of the room no padding is copied past it */
+        /* Padding must not be copied past the end of the room. */
+        for (uint32_t less = 0; less < 8 && less <= length; less++) {
             check_batch(reader.held, length, ALIKE, size - less, less == 0 ? ALIKE : ALIKE - 1);
         }
         for (size_t index = 0; index < sizeof damaged / sizeof *damaged; index++) {
             uint8_t *frame = reader.held->map + offsets[damaged[index]];
-            /* Its length; a byte of its CRC; the last byte of the value, or of the timestamp before
-             * an empty one. */
+            /* The frame's length, a byte of its CRC, and the last byte of the value (of the
+             * timestamp if the value is empty). */
             uint8_t *bytes[] = {frame, frame + 4,
                                 frame + CL_FRAME_HEADER - 1 + length_of(damaged[index], length)};
             for (size_t which = 0; which < 3; which++) {
@@ -253,7 +252,7 @@ static void frames_alike_are_read_as_one_at_a_time(void) {
     end(&place, &handle);
 }
 
-static void rows_are_written_as_one_at_a_time(void) {
+static void rows_are_written_as_with_the_general_code(void) {
     test_place place;
     test_handle handle;
     int64_t positions[3];
@@ -295,12 +294,12 @@ int main(void) {
     for (size_t index = 0; index < sizeof names / sizeof *names; index++) {
         if (cl_crc32c_choose(names[index]) == CL_OK) {
             CHECK(cl_crc32c_steps == (index != 0));
-            each_length_is_read_as_one_at_a_time();
-            what_is_no_short_record_is_left_alone();
-            what_may_not_be_seen_yet_is_left_alone();
-            frames_are_read_back_in_the_other_order();
-            frames_alike_are_read_as_one_at_a_time();
-            rows_are_written_as_one_at_a_time();
+            each_length_reads_as_with_the_general_code();
+            frame_that_is_no_short_record_is_not_taken();
+            frame_that_is_not_visible_is_not_taken();
+            backward_batch_reads_the_frames_in_reverse();
+            batch_of_equal_frames_stops_at_limit_and_damage();
+            rows_are_written_as_with_the_general_code();
         }
     }
     return 0;

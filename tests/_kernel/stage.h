@@ -1,5 +1,4 @@
-/* One handle on a log of its own, and something to append: what the tests of the appender stand on.
- */
+/* One handle on a log of its own, and bytes to append. Shared by the tests of the writer. */
 #ifndef STAGE_H
 #define STAGE_H
 
@@ -22,8 +21,8 @@ static UNUSED void start(test_place *place, test_handle *handle, uint64_t size, 
 }
 
 static UNUSED void end(test_place *place, test_handle *handle) {
-    CHECK(place->cursors->slots[handle->log.slot].counter % 2 ==
-          0); /* also if its calls failed, the slot is in no odd window */
+    /* Failed calls, too, must leave the slot's counter even. */
+    CHECK(place->cursors->slots[handle->log.slot].counter % 2 == 0);
     close_handle(handle);
     drop_place(place);
 }

@@ -1,12 +1,12 @@
-/* A writer that another process drives through one append, instruction by instruction. Wherever it
- * is stopped, and lives, no process rolls its claim back; wherever it is stopped for longer than
- * the claim timeout, its append lands once all the same; wherever it is killed, the log goes on
- * without it, and its record is there whole or not at all.
+/* Drives a writer in another process through one append, instruction by instruction. While the
+ * writer is stopped but alive, no process rolls its claim back. If it is stopped for longer than
+ * the claim timeout, its append still lands exactly once. If it is killed, the log continues
+ * without it, and its record is complete or absent.
  *
- * What others can see of a writer is its slot, the tail and the claimed bytes. They change at a few
- * of its instructions: the first drive finds out at which, and the writers that are killed or held
- * up are stopped just before and just behind each of those. An observer is driven through a
- * roll-back in the same way, against an owner that goes on meanwhile. */
+ * Other processes see the writer's slot, the tail and the claimed bytes. Few instructions change
+ * these: the first run records which, and the later runs stop the writer just before and just after
+ * each of them. An observer is driven through a roll-back in the same way, against an owner that
+ * continues meanwhile. */
 #include "kernel_test.h"
 
 #include <signal.h>
@@ -28,8 +28,8 @@ typedef struct {
     test_place place;
     test_handle other;
     test_reader reader; /* of `other` */
-    bool warm;          /* the victim has the segment open already: far fewer instructions */
-    uint64_t at;        /* where the victim's claim will be */
+    bool warm;          /* the victim has mapped the segment before: far fewer instructions */
+    uint64_t at;        /* the offset of the victim's claim */
 } test_scene;
 
 typedef struct {
@@ -56,7 +56,8 @@ static void end(test_scene *scene) {
     drop_place(&scene->place);
 }
 
-/* The child: one append between two stops. Its status says how often its claims were refused. */
+/* The child: one append between two stops. Its exit status is the number of its claims that were
+ * refused. */
 static void append_once(test_scene *scene) {
     test_handle handle;
     uint64_t position;
@@ -74,7 +75,7 @@ static void append_once(test_scene *scene) {
     _exit(code == CL_OK ? (int)handle.writer.counters.refused : 101);
 }
 
-/* A child that stands before its append. */
+/* Forks a child and waits until it has stopped before its append. */
 static pid_t start_victim(test_scene *scene) {
     int status;
     cl_record record;
@@ -89,7 +90,7 @@ static pid_t start_victim(test_scene *scene) {
     return victim;
 }
 
-/* One instruction; false when the append is over. */
+/* Runs one instruction; returns false when the append is over. */
 static bool step(pid_t victim) {
     int status;
     CHECK(ptrace(PTRACE_SINGLESTEP, victim, NULL, NULL) == 0);
@@ -97,8 +98,8 @@ static bool step(pid_t victim) {
     return WSTOPSIG(status) != SIGSTOP;
 }
 
-/* Lets it run to its end, past its second stop, and returns how often it was refused. */
-static int let_go(pid_t victim) {
+/* Lets the child run to its end, past its second stop. Returns how often it was refused. */
+static int run_to_end(pid_t victim) {
     int status;
     for (;;) {
         CHECK(ptrace(PTRACE_CONT, victim, NULL, NULL) == 0 &&
@@ -124,7 +125,7 @@ static test_view look(const test_scene *scene) {
     return view;
 }
 
-/* One instruction; whether others can see what it did. */
+/* Runs one instruction; returns whether it changed what other processes see. */
 static bool step_visibly(const test_scene *scene, pid_t victim, test_view *view) {
     CHECK(step(victim));
     test_view after = look(scene);
@@ -133,7 +134,8 @@ static bool step_visibly(const test_scene *scene, pid_t victim, test_view *view)
     return changed;
 }
 
-/* Just before the change that comes `gap` instructions behind change `index`, or just behind it. */
+/* Drives the victim to just before the change that comes `gap` instructions after change `index`,
+ * or to just after it. */
 static void drive(const test_scene *scene, pid_t victim, uint32_t index, uint64_t gap,
                   bool behind) {
     test_view view = look(scene);
@@ -149,8 +151,8 @@ static void drive(const test_scene *scene, pid_t victim, uint32_t index, uint64_
     }
 }
 
-/* Looks at the writer's place as a reader, twice with a moment in between, so that it also asks
- * whether the owner lives. */
+/* Reads at the writer's claim twice, with a pause that is long enough for the second read to probe
+ * the owner. */
 static int look_twice(test_scene *scene, cl_record *record) {
     int code = read_on(&scene->reader, record);
     int64_t until_ns = cl_clock_monotonic_ns() + 40000;
@@ -159,11 +161,10 @@ static int look_twice(test_scene *scene, cl_record *record) {
     return code == CL_OK ? code : read_on(&scene->reader, record);
 }
 
-/* Drives one append from end to end under the eyes of a reader that would roll back what is dead:
- * it never is. Returns how often anything changed that others can see, and how many instructions
- * lie between. */
-static uint32_t nothing_is_taken_from_a_stopped_writer_at_any_instruction(uint64_t *gaps,
-                                                                          bool warm) {
+/* Drives one append from start to end, with a reader that would roll back a dead claim after each
+ * instruction: it never does. Returns the number of visible changes and, in `gaps`, the
+ * instructions between them. */
+static uint32_t stopped_writer_is_not_rolled_back_at_any_instruction(uint64_t *gaps, bool warm) {
     test_scene scene;
     cl_record record;
     uint64_t steps = 0, last = 0;
@@ -183,15 +184,15 @@ static uint32_t nothing_is_taken_from_a_stopped_writer_at_any_instruction(uint64
         }
         int code = seen ? CL_OK : look_twice(&scene, &record);
         CHECK(code == CL_OK || code == CL_E_END || code == CL_E_BUSY);
-        CHECK(scene.other.log.counters.rolled_back ==
-              0); /* its slot is odd as long as its claim has no name, and it lives */
+        /* The slot is odd until the claim names its owner, and the owner lives. */
+        CHECK(scene.other.log.counters.rolled_back == 0);
         if (code == CL_OK && !seen) {
             seen = true;
             CHECK(record.position == scene.at && record.value_length == VALUE &&
                   memcmp(record.value, victims, VALUE) == 0);
         }
     }
-    CHECK(let_go(victim) == 0 && seen && scan_log(&scene.other) == 1u + warm);
+    CHECK(run_to_end(victim) == 0 && seen && scan_log(&scene.other) == 1u + warm);
     end(&scene);
     return changed;
 }
@@ -205,8 +206,8 @@ static int read_patiently(test_reader *reader, cl_record *record) {
     return code;
 }
 
-/* How often the victim's record is in the log, read from its beginning, with `count` records of
- * others and the one that warmed it up. */
+/* Counts the victim's records from the log's beginning, and checks that the others are `count`
+ * records of other writers and the warm-up record. */
 static uint32_t count_victims(test_scene *scene, uint32_t count) {
     test_reader reader;
     cl_record record;
@@ -223,8 +224,8 @@ static uint32_t count_victims(test_scene *scene, uint32_t count) {
     return found;
 }
 
-/* `later`: another writer's record stands behind the victim's claim. */
-static void a_killed_writer_holds_nobody_up(uint32_t index, uint64_t gap, bool later) {
+/* `later`: another writer's record follows the victim's claim. */
+static void killed_writer_blocks_no_process(uint32_t index, uint64_t gap, bool later) {
     test_scene scene;
     cl_record record;
     start(&scene, NEVER_NS, true);
@@ -244,10 +245,10 @@ static void a_killed_writer_holds_nobody_up(uint32_t index, uint64_t gap, bool l
     end(&scene);
 }
 
-/* Rolled back while it stood there, it claims again when it goes on; the reader that saw the
- * roll-back and one that begins now agree. */
-static void a_writer_that_is_held_up_for_too_long_lands_once(uint32_t index, uint64_t gap,
-                                                             bool behind, bool later) {
+/* Rolled back while it was stopped, the victim claims again when it continues. The reader that
+ * rolled it back and a new reader see the same records. */
+static void append_stopped_beyond_the_timeout_lands_once(uint32_t index, uint64_t gap, bool behind,
+                                                         bool later) {
     test_scene scene;
     cl_record record;
     start(&scene, MILLISECOND / 5, true);
@@ -261,7 +262,7 @@ static void a_writer_that_is_held_up_for_too_long_lands_once(uint32_t index, uin
         CHECK(read_patiently(&scene.reader, &record) == CL_OK && record.value_length == 5);
     }
     CHECK(count_victims(&scene, later) == published);
-    int refused = let_go(victim);
+    int refused = run_to_end(victim);
     CHECK(refused <= 1 && refused == (int)scene.other.log.counters.rolled_back);
     CHECK(count_victims(&scene, later) == 1);
     int code = read_patiently(&scene.reader, &record);
@@ -269,7 +270,7 @@ static void a_writer_that_is_held_up_for_too_long_lands_once(uint32_t index, uin
     end(&scene);
 }
 
-/* The child: one look at a claim, or a gap, whose owner had the timeout. */
+/* The child: one poll at a claim, or a gap, whose owner has used up the timeout. */
 static void look_once(test_scene *scene) {
     test_handle handle;
     test_reader reader;
@@ -277,8 +278,8 @@ static void look_once(test_scene *scene) {
     open_handle(&scene->place, &handle, false);
     open_reader(&reader, &handle.log);
     int code = read_on(&reader, &record);
-    reader.watch.awake_ns =
-        NEVER_NS; /* the suspect of now had its timeout; the next one has it ahead */
+    /* The present suspect has used up its timeout; the next one starts anew. */
+    reader.watch.awake_ns = NEVER_NS;
     if (code != CL_E_BUSY || ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0) {
         _exit(100);
     }
@@ -288,10 +289,11 @@ static void look_once(test_scene *scene) {
     _exit(code == CL_OK || code == CL_E_END || code == CL_E_BUSY ? 0 : 101);
 }
 
-/* An observer is driven into a roll-back, and behind so many of its instructions the owner
- * publishes, or makes its first swap: one of the two is refused, and both know which. Returns
- * whether the owner was in time; *steps is how many it took if the observer was through before. */
-static bool an_owner_that_goes_on_in_a_roll_back_agrees_with_it(uint64_t *steps, bool gap) {
+/* Drives an observer into a roll-back. After `*steps` of its instructions the owner publishes, or
+ * makes its first swap: exactly one of the two succeeds, and both agree which. Returns whether the
+ * owner succeeded; `*steps` becomes the number of instructions run if the observer finished
+ * earlier. */
+static bool owner_and_observer_agree_on_a_roll_back(uint64_t *steps, bool gap) {
     test_scene scene;
     int status;
     start(&scene, NEVER_NS, false);
@@ -323,7 +325,7 @@ static bool an_owner_that_goes_on_in_a_roll_back_agrees_with_it(uint64_t *steps,
         gap ? cl_swap(cell, &zero, claimed)
             : cl_writer_publish(owner, &claim, cl_frame_write(claim.segment, claim.offset, &input),
                                 1) == CL_OK;
-    CHECK(let_go(observer) == 0);
+    CHECK(run_to_end(observer) == 0);
     uint64_t found = cl_load(cell);
     CHECK(kept == !(cl_cell_word(found) & CL_WORD_SKIP));
     if (gap) {
@@ -337,23 +339,22 @@ static bool an_owner_that_goes_on_in_a_roll_back_agrees_with_it(uint64_t *steps,
     return kept;
 }
 
-/* Finds the instruction behind which the owner is too late, and has it go on at each of those
- * around it. */
-static void around_the_instruction_that_decides(bool gap) {
+/* Finds the instruction after which the owner is too late, and lets the owner continue at each of
+ * those around it. */
+static void run_around_the_deciding_instruction(bool gap) {
     uint64_t late = MOST_STEPS;
-    CHECK(!an_owner_that_goes_on_in_a_roll_back_agrees_with_it(&late, gap) && late < MOST_STEPS);
+    CHECK(!owner_and_observer_agree_on_a_roll_back(&late, gap) && late < MOST_STEPS);
     for (uint64_t in_time = 0; late - in_time > 1;) {
         uint64_t middle = in_time + (late - in_time) / 2;
-        *(an_owner_that_goes_on_in_a_roll_back_agrees_with_it(&middle, gap) ? &in_time : &late) =
-            middle;
+        *(owner_and_observer_agree_on_a_roll_back(&middle, gap) ? &in_time : &late) = middle;
     }
     for (uint64_t steps = late > AROUND ? late - AROUND : 0; steps < late + AROUND; steps++) {
         uint64_t stepped = steps;
-        an_owner_that_goes_on_in_a_roll_back_agrees_with_it(&stepped, gap);
+        owner_and_observer_agree_on_a_roll_back(&stepped, gap);
     }
 }
 
-/* Whether a process may be driven like this here. */
+/* Returns whether ptrace can drive a process on this machine. */
 static bool can_be_driven(void) {
 #if defined(__aarch64__)
     if (!(getauxval(AT_HWCAP) & HWCAP_ATOMICS)) {
@@ -380,18 +381,18 @@ int main(void) {
     if (!can_be_driven()) {
         return 0;
     }
-    nothing_is_taken_from_a_stopped_writer_at_any_instruction(gaps, false);
-    uint32_t changed = nothing_is_taken_from_a_stopped_writer_at_any_instruction(gaps, true);
-    CHECK(changed >= 6); /* the slot twice, the tail, the cell twice, and what is between */
+    stopped_writer_is_not_rolled_back_at_any_instruction(gaps, false);
+    uint32_t changed = stopped_writer_is_not_rolled_back_at_any_instruction(gaps, true);
+    CHECK(changed >= 6); /* the slot twice, the tail, the cell twice, and the body between */
     for (uint32_t index = 0; index < changed; index++) {
-        /* To the living, before a change is as behind the one before it; to the stopped writer it
-         * is not. */
-        a_killed_writer_holds_nobody_up(index, gaps[index], index % 2);
-        a_killed_writer_holds_nobody_up(index, gaps[index], index % 2 == 0);
-        a_writer_that_is_held_up_for_too_long_lands_once(index, gaps[index], false, index % 2);
-        a_writer_that_is_held_up_for_too_long_lands_once(index, gaps[index], true, index % 2 == 0);
+        /* For other processes, just before a change is the same as just after the previous one; for
+         * the stopped writer it is not. */
+        killed_writer_blocks_no_process(index, gaps[index], index % 2);
+        killed_writer_blocks_no_process(index, gaps[index], index % 2 == 0);
+        append_stopped_beyond_the_timeout_lands_once(index, gaps[index], false, index % 2);
+        append_stopped_beyond_the_timeout_lands_once(index, gaps[index], true, index % 2 == 0);
     }
-    around_the_instruction_that_decides(false);
-    around_the_instruction_that_decides(true);
+    run_around_the_deciding_instruction(false);
+    run_around_the_deciding_instruction(true);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* threads */
-/* The page of a named tailer: two records take turns, the newer whole one counts, and a concurrent
- * reader sees nothing that the writer never wrote. */
+/* The page of a named tailer: writes alternate between two records, the newer valid one counts, and
+ * a concurrent reader sees only what the writer wrote. */
 #include "kernel_test.h"
 
 #include <pthread.h>
@@ -21,7 +21,7 @@ static uint8_t *place_at(uint64_t count) {
     return page + CL_TAILER_PLACES_AT + count % 2 * CL_TAILER_STRIDE;
 }
 
-/* What is saved and declared follows from the how manieth it is. */
+/* The n-th saved position is a function of n, and so are the n-th terms. */
 static uint64_t position_of(uint32_t count) { return (uint64_t)count * 0x9E3779B1u * 8; }
 
 static cl_tailer_terms first_terms(void) {
@@ -58,7 +58,7 @@ static cl_tailer_mark empty_page(uint32_t count) {
     return (cl_tailer_mark){.page = page, .count = count, .forks = cl_tailer_forks};
 }
 
-static void places_take_turns(void) {
+static void saved_positions_alternate(void) {
     cl_tailer_mark mark = empty_page(0);
     for (uint32_t count = 1; count < 100; count++) {
         uint8_t other[sizeof(cl_tailer_saved)];
@@ -75,7 +75,7 @@ static void places_take_turns(void) {
     }
 }
 
-static void terms_take_turns(void) {
+static void terms_alternate(void) {
     cl_tailer_terms terms = first_terms();
     empty_page(0);
     for (uint64_t count = 1; count < 100; count++) {
@@ -88,9 +88,8 @@ static void terms_take_turns(void) {
     }
 }
 
-/* Each byte of the newest record that its check covers, with each of its bits flipped, and with all
- * of them. */
-static void damage_leaves_the_place_before(void) {
+/* Flips each bit, and then all bits, of each byte that the newest record's check covers. */
+static void damaged_position_leaves_the_previous_one(void) {
     cl_tailer_mark mark = empty_page(6);
     save(&mark);
     save(&mark);
@@ -103,11 +102,11 @@ static void damage_leaves_the_place_before(void) {
         }
     }
     check_place(8);
-    place_at(8)[offsetof(cl_tailer_saved, saved_ns)] ^= 1; /* for people only, and not covered */
+    place_at(8)[offsetof(cl_tailer_saved, saved_ns)] ^= 1; /* for information only, not covered */
     check_place(8);
 }
 
-static void damage_leaves_the_terms_before(void) {
+static void damaged_terms_leave_the_previous_ones(void) {
     cl_tailer_terms terms = first_terms();
     empty_page(0);
     declare(&terms);
@@ -123,9 +122,9 @@ static void damage_leaves_the_terms_before(void) {
     check_terms(2);
 }
 
-/* A record is a sector's, and a power cut in the midst of it leaves its first bytes new and the
- * rest as two records ago, or the other way round. */
-static void a_torn_record_leaves_the_one_before(void) {
+/* A record fits in a sector. A power cut while it is written leaves its first bytes new and the
+ * rest from two records before, or the other way round. */
+static void torn_record_leaves_the_previous_one(void) {
     cl_tailer_mark mark = empty_page(0);
     cl_tailer_terms terms = first_terms();
     uint8_t before[CL_TAILER_SIZE], after[CL_TAILER_SIZE];
@@ -158,7 +157,7 @@ static void check_absent(void) {
           cl_tailer_read_saved(page, &place) == CL_E_ABSENT);
 }
 
-static void nothing_is_found_in_bytes_that_nobody_wrote(void) {
+static void random_bytes_hold_no_record(void) {
     uint64_t state = 77;
     empty_page(0);
     check_absent();
@@ -170,7 +169,7 @@ static void nothing_is_found_in_bytes_that_nobody_wrote(void) {
             memcpy(page + at, &state, sizeof state);
         }
         check_absent();
-        /* The magic alone makes no terms. */
+        /* The magic alone is no valid record. */
         uint64_t magic = CL_TAILER_MAGIC;
         memcpy(terms_at(0), &magic, sizeof magic);
         memcpy(terms_at(1), &magic, sizeof magic);
@@ -178,7 +177,7 @@ static void nothing_is_found_in_bytes_that_nobody_wrote(void) {
     }
 }
 
-static void another_logs_terms_are_foreign(void) {
+static void terms_of_another_log_are_foreign(void) {
     cl_tailer_terms terms = first_terms();
     uint8_t other[16];
     empty_page(0);
@@ -191,7 +190,7 @@ static void another_logs_terms_are_foreign(void) {
     check_terms(1);
 }
 
-static void the_count_of_places_goes_round(void) {
+static void count_of_positions_wraps_around(void) {
     cl_tailer_mark mark = empty_page(UINT32_MAX - 5);
     for (uint32_t count = UINT32_MAX - 4; count != 6; count++) {
         save(&mark);
@@ -200,9 +199,9 @@ static void the_count_of_places_goes_round(void) {
     CHECK(mark.count == 5);
 }
 
-/* A plain save is for the process that mapped the page, and for a position that is new; the clock
- * is asked now and then. */
-static void what_is_more_than_a_few_stores_is_not_saved_plainly(void) {
+/* A plain save works only in the process that mapped the page and for a new position; it reads the
+ * clock once in CL_TAILER_CLOCK_EVERY saves. */
+static void save_that_needs_more_than_stores_is_not_plain(void) {
     cl_tailer_mark mark = empty_page(1);
     CHECK(cl_tailer_save_plainly(&mark, position_of(2)));
     check_place(2);
@@ -217,7 +216,7 @@ static void what_is_more_than_a_few_stores_is_not_saved_plainly(void) {
     check_place(CL_TAILER_CLOCK_EVERY);
 }
 
-static void the_child_of_a_fork_does_not_save_plainly(void) {
+static void forked_child_does_not_save_plainly(void) {
     cl_tailer_mark mark = empty_page(1);
     uint32_t forks = cl_tailer_forks;
     pid_t child = fork();
@@ -225,7 +224,7 @@ static void the_child_of_a_fork_does_not_save_plainly(void) {
     if (child == 0) {
         bool refused = !cl_tailer_save_plainly(&mark, position_of(2)) && mark.count == 1 &&
                        cl_tailer_forks == forks + 1;
-        mark.forks = cl_tailer_forks; /* as of a page that the child maps itself */
+        mark.forks = cl_tailer_forks; /* as for a page that the child maps itself */
         _exit(refused && cl_tailer_save_plainly(&mark, position_of(2)) ? 0 : 1);
     }
     int status;
@@ -233,7 +232,7 @@ static void the_child_of_a_fork_does_not_save_plainly(void) {
     CHECK(cl_tailer_forks == forks && cl_tailer_save_plainly(&mark, position_of(2)));
 }
 
-static uint32_t saved, declared; /* how many are complete */
+static uint32_t saved, declared; /* number of complete writes */
 
 static void *save_on(void *argument) {
     cl_tailer_mark *mark = argument;
@@ -249,9 +248,9 @@ static void *save_on(void *argument) {
     return NULL;
 }
 
-/* What a reader gets was written as one, and is no older than the record before the last that was
- * complete when it began to look. */
-static void a_reader_beside_the_writer_sees_what_was_written(void) {
+/* A reader gets a record that was written as a whole and is at most one record older than the last
+ * one complete when the read began. */
+static void concurrent_reader_sees_only_complete_records(void) {
     cl_tailer_mark mark = empty_page(0);
     pthread_t writer;
     CHECK(pthread_create(&writer, NULL, save_on, &mark) == 0);
@@ -277,16 +276,16 @@ static void a_reader_beside_the_writer_sees_what_was_written(void) {
 }
 
 int main(void) {
-    places_take_turns();
-    terms_take_turns();
-    damage_leaves_the_place_before();
-    damage_leaves_the_terms_before();
-    a_torn_record_leaves_the_one_before();
-    nothing_is_found_in_bytes_that_nobody_wrote();
-    another_logs_terms_are_foreign();
-    the_count_of_places_goes_round();
-    what_is_more_than_a_few_stores_is_not_saved_plainly();
-    the_child_of_a_fork_does_not_save_plainly();
-    a_reader_beside_the_writer_sees_what_was_written();
+    saved_positions_alternate();
+    terms_alternate();
+    damaged_position_leaves_the_previous_one();
+    damaged_terms_leave_the_previous_ones();
+    torn_record_leaves_the_previous_one();
+    random_bytes_hold_no_record();
+    terms_of_another_log_are_foreign();
+    count_of_positions_wraps_around();
+    save_that_needs_more_than_stores_is_not_plain();
+    forked_child_does_not_save_plainly();
+    concurrent_reader_sees_only_complete_records();
     return 0;
 }

@@ -1,4 +1,4 @@
-"""Kernel objects that end as garbage: what their ends use is still there."""
+"""Collecting kernel objects as garbage, in any order, uses no freed memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.setups import BY_HAND, Logs
 
 
 def offset_of_event(log: CommitLog) -> int:
-    """Where in an engine's object the word is that `raise_event` adds to."""
+    """Return the offset, in an engine object, of the word that `raise_event` increments."""
     engine = parts_of(log).engine
     size = type(engine).__basicsize__
     before = ctypes.string_at(id(engine), size)
@@ -30,7 +30,7 @@ def offset_of_event(log: CommitLog) -> int:
     return next(at for at in range(size) if before[at] != after[at])
 
 
-def test_claim_view_in_a_garbage_cycle_leaves_none_alone(logs: Logs) -> None:
+def test_collected_claim_view_does_not_write_to_none(logs: Logs) -> None:
     log = commitlog.open(logs.path / "log", "a", logs.open("other", pool=logs.pool()).options)
     offset = offset_of_event(log)
     with contextlib.suppress(ClaimError), log.claim(100) as claim:
@@ -47,7 +47,7 @@ def test_claim_view_in_a_garbage_cycle_leaves_none_alone(logs: Logs) -> None:
     assert event.value == before
 
 
-def test_closing_a_tailer_that_another_thread_reads_with_is_safe(logs: Logs) -> None:
+def test_tailer_closed_during_a_read_is_safe(logs: Logs) -> None:
     log = logs.open(**BY_HAND)
     log.append_many([b"x"] * 100)
     for idle in ("spin", "yield", "backoff", "block"):
@@ -85,7 +85,7 @@ log.close()
 
 
 @pytest.mark.parametrize("backing", ["mapped", "pooled"])
-def test_a_collection_at_every_allocation_changes_nothing(
+def test_collection_at_every_allocation_is_harmless(
     tmp_path: Path, backing: str, run_python: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     done = run_python(COLLECT_ALWAYS, tmp_path / "log", backing)
@@ -93,6 +93,6 @@ def test_a_collection_at_every_allocation_changes_nothing(
 
 
 @pytest.mark.parametrize("kind", [Claim, RecordIterator, ValueIterator, FollowIterator])
-def test_what_only_a_log_can_give_cannot_be_made(kind: type) -> None:
+def test_objects_made_only_by_a_log_cannot_be_constructed(kind: type) -> None:
     with pytest.raises(TypeError):
         kind()

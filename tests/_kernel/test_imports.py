@@ -1,4 +1,4 @@
-"""What the compiled modules import: the contracts of import-linter see Python files only."""
+"""Imports of the compiled modules, which import-linter does not see."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 KERNEL = Path(__file__).resolve().parents[2] / "commitlog" / "_kernel"
+# The lowest floor without the options, which import the kernel.
 FLOOR = (
     "commitlog._kernel",
     "commitlog.base",
     "commitlog.errors",
     "commitlog.capi",  # the public header
-)  # the lowest one, but for the options, which import the kernel
+)
 IMPORT = re.compile(r"^\s*(?:from|c?import) (commitlog[\w.]*)", re.MULTILINE)
 
 

@@ -1,9 +1,9 @@
-"""The kernel's own C tests, under the address and undefined-behaviour sanitizers; those with
+"""Run the kernel's C tests under the address and undefined-behaviour sanitizers, and those with
 threads under the thread sanitizer, too.
 
-The kernel's files are compiled once a session and sanitizer, the tests one by one against them. A
-test's first line may name what is special about it: `/* sources: crc32c.c */`, the kernel files
-that it is linked with instead of all, or `/* threads */`.
+The kernel is compiled once for each session and sanitizer; each test is linked with it. The first
+line of a test may hold one directive: `/* sources: crc32c.c */` names the kernel files to link
+instead of all, `/* threads */` asks for the thread sanitizer.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ FLAGS = [
     str(KERNEL),
 ]
 ADDRESS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-# The one fence of the kernel, which this sanitizer does not model, guards a wake-up and no data.
+# The thread sanitizer does not model the kernel's one fence, which guards a wake-up and no data.
 THREAD = ["-fsanitize=thread", "-Wno-tsan"]
-TIME_LIMIT_S = 250  # the first test that needs a sanitizer compiles the kernel for it
+TIME_LIMIT_S = 250  # includes compiling the kernel, in the first test of a sanitizer
 
 
 def special(test: Path) -> tuple[str, str]:
-    """What the test's first comment says about it, as (subject, rest)."""
+    """Return the directive in the test's first comment as (subject, rest)."""
     comment = test.read_text(encoding="utf-8").partition(" */")[0].replace("\n *", "")
     said = re.fullmatch(r"/\* (sources|threads)(?:: (.*))?", comment)
     return (said[1], said[2] or "") if said else ("", "")
@@ -56,16 +56,16 @@ def run(*command: str | Path, cwd: Path) -> None:
 
 
 def fixed_addresses() -> list[str]:
-    """The thread sanitizer of older compilers does not find its memory where some kernels randomize
-    addresses widely.
+    """Disable address randomization: older thread sanitizers fail where the system randomizes
+    widely.
     """
     return ["setarch", platform.machine(), "-R"] if shutil.which("setarch") else []
 
 
 @functools.cache
 def thread_flags(folder: Path) -> tuple[str, ...]:
-    """The thread sanitizer's flags; where it does not work, the optimizer's, which at least let the
-    races happen.
+    """Return the thread sanitizer's flags, or `-O3` where it does not work, so that races can
+    occur.
     """
     program = folder / "probe"
     (folder / "probe.c").write_text("int main(void) { return 0; }\n", encoding="utf-8")
@@ -79,7 +79,7 @@ def thread_flags(folder: Path) -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]], Path]:
-    """Compiles the kernel for some sanitizer, once a session, and returns the folder of its object
+    """Compile the kernel for a sanitizer, once a session, and return the folder of its object
     files.
     """
 
@@ -111,7 +111,7 @@ def build_and_run(test: Path, sanitizer: tuple[str, ...], objects: Path, folder:
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.stem)
-def test_kernel_passes_its_c_tests_under_the_address_sanitizer(
+def test_c_tests_pass_under_address_sanitizer(
     test: Path, compiled: Callable[[tuple[str, ...]], Path], tmp_path: Path
 ) -> None:
     build_and_run(test, tuple(ADDRESS), compiled(tuple(ADDRESS)), tmp_path)

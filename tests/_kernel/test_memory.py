@@ -17,7 +17,7 @@ PAGE = os.sysconf("SC_PAGESIZE")
 
 
 def minor_faults() -> int:
-    """Of this thread alone: what others do meanwhile does not count."""
+    """Return the minor faults of this thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
 
 
@@ -49,10 +49,11 @@ def test_populated_memory_keeps_bytes_and_stores_without_fault(method: str) -> N
         getattr(populated, method)()
         assert bytes(view[5 * PAGE : 5 * PAGE + 4]) == b"kept"
     minor_faults_of_storing(
+        # After a fork, the interpreter's own pages fault once.
         Memory(PAGE)
-    )  # after a fork the interpreter's own pages fault once, too
+    )
     without, with_faults = minor_faults_of_storing(populated), minor_faults_of_storing(fresh)
-    # Large folios may serve many pages by one fault, so the bound is relative.
+    # One fault may serve many pages of a large folio, so the bound is relative.
     assert without <= 8 < with_faults
     fresh.close()
     populated.close()
@@ -60,9 +61,7 @@ def test_populated_memory_keeps_bytes_and_stores_without_fault(method: str) -> N
 
 @pytest.mark.parametrize("refusal", [22, 12])
 def test_madvise_refusal_touches_pages_for_einval_only(tmp_path: Path, refusal: int) -> None:
-    """Compiles memory.c against a madvise that refuses, which no kernel of today does for this
-    call.
-    """
+    """Compile memory.c with a madvise that fails, as no current kernel does for this advice."""
     fake = tmp_path / "fake.c"
     fake.write_text(
         "#include <errno.h>\n#include <stddef.h>\n"
@@ -86,7 +85,7 @@ def test_madvise_refusal_touches_pages_for_einval_only(tmp_path: Path, refusal: 
     assert library.cl_memory_unmap(area) == 0
 
 
-def test_zero_clears_exactly_the_range() -> None:
+def test_zero_clears_only_the_range() -> None:
     memory = Memory(SIZE)
     with memoryview(memory) as view:
         view[:] = b"\xff" * SIZE
@@ -100,7 +99,7 @@ def test_zero_clears_exactly_the_range() -> None:
     memory.close()
 
 
-def test_a_forked_child_shares_the_pages() -> None:
+def test_memory_in_forked_child_is_shared() -> None:
     memory = Memory(SIZE)
     with memoryview(memory) as view:
         view[:6] = b"parent"
@@ -140,7 +139,7 @@ def test_mapping_past_end_of_file_is_refused(tmp_path: Path) -> None:
                 Memory(size, file.fileno(), offset)
 
 
-def test_wrong_arguments_and_refusals_of_the_kernel_are_errors() -> None:
+def test_wrong_arguments_and_failed_mappings_raise() -> None:
     with pytest.raises(ValueError, match="at least 1 byte"):
         Memory(0)
     with pytest.raises(ValueError, match="needs a descriptor"):
@@ -181,11 +180,11 @@ def test_close_with_open_view_is_refused_then_idempotent() -> None:
             call()
 
 
-def test_a_dropped_memory_is_unmapped() -> None:
+def test_collected_memory_is_unmapped() -> None:
     def mapped() -> int:
         return sum("/dev/zero" in line for line in Path("/proc/self/maps").read_text().splitlines())
 
-    gc.collect()  # what other tests have left goes now, and not in between
+    gc.collect()  # garbage of other tests must not be unmapped between the counts
     before = mapped()
     memory = Memory(SIZE)
     assert mapped() == before + 1
@@ -196,7 +195,7 @@ def test_a_dropped_memory_is_unmapped() -> None:
     assert mapped() == before
 
 
-def test_lock_and_unlock_move_the_locked_bytes_of_the_process() -> None:
+def test_lock_and_unlock_change_locked_bytes_of_process() -> None:
     def locked() -> int:
         status = Path("/proc/self/status").read_text()
         return int(status.split("VmLck:")[1].split()[0]) * 1024

@@ -1,10 +1,10 @@
-/* Appending from one thread, with plain stores and with swaps: exact fits, crossings, overshoots,
- * rolls, bounds. */
+/* Appending from one thread, with plain stores and with compare-and-swap: exact fits, frames across
+ * the segment's end, overshoots, rolls, size limits. */
 #include "stage.h"
 
 #define ROOM (SMALL - CL_SEGMENT_HEADER)
 
-static void every_size_comes_back_as_it_went_in(bool plain) {
+static void every_value_length_reads_back(bool plain) {
     test_place place;
     test_handle handle;
     start(&place, &handle, SMALL, plain);
@@ -29,7 +29,7 @@ static void every_size_comes_back_as_it_went_in(bool plain) {
     end(&place, &handle);
 }
 
-static void keys_and_types_come_back(bool plain) {
+static void keys_and_types_read_back(bool plain) {
     static const uint32_t key_lengths[] = {CL_KEYLEN_NONE, 0, 1, 7, 8, 300};
     static const uint32_t types[] = {0, 1, UINT32_MAX};
     static const uint32_t value_lengths[] = {0, 5, 800};
@@ -69,7 +69,7 @@ static void keys_and_types_come_back(bool plain) {
     end(&place, &handle);
 }
 
-static void the_largest_frame_fits_and_one_byte_more_does_not(bool plain) {
+static void frame_above_the_largest_size_is_refused(bool plain) {
     test_place place;
     test_handle handle;
     uint64_t position;
@@ -92,9 +92,9 @@ static void the_largest_frame_fits_and_one_byte_more_does_not(bool plain) {
     end(&place, &handle);
 }
 
-/* The tail meets the end exactly: no pad, the roll is due, the next frame is the next segment's
- * first. */
-static void an_exact_fill_leaves_no_pad(bool plain) {
+/* The tail meets the segment's end exactly: no padding, a roll is due, and the next frame is the
+ * first of the next segment. */
+static void exact_fill_needs_no_padding(bool plain) {
     test_place place;
     test_handle handle;
     start(&place, &handle, SMALL, plain);
@@ -116,7 +116,7 @@ static void an_exact_fill_leaves_no_pad(bool plain) {
     end(&place, &handle);
 }
 
-static void a_frame_that_crosses_the_end_pads_and_goes_to_the_next_segment(bool plain) {
+static void frame_across_the_end_pads_and_enters_the_next_segment(bool plain) {
     for (uint32_t left = 8; left <= 40; left += 8) {
         test_place place;
         test_handle handle;
@@ -142,9 +142,9 @@ static void a_frame_that_crosses_the_end_pads_and_goes_to_the_next_segment(bool 
     }
 }
 
-/* The next segment cannot be brought: every append fails, and the tail overshoots once a handle and
- * no more. */
-static void a_full_disk_overshoots_once_a_handle_and_segment(void) {
+/* If the next segment cannot be created, every append fails, and each handle overshoots the tail at
+ * most once. */
+static void full_disk_overshoots_once_per_handle_and_segment(void) {
     enum { HANDLES = 3, ATTEMPTS = 1000 };
     test_place place;
     test_handle handles[HANDLES];
@@ -169,14 +169,14 @@ static void a_full_disk_overshoots_once_a_handle_and_segment(void) {
     CHECK(cl_tail_number(*handles[0].log.tail) == 0 &&
           cl_tail_offset(*handles[0].log.tail) < SMALL + (HANDLES + 1) * LARGEST);
     uint64_t reached = *handles[0].log.tail;
-    /* A handle that is opened now knows, and adds nothing either. */
+    /* A handle opened now knows of the overshoot and adds none. */
     close_handle(&handles[2]);
     open_handle(&place, &handles[2], false);
     cl_record_input input = record_of(noise, 5);
     uint64_t position;
     CHECK(cl_writer_append(&handles[2].writer, &input, &position) == CL_E_ROLL &&
           *handles[0].log.tail == reached);
-    /* Room again: one rolls, the others notice. */
+    /* Room again: one handle rolls, the others notice. */
     make_segment(&place, 1, 0);
     CHECK(cl_writer_roll(&handles[1].writer, 0, 1, 0) == CL_OK &&
           cl_writer_roll(&handles[1].writer, 0, 1, 0) == CL_OK);
@@ -190,7 +190,7 @@ static void a_full_disk_overshoots_once_a_handle_and_segment(void) {
     drop_place(&place);
 }
 
-static void the_opened_part_has_one_author(void) {
+static void header_part_of_the_opening_is_written_once(void) {
     test_place place;
     test_handle handle;
     start(&place, &handle, SMALL, false);
@@ -203,7 +203,7 @@ static void the_opened_part_has_one_author(void) {
     CHECK(cl_writer_open_segment(&handle.writer, 1, 3333, &opened_ns) == CL_OK &&
           opened_ns == 1111);
     CHECK(cl_writer_roll(&handle.writer, 0, opened_ns, -7) == CL_OK);
-    *handle.log.tail = full; /* as a writer that finishes a roll late would find it */
+    *handle.log.tail = full; /* as a writer finds it that finishes a roll late */
     CHECK(cl_writer_open_segment(&handle.writer, 1, 2222, &opened_ns) == CL_OK &&
           opened_ns == 1111);
     CHECK(cl_writer_roll(&handle.writer, 0, opened_ns, -7) == CL_OK);
@@ -217,7 +217,7 @@ static void the_opened_part_has_one_author(void) {
     end(&place, &handle);
 }
 
-static void a_segment_can_be_closed_early_wherever_the_tail_stands(bool plain) {
+static void segment_can_be_closed_early_at_any_tail(bool plain) {
     test_place place;
     test_handle handle;
     start(&place, &handle, SMALL, plain);
@@ -236,7 +236,8 @@ static void a_segment_can_be_closed_early_wherever_the_tail_stands(bool plain) {
     end(&place, &handle);
 }
 
-/* The smallest records, over many of the smallest segments, which go once they are left behind. */
+/* The smallest records, over many of the smallest segments, each removed after the next is reached.
+ */
 static void sixteen_byte_frames_roll_over_many_segments(bool plain) {
     enum { SEGMENTS = 300 };
     test_place place;
@@ -267,8 +268,8 @@ static void sixteen_byte_frames_roll_over_many_segments(bool plain) {
     end(&place, &handle);
 }
 
-/* Frames above 64 KiB claim by compare-and-swap: the tail never stands past a segment's end because
- * of them. */
+/* Frames above 64 KiB claim by compare-and-swap, so that they never push the tail past a segment's
+ * end. */
 static void frames_above_64_kib_never_overshoot(bool plain) {
     enum { SIZE = 4u << 20 };
     test_place place;
@@ -288,8 +289,8 @@ static void frames_above_64_kib_never_overshoot(bool plain) {
         records += code == CL_OK;
         if (code == CL_E_ROLL) {
             CHECK(cl_tail_offset(*handle.log.tail) == SIZE);
-            CHECK(cl_writer_append(&handle.writer, &input, &position) ==
-                  CL_E_ROLL); /* still, and without harm */
+            /* Repeating it does no harm. */
+            CHECK(cl_writer_append(&handle.writer, &input, &position) == CL_E_ROLL);
             roll_on(&handle);
         }
     }
@@ -297,7 +298,7 @@ static void frames_above_64_kib_never_overshoot(bool plain) {
     end(&place, &handle);
 }
 
-static void an_abandoned_claim_is_stepped_over(bool plain) {
+static void abandoned_claim_is_passed(bool plain) {
     test_place place;
     test_handle handle;
     start(&place, &handle, SMALL, plain);
@@ -319,7 +320,7 @@ static void an_abandoned_claim_is_stepped_over(bool plain) {
     end(&place, &handle);
 }
 
-static void the_gate_and_a_failure_refuse_everything(void) {
+static void refusal_or_failure_refuses_every_call(void) {
     test_place place;
     test_handle handle;
     cl_claim claim;
@@ -327,7 +328,8 @@ static void the_gate_and_a_failure_refuse_everything(void) {
     size_t done = 0;
     start(&place, &handle, SMALL, false);
     cl_record_input input =
-        record_of(noise, UINT32_MAX); /* the gate comes before any other objection */
+        /* The refusal precedes any other check. */
+        record_of(noise, UINT32_MAX);
     cl_rows rows = {.data = noise, .count = 1, .stride = 1, .length = UINT32_MAX};
     for (int round = 0; round < 2; round++) {
         int expected = round == 0 ? CL_E_READ_ONLY : CL_E_FAILED;
@@ -350,18 +352,18 @@ static void the_gate_and_a_failure_refuse_everything(void) {
 int main(void) {
     fill_noise();
     for (int plain = 0; plain < 2; plain++) {
-        every_size_comes_back_as_it_went_in(plain);
-        keys_and_types_come_back(plain);
-        the_largest_frame_fits_and_one_byte_more_does_not(plain);
-        an_exact_fill_leaves_no_pad(plain);
-        a_frame_that_crosses_the_end_pads_and_goes_to_the_next_segment(plain);
-        a_segment_can_be_closed_early_wherever_the_tail_stands(plain);
+        every_value_length_reads_back(plain);
+        keys_and_types_read_back(plain);
+        frame_above_the_largest_size_is_refused(plain);
+        exact_fill_needs_no_padding(plain);
+        frame_across_the_end_pads_and_enters_the_next_segment(plain);
+        segment_can_be_closed_early_at_any_tail(plain);
         sixteen_byte_frames_roll_over_many_segments(plain);
         frames_above_64_kib_never_overshoot(plain);
-        an_abandoned_claim_is_stepped_over(plain);
+        abandoned_claim_is_passed(plain);
     }
-    a_full_disk_overshoots_once_a_handle_and_segment();
-    the_opened_part_has_one_author();
-    the_gate_and_a_failure_refuse_everything();
+    full_disk_overshoots_once_per_handle_and_segment();
+    header_part_of_the_opening_is_written_once();
+    refusal_or_failure_refuses_every_call();
     return 0;
 }

@@ -1,5 +1,5 @@
-/* A machine that lacks something, for one process and its children (LD_PRELOAD). COMMITLOG_LACKS
- * names what: */
+/* Makes one process and its children miss a feature (LD_PRELOAD). COMMITLOG_LACKS names the
+ * feature: */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ static int refused(const char *what) {
     return lacks(what);
 }
 
-/* "allocation": refused. "blocks": says that it has allocated, and made a hole. */
+/* "allocation" fails; "blocks" succeeds but leaves a hole. */
 int posix_fallocate(int fd, off_t offset, off_t length) {
     if (lacks("blocks")) {
         return ftruncate(fd, offset + length);
@@ -35,7 +35,7 @@ int posix_fallocate64(int fd, off_t offset, off_t length) {
     return posix_fallocate(fd, offset, length);
 }
 
-/* "rename": refused. "names": replaces what is there. */
+/* "rename" fails; "names" replaces an existing file. */
 int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsigned int flags) {
     if (lacks("names")) {
         return renameat(old_dir, old, new_dir, new);
@@ -43,7 +43,7 @@ int renameat2(int old_dir, const char *old, int new_dir, const char *new, unsign
     return refused("rename") ? -1 : REAL(renameat2)(old_dir, old, new_dir, new, flags);
 }
 
-/* "locks": refused. "holders": every process gets them. "death": no process sees one go. */
+/* "locks" fail; with "holders" every process gets them; with "death" no lock is ever released. */
 static int lock(int fd, int command, void *argument) {
     if (command == F_OFD_SETLK || command == F_OFD_GETLK) {
         if (refused("locks")) {
@@ -75,7 +75,7 @@ int fcntl(int fd, int command, ...) {
     return lock(fd, command, argument);
 }
 
-/* "msync", "fdatasync", "directories", "lock": refused. "device": a flush that does nothing. */
+/* "msync", "fdatasync", "directories" and "lock" fail; with "device" a flush has no effect. */
 int msync(void *address, size_t length, int flags) {
     if (lacks("device")) {
         return 0;
@@ -100,7 +100,7 @@ int mlock(const void *address, size_t length) {
     return refused("lock") ? -1 : REAL(mlock)(address, length);
 }
 
-/* "memory": there is no POSIX shared memory. */
+/* "memory": no POSIX shared memory. */
 int shm_open(const char *name, int flags, mode_t mode) {
     if (lacks("memory")) {
         errno = ENOSYS;

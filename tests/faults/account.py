@@ -1,4 +1,4 @@
-"""The parent's account of what children were promised, held against what a log gives back."""
+"""Account of what was acknowledged to child processes, to be compared with what a log returns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.writers import APPENDED, CLAIM_EVERY, CLAIMED, OPENED, PUBLISH
 
 @dataclass
 class Account:
-    """What was acknowledged, and what an earlier reading of the same log has found."""
+    """The acknowledged records, and those that earlier checks of the same log have found."""
 
     promised: dict[int, Mark] = field(default_factory=dict)
     claimed: dict[int, Mark] = field(default_factory=dict)
@@ -20,7 +20,7 @@ class Account:
     claimers: set[int] = field(default_factory=set)
 
     def note(self, reports: Iterable[Report]) -> None:
-        """Take down what a child said. No position is ever given twice."""
+        """Record the reports of a child; no position may be acknowledged twice."""
         for report in reports:
             mark = Mark(report.session, report.index)
             if report.kind == CLAIMED:
@@ -38,11 +38,12 @@ class Account:
                 assert report.kind == OPENED, report
 
     def check(self, log: CommitLog, *, lossless: bool = True) -> int:
-        """Hold the log against the account; how many promised records it has lost.
+        """Compare the log with the account; return the number of acknowledged records that are
+        missing.
 
-        Everything that is there is genuine, stands at its reported position, and each session's
-        records are a prefix of what it appended, in order. What an earlier check has found is still
-        there. With `lossless`, everything promised is.
+        Each record found must be genuine and at its reported position, and the records of a session
+        must be a prefix of its appends, in order. Records found by an earlier check must still be
+        there. With `lossless`, every acknowledged record must be there.
         """
         found = read_all(log)
         known = self.found | self.promised
@@ -52,8 +53,8 @@ class Account:
             )
         assert self.found.items() <= found.items(), "what a recovered log has given once is gone"
         check_prefixes(found, self.claimers)
-        # A session's last publish may not have been reported any more; no other claim of it can
-        # have become a record.
+        # The kill may have prevented the report of a session's last publish; no other claim of that
+        # session may have become a record.
         unreported = [
             self.claimed[position].session for position in self.claimed.keys() & found.keys()
         ]
@@ -74,7 +75,7 @@ class Account:
 
 
 def read_all(log: CommitLog) -> dict[int, Mark]:
-    """Every record's mark by position; the order of positions is that of reading."""
+    """Return the mark of each record by position, and check that positions ascend."""
     with log.tailer() as tailer:
         found = {record.position: mark_of(record.value) for record in tailer}
     assert list(found) == sorted(found)
@@ -82,8 +83,8 @@ def read_all(log: CommitLog) -> dict[int, Mark]:
 
 
 def check_prefixes(found: dict[int, Mark], claimers: set[int]) -> None:
-    """Each session's records are 0, 1, 2, ... in order; of a claimer's, each ninth may be
-    missing.
+    """Check that each session's records are 0, 1, 2, ... in order; a claiming session may miss
+    every ninth.
     """
     following: dict[int, int] = {}
     for mark in found.values():

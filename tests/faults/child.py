@@ -1,9 +1,8 @@
-"""Child processes that are made to be killed, and the pipe over which they say what they were
-promised.
+"""Child processes to be killed, and the pipe over which they report what was acknowledged to them.
 
-A report is written after the call that it is about has returned, so all that the parent finds in
-the pipe, also after the child's death, was acknowledged; what was acknowledged but not yet reported
-when the signal came is the one thing that the parent cannot know.
+A child writes a report after the call has returned. Everything that the parent finds in the pipe
+was therefore acknowledged, also after the child's death. What was acknowledged but not yet reported
+when the signal arrived is unknown to the parent.
 """
 
 from __future__ import annotations
@@ -31,7 +30,9 @@ _PIPE_SIZE = 1 << 20  # so that a writer rarely waits for the parent
 
 
 class Report(NamedTuple):
-    """What a child said: a kind of one letter and three numbers, whose meaning is the target's."""
+    """A report of a child: a kind of one letter and three numbers, whose meaning the target
+    defines.
+    """
 
     kind: str
     session: int = 0
@@ -40,18 +41,18 @@ class Report(NamedTuple):
 
 
 class Link:
-    """The child's end: reports out, single bytes of permission in."""
+    """The child's end of the pipes: reports out, single bytes of permission in."""
 
     def __init__(self, out: int, into: int) -> None:
         self._out = out
         self._into = into
 
     def say(self, kind: str, session: int = 0, index: int = 0, position: int = 0) -> None:
-        """Report in one write, which the pipe takes whole or not at all."""
+        """Report in one write, which a pipe takes completely or not at all."""
         os.write(self._out, _REPORT.pack(kind.encode(), session, index, position))
 
     def wait(self) -> None:
-        """Wait until the parent says to go on; end when it is gone."""
+        """Wait until the parent lets the child continue; exit if the parent has gone."""
         if not os.read(self._into, 1):
             os._exit(3)
 
@@ -60,21 +61,21 @@ Target = Callable[..., None]
 
 
 class Child:
-    """A process that runs ``target(link, *arguments)``: a fork of this one, or a new interpreter
-    under `launcher` and `environment`.
+    """A process that runs ``target(link, *arguments)``: a fork, or a new interpreter if `launcher`
+    or `environment` is given.
 
     Parameters
     ----------
     target : callable
         A function of a module's top level.
     arguments : object
-        What JSON can hold, where a new interpreter is to run.
+        For a new interpreter, values that JSON can hold.
     launcher : sequence of str
-        What stands in front of the interpreter's command line, such as ``unshare -m``.
+        Command in front of the interpreter's command line, such as ``unshare -m``.
     environment : dict, optional
-        Added to this process's. Given, even empty, it asks for a new interpreter.
+        Variables added to those of this process; also an empty one starts a new interpreter.
     ahead : int
-        Bytes of reports that it may be ahead of the parent, before it waits.
+        Bytes of reports that the child may be ahead of the parent before it waits.
     """
 
     def __init__(
@@ -114,10 +115,10 @@ class Child:
         os.close(out)
         os.close(into)
 
-    # --- what it says -----------------------------------------------------------------------------
+    # --- reports ----------------------------------------------------------------------------------
 
     def hear(self, count: int, limit_s: float = TIME_LIMIT_S) -> list[Report]:
-        """The next `count` reports; an error when the child ends before."""
+        """Return the next `count` reports; fail if the child ends before."""
         deadline = time.monotonic() + limit_s
         while len(self._buffer) < count * _REPORT.size:
             left = deadline - time.monotonic()
@@ -132,7 +133,7 @@ class Child:
         return self._take(count)
 
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Return whether the child still runs."""
         if (
             self.status is None
             and os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -141,24 +142,24 @@ class Child:
         return self.status is None
 
     def hear_some(self) -> list[Report]:
-        """What there is to hear now, or within a moment."""
+        """Return the reports available now or within 10 ms."""
         if select.select([self._in], [], [], 0.01)[0]:
             self._buffer += os.read(self._in, _PIPE_SIZE)
         return self._take(len(self._buffer) // _REPORT.size)
 
     def hear_rest(self) -> list[Report]:
-        """All that a dead child has left in the pipe."""
+        """Return all reports that a dead child has left in the pipe."""
         assert self.status is not None, "the child lives"
         os.set_blocking(self._in, False)
         try:
             while data := os.read(self._in, _PIPE_SIZE):
                 self._buffer += data
         except BlockingIOError:
-            pass  # a child of its own still has the pipe open
+            pass  # a child of the child still has the pipe open
         return self._take(len(self._buffer) // _REPORT.size)
 
     def pause(self) -> list[Report]:
-        """Stop it where it stands, and what it had reported until then. `resume` lets it go on."""
+        """Stop the child with SIGSTOP and return its reports so far; `resume` continues it."""
         os.kill(self.pid, signal.SIGSTOP)
         _, status = os.waitpid(self.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status), "the child had ended"
@@ -167,7 +168,7 @@ class Child:
         return self._take(len(self._buffer) // _REPORT.size)
 
     def resume(self) -> None:
-        """Let it go on after `pause`."""
+        """Continue the child after `pause`."""
         os.kill(self.pid, signal.SIGCONT)
 
     def _take(self, count: int) -> list[Report]:
@@ -178,20 +179,20 @@ class Child:
         return [Report(kind.decode(), *numbers) for kind, *numbers in _REPORT.iter_unpack(data)]
 
     def go_on(self) -> None:
-        """Let it go on behind its `Link.wait`."""
+        """Let the child continue after its `Link.wait`."""
         os.write(self._out, b"!")
 
     # --- its end ----------------------------------------------------------------------------------
 
     def kill(self) -> list[Report]:
-        """SIGKILL, and what it had reported until then."""
+        """Kill the child and return its reports so far."""
         os.kill(self.pid, signal.SIGKILL)
         assert self.wait() == -signal.SIGKILL
         return self.hear_rest()
 
     def kill_if_alive(self) -> list[Report]:
-        """SIGKILL to one that may be ending, and what it had reported; `status` tells which was
-        faster.
+        """Kill a child that may be ending and return its reports; `status` tells which came
+        first.
         """
         os.kill(self.pid, signal.SIGKILL)
         assert self.wait() in (-signal.SIGKILL, 0), (
@@ -200,7 +201,7 @@ class Child:
         return self.hear_rest()
 
     def wait(self) -> int:
-        """Its exit status, negative for a signal, as soon as it has ended."""
+        """Wait for the child's end and return its exit status, negative for a signal."""
         deadline = time.monotonic() + TIME_LIMIT_S
         while self.status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -215,7 +216,7 @@ class Child:
         return self.status
 
     def join(self) -> list[Report]:
-        """Wait for an end of its own, which must be a good one, and give what is left to hear."""
+        """Wait for the child to end successfully, and return its remaining reports."""
         status = self.wait()
         assert status == 0, (
             f"the child ended with status {status}; its traceback is in the captured output"
@@ -223,7 +224,7 @@ class Child:
         return self.hear_rest()
 
     def end(self) -> None:
-        """Kill it if it still runs, and close the pipes."""
+        """Kill the child if it still runs, and close the pipes."""
         if self.status is None:
             os.kill(self.pid, signal.SIGKILL)
             self.wait()
@@ -234,9 +235,7 @@ class Child:
 
 
 def _run(target: Target, link: Link, arguments: Sequence[Any]) -> None:
-    """Run to the end of the process: nothing of the parent's test machinery may run in the
-    child.
-    """
+    """Run the target and exit without running anything of the parent's test machinery."""
     status = 1
     try:
         target(link, *arguments)

@@ -1,6 +1,4 @@
-"""What the tests of faults share: children that are gone at the end of each test, and a seed that
-is printed.
-"""
+"""Fixtures of the fault tests: child processes, a printed seed, and the shim."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from tests.faults.writers import SHM_PREFIX
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., Child]]:
-    """Start a `Child`; the end of the test kills it if it still runs."""
+    """Start a `Child`; kill it at the end of the test if it still runs."""
     children: list[Child] = []
 
     def started(*arguments: Any, **options: Any) -> Child:
@@ -35,9 +33,7 @@ def start() -> Iterator[Callable[..., Child]]:
 
 @pytest.fixture
 def numbers(request: pytest.FixtureRequest) -> random.Random:
-    """Random numbers of a seed that depends on the test alone; COMMITLOG_SEED varies all of
-    them.
-    """
+    """Return a generator seeded by the test's name; COMMITLOG_SEED varies all seeds."""
     seed = f"{os.environ.get('COMMITLOG_SEED', '0')} {request.node.name}"
     print(f"seed: {seed!r}")
     return random.Random(seed)
@@ -45,15 +41,13 @@ def numbers(request: pytest.FixtureRequest) -> random.Random:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the test's log will be."""
+    """Return the path of the test's log."""
     return tmp_path / "log"
 
 
 @pytest.fixture(autouse=True)
 def shared_memory_removed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The buffers of this test's pools have names that begin alike; what a killed child never got
-    to write down does not outlive it.
-    """
+    """Give the test's shared-memory buffers a common prefix; remove those of killed children."""
     prefix = secrets.token_hex(8)
     monkeypatch.setenv(SHM_PREFIX, prefix)
     yield
@@ -63,11 +57,11 @@ def shared_memory_removed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shim_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The compiled shim."""
+    """Compile the shim once a session."""
     return shims.build(tmp_path_factory.mktemp("shim"))
 
 
 @pytest.fixture
 def shim(shim_library: Path, tmp_path: Path) -> Shim:
-    """A shim of the test's own."""
+    """Return a shim with its own state."""
     return Shim(shim_library, tmp_path)

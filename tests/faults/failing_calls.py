@@ -1,8 +1,8 @@
-"""One case for each call on the durability path: what provokes it, and what becomes of the log when
-it fails.
+"""Cases of failing system calls on the durability path: what provokes each call, and what a failure
+does to the log.
 
-The cases are the rows of the table in docs/durability.md. A worker process under the shim runs
-them, one after the other.
+The cases are the rows of the table in docs/durability.md. A worker process under the shim runs them
+one after the other.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ VALUE = b"v" * 1000
 TO_ROLL = SEGMENT_SIZE // len(VALUE) + 2  # records that do not fit one segment
 LIMIT_S = 20.0
 SUCCEEDED, REFUSED = "S", "N"
-# What a failure does.
+# The effect of a failure.
 FAILS, RAISES, IGNORED = "fails the log", "raises", "nothing"
 
 
 class Fault(NamedTuple):
-    """A call that fails; see `Shim.fail`."""
+    """A failing call; see `Shim.fail`."""
 
     call: str
     name: str = ""
@@ -57,7 +57,7 @@ class Fault(NamedTuple):
 
 
 class Scene:
-    """A log, what was acknowledged on it, and the shim of this process."""
+    """A log, its acknowledged positions, and the shim of this process."""
 
     def __init__(self, path: Path, state: mmap.mmap) -> None:
         self.path = path
@@ -71,14 +71,14 @@ class Scene:
             shim.fail(self._state, fault.call, fault.cause, name=fault.name, after=fault.after)
 
     def heal(self) -> list[Fault]:
-        """Let all calls through; what had been armed."""
+        """Let all calls succeed again; return the faults that were armed."""
         faults = [fault for fault, _ in self._armed]
         for fault in faults:
             shim.fail(self._state, fault.call, 0)
         return faults
 
     def check_met(self) -> None:
-        """Each fault was met."""
+        """Check that each fault has occurred."""
         for fault, before in self._armed:
             assert shim.failures(self._state, fault.call) > before, (
                 f"{fault.call} was not called on {fault.name!r}"
@@ -88,7 +88,7 @@ class Scene:
         self.acknowledged += log.append_many([VALUE] * count, sync=True).tolist()
 
 
-# What provokes the calls. `log` is open where the case is one of an open log, else closed.
+# An act provokes the calls. `log` is open in the cases of an open log, and closed otherwise.
 Act = Callable[[Scene, CommitLog], object]
 
 
@@ -98,19 +98,19 @@ class Case(NamedTuple):
     Attributes
     ----------
     call, where : str
-        Its first two cells.
+        The first two cells of the row.
     effect : str
-        What a failure does.
+        The effect of a failure.
     faults : tuple of Fault
-        What fails.
+        The calls that fail.
     act : callable
-        What provokes it.
+        Provokes the calls.
     before : callable, optional
-        What comes before anything fails.
+        Runs before the calls fail.
     closed : bool
-        `act` finds the log closed, cleanly or not, as `before` left it; else open.
+        Whether `act` starts with the log closed, cleanly or not, as `before` left it.
     error : type
-        What it raises.
+        The error that `act` raises.
     """
 
     call: str
@@ -130,8 +130,8 @@ class Case(NamedTuple):
 
 
 def run(case: Case, scene: Scene) -> None:
-    """Let the calls fail under the act, then see what is acknowledged afterwards, by this handle,
-    another process and the next open.
+    """Let the calls fail during the act, then check what is acknowledged afterwards by this handle,
+    by another process and by the next open.
     """
     log, made = open_log(str(scene.path), case.pool, OPTIONS | case.options)
     scene.append(log, 3)
@@ -170,7 +170,7 @@ def _check_error(case: Case, error: BaseException | None) -> None:
 
 
 def _check_failed(scene: Scene, log: CommitLog, *, beside: bool) -> None:
-    """Nothing is acknowledged any more, though all calls would succeed."""
+    """Check that nothing is acknowledged any more, although every call would succeed."""
     assert log.stats().failed is not None
     attempts: list[Callable[[], object]] = [
         lambda: log.append(VALUE),
@@ -199,7 +199,7 @@ def _check_going_on(scene: Scene, log: CommitLog, *, beside: bool) -> None:
 
 
 def beside_outcome(path: Path) -> str:
-    """How a sync append by another process ends."""
+    """Return the outcome of a synced append by another process."""
     child = Child(append_beside, str(path))
     kind = child.hear(1)[0].kind
     child.wait()
@@ -218,7 +218,7 @@ def append_beside(link: Link, path: str) -> None:
 
 
 def _check_reopened(scene: Scene) -> None:
-    """The next open has all that was acknowledged, and goes on."""
+    """Check that the next open finds every acknowledged record and appends."""
     log, _ = open_log(str(scene.path), None, OPTIONS)
     assert log.stats().failed is None
     scene.append(log, TO_ROLL)
@@ -228,7 +228,7 @@ def _check_reopened(scene: Scene) -> None:
     assert not image.temporaries(scene.path)
 
 
-# --- what provokes the calls ----------------------------------------------------------------------
+# --- acts -----------------------------------------------------------------------------------------
 
 
 def roll(scene: Scene, log: CommitLog) -> None:
@@ -236,12 +236,12 @@ def roll(scene: Scene, log: CommitLog) -> None:
 
 
 def make_next_segment(scene: Scene, log: CommitLog) -> None:
-    """What a process leaves that died before it made the segment's name durable."""
+    """Leave a segment whose name is not durable, as a process that was killed there."""
     parts_of(log).directory.create_segment(log.tail_position // SEGMENT_SIZE + 1)
 
 
 def append_until_refused(scene: Scene, log: CommitLog) -> None:
-    """The allocation service meets the failure, and the appends hear of it."""
+    """The allocation service meets the failure, and the appends report it."""
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         log.append(b"small")
@@ -252,7 +252,9 @@ def append_durably(scene: Scene, log: CommitLog) -> None:
 
 
 def append_durably_until_refused(scene: Scene, log: CommitLog) -> None:
-    """A record is durable before the checkpoint is written: the next one is refused."""
+    """The record is durable before the checkpoint is written, so only the next append is
+    refused.
+    """
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:
         scene.append(log)
@@ -264,7 +266,7 @@ def commit(scene: Scene, log: CommitLog) -> None:
 
 
 def fill(scene: Scene, log: CommitLog) -> None:
-    """Three sealed segments, durable."""
+    """Make three sealed, durable segments."""
     for _ in range(3):
         scene.append(log, 3)
         log.roll()
@@ -274,7 +276,7 @@ def fill(scene: Scene, log: CommitLog) -> None:
 
 
 def fill_and_disown(scene: Scene, log: CommitLog) -> None:
-    """The same, and none of it has to stay."""
+    """Make three sealed segments of which only the last record must stay."""
     fill(scene, log)
     scene.acknowledged = scene.acknowledged[-1:]
 
@@ -323,7 +325,7 @@ def delete_tailer(scene: Scene, log: CommitLog) -> None:
 
 
 def remove(scene: Scene, log: CommitLog) -> None:
-    """No log is there yet."""
+    """Remove the log, so that the case creates it."""
     shutil.rmtree(scene.path)
     scene.acknowledged = []
 
@@ -333,16 +335,14 @@ def reopen(scene: Scene, log: CommitLog) -> None:
 
 
 def die(link: Link, path: str) -> None:
-    """Leave a log that was not closed, with a temporary file beside it, and segments behind its
-    end.
-    """
+    """Leave a log that was not closed, a temporary file, and segments after its end."""
     log, _ = open_log(path, None, OPTIONS | {"allocate_ahead": 1})
     log.append_many([VALUE] * TO_ROLL)
     os._exit(0)
 
 
 def tear(scene: Scene, log: CommitLog) -> None:
-    """Have the log end in the middle of what a process left, as after a restart of the machine."""
+    """Let the log end in torn bytes of a dead process, as after a restart of the machine."""
     end = log.tail_position
     close_log(log, None)
     child = Child(die, str(scene.path))
@@ -358,7 +358,7 @@ def join_staged(scene: Scene, log: CommitLog) -> None:
 
 
 def join_prepared(scene: Scene, log: CommitLog) -> None:
-    """Fail after the staging, in the join itself."""
+    """Arm the faults after the staging, so that the join itself fails."""
     faults = scene.heal()
     staged = stage(scene.path / ".staged", batch_of(numbered(900)))
     scene.arm(*faults)
@@ -366,7 +366,9 @@ def join_prepared(scene: Scene, log: CommitLog) -> None:
 
 
 def _all_causes(call: str, fault: str, name: str, where: str) -> list[Case]:
-    """A file that cannot be made: no room is an error of its own."""
+    """Return a case for each errno of a file that cannot be created: a full disk has its own
+    error.
+    """
     causes = [
         (errno.EIO, IOFailureError),
         (errno.ENOSPC, DiskFullError),
@@ -672,8 +674,8 @@ BY_NAME = {case.name: case for case in CASES}
 
 
 def serve(link: Link, directory: str) -> None:
-    """Run the case that the file `wanted` names, each time that the parent says so; its traceback
-    is left in `outcome`.
+    """Run the case named by the file `wanted` each time the parent asks for it, and write its
+    traceback to `outcome`.
     """
     state = shim.own_state()
     number = 0

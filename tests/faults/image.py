@@ -1,5 +1,5 @@
-"""Log directories as bytes: the cells of `cursors`, copies, and what a restart of the machine would
-leave.
+"""Log directories as bytes: the cells of `cursors`, copies, and the state after a machine
+restart.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ OTHER_BOOT = bytes(range(16))
 
 
 def segment_path(directory: Path, position: int) -> Path:
-    """The file that a position lies in."""
+    """Return the segment file that holds a position."""
     return directory / f"{position - position % SEGMENT_SIZE:020d}.seg"
 
 
 def segments(directory: Path) -> list[Path]:
-    """All segment files, by base."""
+    """Return all segment files in order of their base."""
     return sorted(directory.glob("*.seg"))
 
 
 def temporaries(directory: Path) -> list[str]:
-    """Files that something left half made."""
+    """Return the names of the temporary files."""
     return sorted(name for name in os.listdir(directory) if name.endswith(".tmp"))
 
 
@@ -43,25 +43,25 @@ def poke(path: Path, offset: int, data: bytes) -> None:
 
 
 def cell(directory: Path, name: str) -> int:
-    """One of the shared cells."""
+    """Return a shared cell's value."""
     with (directory / "cursors").open("rb") as file:
         file.seek(_CELLS_AT + _CELLS.index(name) * _LINE)
         return int(struct.unpack("<Q", file.read(8))[0])
 
 
 def set_cell(directory: Path, name: str, value: int) -> None:
-    """Make one of the shared cells say something else."""
+    """Overwrite a shared cell."""
     poke(directory / "cursors", _CELLS_AT + _CELLS.index(name) * _LINE, struct.pack("<Q", value))
 
 
 def shm_names(directory: Path) -> list[str]:
-    """The shared-memory buffers that a pooled log has written down."""
+    """Return the names of the shared-memory buffers that a pooled log has noted."""
     text = (directory / "lock").read_text().rstrip("\0 ")
     return list(json.loads(text)["pool_names"]) if text else []
 
 
 def forget_boot(directory: Path) -> None:
-    """Make the machine seem to have been restarted since the log was written."""
+    """Make the log look as if the machine had restarted since it was written."""
     poke(directory / "cursors", _BOOT_AT, OTHER_BOOT)
     lock = directory / "lock"
     text = lock.read_text().rstrip("\0 ")
@@ -71,11 +71,10 @@ def forget_boot(directory: Path) -> None:
 
 
 def copy_live(source: Path, target: Path) -> None:
-    """Copy a log's files while it is written, as any tool would: file by file, and those that have
-    gone meanwhile are left out.
+    """Copy a log's files while it is written, file by file, without those removed meanwhile.
 
-    The checkpoint comes first: a later one says of records that they are durable which the copies
-    of the segments do not have.
+    The checkpoint is copied first: a later one may declare records durable that the copied segments
+    do not have.
     """
     target.mkdir()
     for name in sorted(os.listdir(source), key=lambda name: (name != "checkpoint", name)):
@@ -84,8 +83,8 @@ def copy_live(source: Path, target: Path) -> None:
 
 
 def restarted(directory: Path) -> None:
-    """Finish a copy that stands for the log itself after a restart: in its own place, of another
-    boot, as far as its files are whole.
+    """Make a copy pass for the log itself after a restart: in its own directory, of another
+    boot.
     """
     cursors = directory / "cursors"
     if cursors.exists() and cursors.stat().st_size >= HEADER_SIZE:
@@ -103,8 +102,8 @@ def restarted(directory: Path) -> None:
 
 
 def behind(directory: Path, end: int) -> bytes:
-    """What the files hold behind position `end`, headers left out, with runs of zeros dropped:
-    empty where all is zero.
+    """Return the bytes after position `end`, without headers and runs of zeros; empty if all are
+    zero.
     """
     rest = b""
     for path in segments(directory):

@@ -1,13 +1,14 @@
-/* Stands between a process and the C library (LD_PRELOAD) and does four things to the calls that
- * make bytes durable:
+/* Preloaded in front of the C library (LD_PRELOAD), this shim wraps the calls that make bytes
+ * durable.
  *
- *   it fails them on demand: all of a kind, those on files whose name has a given part, or those
- * from the n-th one on; it delays them on demand; it counts them; it keeps a shadow: the bytes of
- * each file as they were last made durable, which is all that a power cut has to leave.
+ * On demand it fails the calls of a kind: all of them, those on files whose path has a given part,
+ * or those from the n-th one on. On demand it delays them. It counts them. It keeps a shadow: the
+ * bytes of each file as last made durable, which a power cut is sure to leave.
  *
- * COMMITLOG_SHIM_STATE   a file of one page, mapped: errno values to fail with, by call, counters,
- * by call, and delays COMMITLOG_SHIM_SHADOW  a directory for the shadow: a file per inode, and
- * `entries-<inode>` with the names of a synced directory */
+ * COMMITLOG_SHIM_STATE: a file of one page, mapped, with the errno, the counter and the delay of
+ * each call.
+ * COMMITLOG_SHIM_SHADOW: a directory for the shadow, with a file per inode, and `entries-<inode>`
+ * with the names in a synced directory. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -45,12 +46,11 @@ typedef struct {
     int64_t fail[KINDS];   /* errno values; 0 lets the call through */
     uint64_t count[KINDS]; /* calls that were let through */
     uint64_t flushed;      /* bytes in the ranges of msync */
-    int64_t delay[KINDS]; /* microseconds before each call, in slices: set to 0, those under way go
-                             on */
-    int64_t first[KINDS]; /* so many that would fail are let through before */
+    int64_t
+        delay[KINDS]; /* microseconds before each call, in slices; 0 also releases waiting calls */
+    int64_t first[KINDS]; /* number of matching calls that succeed before the first failure */
     uint64_t failed[KINDS];
-    char name[KINDS][64]; /* only files with this in their path fail; of a rename, the old name's
-                             counts too */
+    char name[KINDS][64]; /* only files with this in their path fail; for a rename, old or new */
 } state;
 
 typedef struct {
@@ -73,9 +73,8 @@ static void hold(void) { pthread_mutex_lock(&lock); }
 static void let_go(void) { pthread_mutex_unlock(&lock); }
 
 __attribute__((constructor)) static void begin(void) {
-    pthread_atfork(
-        hold, let_go,
-        let_go); /* the child has this lock free, whichever thread of its parent was at it */
+    /* A forked child gets this lock free. */
+    pthread_atfork(hold, let_go, let_go);
     const char *path = getenv("COMMITLOG_SHIM_STATE");
     int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);
     if (fd >= 0) {
@@ -100,7 +99,7 @@ static int concerned(int call, int fd, const char *name) {
     return strstr(path, part) != NULL;
 }
 
-/* Whether the call on a file, by its descriptor or its name, has to fail: with errno set. */
+/* Returns whether the call on a file, by descriptor or name, has to fail; sets errno. */
 static int refused_on(int call, int fd, const char *name) {
     int64_t cause = __atomic_load_n(&shared->fail[call], __ATOMIC_ACQUIRE);
     if (cause != 0 && concerned(call, fd, name) &&
@@ -121,7 +120,8 @@ static int refused(int call) { return refused_on(call, -1, NULL); }
 
 /* --- the shadow --- */
 
-/* `whole`: all of the file, whose inode may have been another file's before. */
+/* `whole`: the bytes are the complete file, whose inode may have belonged to another file before.
+ */
 static void keep(ino_t inode, const char *bytes, size_t length, off_t offset, off_t size,
                  int whole) {
     char path[PATH_MAX];
@@ -159,8 +159,8 @@ static void keep_directory(int fd, ino_t inode) {
     }
 }
 
-/* What a sync of a whole file makes durable. A directory counts only when it is a log's, or a
- * folder in one. */
+/* Keeps what a sync of a whole file makes durable. Of directories, only a log's and its subfolders
+ * count. */
 static void keep_file(int fd) {
     struct stat status;
     if (shadow == NULL || fstat(fd, &status) != 0) {
@@ -249,7 +249,7 @@ int msync(void *address, size_t length, int flags) {
         return -1;
     }
     __atomic_fetch_add(&shared->flushed, length, __ATOMIC_RELAXED);
-    /* What the pages hold when the call begins is what it promises. */
+    /* msync guarantees the bytes that the pages hold when it begins. */
     keep_range(address, length);
     return REAL(msync)(address, length, flags);
 }

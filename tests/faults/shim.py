@@ -1,6 +1,4 @@
-"""The shim of `shim.c`: built once, its state, and the power cuts that its shadow makes
-possible.
-"""
+"""The Python side of `shim.c`: compilation, state, and the power cuts simulated from its shadow."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from pathlib import Path
 
 from tests.faults import image
 
-# "fsync" is that of files and of directories, "punch" an fallocate that makes a hole.
+# "fsync" covers files and directories; "punch" is an fallocate that makes a hole.
 CALLS = (
     "msync",
     "pwrite",
@@ -29,7 +27,7 @@ CALLS = (
     "punch",
 )
 _PAGE = 4096
-_SECTOR = 512  # which a disk writes whole or not at all
+_SECTOR = 512  # the unit that a disk writes atomically
 _COUNTS_AT, _FLUSHED_AT, _DELAYS_AT, _FIRST_AT, _FAILED_AT, _NAMES_AT = 128, 256, 264, 392, 520, 648
 _NAME_SIZE = 64
 
@@ -59,7 +57,7 @@ def build(directory: Path) -> Path:
 
 
 def fail(state: mmap.mmap, call: str, cause: int, *, name: str = "", after: int = 0) -> None:
-    """See `Shim.fail`, also for a child that does it itself."""
+    """Do what `Shim.fail` does; for a child that arms its own faults."""
     index = CALLS.index(call)
     struct.pack_into("<q", state, index * 8, 0)
     state[_NAMES_AT + index * _NAME_SIZE : _NAMES_AT + (index + 1) * _NAME_SIZE] = (
@@ -70,25 +68,25 @@ def fail(state: mmap.mmap, call: str, cause: int, *, name: str = "", after: int 
 
 
 def failures(state: mmap.mmap, call: str) -> int:
-    """See `Shim.failures`."""
+    """Return what `Shim.failures` returns."""
     return int(struct.unpack_from("<Q", state, _FAILED_AT + CALLS.index(call) * 8)[0])
 
 
 def own_state() -> mmap.mmap:
-    """The state of the shim of this very process."""
+    """Map the state of the shim of this process."""
     with open(os.environ["COMMITLOG_SHIM_STATE"], "r+b") as file:
         return mmap.mmap(file.fileno(), _PAGE)
 
 
 class Shim:
-    """One process's shim, or that of several which share it.
+    """A shim of one process, or of several that share it.
 
     Parameters
     ----------
     library : Path
-        What `build` gave.
+        The result of `build`.
     directory : Path
-        For its state and its shadow.
+        Directory of the state and the shadow.
     """
 
     def __init__(self, library: Path, directory: Path) -> None:
@@ -102,7 +100,7 @@ class Shim:
         self._library = library
 
     def environment(self, *, shadow: bool = False) -> dict[str, str]:
-        """The variables under which a child has it."""
+        """Return the environment variables that preload the shim into a child."""
         variables = {
             "LD_PRELOAD": str(self._library),
             "COMMITLOG_SHIM_STATE": str(self._state_path),
@@ -110,42 +108,40 @@ class Shim:
         return variables | ({"COMMITLOG_SHIM_SHADOW": str(self.shadow)} if shadow else {})
 
     def fail(self, call: str, cause: int, *, name: str = "", after: int = 0) -> None:
-        """Let every call of that name fail with an errno; 0 lets them through again.
+        """Let every call of this kind fail with an errno; 0 lets them succeed again.
 
         Parameters
         ----------
         name : str
-            Only on files with this in their path.
+            Only calls on files with this in their path fail.
         after : int
-            So many of them succeed before.
+            Number of calls that succeed before.
         """
         fail(self._state, call, cause, name=name, after=after)
 
     def failures(self, call: str) -> int:
-        """How many calls of that name have failed."""
+        """Return how many calls of this kind have failed."""
         return failures(self._state, call)
 
     def delay(self, call: str, microseconds: int) -> None:
-        """Let every call of that name wait before it begins; 0 also lets those go on that wait."""
+        """Delay every call of this kind; 0 also releases the calls that wait."""
         struct.pack_into("<q", self._state, _DELAYS_AT + CALLS.index(call) * 8, microseconds)
 
     def count(self, call: str) -> int:
-        """How many calls of that name went through."""
+        """Return how many calls of this kind went through."""
         return int(struct.unpack_from("<Q", self._state, _COUNTS_AT + CALLS.index(call) * 8)[0])
 
     @property
     def flushed_bytes(self) -> int:
-        """The bytes in the ranges that msync was called with."""
+        """Return the number of bytes in the ranges passed to msync."""
         return int(struct.unpack_from("<Q", self._state, _FLUSHED_AT)[0])
 
     def durable(self, file: Path) -> bytes:
-        """What was made durable of a file."""
+        """Return the durable bytes of a file."""
         return (self.shadow / str(file.stat().st_ino)).read_bytes()
 
     def settle(self, directory: Path) -> None:
-        """Take down as durable all that there is in a directory: a restarted machine found it on
-        its disk.
-        """
+        """Record everything in a directory as durable, as after a restart of the machine."""
         entries = list(os.scandir(directory))
         lines = "".join(f"{entry.inode()} {entry.name}\n" for entry in entries)
         (self.shadow / f"entries-{directory.stat().st_ino}").write_text(lines)
@@ -159,19 +155,19 @@ class Shim:
     def cut_power(
         self, log: Path, target: Path, numbers: random.Random, written_share: float
     ) -> None:
-        """Make `target` what a power cut would leave of `log`: what was made durable, and some of
-        what was not, sector by sector of the files and name by name of the directories.
+        """Make `target` what a power cut would leave of `log`: all durable bytes and names, and
+        some of the others, by sector and by name.
 
         Parameters
         ----------
         log : Path
-            The directory, of a process that is stopped or dead.
+            The log's directory; its processes are stopped or dead.
         target : Path
-            Where the remains go.
+            The directory to create.
         numbers : random.Random
-            Chooses the sectors and names that the system had written of its own accord.
+            Chooses the sectors and names that the system had written back.
         written_share : float
-            How many of them: 0 none, 1 all.
+            The share of them: 0 none, 1 all.
         """
         self._cut_directory(log, target, numbers, written_share)
         image.restarted(target)
@@ -197,7 +193,7 @@ class Shim:
     def _cut_file(
         self, inode: int, path: Path | None, numbers: random.Random, written_share: float
     ) -> bytes:
-        """What is left of a file; without a path, of one that has lost its name since."""
+        """Return what is left of a file; `path` is None if its name was removed."""
         kept = self.shadow / str(inode)
         durable = kept.read_bytes() if kept.exists() else b""
         live = path.read_bytes() if path is not None else b""

@@ -1,8 +1,7 @@
-"""Small real file systems: a tmpfs where namespaces can be had, an ext4 image where loop devices
-can, each in a mount namespace of its own.
+"""Small real file systems, each in its own mount namespace: a tmpfs if namespaces are permitted, an
+ext4 image if loop devices are.
 
-A machine that gives neither to this user still has the shim, which refuses the pre-allocation as a
-full disk does.
+Without either permission the tests use the shim, which fails pre-allocation like a full disk.
 """
 
 from __future__ import annotations
@@ -15,13 +14,11 @@ import tempfile
 from pathlib import Path
 
 SIZE = 1 << 20
-_EXT4_SIZE = 2 << 20  # its own structures take their part
+_EXT4_SIZE = 2 << 20  # its own structures take a part
 
 
 def launcher() -> list[str] | None:
-    """The command that gives a mount namespace of one's own, or None where there is no such
-    permission.
-    """
+    """Return the command that creates a mount namespace, or None without the permission."""
     command = (
         ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
     )
@@ -38,7 +35,7 @@ def _mounts(command: list[str], mount: list[str]) -> bool:
 
 @functools.cache
 def kinds() -> list[str]:
-    """The file systems that can be had here."""
+    """Return the file systems available on this machine."""
     command = launcher()
     if command is None:
         return ["shim"]
@@ -66,8 +63,8 @@ def _make_ext4(image: Path) -> bool:
 
 
 def mount(kind: str, point: Path) -> None:
-    """Mount a small file system of that kind. Only within the namespace that `launcher` gave; it
-    goes with the last process in it.
+    """Mount a small file system of that kind, inside the namespace of `launcher`; it ends with the
+    last process there.
     """
     point.mkdir()
     if kind == "tmpfs":
@@ -81,7 +78,7 @@ def mount(kind: str, point: Path) -> None:
 
 
 def fill(point: Path) -> Path:
-    """Fill the file system to its last byte with one file, and give the file."""
+    """Fill the file system completely with one file, and return that file."""
     ballast = point / "ballast"
     block = bytes(4096)
     with ballast.open("wb", buffering=0) as file:

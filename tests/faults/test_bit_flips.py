@@ -1,5 +1,5 @@
-"""One flipped bit anywhere in a closed log's files: only genuine records are read, or an error of
-ours says what is wrong.
+"""One flipped bit anywhere in a closed log's files: readers return genuine records or raise a
+commitlog error.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ def make_log(path: Path) -> None:
 
 
 def flip_many(link: Link, source: str, target: str, seed: str, flips: int) -> None:
-    """Flip a bit, open and read in every way, and take the whole log back; say where one was that
-    did harm.
-    """
+    """Flip a bit, open and read in every way, and restore the files; report each position first."""
     numbers = random.Random(seed)
     files = [
         file for file in sorted(Path(source).iterdir()) if file.name not in ("lock", "cursors")
@@ -62,24 +60,24 @@ def flip_many(link: Link, source: str, target: str, seed: str, flips: int) -> No
 
 
 def use(path: str, mode: str) -> None:
-    """Everything that a reader may do, and for a writer an append."""
+    """Read in every way, and in mode "a" append."""
     try:
         with commitlog.open(path, mode) as log:
             read(log, "raise")
             values = read(log, "skip")
-            # One flipped bit costs one record at most, or, in a header, one segment.
+            # One flipped bit costs at most one record or, in a header, one segment.
             if values is not None:
                 assert len(values) >= RECORDS - SEGMENT_SIZE // 24
             if mode == "a":
                 position = log.append(b"9:0:", sync=True)
                 assert log.read(position).value == b"9:0:"
     except CommitLogError:
-        return  # and nothing else
+        return  # no other exception may occur
 
 
 def read(log: commitlog.CommitLog, on_damage: str) -> list[int] | None:
-    """The indexes that are read by records, the same as by batches and values; None where an error
-    of ours ended it.
+    """Return the indexes of the records read, the same by records, values and batches; None if a
+    commitlog error ended the read.
     """
     try:
         with log.tailer(on_damage=on_damage) as tailer:  # type: ignore[arg-type]
@@ -109,7 +107,7 @@ def run_flips(tmp_path: Path, path: Path, numbers: random.Random, start: Start, 
     assert last.kind == "Z"
 
 
-def test_a_flipped_bit_gives_genuine_records_or_an_error(
+def test_flipped_bit_gives_genuine_records_or_an_error(
     tmp_path: Path, path: Path, numbers: random.Random, start: Start
 ) -> None:
     run_flips(tmp_path, path, numbers, start, FLIPS)

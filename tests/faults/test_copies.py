@@ -1,5 +1,5 @@
-"""A directory that was copied while its log was written is a log of its own, and never passes for
-the one it was copied from.
+"""A directory copied while its log is written is an independent log, and is never taken for the
+original.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ LAZY = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60}
 
 
 def write_until_told(link: Link, path: str, pool: dict[str, Any] | None) -> None:
-    """Append; every hundred records, wait until the parent lets it go on or asks for the end."""
+    """Append; every hundred records wait until the parent lets the child continue or asks for the
+    end.
+    """
     log, made = open_log(path, pool, {"flush": "async"})
     for index in itertools.count():
         link.say(APPENDED, 0, index, log.append(value_of(0, index)))
@@ -41,12 +43,10 @@ def write_until_told(link: Link, path: str, pool: dict[str, Any] | None) -> None
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_copy_of_a_live_log_recovers_alone_and_both_go_on(
+def test_copy_of_a_live_log_recovers_independently(
     tmp_path: Path, path: Path, pool: str, start: Start
 ) -> None:
-    """Copies taken while it is written hold a prefix; writing to them leaves the original as it
-    was, and the other way round.
-    """
+    """Each copy holds a prefix; appends to a copy do not change the original, nor the reverse."""
     child = start(write_until_told, str(path), POOLS[pool])
     account = Account()
     for turn in range(COPIES):
@@ -74,11 +74,11 @@ def test_a_copy_of_a_live_log_recovers_alone_and_both_go_on(
 
 
 @pytest.mark.parametrize("pool", POOLS)
-def test_a_copied_cursors_file_is_not_believed(
+def test_copied_cursors_file_is_ignored(
     tmp_path: Path, path: Path, pool: str, start: Start
 ) -> None:
-    """The copy's cells say READY and are of this boot; a reader of the copy does not follow them,
-    and no lock is in its way.
+    """The copied cells say READY and name this boot, but a reader ignores them, and no lock blocks
+    it.
     """
     child = start(write_some, str(path), 0, 50, How(POOLS[pool], {"flush": "none"}))
     account = Account()
@@ -111,10 +111,10 @@ def test_a_copied_cursors_file_is_not_believed(
         assert 8 not in {mark.session for mark in account.found.values()}
 
 
-def test_a_copy_does_not_take_the_shared_memory_of_the_live_log(
+def test_copy_leaves_the_shared_memory_of_the_original(
     tmp_path: Path, path: Path, start: Start
 ) -> None:
-    """Its `lock` file names the buffers; they are the original's, alive or dead."""
+    """The copied `lock` file names buffers, which belong to the original, whether alive or dead."""
     child = start(write_some, str(path), 0, 20, How({"backing": "shm"}, LAZY))
     account = Account()
     account.note(child.hear(21))
@@ -132,7 +132,7 @@ def test_a_copy_does_not_take_the_shared_memory_of_the_live_log(
     assert not any(os.path.exists(f"/dev/shm{name}") for name in names)
 
 
-def test_a_log_that_was_moved_while_closed_is_the_same_log(tmp_path: Path, path: Path) -> None:
+def test_closed_log_that_was_moved_or_copied_opens_unchanged(tmp_path: Path, path: Path) -> None:
     log, made = open_log(str(path), {}, {})
     positions = [log.append(value_of(0, index)) for index in range(500)]
     close_log(log, made)

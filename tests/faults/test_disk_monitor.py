@@ -1,5 +1,5 @@
-"""The disk monitor on a real small disk: appends stop while others still have room there, and go on
-when segments are deleted.
+"""The disk monitor on a small disk: appends stop while other programs still have room, and resume
+after segments are deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def fill_and_prune(link: Link, kind: str, point: str) -> None:
                     written += 1
             assert free_bytes(disk) >= LEAST
             assert log.stats().disk == "full"
-            (disk / "others").write_bytes(bytes(LEAST // 2))  # who else is on the disk has room
+            (disk / "others").write_bytes(bytes(LEAST // 2))  # another program still has room
             (disk / "others").unlink()
             log.flush()
             first = log.first_position

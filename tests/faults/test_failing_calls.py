@@ -1,5 +1,5 @@
-"""Each call on the durability path fails once: an error of commitlog's own, and nothing is
-acknowledged that is in doubt.
+"""Each call on the durability path fails once: a commitlog error is raised, and no record in doubt
+is acknowledged.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ Run = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def run_case(shim_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Have the worker run a case; its traceback, if it fails."""
+    """Return a function that lets the worker run a case and returns its traceback, empty on
+    success.
+    """
     directory = tmp_path_factory.mktemp("failing-calls")
     child = Child(serve, str(directory), environment=Shim(shim_library, directory).environment())
 
@@ -81,7 +83,9 @@ def test_document_has_a_row_for_each_failing_call() -> None:
 
 
 def open_refused_then_recovered(link: Link, path: str) -> None:
-    """The zeros of a first recovery do not reach the disk; the second one finds them in memory."""
+    """The zeros of the first recovery do not reach the disk; the second recovery finds them in
+    memory.
+    """
     state = own_state()
     fail(state, "fsync file", errno.EIO, name="log/0")
     with pytest.raises(IOFailureError):
@@ -109,8 +113,8 @@ def test_recovery_after_failed_one_zeroes_durably(
 def test_archive_with_failing_folder_deletes_no_segment(
     path: Path, shim: Shim, start: Callable[..., Child]
 ) -> None:
-    """A segment that a killed run had put in place is deleted from the log only after the folder is
-    synced.
+    """An archived segment from a killed run is deleted from the log only after the archive folder
+    is synced.
     """
     pytest.importorskip("zstandard")
     child = start(archive_under_failing_folder, str(path), environment=shim.environment())
@@ -135,9 +139,7 @@ def archive_under_failing_folder(link: Link, path: str) -> None:
 
 
 def create_below_new_directories(link: Link, path: str) -> None:
-    """Each name on the way to a new log is synced by its parent, and where that fails there is no
-    log.
-    """
+    """Each new directory is synced by its parent; if that fails, no log is created."""
     state = own_state()
     for after in range(3):
         fail(state, "fsync directory", errno.EIO, after=after)

@@ -1,5 +1,5 @@
-"""A disk that is full, then not: an error and never a signal, a log that can be read, and no
-position given twice.
+"""A full disk raises an error and never a signal; the log stays readable, and no position is given
+twice.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ THREADS = 3
 
 
 class Disk:
-    """A small file system that can be filled and freed; where there is none, the parent's shim
-    plays it on request.
+    """A small file system that can be filled and freed. Without one, the parent's shim simulates
+    it.
     """
 
     def __init__(self, link: Link, kind: str, point: str) -> None:
@@ -57,7 +57,7 @@ class Disk:
 
 
 def append_until_full(link: Link, log: CommitLog, session: int, first: int = 0) -> int:
-    """Append until the disk is full; the index that was refused."""
+    """Append until the disk is full; return the index of the refused record."""
     for index in itertools.count(first):
         try:
             position = log.append(value_of(session, index))
@@ -89,8 +89,8 @@ def fill_and_free(link: Link, kind: str, point: str, pool: dict[str, Any] | None
 
 
 def log_while_full(link: Link, disk: Disk, log: CommitLog, first: int) -> int:
-    """Fill the disk, and see that the log stands still, whole and readable; the index that was
-    refused.
+    """Fill the disk, check that the log stays intact and readable, and return the index of the
+    refused record.
     """
     disk.fill()
     refused = append_until_full(link, log, 0, first)
@@ -111,7 +111,7 @@ def check_whole(path: Path, count: int) -> None:
 
 
 def from_many_threads(link: Link, kind: str, point: str, pool: dict[str, Any] | None) -> None:
-    """Several threads meet the full disk; each gets the error, and each goes on when there is
+    """Several threads meet the full disk: each gets the error, and each continues once there is
     room.
     """
     disk = Disk(link, kind, point)
@@ -154,9 +154,7 @@ def from_many_threads(link: Link, kind: str, point: str, pool: dict[str, Any] | 
 
 @pytest.fixture
 def run(tmp_path: Path, start: Start, shim: Shim) -> Callable[..., list[Report]]:
-    """Run a child on a small disk to its good end, playing the disk where the shim has to; what it
-    said.
-    """
+    """Return a function that runs a child on a small disk and returns its reports."""
 
     def on_small_disk(target: Callable[..., None], kind: str, pool: str) -> list[Report]:
         options = (
@@ -179,7 +177,7 @@ def run(tmp_path: Path, start: Start, shim: Shim) -> Callable[..., list[Report]]
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("kind", small_disk.kinds())
-def test_a_full_disk_refuses_appends_and_nothing_else(
+def test_full_disk_refuses_appends_only(
     kind: str, pool: str, run: Callable[..., list[Report]]
 ) -> None:
     reports = run(fill_and_free, kind, pool)

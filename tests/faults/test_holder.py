@@ -1,5 +1,5 @@
-"""Who holds a log: a second opener learns it, and the lock is free in the moment in which the
-holder dies.
+"""The holder of a log: a second opener learns its process, and the lock is released when it
+dies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": 
 
 @pytest.mark.parametrize("holder", ["pooled", "shm"])
 @pytest.mark.parametrize("second", POOLS)
-def test_a_second_open_names_the_holder(path: Path, holder: str, second: str, start: Start) -> None:
+def test_second_open_names_the_pooled_holder(
+    path: Path, holder: str, second: str, start: Start
+) -> None:
     child = start(write_some, str(path), 0, 5, How(POOLS[holder], {"flush": "none"}))
     child.hear(6)
     with pytest.raises(LogLockedError) as caught:
@@ -36,7 +38,7 @@ def test_a_second_open_names_the_holder(path: Path, holder: str, second: str, st
     child.join()
 
 
-def test_a_pooled_open_of_a_mapped_log_names_its_writers(path: Path, start: Start) -> None:
+def test_pooled_open_of_a_mapped_log_names_its_writers(path: Path, start: Start) -> None:
     children = [
         start(write_some, str(path), session, 5, How(None, {"flush": "none"}))
         for session in range(2)
@@ -51,7 +53,7 @@ def test_a_pooled_open_of_a_mapped_log_names_its_writers(path: Path, start: Star
         child.join()
 
 
-def test_an_open_in_the_same_process_says_so(path: Path) -> None:
+def test_second_open_in_one_process_names_this_process(path: Path) -> None:
     log, made = open_log(str(path), {}, {})
     with pytest.raises(LogLockedError, match="this very process"):
         commitlog.open(path)
@@ -60,10 +62,10 @@ def test_an_open_in_the_same_process_says_so(path: Path) -> None:
 
 @pytest.mark.parametrize("holder", POOLS)
 @pytest.mark.parametrize("second", POOLS)
-def test_the_lock_of_a_killed_holder_is_free_at_once(
+def test_lock_of_a_killed_holder_is_free_at_once(
     path: Path, holder: str, second: str, start: Start
 ) -> None:
-    """Without waiting at all: `open_timeout` is 0."""
+    """Without waiting: `open_timeout` is 0."""
     child = start(write_some, str(path), 0, 5, How(POOLS[holder], {"flush": "sync"}))
     account = Account()
     account.note(child.hear(6))
@@ -73,7 +75,7 @@ def test_the_lock_of_a_killed_holder_is_free_at_once(
     close_log(log, made)
 
 
-def test_a_stopped_holder_still_holds(path: Path, start: Start) -> None:
+def test_stopped_holder_keeps_the_lock(path: Path, start: Start) -> None:
     child = start(write_some, str(path), 0, 5, How({}, {"flush": "none"}))
     child.hear(6)
     os.kill(child.pid, signal.SIGSTOP)
@@ -85,13 +87,13 @@ def test_a_stopped_holder_still_holds(path: Path, start: Start) -> None:
 
 
 def fork_and_be_killed(link: Link, path: str, pool: dict[str, Any] | None, claims: bool) -> None:
-    """Open, leave a claim open, fork a child that outlives this process, and wait to be killed."""
+    """Open, leave a claim open, fork a child that outlives this process, and wait for the kill."""
     log, _ = open_log(path, pool, {"flush": "none"})
     link.say(APPENDED, 0, 0, log.append(value_of(0, 0)))
     claim = log.claim(8) if claims else None
     link.say(APPENDED, 0, 1, log.append(value_of(0, 1)))
     if os.fork() == 0:
-        link.say("K", os.getpid())  # what an open log does in the child of a fork has been done
+        link.say("K", os.getpid())  # the log's own fork handlers have run
         signal.pause()
         os._exit(0)
     link.wait()
@@ -116,8 +118,8 @@ def test_crash_of_holder_with_live_forked_child_frees_lock(
 
 
 def test_crash_of_owner_with_live_forked_child_rolls_back_claim(path: Path, start: Start) -> None:
-    """Another process has the log open all the while: no recovery runs, and readers
-    distinguish the dead owner's slot from a slow one's.
+    """Another process keeps the log open, so no recovery runs; readers distinguish a dead owner
+    from a slow one.
     """
     with commitlog.open(path, segment_size=1 << 16, claim_timeout=3600, sync_timeout=60) as log:
         child = start(fork_and_be_killed, str(path), None, True)
@@ -126,7 +128,7 @@ def test_crash_of_owner_with_live_forked_child_rolls_back_claim(path: Path, star
         try:
             assert log.appended_position < reports[1].position
             child.kill()
-            position = log.append(value_of(5, 0), sync=True)  # waits for what stands below it
+            position = log.append(value_of(5, 0), sync=True)  # waits for everything below it
             assert log.flushed_position > position
             assert list(read_all(log)) == [reports[0].position, reports[1].position, position]
             assert log.stats().rolled_back_claims == 1
@@ -134,8 +136,8 @@ def test_crash_of_owner_with_live_forked_child_rolls_back_claim(path: Path, star
             os.kill(grandchild, signal.SIGKILL)
 
 
-def test_slots_of_killed_writers_are_used_again(path: Path, start: Start) -> None:
-    """Far more writers die than there are slots, beside one that lives on."""
+def test_slots_of_killed_writers_are_reused(path: Path, start: Start) -> None:
+    """More writers die than there are slots, beside one that lives."""
     with commitlog.open(path, segment_size=1 << 16) as log:
         for session in range(40):
             child = start(write_some, str(path), session, 1, How(None, {"flush": "none"}))

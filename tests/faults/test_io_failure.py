@@ -1,5 +1,5 @@
-"""A failing disk (the shim gives EIO in its place): the log has failed for good and for all, until
-it is opened anew.
+"""A failing disk, simulated with EIO by the shim: the log has failed for every process until it is
+opened again.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ POOLS: dict[str, dict[str, Any] | None] = {"mapped": None, "pooled": {}, "shm": 
 
 
 def fail_in_flush(link: Link, path: str, pool: dict[str, Any] | None) -> None:
-    """Sync some, append some, wait for the disk to fail, and try every way to have something
-    acknowledged.
+    """Sync some records, append some, wait until the disk fails, and try every call that
+    acknowledges.
     """
     log, made = open_log(path, pool, QUIET)
     for index in range(BEFORE):
@@ -55,7 +55,7 @@ def fail_in_flush(link: Link, path: str, pool: dict[str, Any] | None) -> None:
     link.wait()
     expect_failure(link, lambda: log.append(value_of(0, BEFORE), sync=True))
     link.say(FAILED)
-    link.wait()  # the disk is well again, which changes nothing
+    link.wait()  # the disk works again, which must change nothing
     for attempt in range(3):
         expect_failure(link, log.flush)
         expect_failure(link, lambda: log.append(b"refused"))
@@ -81,7 +81,7 @@ def expect_failure(link: Link, call: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("pool", POOLS)
 @pytest.mark.parametrize("call", ["msync"])
-def test_a_failed_flush_fails_the_log_for_good(
+def test_failed_flush_fails_the_log_until_it_is_reopened(
     path: Path, call: str, pool: str, start: Start, shim: Shim
 ) -> None:
     child = start(fail_in_flush, str(path), POOLS[pool], environment=shim.environment())
@@ -102,7 +102,7 @@ def test_a_failed_flush_fails_the_log_for_good(
 
 
 def reopen_after_failure(path: Path, account: Account, synced: int) -> None:
-    """Everything that was synced is there, the rest at best; and the log works."""
+    """Check that every synced record is there and that the log works again."""
     account.promised = {
         position: mark for position, mark in account.promised.items() if position < synced
     }
@@ -120,7 +120,7 @@ def reopen_after_failure(path: Path, account: Account, synced: int) -> None:
 
 
 def commit_fails(link: Link, path: str) -> None:
-    """A commit that is too large for the mapping goes through pwrite."""
+    """A commit larger than the copy limit uses pwrite."""
     log, made = open_log(path, {"buffer_size": 1 << 20}, QUIET)
     link.say(APPENDED, 0, 0, log.append(value_of(0, 0), sync=True))
     link.wait()
@@ -135,7 +135,7 @@ def commit_fails(link: Link, path: str) -> None:
 
 
 def appended(log: commitlog.CommitLog, value: bytes) -> bool:
-    """Whether it was; the commit service may have met the failure first."""
+    """Return whether the append succeeded; the commit service may have met the failure first."""
     try:
         log.append(value)
     except LogFailedError:
@@ -143,7 +143,7 @@ def appended(log: commitlog.CommitLog, value: bytes) -> bool:
     return True
 
 
-def test_a_failed_commit_fails_the_log(path: Path, start: Start, shim: Shim) -> None:
+def test_failed_commit_fails_the_log(path: Path, start: Start, shim: Shim) -> None:
     child = start(commit_fails, str(path), environment=shim.environment())
     child.hear(1)
     shim.fail("pwrite", errno.EIO)
@@ -156,7 +156,7 @@ def test_a_failed_commit_fails_the_log(path: Path, start: Start, shim: Shim) -> 
 
 
 def go_on_beside(link: Link, path: str, session: int) -> None:
-    """Append whenever told to, and say whether it was acknowledged."""
+    """Append on request, and report whether it was acknowledged."""
     log, _ = open_log(path, None, QUIET)
     link.say("O", session)
     for index in range(3):
@@ -172,8 +172,8 @@ def go_on_beside(link: Link, path: str, session: int) -> None:
         link.say(CLOSED, session)
 
 
-def test_a_failure_is_one_of_all_processes(path: Path, start: Start, shim: Shim) -> None:
-    """The disk fails under one of two; the other, whose calls would all succeed, acknowledges
+def test_failure_in_one_process_fails_the_log_for_all(path: Path, start: Start, shim: Shim) -> None:
+    """The disk fails in one of two processes; the other, whose calls would succeed, acknowledges
     nothing more either.
     """
     failing = start(go_on_beside, str(path), 1, environment=shim.environment())
@@ -203,7 +203,7 @@ def test_a_failure_is_one_of_all_processes(path: Path, start: Start, shim: Shim)
 
 
 def append_large(link: Link, path: str) -> None:
-    """Three MiB in one segment, of which nothing is flushed; then wait to be killed."""
+    """Append 3 MiB to one segment without a flush, then wait for the kill."""
     log, _ = open_log(path, None, QUIET | {"segment_size": 8 << 20})
     log.append_many([bytes([index]) * 100_000 for index in range(30)], sync=False)
     link.say("O", 0, 0, log.tail_position)
@@ -211,13 +211,13 @@ def append_large(link: Link, path: str) -> None:
 
 
 def dirtied_bytes() -> int:
-    """What this process has dirtied of files, by the system's own account."""
+    """Return the bytes of files that this process has dirtied, from /proc."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("write_bytes"))
 
 
 def recover_and_count(link: Link, path: str) -> None:
-    """Open, and stop before anything is appended."""
+    """Open, report what recovery wrote, and close without an append."""
     before = dirtied_bytes()
     log, _ = open_log(
         path, None, QUIET | {"segment_size": 8 << 20, "allocate_ahead": 0, "prefault": False}
@@ -227,11 +227,11 @@ def recover_and_count(link: Link, path: str) -> None:
     log.close()
 
 
-def test_a_recovery_writes_what_lies_above_the_checkpoint_again(
+def test_recovery_rewrites_the_bytes_above_the_checkpoint(
     path: Path, start: Start, shim: Shim
 ) -> None:
-    """The system takes those pages for clean, which says nothing: they are dirtied and flushed
-    before the log is exposed.
+    """After a failed writeback the system takes such pages for clean, so recovery dirties and
+    flushes them before it exposes the log.
     """
     child = start(append_large, str(path))
     end = child.hear(1)[0].position
@@ -243,7 +243,7 @@ def test_a_recovery_writes_what_lies_above_the_checkpoint_again(
     report = child.hear(1)[0]
     assert report.position == end
     assert shim.flushed_bytes >= end - HEADER_SIZE
-    if file_system_type(str(path)) != TMPFS:  # which keeps no such account
+    if file_system_type(str(path)) != TMPFS:  # a tmpfs does not count them
         assert report.session >= end - HEADER_SIZE
     child.go_on()
     child.join()
@@ -266,7 +266,7 @@ def test_flush_failure_in_open_makes_next_open_recover_again(
 
 
 def open_refused(link: Link, path: str) -> None:
-    """Opening raises an error of ours, and leaves nothing open."""
+    """Check that open raises a commitlog error with EIO."""
     with pytest.raises(CommitLogError) as caught:
         open_log(path, None, {})
     assert isinstance(caught.value, OSError)
@@ -274,8 +274,8 @@ def open_refused(link: Link, path: str) -> None:
     link.say(REFUSED)
 
 
-def test_a_segment_that_cannot_be_synced_is_not_used(path: Path, start: Start, shim: Shim) -> None:
-    """fsync of the next segment's file fails: the roll is refused, nothing is lost, and later it
+def test_segment_that_cannot_be_synced_is_not_used(path: Path, start: Start, shim: Shim) -> None:
+    """The fsync of the next segment fails: the roll is refused, no record is lost, and a later roll
     succeeds.
     """
     child = start(roll_on_failing_disk, str(path), environment=shim.environment())
@@ -321,7 +321,7 @@ def roll_on_failing_disk(link: Link, path: str) -> None:
 
 
 def run_out_of_descriptors() -> list[int]:
-    """Take every descriptor that this process may have."""
+    """Take every file descriptor that this process may have."""
     taken = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
     with contextlib.suppress(OSError):
@@ -333,7 +333,9 @@ def run_out_of_descriptors() -> list[int]:
 def go_on_without_descriptors(
     link: Link, path: str, flush: str, pool: dict[str, Any] | None
 ) -> None:
-    """Roll and close with none left: an error of ours that passes, and a close that is complete."""
+    """Roll and close without a free descriptor: the roll fails with a transient error, the close
+    succeeds.
+    """
     log, made = open_log(path, pool, {"flush": flush, "allocate_ahead": 0, "prefault": False})
     link.say(APPENDED, 0, 0, log.append(value_of(0, 0), sync=True))
     taken = run_out_of_descriptors()
@@ -365,7 +367,7 @@ def test_close_without_descriptors_closes_everything(
 
 
 def wait_for_slow_disk(link: Link, path: str, timeout_s: float) -> None:
-    """Sync one record behind several segments that are not flushed yet."""
+    """Sync one record after several segments that are not flushed."""
     log, _ = open_log(path, None, QUIET | {"sync_timeout": timeout_s})
     log.append_many([bytes(1000)] * 300, sync=False)
     link.say("O")
@@ -379,7 +381,7 @@ def wait_for_slow_disk(link: Link, path: str, timeout_s: float) -> None:
 
 
 def test_leader_stops_at_its_sync_timeout(path: Path, start: Start, shim: Shim) -> None:
-    """The one system call that it is in cannot be ended; it begins no other one after that."""
+    """The current system call cannot be interrupted; the leader starts no other one afterwards."""
     child = start(wait_for_slow_disk, str(path), 0.05, environment=shim.environment())
     child.hear(1)
     before = shim.count("msync")
@@ -393,8 +395,8 @@ def test_leader_stops_at_its_sync_timeout(path: Path, start: Start, shim: Shim) 
 
 
 def test_unexpected_error_of_a_roll_is_raised(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A roll that falls due behind an append: what the system refuses is the next append's to tell;
-    anything else is a bug, and is raised.
+    """If a roll behind an append fails with an OSError, the next append raises it; any other
+    exception is a bug and is raised at once.
     """
     log, _ = open_log(str(path), None, QUIET | {"allocate_ahead": 0})
     frame = (SEGMENT_SIZE - HEADER_SIZE) // 8
@@ -406,7 +408,7 @@ def test_unexpected_error_of_a_roll_is_raised(path: Path, monkeypatch: pytest.Mo
     for _ in range(7):
         log.append(bytes(frame - 16))
     with pytest.raises(ZeroDivisionError):
-        log.append(bytes(frame - 16))  # meets the segment's end
+        log.append(bytes(frame - 16))  # reaches the segment's end
     monkeypatch.undo()
     log.close()
 
@@ -414,8 +416,8 @@ def test_unexpected_error_of_a_roll_is_raised(path: Path, monkeypatch: pytest.Mo
 def test_unwritable_lock_file_refuses_roll_and_loses_no_buffer(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the name of a buffer in it, a kill would lose what the buffer holds; the error is one
-    of ours, and passes.
+    """Without a buffer's name in the lock file, a kill would lose its records; the roll fails with
+    a transient error.
     """
     log, made = open_log(str(path), {"backing": "shm"}, QUIET)
     assert made is not None

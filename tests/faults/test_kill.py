@@ -1,5 +1,5 @@
-"""SIGKILL at random moments: what was promised is there, in every mode, however often it
-happens.
+"""SIGKILL at random moments: every acknowledged record is there, in every mode, after any number of
+kills.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONG_LOGS = 30
 
 @dataclass(frozen=True)
 class Mode:
-    """How a log is written, and whether a kill may take something back."""
+    """How a log is written, and whether a kill may lose records."""
 
     pool: dict[str, Any] | None = None
     options: dict[str, Any] = field(default_factory=dict)
@@ -79,17 +79,15 @@ def reopened(path: Path, pool: dict[str, Any] | None) -> Iterator[CommitLog]:
 
 
 def style_of(mode: Mode, turn: int) -> str:
-    """Styles by turns. A sync append waits for claims below it, so those with open claims are for
-    the other modes.
+    """Return the style of a round. A synced append would wait for open claims, so claims are only
+    for the other modes.
     """
     style = STYLES[turn % len(STYLES)]
     return "append" if style == "claims" and mode.options["flush"] == "sync" else style
 
 
 def run_rounds(path: Path, mode: Mode, numbers: random.Random, start: Start) -> None:
-    """Kill, recover, check, again and again on one log; now and then the next writer is the one to
-    recover.
-    """
+    """Kill, recover and check repeatedly on one log; in some rounds the next writer recovers."""
     account = Account()
     for turn in range(ROUNDS):
         child = start(
@@ -114,7 +112,7 @@ def run_rounds(path: Path, mode: Mode, numbers: random.Random, start: Start) -> 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_promised_is_lost_by_kills_in_a_row(
+def test_acknowledged_records_survive_repeated_kills(
     path: Path, mode: str, numbers: random.Random, start: Start
 ) -> None:
     run_rounds(path, MODES[mode], numbers, start)
@@ -122,7 +120,7 @@ def test_nothing_promised_is_lost_by_kills_in_a_row(
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_promised_is_lost_by_hundreds_of_kills(
+def test_acknowledged_records_survive_hundreds_of_kills(
     path: Path, mode: str, numbers: random.Random, start: Start
 ) -> None:
     for number in range(LONG_LOGS):
@@ -134,8 +132,8 @@ def test_nothing_promised_is_lost_by_hundreds_of_kills(
 def test_crash_with_shm_pool_recovers_under_any_next_pool(
     path: Path, pool: dict[str, Any] | None, style: str, numbers: random.Random, start: Start
 ) -> None:
-    """The writer commits only what wakes its commit service, so that most records come out of the
-    dead pool's buffers.
+    """The writer commits only when its commit service wakes up, so most records come from the
+    buffers.
     """
     options = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60}
     account = Account()
@@ -152,7 +150,7 @@ def test_crash_with_shm_pool_recovers_under_any_next_pool(
     assert not [name for name in names if os.path.exists(f"/dev/shm{name}")]
 
 
-def test_a_missing_shared_memory_buffer_is_reported_as_loss(
+def test_missing_shared_memory_buffer_is_reported_as_loss(
     path: Path, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60}
@@ -167,9 +165,9 @@ def test_a_missing_shared_memory_buffer_is_reported_as_loss(
     assert names[0] in caplog.text
 
 
-def test_an_anonymous_pool_keeps_exactly_what_was_committed(path: Path, start: Start) -> None:
-    """The commit service never wakes, the child commits by hand: the end after the kill is
-    known to the byte.
+def test_kill_with_anonymous_pool_keeps_committed_records(path: Path, start: Start) -> None:
+    """The commit service never wakes up and the child commits by hand, so the end after the kill is
+    known exactly.
     """
     child = start(commit_then_append, str(path), 10, 10)
     account = Account()
@@ -188,8 +186,8 @@ def test_an_anonymous_pool_keeps_exactly_what_was_committed(path: Path, start: S
 
 
 def commit_then_append(link: Link, path: str, committed: int, more: int) -> None:
-    """Append, commit, append more, less in all than wakes the commit service, and say where each
-    stands; then wait to be killed.
+    """Append, commit, append more, without waking the commit service; report the positions and wait
+    for the kill.
     """
     log, _ = open_log(
         path, {}, {"flush": "none", "commit_interval": 60, "commit_thorough_interval": 60}
@@ -205,18 +203,18 @@ def commit_then_append(link: Link, path: str, committed: int, more: int) -> None
 
 
 def spin(microseconds: int) -> None:
-    """Let a random moment pass."""
+    """Busy-wait."""
     end = time.perf_counter_ns() + microseconds * 1000
     while time.perf_counter_ns() < end:
         pass
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_kill_while_opening_or_closing_loses_nothing(
+def test_kill_during_open_or_close_loses_no_record(
     path: Path, mode: str, numbers: random.Random, start: Start
 ) -> None:
-    """What a close had not yet committed of an anonymous pool may be lost; a close that returned
-    has lost nothing.
+    """A killed close may lose uncommitted records of an anonymous pool; a close that returned loses
+    none.
     """
     account = Account()
     for turn in range(ROUNDS):

@@ -1,5 +1,5 @@
-"""Writers killed beside one that lives: it goes on without waiting for the dead, and all that was
-promised to either is there.
+"""Writers killed beside a living one: it continues without waiting for the dead, and every
+acknowledged record of all of them is there.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tests.faults.writers import How, close_log, open_log, write
 Start = Callable[..., Child]
 KILLS = 12
 LONG_KILLS = 150
-# A dead claim that was taken for a slow one would hold the survivor up beyond every limit of a
-# test.
+# With these timeouts, a dead claim mistaken for a slow one would block the survivor beyond the
+# test's limit.
 PATIENT: dict[str, Any] = {"claim_timeout": 3600, "sync_timeout": 3600}
 
 
@@ -27,7 +27,9 @@ PATIENT: dict[str, Any] = {"claim_timeout": 3600, "sync_timeout": 3600}
 def kill_beside(
     path: Path, numbers: random.Random, start: Start
 ) -> Callable[[str, str, int], None]:
-    """Kill writers of one style and flush beside a survivor with sync appends."""
+    """Return a function that kills writers of one style and flush mode beside a survivor with
+    synced appends.
+    """
 
     def run(style: str, flush: str, kills: int) -> None:
         account = Account()
@@ -51,7 +53,7 @@ def kill_beside(
                 victim.end()
             account.note(survivor.pause())
             survivor.resume()
-            account.note(survivor.hear(20))  # more than what could have been under way
+            account.note(survivor.hear(20))  # more reports than could have been under way
         account.note(survivor.kill())
         log, made = open_log(str(path), None, {})
         account.check(log)
@@ -64,7 +66,7 @@ def kill_beside(
     ("style", "flush"),
     [("append", "sync"), ("many", "async"), ("claims", "none"), ("threads", "sync")],
 )
-def test_the_living_go_on_beside_the_killed(
+def test_writer_continues_beside_killed_writers(
     style: str, flush: str, kill_beside: Callable[[str, str, int], None]
 ) -> None:
     kill_beside(style, flush, KILLS)
@@ -75,7 +77,7 @@ def test_the_living_go_on_beside_the_killed(
     ("style", "flush"),
     [("append", "sync"), ("many", "async"), ("claims", "none"), ("threads", "sync")],
 )
-def test_the_living_go_on_beside_hundreds_of_killed(
+def test_writer_continues_beside_hundreds_of_killed_writers(
     style: str, flush: str, kill_beside: Callable[[str, str, int], None]
 ) -> None:
     kill_beside(style, flush, LONG_KILLS)

@@ -1,6 +1,4 @@
-"""A recovery that is itself killed, at every step that it takes: the next one ends where an
-undisturbed one would have.
-"""
+"""Recovery is killed at each of its steps: the next one ends where an undisturbed one would."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ SHM: Pool = {"backing": "shm", "buffers": 6}
 
 
 def crash(link: Link, path: str, count: int, claim_every: int, pool: Pool) -> None:
-    """Append, with a claim left open now and then, and die: the same in every run."""
+    """Append, leave some claims open, and die; the same in every run."""
     log, _ = open_log(path, pool, LAZY)
     claims = []
     for index in range(count):
@@ -52,7 +50,7 @@ def crash(link: Link, path: str, count: int, claim_every: int, pool: Pool) -> No
 
 
 def recover_up_to(link: Link, path: str, step: int, pool: Pool) -> None:
-    """Open, dying at that step of the open; say so if the open has fewer steps."""
+    """Open and die at a step of the open; report if the open has fewer steps."""
     replace_hook(die_at(step))
     log, _ = open_log(path, pool, LAZY)
     replace_hook(None)
@@ -61,7 +59,7 @@ def recover_up_to(link: Link, path: str, step: int, pool: Pool) -> None:
 
 
 def killed_at(start: Start, path: Path, step: int, pool: Pool) -> bool:
-    """Whether a recovery died at that step; False when it was over before."""
+    """Return whether a recovery died at that step."""
     child = start(recover_up_to, str(path), step, pool)
     child.wait()
     survived = child.hear_rest() != []
@@ -82,7 +80,7 @@ def crashed(
 
 
 def go_on(log: CommitLog, account: Account) -> None:
-    """Two segments more: what recovery has left behind must not get in the way."""
+    """Append two more segments: leftovers of recovery must not get in the way."""
     end = log.tail_position + 2 * SEGMENT_SIZE
     for index in itertools.count():
         if log.append(value_of(1, index)) > end:
@@ -95,7 +93,7 @@ def go_on(log: CommitLog, account: Account) -> None:
     [(None, None), (SHM, SHM), (SHM, None), (None, SHM)],
     ids=["mapped by mapped", "shm by shm", "shm by mapped", "mapped by shm"],
 )
-def test_a_kill_at_each_step_of_recovery_loses_nothing(
+def test_kill_at_each_step_of_recovery_loses_no_record(
     tmp_path: Path, writer: Pool, recoverer: Pool, start: Start
 ) -> None:
     for step in range(1, MOST_STEPS):
@@ -133,8 +131,8 @@ def test_crash_in_recovery_of_anonymous_pool_keeps_committed(tmp_path: Path, sta
 
 
 def cut_in_the_middle(path: Path, account: Account, reports: list[Report]) -> int:
-    """A restart of the machine that has lost a page in the second of four segments; where the log
-    is going to end.
+    """Simulate a restart of the machine that lost a page in the second of four segments; return the
+    expected end.
     """
     image.forget_boot(path)
     appended = [report.position for report in reports if report.kind == APPENDED]
@@ -145,9 +143,9 @@ def cut_in_the_middle(path: Path, account: Account, reports: list[Report]) -> in
     return lost
 
 
-def test_a_kill_at_each_step_of_a_cut_ends_at_the_same_place(tmp_path: Path, start: Start) -> None:
-    """What follows the cut is saved, zeroed and removed however often the recovery is killed, and
-    never comes back.
+def test_kill_at_each_step_of_a_cut_ends_at_the_same_place(tmp_path: Path, start: Start) -> None:
+    """The bytes after the cut are saved, zeroed and removed, no matter how often recovery is
+    killed, and never return.
     """
     for step in range(1, MOST_STEPS):
         path = tmp_path / f"{step}"
@@ -171,7 +169,7 @@ def test_a_kill_at_each_step_of_a_cut_ends_at_the_same_place(tmp_path: Path, sta
 
 
 def test_repeated_crashes_in_recovery_lose_no_record(path: Path, start: Start) -> None:
-    """Each recovery comes one step further than the last; between them nothing but another kill."""
+    """Each recovery gets one step further than the last."""
     account, _ = crashed(start, path, 500, 45, SHM)
     for step in range(1, MOST_STEPS):
         if not killed_at(start, path, step, (None, SHM, {})[step % 3]):
@@ -186,7 +184,7 @@ def test_repeated_crashes_in_recovery_lose_no_record(path: Path, start: Start) -
 
 
 def open_beside(link: Link, path: str, session: int, step: int) -> None:
-    """Open at the same time as others, dying at a step, and append a little."""
+    """Open while other processes do, die at a step, otherwise append a few records."""
     replace_hook(die_at(step))
     log, made = open_log(path, None, {"flush": "sync"})
     replace_hook(None)
@@ -199,8 +197,8 @@ def open_beside(link: Link, path: str, session: int, step: int) -> None:
 def test_openers_that_race_for_a_crashed_log_recover_it_once(
     tmp_path: Path, writer: Pool, start: Start
 ) -> None:
-    """Four at once, of whom one or two die in the middle of it: the others take over, and none
-    works on a log half recovered.
+    """Four processes open at once and one or two of them die: the others take over, and none uses a
+    half-recovered log.
     """
     for step in range(1, 13):
         path = tmp_path / f"{step}"

@@ -1,5 +1,5 @@
-"""A kill at each step by which a log, a segment or a roll comes about: the log opens, has what was
-promised, and goes on.
+"""A kill at each step of the creation of a log, a segment or a roll: the log opens with every
+acknowledged record, and continues.
 """
 
 from __future__ import annotations
@@ -29,9 +29,7 @@ SYNC_EVERY = 50
 def roll_and_die(
     link: Link, path: str, step: int, from_the_start: bool, how: dict[str, Any]
 ) -> None:
-    """Die at the given step, of the log's creation and first record, or of what follows: two
-    rolls.
-    """
+    """Die at the given step: of the log's creation and first record, or of two rolls."""
     passed = die_at(step)
     if from_the_start:
         replace_hook(passed)
@@ -44,8 +42,8 @@ def roll_and_die(
 
 
 def fill(link: Link, log: CommitLog, session: int, segments: int) -> None:
-    """Append until the tail is that many segments further, syncing now and then, as what is not yet
-    durable must survive a kill, too.
+    """Append until the tail is `segments` further; every SYNC_EVERY-th record is synced, so that a
+    kill also finds unflushed ones.
     """
     end = log.tail_position + segments * SEGMENT_SIZE
     for index in itertools.count():
@@ -60,8 +58,8 @@ def fill(link: Link, log: CommitLog, session: int, segments: int) -> None:
 
 
 def reopen_and_go_on(path: Path, account: Account, pool: Pool) -> None:
-    """Reopen, check, roll twice, check; what was synced is there also where the pool died with its
-    process.
+    """Reopen, check, roll twice, check again. Synced records must also survive the death of their
+    pool.
     """
     synced = {
         position for position, mark in account.promised.items() if mark.index % SYNC_EVERY == 0
@@ -83,7 +81,7 @@ def reopen_and_go_on(path: Path, account: Account, pool: Pool) -> None:
 @pytest.mark.parametrize("from_the_start", [True, False], ids=["creation", "roll"])
 @pytest.mark.parametrize("ahead", [0, 1])
 @pytest.mark.parametrize("kind", POOLS)
-def test_a_kill_at_each_step_of_creation_and_roll_loses_nothing(
+def test_kill_at_each_step_of_creation_and_roll_loses_nothing(
     tmp_path: Path, kind: str, ahead: int, from_the_start: bool, start: Start
 ) -> None:
     for step in range(1, MOST_STEPS):
@@ -103,7 +101,7 @@ def test_a_kill_at_each_step_of_creation_and_roll_loses_nothing(
 
 
 def roll_beside(link: Link, path: str, session: int, step: int) -> None:
-    """Wait for the start, then fill four segments together with another process, dying at a step; 0
+    """Wait for the start, then fill four segments beside another process, and die at a step; step 0
     survives.
     """
     log, made = open_log(path, None, {"allocate_ahead": 0})
@@ -115,11 +113,9 @@ def roll_beside(link: Link, path: str, session: int, step: int) -> None:
     close_log(log, made)
 
 
-def test_a_roller_killed_at_each_step_does_not_hold_the_other_up(
-    tmp_path: Path, start: Start
-) -> None:
-    """Two processes roll the same segments; one dies in the middle of it, the other goes on and
-    sees all records of both.
+def test_kill_at_each_step_of_a_roll_does_not_block_others(tmp_path: Path, start: Start) -> None:
+    """Two processes roll the same segments; one dies during a roll, the other continues and sees
+    the records of both.
     """
     for step in range(1, 9):
         path = tmp_path / f"{step}"
@@ -135,7 +131,7 @@ def test_a_roller_killed_at_each_step_does_not_hold_the_other_up(
         reopen_and_go_on(path, account, None)
 
 
-def test_two_processes_roll_at_once_and_lose_nothing(path: Path, start: Start) -> None:
+def test_concurrent_rolls_of_several_processes_lose_nothing(path: Path, start: Start) -> None:
     children = [start(roll_beside, str(path), session, 0) for session in (1, 2, 3)]
     account = Account()
     for child in children:
@@ -148,13 +144,13 @@ def test_two_processes_roll_at_once_and_lose_nothing(path: Path, start: Start) -
 
 
 def die_in_create(link: Link, path: str) -> None:
-    """Leave behind what a creation leaves that is killed before its rename."""
+    """Leave the files of a creation that is killed before its rename."""
     replace_hook(die_at(2))
     open_log(path, None, {})
     die()
 
 
-def test_half_made_files_are_swept_by_the_next_open(path: Path, start: Start) -> None:
+def test_temporary_files_of_a_kill_are_swept_by_the_next_open(path: Path, start: Start) -> None:
     for _ in range(3):
         start(die_in_create, str(path)).wait()
     left = set(image.temporaries(path))

@@ -1,4 +1,4 @@
-"""Named tailers on a disk that fails or is full, and what of their places is durable."""
+"""Named tailers on a failing or a full disk, and the durability of their positions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECORDS = 8
 
 
 def filled(path: str, count: int = RECORDS) -> CommitLog:
-    """A log whose records are durable, and say how manieth they are."""
+    """Return a log of durable records whose values are their sequence numbers."""
     log = commitlog.open(
         path,
         segment_size=65536,
@@ -46,7 +46,7 @@ def read_all(link: Link, path: str, durable: Durable) -> None:
 
 
 @pytest.mark.parametrize(("durable", "syncs"), [(True, RECORDS), ("1h", 1), (False, 0)])
-def test_a_durable_place_is_brought_to_the_disk_with_each_save(
+def test_durable_option_syncs_the_position_as_declared(
     path: Path, start: Start, shim: Shim, durable: Durable, syncs: int
 ) -> None:
     child = start(read_all, str(path), durable, environment=shim.environment())
@@ -72,7 +72,7 @@ def read_on_a_failing_disk(link: Link, path: str) -> None:
     link.say(READ)
 
 
-def test_a_place_that_does_not_reach_the_disk_is_told(path: Path, start: Start, shim: Shim) -> None:
+def test_position_that_cannot_be_synced_raises(path: Path, start: Start, shim: Shim) -> None:
     child = start(read_on_a_failing_disk, str(path), environment=shim.environment())
     child.hear(1)
     shim.fail("msync", errno.EIO)
@@ -85,8 +85,8 @@ def test_a_place_that_does_not_reach_the_disk_is_told(path: Path, start: Start, 
 
 
 def read_on_a_full_disk(link: Link, kind: str, point: str) -> None:
-    """A tailer that has its file keeps its place there; a new one finds no room, and leaves nothing
-    half-made.
+    """A tailer with a file keeps saving its position; a new tailer finds no room and leaves no
+    file.
     """
     disk = Disk(link, kind, point)
     log = filled(str(disk.path / "log"))
@@ -104,7 +104,7 @@ def read_on_a_full_disk(link: Link, kind: str, point: str) -> None:
 
 
 @pytest.mark.parametrize("kind", small_disk.kinds())
-def test_a_full_disk_loses_no_place(tmp_path: Path, start: Start, shim: Shim, kind: str) -> None:
+def test_full_disk_loses_no_position(tmp_path: Path, start: Start, shim: Shim, kind: str) -> None:
     environment = shim.environment() if kind == "shim" else {}
     launcher = [] if kind == "shim" else small_disk.launcher() or []
     child = start(

@@ -1,5 +1,5 @@
-"""A power cut at random moments: everything that was flushed is there, for any set of other pages
-that the kernel had written back.
+"""Power cuts at random moments: everything flushed is there, for any subset of other pages that the
+kernel wrote back.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ QUICK = {
 
 
 def append_and_flush(link: Link, path: str, sync: bool, pool: dict[str, Any] | None) -> None:
-    """Append until killed: each record synced, or all of them flushed now and then by `flush` and
-    by the service.
+    """Append until killed: each record is synced, or the records are flushed at intervals, by
+    `flush` and by the service.
     """
     log, _ = open_log(path, pool, QUICK | {"flush": "sync" if sync else "async"})
     for index in itertools.count():
@@ -56,7 +56,9 @@ def append_and_flush(link: Link, path: str, sync: bool, pool: dict[str, Any] | N
 def run_cuts(
     tmp_path: Path, numbers: random.Random, start: Start, shim: Shim
 ) -> Callable[[bool, str, int], None]:
-    """Stop a writer at random moments, make of its log what a power cut would, and look at it."""
+    """Return a function that stops a writer at random moments and checks what a power cut would
+    leave.
+    """
 
     def run(sync: bool, kind: str, cuts: int) -> None:
         live = tmp_path / "live"
@@ -91,7 +93,7 @@ def run_cuts(
 
 
 def check_cut(target: Path, account: Account) -> None:
-    """Open what a power cut has left, twice, with appends in between."""
+    """Open the remains of a power cut twice, with appends in between."""
     log, made = open_log(str(target), None, {})
     account.check(log)
     end = log.tail_position
@@ -122,12 +124,10 @@ def open_and_wait(link: Link, path: str, kind: str) -> None:
 
 @pytest.mark.parametrize("recoverer", POOLS)
 @pytest.mark.parametrize("writer", ["mapped", "shm"])
-def test_what_a_recovery_has_exposed_survives_a_power_cut(
+def test_records_exposed_by_recovery_survive_a_power_cut(
     path: Path, writer: str, recoverer: str, start: Start, shim: Shim
 ) -> None:
-    """Killed in the same boot, recovered, and then the power goes: readers may have seen all of
-    it.
-    """
+    """Killed, recovered in the same boot, then a power cut: readers may have seen every record."""
     remains = path.with_name("remains")
     child = start(
         write_some,
@@ -150,7 +150,7 @@ def test_what_a_recovery_has_exposed_survives_a_power_cut(
 
 
 @pytest.mark.parametrize("kind", POOLS)
-def test_the_clean_mark_is_durably_gone_before_the_first_claim(
+def test_clean_mark_is_durably_removed_before_the_first_claim(
     path: Path, kind: str, start: Start, shim: Shim
 ) -> None:
     for _ in range(2):
@@ -170,7 +170,7 @@ def test_the_clean_mark_is_durably_gone_before_the_first_claim(
 
 
 def checkpoint_of(path: Path, shim: Shim) -> Checkpoint:
-    """The checkpoint as a power cut would leave it."""
+    """Return the checkpoint as a power cut would leave it."""
     uuid = UUID(json.loads((path / "log.json").read_text())["uuid"]).bytes
     found = read_checkpoint(shim.durable(path / "checkpoint"), uuid)
     assert found is not None

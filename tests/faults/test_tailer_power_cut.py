@@ -1,5 +1,5 @@
-"""Named tailers and power cuts: what was durable when a call returned stays, and what was not is as
-it was before, and never garbage.
+"""Named tailers and power cuts: what was durable when a call returned stays; other changes appear
+as before or after, never as garbage.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.steps import killed_at
 Start = Callable[..., Child]
 DONE, KILLED = "D", "K"
 RECORDS = 20_000
-# bytes of reports: so that no child is through before the last cut, however long the parent is held
-# up
+# Bytes of reports that a child may be ahead: no child ends before the last cut, no matter how long
+# the parent is delayed.
 AHEAD = 4096
 SHARES = [0.0, 0.0, 0.2, 0.5, 0.9, 1.0]
 
 
 class Kept(NamedTuple):
-    """What there is of a tailer: the record that it stands before, and its terms."""
+    """The state of a tailer: the index of its next record, and its terms."""
 
     index: int
     required: bool = False
@@ -42,7 +42,7 @@ class Kept(NamedTuple):
 
 
 def kept_in(remains: Path) -> Kept | None:
-    """The tailer of a log that is opened after a power cut; None where there is none."""
+    """Return the tailer of a log opened after a power cut; None if there is none."""
     with commitlog.open(remains) as log:
         states = log.tailers()
         assert [state.damage for state in states] in ([], [None])
@@ -60,8 +60,8 @@ def kept_in(remains: Path) -> Kept | None:
 def cuts(
     child: Child, shim: Shim, log: Path, numbers: random.Random, *, count: int, most: int
 ) -> Iterator[tuple[list[Report], Path]]:
-    """So many power cuts at random moments: what the child had reported by then, and what is left
-    of its log.
+    """Cut the power `count` times at random moments; yield the child's reports and the remains each
+    time.
     """
     reports: list[Report] = []
     for turn in range(count):
@@ -77,7 +77,7 @@ def cuts(
 
 
 def read_on(link: Link, path: str, way: str, durable: Durable) -> None:
-    """Report each time how many records were read, and their place saved."""
+    """Report the number of records read after each saved position."""
     with filled(path, RECORDS) as log, log.tailer("a", durable=durable) as tailer:
         WAYS[way](link, tailer)
         link.wait()
@@ -111,7 +111,7 @@ WAYS: dict[str, Callable[[Link, Tailer], None]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_durable_place_survives_power_cuts(
+def test_durable_position_survives_power_cuts(
     path: Path, start: Start, shim: Shim, numbers: random.Random, way: str
 ) -> None:
     child = start(
@@ -122,7 +122,7 @@ def test_a_durable_place_survives_power_cuts(
         assert kept in (Kept(reports[-1].index), Kept(reports[-1].index + 1))
 
 
-def test_any_other_place_is_after_a_power_cut_one_that_was_saved(
+def test_position_after_a_power_cut_is_one_that_was_saved(
     path: Path, start: Start, shim: Shim, numbers: random.Random
 ) -> None:
     child = start(
@@ -171,7 +171,7 @@ def test_tailer_past_lost_records_moves_durably_before_appends(
 
 
 def acts(seed: int) -> Iterator[tuple[str, int]]:
-    """What is done with a tailer, one after the other, each with a number."""
+    """Yield random operations on a tailer, each with a number."""
     numbers = random.Random(seed)
     there = False
     while True:
@@ -201,7 +201,7 @@ def act(log: CommitLog, kind: str, number: int) -> None:
 
 
 def outcomes(kept: Kept | None, kind: str, number: int) -> list[Kept | None]:
-    """What may be found while something is done, and, last, what there is when it is done."""
+    """Return the states possible during an operation; the last is the one after it."""
     if kind == "delete":
         return [kept, None]
     old = kept or Kept(number)
@@ -225,11 +225,11 @@ def act_on(link: Link, path: str, seed: int) -> None:
             link.say(DONE)
 
 
-def test_whatever_is_done_to_a_tailer_no_power_cut_takes_back(
+def test_completed_tailer_operations_survive_power_cuts(
     path: Path, start: Start, shim: Shim, numbers: random.Random
 ) -> None:
-    """Made, declared required or not so, moved, evicted, reset, deleted: as it was done last, or as
-    what is being done will have it.
+    """Created, declared required or not, moved, evicted, reset, deleted: the state of the last
+    completed operation or of the one under way.
     """
     seed = numbers.randrange(1 << 30)
     child = start(act_on, str(path), seed, environment=shim.environment(shadow=True))
@@ -245,8 +245,8 @@ def test_whatever_is_done_to_a_tailer_no_power_cut_takes_back(
 
 
 def take_over(link: Link, path: str, way: str) -> None:
-    """Kill the maker of a tailer at one of the steps; another process goes on with it. Each step
-    has a log of its own.
+    """Kill the creator of a tailer at one of its steps; another process continues with it. Each
+    step has its own log.
     """
     for step in itertools.count(1):
         log = filled(f"{path}-{step}", 10)
@@ -270,7 +270,7 @@ def take_over(link: Link, path: str, way: str) -> None:
 @pytest.mark.parametrize(
     ("way", "expected"), [("require", Kept(0, required=True)), ("reset", Kept(5))]
 )
-def test_a_tailer_whose_maker_was_killed_is_as_durable(
+def test_tailer_of_a_killed_creator_becomes_durable(
     path: Path, start: Start, shim: Shim, way: str, expected: Kept
 ) -> None:
     child = start(take_over, str(path), way, environment=shim.environment(shadow=True))

@@ -1,5 +1,5 @@
-"""What stands behind the end of a log that was not closed, and damage below it: one is cut, the
-other is reported and never cut.
+"""Bytes after the end of a log that was not closed are cut; damage below its end is reported and
+never cut.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DURABLE = {"flush": "sync", "checkpoint_interval": 0.001}
 def killed_log(
     start: Start, path: Path, count: int = 40, flush: str = "sync"
 ) -> tuple[Account, list[Report], int]:
-    """A mapped log whose only writer was killed: what it holds, and where it ends."""
+    """Return a mapped log whose only writer was killed: its account, its reports and its end."""
     child = start(write_some, str(path), 0, count, How(None, DURABLE | {"flush": flush}))
     reports = child.hear(count + 1)
     child.kill()
@@ -43,14 +43,16 @@ def killed_log(
 
 
 def next_frame(path: Path, end: int) -> bytes:
-    """The frame that would be appended next, as the format has it."""
+    """Return the frame that the next append would write."""
     header = read_header(image.segment_path(path, end).read_bytes())
     return build_frame(header.segment_id, end % SEGMENT_SIZE, b"half written, " * 20)
 
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["after a restart", "in the same boot"])
-def test_a_half_written_last_record_is_cut(path: Path, restarted: bool, start: Start) -> None:
-    """However much of it had reached the file: nothing of it is read, and its bytes are gone."""
+def test_torn_last_record_is_cut(path: Path, restarted: bool, start: Start) -> None:
+    """For each part of it that reached the file: nothing of it is read, and its bytes are
+    zeroed.
+    """
     account, _, end = killed_log(start, path)
     frame = next_frame(path, end)
     for written in [4, 8, 12, 16, 17, 100, len(frame) - 8, len(frame) - 1]:
@@ -68,7 +70,7 @@ def test_a_half_written_last_record_is_cut(path: Path, restarted: bool, start: S
 
 
 def write_more(start: Start, path: Path, account: Account) -> tuple[Account, list[Report], int]:
-    """Five records more by a writer that is killed."""
+    """Append five more records by a writer that is killed."""
     sessions = {mark.session for mark in account.promised.values()}
     child = start(write_some, str(path), max(sessions) + 1, 5, How(None, DURABLE))
     reports = child.hear(6)
@@ -77,8 +79,8 @@ def write_more(start: Start, path: Path, account: Account) -> tuple[Account, lis
     return account, reports[:-1], reports[-1].position
 
 
-def test_a_last_record_that_is_whole_is_kept(path: Path, start: Start) -> None:
-    """The same bytes as in the test of the half-written one, but all of them."""
+def test_complete_last_record_is_kept(path: Path, start: Start) -> None:
+    """The same bytes as in the test of the torn record, but complete."""
     _, _, end = killed_log(start, path)
     image.forget_boot(path)
     frame = next_frame(path, end)
@@ -107,9 +109,9 @@ def test_torn_frame_truncates_later_frames_into_cut_file(path: Path, start: Star
     assert end > torn
 
 
-def test_a_stale_tail_never_comes_back(path: Path, start: Start) -> None:
-    """New records of exactly the old ones' sizes grow over the cut, kill after kill: no old one is
-    ever read again.
+def test_cut_records_never_return(path: Path, start: Start) -> None:
+    """New records of the same sizes overwrite the cut range, kill after kill: no old record is read
+    again.
     """
     account, reports, _ = killed_log(start, path, 60, "none")
     image.forget_boot(path)
@@ -136,12 +138,12 @@ def test_a_stale_tail_never_comes_back(path: Path, start: Start) -> None:
 
 
 def new_value(index: int) -> bytes:
-    """As long as the old record with that index, and of other bytes."""
+    """Return other bytes of the same length as the old record with that index."""
     return value_of(0, index)[::-1]
 
 
 def write_new(link: Link, path: str, first: int, last: int) -> None:
-    """The new records; then wait to be killed."""
+    """Append the new records, then wait for the kill."""
     log, _ = open_log(path, None, {"flush": "none"})
     for index in range(first, last):
         link.say(APPENDED, 0, index, log.append(new_value(index)))
@@ -152,7 +154,7 @@ def test_damage_below_flushed_mark_is_reported_and_never_cut(
     path: Path, numbers: random.Random, start: Start
 ) -> None:
     account, reports, end = killed_log(start, path)
-    log, made = open_log(str(path), None, DURABLE)  # the checkpoint now stands at the end
+    log, made = open_log(str(path), None, DURABLE)  # the checkpoint is now at the end
     close_log(log, made)
     account, _, end = write_more(start, path, account)
     image.forget_boot(path)
@@ -196,10 +198,10 @@ def test_damage_in_closed_log_is_reported_and_never_cut(path: Path) -> None:
 
 
 @pytest.mark.parametrize("mark", [build_skip, None], ids=["rolled back", "zeros"])
-def test_a_log_of_marks_alone_opens_and_goes_on(
+def test_log_of_rolled_back_claims_opens_and_appends(
     path: Path, mark: Callable[..., bytes] | None, start: Start
 ) -> None:
-    """Nothing but rolled-back claims above the checkpoint, or nothing at all."""
+    """Above the checkpoint there are only rolled-back claims, or nothing."""
     account, _, end = killed_log(start, path, 1)
     segment = image.segment_path(path, end)
     header = read_header(segment.read_bytes())

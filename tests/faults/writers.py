@@ -1,5 +1,5 @@
-"""Writers to be killed: what they append says of itself who wrote it and the how manieth it was,
-and can be told from anything else.
+"""Writers to be killed: each record names its writer and its index, and is recognized by its
+bytes.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ SEGMENT_SIZE = 64 << 10
 SHM_PREFIX = "COMMITLOG_TEST_SHM_PREFIX"
 # Kinds of reports.
 APPENDED, CLAIMED, PUBLISHED, OPENED = "A", "C", "P", "O"
-CLAIM_EVERY = 9  # of the records of the style "claims"
+CLAIM_EVERY = 9  # in the style "claims"
 
 
 class Mark(NamedTuple):
-    """Which record it is: of which run, and the how manieth of it."""
+    """The identity of a record: its session and its index there."""
 
     session: int
     index: int
 
 
 def value_of(session: int, index: int) -> bytes:
-    """The record with that mark: 0 to 700 bytes behind the mark, of its own pattern."""
+    """Return the record with that mark: the mark and 0 to 700 bytes of its own pattern."""
     mark = b"%d:%d:" % (session, index)
     size = (session * 2654435761 + index * 40503) % 701
     return mark + (mark * (size // len(mark) + 1))[:size]
 
 
 def mark_of(value: bytes) -> Mark:
-    """The mark of a record; an AssertionError when it is none that `value_of` makes."""
+    """Return the mark of a record; fail if `value_of` did not make it."""
     session, index, _ = bytes(value).split(b":", 2)
     assert value_of(int(session), int(index)) == bytes(value), f"not a record of ours: {value!r}"
     return Mark(int(session), int(index))
 
 
 class _Names:
-    """In place of `secrets` where buffers are named: random, behind what the test's clean-up looks
-    for.
+    """Replaces `secrets` for the names of buffers: random, after the prefix that the test's
+    clean-up removes.
     """
 
     @staticmethod
@@ -56,7 +56,7 @@ class _Names:
 
 
 class How(NamedTuple):
-    """Options of a pool, None for a mapped log, and of the log."""
+    """The options of a pool (None for a mapped log) and of the log."""
 
     pool: dict[str, Any] | None
     options: dict[str, Any]
@@ -86,14 +86,14 @@ def open_log(
 
 
 def close_log(log: CommitLog, pool: TransientStorePool | None) -> None:
-    """Close both."""
+    """Close the log and its pool."""
     log.close()
     if pool is not None:
         pool.close()
 
 
 def write(link: Link, path: str, session: int, style: str, how: How) -> None:
-    """Append until killed, and report each record once its call has returned."""
+    """Append until killed, and report each record after its call has returned."""
     log, _ = open_log(path, *how)
     link.say(OPENED, session, 0, log.tail_position)
     STYLES[style](link, log, session)
@@ -126,7 +126,9 @@ def _append_many(link: Link, log: CommitLog, session: int) -> None:
 
 
 def _claim(link: Link, log: CommitLog, session: int) -> None:
-    """Every ninth record is a claim; it stays open over the next few records, some forever."""
+    """Make every ninth record a claim that stays open over the next records, the last ones until
+    the kill.
+    """
     numbers = random.Random(session)
     open_claims: list[tuple[Any, int]] = []
     for index in itertools.count():
@@ -144,7 +146,7 @@ def _claim(link: Link, log: CommitLog, session: int) -> None:
 
 
 def _append_from_threads(link: Link, log: CommitLog, session: int) -> None:
-    """Three threads, each with a session of its own."""
+    """Append from three threads, each with its own session."""
     for number in range(3):
         threading.Thread(target=_append, args=(link, log, session + number), daemon=True).start()
     threading.Event().wait()

@@ -1,5 +1,5 @@
-"""The checkpoint: one of two records is in force, a torn one never is, and what it says lags behind
-and never leads.
+"""The checkpoint: the newer valid one of two records counts, a torn one never does, and its
+position never exceeds `flushed`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def read(log: CommitLog) -> Checkpoint | None:
         os.close(fd)
 
 
-def test_an_open_log_is_not_marked_clean_and_a_closed_one_is(log: CommitLog) -> None:
+def test_clean_mark_is_set_only_while_the_log_is_closed(log: CommitLog) -> None:
     first = read(log)
     assert first is not None
     assert (first.position, first.clean) == (HEADER, False)
@@ -56,7 +56,7 @@ def test_records_alternate_between_two_places(log: CommitLog) -> None:
         assert (before[:half] == after[:half]) != (before[half:] == after[half:])
 
 
-def test_a_torn_record_leaves_the_one_before_in_force(log: CommitLog) -> None:
+def test_torn_checkpoint_leaves_the_previous_one(log: CommitLog) -> None:
     parts_of(log).engine.write_checkpoint(2 * HEADER, False)
     parts_of(log).engine.write_checkpoint(3 * HEADER, False)
     file = Path(log.path, "checkpoint")
@@ -78,14 +78,14 @@ def test_a_torn_record_leaves_the_one_before_in_force(log: CommitLog) -> None:
     file.write_bytes(whole)
 
 
-def test_another_logs_checkpoint_is_none(log: CommitLog, logs: Logs) -> None:
+def test_checkpoint_of_another_log_is_ignored(log: CommitLog, logs: Logs) -> None:
     other = logs.open("other")
     other.close()
     Path(log.path, "checkpoint").write_bytes(Path(other.path, "checkpoint").read_bytes())
     assert read(log) is None
 
 
-def test_a_checkpoint_never_leads(logs: Logs, setup: Setup) -> None:
+def test_checkpoint_never_exceeds_flushed(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(
         setup,
         checkpoint_interval=0.001,

@@ -1,4 +1,4 @@
-"""The committer: when it acts, and when it waits."""
+"""The commit service: when it commits, and when it waits."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.setups import BY_HAND, HEADER, Logs
 NEVER: dict[str, Any] = {**BY_HAND, "flush": "none"}
 
 
-def test_the_knobs_become_nanoseconds_and_bytes() -> None:
+def test_pace_converts_options_to_nanoseconds_and_bytes() -> None:
     assert pace(0.5, 10, 4) == (500_000_000, 10_000_000_000, 16384)
 
 
 @pytest.mark.parametrize("backing", ["anonymous", "shm"])
-def test_it_commits_at_its_interval_when_enough_waits(
+def test_enough_bytes_are_committed_at_the_interval(
     logs: Logs, until: Callable[..., None], backing: str
 ) -> None:
     log = logs.open(
@@ -30,11 +30,11 @@ def test_it_commits_at_its_interval_when_enough_waits(
     rounds = log.stats().commits
     log.append(bytes(4096))
     until(lambda: log.committed_position == log.tail_position)
-    until(lambda: log.stats().commits > rounds)  # counted once it is through
+    until(lambda: log.stats().commits > rounds)  # counted after the commit
     assert log.stats().committed_bytes == log.tail_position - HEADER
 
 
-def test_what_is_less_waits_for_the_thorough_interval(
+def test_few_bytes_are_committed_at_the_thorough_interval(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     log = logs.open(
@@ -50,13 +50,13 @@ def test_what_is_less_waits_for_the_thorough_interval(
     until(lambda: log.committed_position == log.tail_position)
 
 
-def test_it_is_woken_by_many_appends(logs: Logs, until: Callable[..., None]) -> None:
+def test_many_appends_wake_the_commit_service(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open(pool=logs.pool(buffers=5), **{**NEVER, "commit_least_pages": 4})
     log.append_array(np.zeros((2500, 16), dtype=np.uint8))  # more than a quarter of a segment
     until(lambda: log.committed_position > HEADER)
 
 
-def test_by_hand_means_by_hand(logs: Logs) -> None:
+def test_long_interval_leaves_commits_to_the_caller(logs: Logs) -> None:
     log = logs.open(pool=logs.pool(), **NEVER)
     log.append_array(np.zeros((1000, 16), dtype=np.uint8))
     assert log.committed_position == HEADER
@@ -66,7 +66,7 @@ def test_by_hand_means_by_hand(logs: Logs) -> None:
     assert log.stats().unflushed_bytes == 32000
 
 
-def test_only_pooled_logs_have_one(logs: Logs) -> None:
+def test_only_pooled_logs_have_a_commit_service(logs: Logs) -> None:
     def has(log: Any) -> bool:
         return any(isinstance(service, CommitService) for service in parts_of(log).writer.services)
 

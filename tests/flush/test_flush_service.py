@@ -1,5 +1,5 @@
-"""The flush services: what becomes durable of its own accord, what an append waits for, and what a
-failure means.
+"""The flush service: what becomes durable without a call, what an append waits for, and
+failures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def test_flush_none_starts_no_flush_service(logs: Logs, flush: Any) -> None:
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_async_flushes_behind_the_appends(
+def test_async_log_is_flushed_in_the_background(
     logs: Logs, until: Callable[..., None], backing: Any
 ) -> None:
     log = logs.open_as(
@@ -41,7 +41,9 @@ def test_async_flushes_behind_the_appends(
     until(lambda: log.flushed_position > HEADER)
 
 
-def test_little_waits_for_the_thorough_interval(logs: Logs, until: Callable[..., None]) -> None:
+def test_few_bytes_are_flushed_at_the_thorough_interval(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     log = logs.open(**{**BY_HAND, "flush_interval": 0.002, "flush_thorough_interval": 0.03})
     log.append(b"little")
     until(lambda: log.stats().flushes > 0)
@@ -50,7 +52,7 @@ def test_little_waits_for_the_thorough_interval(logs: Logs, until: Callable[...,
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_waiting_reader_makes_the_service_flush_little(logs: Logs, backing: Any) -> None:
+def test_reader_waiting_for_flushed_makes_the_service_flush(logs: Logs, backing: Any) -> None:
     paces = {**BY_HAND, "flush_interval": 0.002, "commit_interval": 0.002, "commit_least_pages": 0}
     log = logs.open_as(Setup("async", backing), **paces)
     with commitlog.open(log.path, "r") as other:
@@ -63,7 +65,7 @@ def test_waiting_reader_makes_the_service_flush_little(logs: Logs, backing: Any)
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_none_flushes_nothing_until_asked(logs: Logs, backing: Any) -> None:
+def test_flush_none_flushes_only_on_call(logs: Logs, backing: Any) -> None:
     log = logs.open_as(
         Setup("none", backing),
         flush_interval=0.001,
@@ -97,7 +99,7 @@ def test_waiting_appenders_share_flushes(logs: Logs, backing: Any) -> None:
     assert stats.flushed_bytes == log.tail_position - HEADER
 
 
-def test_a_batch_is_one_wait(logs: Logs) -> None:
+def test_sync_batch_waits_once(logs: Logs) -> None:
     log = logs.open(flush="sync", **BY_HAND)
     log.append_many([b"x"] * 500)
     log.append_array(np.zeros((500, 8), dtype=np.uint8))
@@ -105,7 +107,7 @@ def test_a_batch_is_one_wait(logs: Logs) -> None:
     assert log.flushed_position == log.tail_position
 
 
-def test_one_record_may_differ_from_its_log(logs: Logs) -> None:
+def test_sync_argument_overrides_the_flush_mode(logs: Logs) -> None:
     log = logs.open(flush="sync", **BY_HAND)
     log.append(b"unwaited", sync=False)
     assert log.flushed_position == HEADER

@@ -1,5 +1,5 @@
-"""Appending from Arrow: every kind of column, what nulls mean, what is refused before anything is
-appended.
+"""Append from Arrow: each kind of column, the meaning of nulls, and input refused before any
+append.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def test_rows_of_a_fixed_size_are_records_sliced_or_not(logs: Logs) -> None:
     ]
 
 
-def test_a_table_has_keys_types_and_timestamps(logs: Logs) -> None:
+def test_table_columns_give_keys_types_and_timestamps(logs: Logs) -> None:
     log = logs.open()
     table = pa.table(
         {
@@ -98,7 +98,7 @@ def test_a_table_has_keys_types_and_timestamps(logs: Logs) -> None:
     assert rows(log)[3] == (b"c", b"", 4294967295, 9)
 
 
-def test_old_timestamp_column_warns_and_is_taken(logs: Logs) -> None:
+def test_old_timestamp_column_warns_and_is_used(logs: Logs) -> None:
     log = logs.open()
     with pytest.warns(DeprecationWarning, match="timestamp_ns is named timestamp now") as warned:
         log.append_arrow(pa.table({"value": ["v"], "timestamp_ns": [7]}))
@@ -106,7 +106,7 @@ def test_old_timestamp_column_warns_and_is_taken(logs: Logs) -> None:
     assert warned[0].filename == __file__
 
 
-def test_arrow_timestamps_are_taken_in_any_unit_and_zone(logs: Logs) -> None:
+def test_timestamp_column_of_any_unit_and_zone_is_used(logs: Logs) -> None:
     log = logs.open()
     when = dt.datetime(2026, 5, 1, 12, tzinfo=dt.UTC)
     for kind in (
@@ -145,7 +145,7 @@ def test_null_value_is_a_tombstone_with_a_key_else_refused(logs: Logs) -> None:
     assert log.count() == 6
 
 
-def test_what_was_read_as_arrow_is_appended_again_as_it_was(logs: Logs, setup: Setup) -> None:
+def test_batch_as_arrow_appended_again_is_unchanged(logs: Logs, setup: Setup) -> None:
     log, copy = logs.open_as(setup), logs.open("copy")
     log.append_many(
         [b"v%d" % number for number in range(3000)],
@@ -159,7 +159,7 @@ def test_what_was_read_as_arrow_is_appended_again_as_it_was(logs: Logs, setup: S
     assert again.equals(batch.to_arrow().drop_columns(["position"]))
 
 
-def test_a_million_bytes_over_many_rolls(logs: Logs, setup: Setup) -> None:
+def test_append_arrow_across_many_rolls_keeps_every_row(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     values = [b"%d " % number * (number % 50) for number in range(10_000)]
     positions = log.append_arrow(
@@ -171,7 +171,7 @@ def test_a_million_bytes_over_many_rolls(logs: Logs, setup: Setup) -> None:
 
 
 class Stream:
-    """Another library's table."""
+    """A table of another library."""
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -180,7 +180,7 @@ class Stream:
         return self._data.__arrow_c_stream__(requested_schema)
 
 
-def test_what_offers_arrows_c_interface_is_taken(logs: Logs) -> None:
+def test_object_with_arrow_c_stream_is_appended(logs: Logs) -> None:
     log = logs.open()
     log.append_arrow(Stream(pa.table({"value": ["table"]})))
     log.append_arrow(Stream(pa.chunked_array([["array"]])))
@@ -188,7 +188,7 @@ def test_what_offers_arrows_c_interface_is_taken(logs: Logs) -> None:
     assert all_appended(log) == [b"table", b"array", b"reader"]
 
 
-def test_nothing_to_append_is_no_error(logs: Logs, setup: Setup) -> None:
+def test_empty_arrow_data_appends_nothing(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     for empty in (
         pa.array([], pa.binary()),
@@ -239,7 +239,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", list(REFUSED))
-def test_what_is_no_record_is_refused_and_nothing_is_appended(logs: Logs, name: str) -> None:
+def test_unsupported_arrow_input_appends_nothing(logs: Logs, name: str) -> None:
     log = logs.open()
     data, expected = REFUSED[name]
     with pytest.raises(RecordTypeError, match=expected):
@@ -260,15 +260,13 @@ def test_bad_row_in_the_last_chunk_appends_nothing(logs: Logs) -> None:
 
 @pytest.mark.parametrize("offsets", [[0, 3, 2], [0, 1, 9], [-1, 0, 1], [5, 6, 6]], ids=str)
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()], ids=str)
-def test_offsets_that_lead_astray_are_refused(
-    logs: Logs, kind: pa.DataType, offsets: list[int]
-) -> None:
+def test_invalid_offsets_are_refused(logs: Logs, kind: pa.DataType, offsets: list[int]) -> None:
     log = logs.open()
     dtype = np.int64 if kind == pa.large_binary() else np.int32
     mutable = np.array([0, 1, 4], dtype)
     damaged = pa.Array.from_buffers(kind, 2, [None, pa.py_buffer(mutable), pa.py_buffer(b"data")])
     keyed = pa.table({"value": ["a", "b"], "key": damaged})
-    mutable[:] = offsets  # Arrow has looked at them already
+    mutable[:] = offsets  # Arrow has validated the offsets before
     for data in (damaged, keyed):
         with pytest.raises(RecordTypeError, match="offset"):
             log.append_arrow(data)
@@ -295,7 +293,7 @@ def test_contradictory_or_negative_timestamp_is_refused(logs: Logs) -> None:
     assert log.count() == 0
 
 
-def test_the_state_of_the_log_is_respected(logs: Logs) -> None:
+def test_append_arrow_to_unusable_log_raises(logs: Logs) -> None:
     log = logs.open(flush="sync")
     with log.claim(1) as claim:
         with pytest.raises(ClaimError):
@@ -308,7 +306,9 @@ def test_the_state_of_the_log_is_respected(logs: Logs) -> None:
         log.append_arrow(value_and())
 
 
-def test_without_arrow_the_remedy_is_named(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyarrow_error_says_what_to_install(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = logs.open()
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""A log that is dropped without `close`: it is closed, and it says so."""
+"""A log that is garbage-collected before `close`: it is closed, with a warning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Open = Callable[..., CommitLog]
 
 @pytest.fixture
 def path(tmp_path: Path, until: Until) -> Iterator[Path]:
-    """Where a log is opened. At the end nothing of this process is left there."""
+    """Return the path of a log; at the end check that this process holds none of its files."""
     yield tmp_path / "log"
     gc.collect()
     until(lambda: held_in(tmp_path) == [])
@@ -34,14 +34,14 @@ def path(tmp_path: Path, until: Until) -> Iterator[Path]:
 
 @pytest.fixture
 def warned() -> Iterator[list[warnings.WarningMessage]]:
-    """The warnings so far."""
+    """Collect the warnings of the test."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield caught
 
 
 def is_closed(path: Path) -> bool:
-    """Whether the log is closed, and its lock released with the last of its files."""
+    """Return whether the log is closed and its lock and files are released."""
     known = any(log.path == str(path) for log in list(registry._logs))
     return not known and held_in(path) == []
 
@@ -77,7 +77,7 @@ def test_dropped_log_keeps_every_record(
 
 @pytest.fixture
 def make_pool() -> Iterator[Callable[[str], Any]]:
-    """Makes one pool, which is closed at the end."""
+    """Return a function that makes a pool, and close the pools at the end."""
     pools: list[commitlog.TransientStorePool] = []
 
     def make(backing: str) -> commitlog.TransientStorePool:
@@ -112,7 +112,7 @@ def test_closed_log_is_dropped_without_a_warning(
     assert warned == []
 
 
-def test_log_is_closed_though_warnings_are_errors(
+def test_dropped_log_closes_even_if_warnings_are_errors(
     path: Path, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raised: list[Any] = []
@@ -126,7 +126,7 @@ def test_log_is_closed_though_warnings_are_errors(
 
 
 @pytest.mark.usefixtures("warned")
-def test_dropped_reader_lets_go_of_its_files(path: Path, until: Until) -> None:
+def test_dropped_reader_closes_its_files(path: Path, until: Until) -> None:
     commitlog.open(path, segment_size=SEGMENT).close()
     reader = commitlog.open(path, "r")
     assert held_in(path)
@@ -136,7 +136,9 @@ def test_dropped_reader_lets_go_of_its_files(path: Path, until: Until) -> None:
 
 @pytest.mark.usefixtures("warned")
 @pytest.mark.parametrize("kept", ["tailer", "loop", "values", "claim"])
-def test_log_stays_open_while_it_is_used(path: Path, until: Until, kept: str) -> None:
+def test_log_stays_open_while_a_tailer_or_claim_refers_to_it(
+    path: Path, until: Until, kept: str
+) -> None:
     log = commitlog.open(path, segment_size=SEGMENT)
     log.append(b"x")
     if kept == "claim":
@@ -158,7 +160,7 @@ def test_log_stays_open_while_it_is_used(path: Path, until: Until, kept: str) ->
     until(lambda: is_closed(path))
 
 
-def test_drop_in_the_child_of_a_fork_leaves_the_parent_alone(
+def test_drop_in_forked_child_leaves_the_parent_log_open(
     path: Path, in_child: Callable[..., Any], warned: list[warnings.WarningMessage]
 ) -> None:
     holder = [commitlog.open(path, segment_size=SEGMENT)]
@@ -175,7 +177,7 @@ def test_drop_in_the_child_of_a_fork_leaves_the_parent_alone(
 
 @pytest.mark.usefixtures("warned")
 def test_log_is_closed_when_a_listener_drops_it(path: Path, until: Until) -> None:
-    """The last reference goes in one of the log's own threads."""
+    """The last reference is dropped in one of the log's own threads."""
     holder: list[CommitLog] = []
 
     class Listener(SegmentListener):

@@ -1,6 +1,4 @@
-"""The life of a log's handle: close, fork, signals, the interpreter's end, deletion, and who may
-use it when.
-"""
+"""The life of a handle: close, fork, signals, interpreter exit, deletion, and use by threads."""
 
 from __future__ import annotations
 
@@ -37,7 +35,7 @@ from tests.setups import BY_HAND, HEADER, SEGMENT, Logs, Setup
 
 
 def uses(log: CommitLog, tailer: Tailer, record: Record) -> list[Callable[[], object]]:
-    """Everything that needs an open log."""
+    """Return every call that needs an open log."""
     position = record.position
     return [
         lambda: log.append(b"x"),
@@ -63,7 +61,7 @@ def uses(log: CommitLog, tailer: Tailer, record: Record) -> list[Callable[[], ob
     ]
 
 
-def test_everything_after_close_says_closed(logs: Logs, setup: Setup) -> None:
+def test_every_call_after_close_raises_closed_error(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     log.append(b"value")
     log.flush()
@@ -84,7 +82,7 @@ def test_everything_after_close_says_closed(logs: Logs, setup: Setup) -> None:
     tailer.close()
 
 
-def test_a_claim_open_over_close_is_rolled_back_and_harms_nobody(logs: Logs, setup: Setup) -> None:
+def test_claim_left_open_at_close_is_rolled_back(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, claim_timeout=0.03)
     log.append(b"before", sync=False)
     claim = log.claim(100)
@@ -124,7 +122,7 @@ def test_close_past_its_timeout_raises_and_can_be_retried(logs: Logs) -> None:
     assert list(logs.open().tailer().values()) == [b"behind"]
 
 
-def test_close_drains_however_many_segments_are_behind(logs: Logs, setup: Setup) -> None:
+def test_close_flushes_any_number_of_segments(logs: Logs, setup: Setup) -> None:
     options = {**BY_HAND, "pool": logs.pool(setup.backing, buffers=4)} if setup.pooled else BY_HAND
     log = logs.open(flush=setup.flush, **options)
     rows = np.arange(6000 * 4, dtype=np.uint64).reshape(-1, 4)
@@ -135,7 +133,7 @@ def test_close_drains_however_many_segments_are_behind(logs: Logs, setup: Setup)
     assert b"".join(logs.open(mode="r").tailer().values()) == rows.tobytes()
 
 
-def test_closing_ends_a_reader_that_waits_for_the_next_segment(logs: Logs) -> None:
+def test_close_ends_a_reader_waiting_for_the_next_segment(logs: Logs) -> None:
     for _ in range(20):
         log = logs.open(allocate_ahead=0, prefault=False)
         log.append_array(np.zeros((1920, 16), dtype=np.uint8))
@@ -148,7 +146,7 @@ def test_closing_ends_a_reader_that_waits_for_the_next_segment(logs: Logs) -> No
         log.close()
 
 
-def test_a_log_is_a_context_manager_that_closes_on_errors_too(logs: Logs) -> None:
+def test_context_manager_closes_the_log_after_an_error(logs: Logs) -> None:
     log = logs.open()
     log.append(b"kept")
     with pytest.raises(RecordTypeError), log:
@@ -184,7 +182,7 @@ del log, pool
 # --- reading handles ------------------------------------------------------------------------------
 
 
-def test_a_log_opened_for_reading_changes_nothing(logs: Logs) -> None:
+def test_every_write_to_a_read_only_log_is_refused(logs: Logs) -> None:
     log = logs.open()
     position = log.append(b"there")
     reader = logs.open(mode="r")
@@ -205,15 +203,13 @@ def test_a_log_opened_for_reading_changes_nothing(logs: Logs) -> None:
     assert [record.value for record in reader.tailer()] == [b"there"]
 
 
-def test_a_tailer_used_by_two_threads_at_once_refuses_the_second(
-    logs: Logs, until: Callable[..., None]
-) -> None:
+def test_tailer_in_use_refuses_a_second_thread(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open()
     tailer = log.tailer()
 
     def waits() -> bool:
         try:
-            tailer.direction = "forward"  # unlike a read, this does not mark it in use
+            tailer.direction = "forward"  # unlike a read, this does not mark the tailer in use
         except TailerInUseError:
             return True
         return False
@@ -229,7 +225,7 @@ def test_a_tailer_used_by_two_threads_at_once_refuses_the_second(
     assert record.value == b"for the first"
 
 
-def test_records_are_pickled_and_compared_by_content(logs: Logs, setup: Setup) -> None:
+def test_pickled_record_equals_the_original(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     log.append(b"value", key=b"key", type=7, timestamp_ns=12)
     record = log.tailer(visibility="appended").read()
@@ -284,7 +280,7 @@ def test_dir_lists_the_documented_names_and_hides_the_engine(logs: Logs, name: s
 
 
 @pytest.mark.usefixtures("no_other_holders")
-def test_delete_removes_whole_front_segments_and_leaves_no_gap(logs: Logs, setup: Setup) -> None:
+def test_delete_before_removes_front_segments_without_a_gap(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, **BY_HAND)
     for _ in range(8):
         log.append_array(np.zeros((1000, 32), dtype=np.uint8), sync=False)
@@ -313,7 +309,7 @@ def test_delete_removes_whole_front_segments_and_leaves_no_gap(logs: Logs, setup
     assert len(list(logs.open_as(setup).tailer())) == 2000
 
 
-def test_deletion_never_takes_the_segment_in_use(logs: Logs) -> None:
+def test_delete_past_the_tail_keeps_the_last_segment(logs: Logs) -> None:
     log = logs.open()
     log.append(b"x")
     log.flush()
@@ -326,7 +322,7 @@ def test_deletion_never_takes_the_segment_in_use(logs: Logs) -> None:
 
 @pytest.fixture
 def in_memory() -> Iterator[Path]:
-    """A directory on a file system without a disk, where a roll costs microseconds."""
+    """Return a directory in memory, where a roll takes microseconds."""
     path = Path(tempfile.mkdtemp(dir="/dev/shm", prefix="commitlog-test-"))
     yield path
     shutil.rmtree(path)

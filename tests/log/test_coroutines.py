@@ -1,5 +1,5 @@
-"""Appending from coroutines: when an await returns, what ends it early, and that nothing of it
-hurts the log.
+"""Appends from coroutines: when an await returns, what ends it early, and that the log stays
+usable.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.setups import BY_HAND, Logs, Setup, all_appended
 
 @contextmanager
 def held_up(log: CommitLog) -> Iterator[None]:
-    """While the block lasts another thread's claim is open, and nothing behind it becomes
+    """Keep a claim of another thread open during the block, so that nothing behind it becomes
     durable.
     """
     with ThreadPoolExecutor(1) as pool:
@@ -47,7 +47,7 @@ def held_up(log: CommitLog) -> Iterator[None]:
 
 
 async def pending(log: CommitLog, count: int, prefix: bytes = b"") -> list[asyncio.Task[int]]:
-    """Tasks that have appended and wait."""
+    """Return tasks that have appended and wait for the flush."""
     tasks = [
         asyncio.create_task(log.append_async(prefix + b"%d" % number)) for number in range(count)
     ]
@@ -86,7 +86,7 @@ def test_append_async_is_durable_on_return_only_if_synced(logs: Logs, setup: Set
     asyncio.run(append())
 
 
-def test_thousands_of_coroutines_share_flushes_and_one_thread(logs: Logs, setup: Setup) -> None:
+def test_thousands_of_waiting_coroutines_share_flushes(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, **BY_HAND)
 
     async def append_all() -> list[int]:
@@ -107,7 +107,7 @@ def test_thousands_of_coroutines_share_flushes_and_one_thread(logs: Logs, setup:
     assert helpers() == []
 
 
-def test_a_list_is_waited_for_once(logs: Logs, setup: Setup) -> None:
+def test_append_many_async_waits_once(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, **BY_HAND)
 
     async def append() -> None:
@@ -140,7 +140,7 @@ def test_cancelled_await_keeps_its_record_and_other_waiters(logs: Logs) -> None:
     assert waiting(log) == 0
 
 
-def test_who_is_late_hears_of_it_with_the_position_of_its_record(logs: Logs) -> None:
+def test_sync_timeout_carries_the_position_of_the_record(logs: Logs) -> None:
     log = logs.open(flush="sync", claim_timeout=60, sync_timeout=0.03, **BY_HAND)
 
     async def append() -> list[Any]:
@@ -158,7 +158,7 @@ def test_who_is_late_hears_of_it_with_the_position_of_its_record(logs: Logs) -> 
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous"])
-def test_the_failure_of_the_log_reaches_everybody_who_waits(logs: Logs, backing: Any) -> None:
+def test_failed_log_raises_in_every_waiting_coroutine(logs: Logs, backing: Any) -> None:
     log = logs.open_as(Setup("sync", backing), claim_timeout=60, sync_timeout=60, **BY_HAND)
 
     async def append() -> list[Any]:
@@ -176,7 +176,7 @@ def test_the_failure_of_the_log_reaches_everybody_who_waits(logs: Logs, backing:
         log.close()
 
 
-def test_closing_makes_durable_what_is_waited_for(logs: Logs) -> None:
+def test_close_flushes_the_records_that_coroutines_await(logs: Logs) -> None:
     log = logs.open(flush="sync", claim_timeout=60, sync_timeout=60, close_timeout=0.03, **BY_HAND)
 
     async def append() -> None:
@@ -187,7 +187,7 @@ def test_closing_makes_durable_what_is_waited_for(logs: Logs) -> None:
             with pytest.raises(ClosedError):
                 await log.append_async(b"too late")
             assert not any(task.done() for task in tasks)
-        while not log.closed:  # a close that did not get through in time is called again
+        while not log.closed:  # a close that timed out is repeated
             with contextlib.suppress(CloseTimeoutError):
                 log.close()
         assert await asyncio.gather(*tasks) == sorted(task.result() for task in tasks)
@@ -218,7 +218,7 @@ def test_stopped_acknowledge_service_raises_closed_to_waiters(logs: Logs) -> Non
     assert service.join(60)
 
 
-def test_several_loops_wait_at_one_log(logs: Logs) -> None:
+def test_several_event_loops_append_to_one_log(logs: Logs) -> None:
     log = logs.open(flush="sync", **BY_HAND)
     started = threading.Barrier(4)
 
@@ -248,7 +248,8 @@ def test_loop_closed_during_append_waits_leaves_log_usable(
 ) -> None:
     log = logs.open(flush="sync", claim_timeout=60, sync_timeout=60, **BY_HAND)
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda loop, context: None)  # it complains of its own tasks
+    # the loop would report its pending tasks
+    loop.set_exception_handler(lambda loop, context: None)
     with held_up(log):
         tasks = loop.run_until_complete(pending(log, 3))
         loop.close()
@@ -261,7 +262,7 @@ def test_loop_closed_during_append_waits_leaves_log_usable(
     gc.collect()
 
 
-def test_a_child_after_a_fork_waits_with_a_thread_of_its_own(
+def test_forked_child_acknowledges_its_own_appends(
     logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
 ) -> None:
     log = logs.open(flush="sync", **BY_HAND)
@@ -286,7 +287,7 @@ def test_a_child_after_a_fork_waits_with_a_thread_of_its_own(
     ],
     ids=["value", "type", "key", "timestamp", "list"],
 )
-def test_what_is_wrong_is_refused_and_appends_nothing(
+def test_invalid_async_append_is_refused_and_appends_nothing(
     logs: Logs, wrong: Callable[[CommitLog], Awaitable[Any]], expected: type[CommitLogError]
 ) -> None:
     log = logs.open(flush="sync")
@@ -308,13 +309,13 @@ def test_wait_behind_an_own_claim_is_refused_before_append(logs: Logs) -> None:
     assert all_appended(log) == [b"1"]
 
 
-def test_a_log_that_is_only_read_refuses(logs: Logs) -> None:
+def test_append_async_to_read_only_log_is_refused(logs: Logs) -> None:
     logs.open().append(b"1")
     with pytest.raises(ReadOnlyError):
         asyncio.run(logs.open(mode="r").append_async(b"2", sync=True))
 
 
-def test_what_was_awaited_outlives_the_kill_of_its_process(logs: Logs) -> None:
+def test_awaited_appends_survive_a_kill(logs: Logs) -> None:
     log = logs.open(flush="sync", **BY_HAND)
     told, telling = os.pipe()
     child = os.fork()

@@ -1,4 +1,6 @@
-"""Coroutines that a required tailer holds: the loop runs on, and appends keep their order."""
+"""Coroutines that wait for a required tailer: the event loop keeps running, appends keep their
+order.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ from tests.tail.lagging import MAX_LAG, required
 # --- the loop runs on -----------------------------------------------------------------------------
 
 
-def test_the_loop_runs_on_and_the_reader_in_it_lets_appends_go(
+def test_reader_in_the_same_loop_releases_waiting_appends(
     logs: Logs, setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = logs.open_as(setup)
@@ -52,7 +54,7 @@ def test_the_loop_runs_on_and_the_reader_in_it_lets_appends_go(
     assert parts_of(log).writer.fair_queues == {}
 
 
-def test_one_after_the_other_they_are_held_and_let_go(
+def test_successive_appends_each_wait_for_the_reader(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = logs.open()
@@ -71,16 +73,16 @@ def test_one_after_the_other_they_are_held_and_let_go(
     ]
 
 
-def test_a_limit_that_is_met_within_an_append_holds_no_loop_up(
+def test_limit_reached_within_an_append_does_not_block_the_loop(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The append that rolls finds the gate open when it begins; while it rolls, another thread goes
-    past the limit.
+    """Back-pressure begins inside the append: it finds no limit reached, and while it rolls,
+    another thread passes the limit.
     """
     log = logs.open()
     tailer = required(log)
     log.append_many([b"1", b"2"])
-    log.append(b"3")  # from now on the limit is known
+    log.append(b"3")  # from here on the writer knows the limit
     no_thread_waits(monkeypatch)
     roll_from = OpenLog.roll_from
 
@@ -105,7 +107,7 @@ def test_a_limit_that_is_met_within_an_append_holds_no_loop_up(
     asyncio.run(run())
 
 
-def test_there_is_no_thread_for_those_who_are_held(logs: Logs) -> None:
+def test_waiting_appends_need_no_thread(logs: Logs) -> None:
     log = logs.open()
     tailer = required(log)
     filling = fill(log)
@@ -125,7 +127,7 @@ def test_there_is_no_thread_for_those_who_are_held(logs: Logs) -> None:
 # --- order of arrival -----------------------------------------------------------------------------
 
 
-def test_who_comes_when_the_gate_is_open_again_does_not_overtake(logs: Logs) -> None:
+def test_later_append_does_not_overtake_waiting_ones(logs: Logs) -> None:
     log = logs.open()
     tailer = required(log)
     filling = fill(log)
@@ -133,7 +135,7 @@ def test_who_comes_when_the_gate_is_open_again_does_not_overtake(logs: Logs) -> 
     async def run() -> None:
         tasks = await held(log, 3)
         assert len(list(tailer)) == FILLING
-        log.append(b"opens the gate")  # as a thread would, which has no place in this order
+        log.append(b"opens the gate")  # as a thread, which does not queue
         late: list[Coroutine[Any, Any, Any]] = [
             log.append_async(b"late"),
             log.append_many_async([b"later", b"last"]),
@@ -216,7 +218,7 @@ def test_list_blocked_halfway_resumes_ahead_of_later_appends(
 # --- two processes --------------------------------------------------------------------------------
 
 
-def test_a_reader_in_another_process_lets_appends_go(
+def test_reader_in_another_process_releases_appends(
     logs: Logs, monkeypatch: pytest.MonkeyPatch, until: Callable[..., None]
 ) -> None:
     log = logs.open()
@@ -240,7 +242,8 @@ def test_a_reader_in_another_process_lets_appends_go(
     async def run() -> None:
         tasks = [asyncio.create_task(log.append_async(value(number))) for number in range(300)]
         await asyncio.sleep(0)
-        assert 20 < sum(task.done() for task in tasks) < 200  # until the writer heard of the tailer
+        # the number appended before the writer knows of the tailer
+        assert 20 < sum(task.done() for task in tasks) < 200
         os.write(tell_held, b"!")
         await outcomes_of(tasks)
 
@@ -251,7 +254,7 @@ def test_a_reader_in_another_process_lets_appends_go(
     os.close(tell_held)
 
 
-def test_the_child_of_a_fork_has_turns_of_its_own(
+def test_forked_child_has_its_own_fair_queue(
     logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
 ) -> None:
     log = logs.open()

@@ -1,6 +1,4 @@
-"""A log in the child of a fork: a pooled one is refused, a mapped one goes on through a slot of its
-own.
-"""
+"""A log in a forked child: a pooled log is refused, a mapped log continues with its own slot."""
 
 from __future__ import annotations
 
@@ -79,8 +77,8 @@ def test_mapped_log_after_fork_appends_through_an_own_slot(
 
 
 def fork_held(act: Callable[[], None]) -> Callable[[], int]:
-    """Fork a child that acts once the function returned here is called, which gives the status that
-    it ended with: 0 if it got through.
+    """Fork a child that waits. The returned function lets it run `act` and returns its exit status,
+    0 on success.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -131,7 +129,7 @@ def test_forked_child_after_a_pooled_reopen_overwrites_nothing(logs: Logs) -> No
     assert list(logs.open().tailer().values()) == [b"parent", bytes(5000)]
 
 
-def test_a_claim_of_the_parent_is_not_the_childs_to_end(
+def test_forked_child_cannot_end_a_claim_of_the_parent(
     logs: Logs, setup: Setup, in_child: Callable[..., Any]
 ) -> None:
     log = logs.open_as(setup, **BY_HAND)
@@ -172,11 +170,11 @@ def test_parent_locks_held_at_fork_do_not_block_the_child(
     with ThreadPoolExecutor(1) as pool, contextlib.ExitStack() as held:
         for lock in locks:
             held.enter_context(lock)
-        # Reentrant locks would let this very thread's child in.
+        # A reentrant lock would admit the child, which runs in the same thread.
         assert pool.submit(in_child, use).result() == [b"there", b"child", b"on"]
 
 
-def test_a_fork_waits_for_a_service_that_is_being_started(in_child: Callable[..., Any]) -> None:
+def test_fork_waits_for_a_service_that_is_starting(in_child: Callable[..., Any]) -> None:
     began, forked = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -1,5 +1,5 @@
-"""Where and how a log can be opened, who may open it beside whom, and what a refused opening leaves
-behind: nothing.
+"""How a log is opened, which handles may be open together, and that a refused open leaves nothing
+behind.
 """
 
 from __future__ import annotations
@@ -71,14 +71,14 @@ def test_mode_r_never_creates(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["w", "", "ra", "A", None, 5, ["a"], b"a"], ids=repr)
-def test_a_mode_that_is_none_is_refused(tmp_path: Path, mode: Any) -> None:
+def test_unknown_mode_is_refused(tmp_path: Path, mode: Any) -> None:
     with pytest.raises(InvalidOptionError, match="mode must be"):
         commitlog.open(tmp_path / "log", mode)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("mode", ["a", "x", "r"])
-def test_a_path_that_is_or_leads_through_a_file_is_refused(tmp_path: Path, mode: str) -> None:
+def test_path_at_or_through_a_file_is_refused(tmp_path: Path, mode: str) -> None:
     file = tmp_path / "file"
     file.write_bytes(b"precious")
     for path in (file, file / "log"):
@@ -91,13 +91,13 @@ def test_a_path_that_is_or_leads_through_a_file_is_refused(tmp_path: Path, mode:
 @pytest.mark.parametrize(
     "path", [5, None, 1.5, "", "null\0byte", b"null\0byte", ["list"]], ids=repr
 )
-def test_a_path_that_cannot_be_one_is_refused(path: Any, mode: str) -> None:
+def test_invalid_path_is_refused(path: Any, mode: str) -> None:
     with pytest.raises(InvalidOptionError, match="path must"):
         commitlog.open(path, mode)
 
 
 @pytest.mark.parametrize("mode", ["a", "r"])
-def test_a_path_that_the_system_refuses_is_told_as_such(tmp_path: Path, mode: str) -> None:
+def test_path_refused_by_the_system_raises_io_failure(tmp_path: Path, mode: str) -> None:
     (tmp_path / "loop").symlink_to("loop")
     for path in (tmp_path / ("x" * 300), tmp_path / "loop"):
         with pytest.raises(IOFailureError) as caught:
@@ -105,7 +105,7 @@ def test_a_path_that_the_system_refuses_is_told_as_such(tmp_path: Path, mode: st
         assert caught.value.path == str(path)
 
 
-def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_directory_without_a_log_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "letters.txt").write_text("Dear Sir")
     for mode in ("a", "x", "r"):
         with pytest.raises(NotALogError):
@@ -116,7 +116,7 @@ def test_a_foreign_directory_is_refused_and_left_alone(tmp_path: Path) -> None:
 # --- options --------------------------------------------------------------------------------------
 
 
-def test_options_that_contradict_the_log_are_refused_by_name(logs: Logs) -> None:
+def test_options_that_contradict_the_log_are_refused(logs: Logs) -> None:
     logs.open(timestamps="precise").close()
     with pytest.raises(InvalidOptionError, match="segment_size is 131072"):
         logs.open(segment_size="128KiB")
@@ -152,7 +152,9 @@ def test_unknown_options_are_refused_by_name(tmp_path: Path) -> None:
 
 @pytest.fixture
 def elsewhere() -> Iterator[Callable[[Callable[[], Any]], int]]:
-    """Have a child process do something and live until the test ends; its process id."""
+    """Return a function that runs an action in a child process, which lives until the test ends,
+    and returns its process id.
+    """
     children: list[tuple[int, int]] = []
 
     def start(action: Callable[[], Any]) -> int:
@@ -181,7 +183,7 @@ def elsewhere() -> Iterator[Callable[[Callable[[], Any]], int]]:
         os.waitpid(child, 0)
 
 
-def test_a_second_pooled_writer_is_told_who_holds_the_log(
+def test_locked_log_error_names_the_pooled_holder(
     logs: Logs, tmp_path: Path, elsewhere: Callable[..., int]
 ) -> None:
     child = elsewhere(lambda: open_pooled(tmp_path / "log"))
@@ -193,7 +195,7 @@ def test_a_second_pooled_writer_is_told_who_holds_the_log(
     assert logs.pool().available == logs.pool().buffers
 
 
-def test_a_pooled_writer_is_told_of_the_mapped_ones(
+def test_locked_log_error_names_a_mapped_holder(
     logs: Logs, tmp_path: Path, elsewhere: Callable[..., int]
 ) -> None:
     child = elsewhere(lambda: commitlog.open(tmp_path / "log", "a", Options(segment_size=SEGMENT)))
@@ -202,7 +204,7 @@ def test_a_pooled_writer_is_told_of_the_mapped_ones(
     logs.open().append(b"a mapped one may")
 
 
-def test_a_second_open_in_this_process_says_so(logs: Logs) -> None:
+def test_lock_held_by_the_same_process_is_named_in_the_error(logs: Logs) -> None:
     with logs.open(pool=logs.pool()) as log:
         for options in ({"pool": logs.pool()}, {}):
             with pytest.raises(LogLockedError, match="this very process"):
@@ -236,10 +238,8 @@ def test_mapped_writers_of_several_processes_see_all_records(
     assert list(logs.open().tailer().values()) == [*found, b"last", b"alone"]
 
 
-def test_the_last_of_several_handles_leaves_the_clean_mark(logs: Logs) -> None:
-    """Handles count checkpoints each for itself, and the last to leave may be the one that counted
-    least.
-    """
+def test_last_handle_to_close_writes_the_clean_mark(logs: Logs) -> None:
+    """Each handle counts its own checkpoints; the last one to close may have the lowest count."""
     first = logs.open(checkpoint_interval=0.001, flush="none")
     for _ in range(5):
         second = logs.open(flush="none")
@@ -258,7 +258,7 @@ def test_the_last_of_several_handles_leaves_the_clean_mark(logs: Logs) -> None:
         first = logs.open(checkpoint_interval=0.001, flush="none")
 
 
-def test_a_joined_handle_never_brings_an_old_clean_mark_back(logs: Logs) -> None:
+def test_second_handle_never_restores_an_old_clean_mark(logs: Logs) -> None:
     with logs.open() as log:
         log.append(b"one")
     first = logs.open(flush="none")
@@ -271,7 +271,7 @@ def test_a_joined_handle_never_brings_an_old_clean_mark_back(logs: Logs) -> None
         assert not mark.clean
 
 
-def test_readers_are_nobodys_rivals(logs: Logs) -> None:
+def test_readers_open_beside_a_pooled_writer(logs: Logs) -> None:
     log = logs.open(pool=logs.pool())
     log.append(b"x")
     log.commit()
@@ -279,7 +279,7 @@ def test_readers_are_nobodys_rivals(logs: Logs) -> None:
     assert [list(reader.tailer().values()) for reader in readers] == [[b"x"]] * 3
 
 
-def test_a_log_that_is_being_opened_elsewhere_is_waited_for(logs: Logs, tmp_path: Path) -> None:
+def test_open_waits_while_another_process_opens_the_log(logs: Logs, tmp_path: Path) -> None:
     logs.open().close()
     fd = os.open(tmp_path / "log", os.O_RDONLY)
     lock = LockFile(fd)
@@ -293,7 +293,7 @@ def test_a_log_that_is_being_opened_elsewhere_is_waited_for(logs: Logs, tmp_path
     released.join()
 
 
-def test_a_copied_directory_is_a_log_of_its_own(logs: Logs, tmp_path: Path) -> None:
+def test_copied_directory_is_an_independent_log(logs: Logs, tmp_path: Path) -> None:
     log = logs.open(allocate_ahead=0)
     log.append(b"both")
     shutil.copytree(tmp_path / "log", tmp_path / "copy")
@@ -304,7 +304,7 @@ def test_a_copied_directory_is_a_log_of_its_own(logs: Logs, tmp_path: Path) -> N
     assert list(copy.tailer().values()) == [b"both", b"copy's"]
 
 
-def test_opening_a_log_twice_in_one_process_works_and_says_so(
+def test_second_open_in_one_process_logs_a_warning(
     logs: Logs, caplog: pytest.LogCaptureFixture
 ) -> None:
     def said() -> bool:

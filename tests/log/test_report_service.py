@@ -1,4 +1,4 @@
-"""What a log says to the `commitlog` logger about itself."""
+"""Messages of a log to the `commitlog` logger."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Said = list[tuple[str, str]]
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture) -> Callable[[int], Said]:
-    """What was said at a level or above it, by level and message."""
+    """Return a function that lists the messages at a level or above, as level and text."""
     caplog.set_level(logging.DEBUG, "commitlog")
     return lambda level: [
         (record.levelname, record.getMessage())
@@ -57,7 +57,9 @@ def test_open_and_close_log_at_info_and_rolls_at_debug(
     )
 
 
-def test_what_recovery_did_is_told(tmp_path: Path, said: Callable[[int], Said]) -> None:
+def test_recovery_logs_rolled_back_claims_and_a_summary(
+    tmp_path: Path, said: Callable[[int], Said]
+) -> None:
     path = tmp_path / "log"
     child = os.fork()
     if child == 0:
@@ -79,9 +81,7 @@ def test_what_recovery_did_is_told(tmp_path: Path, said: Callable[[int], Said]) 
 
 @pytest.fixture
 def no_other_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The services of the logs themselves, which look once a second, say nothing: the test's own
-    do.
-    """
+    """Silence the logs' own report services, which run once a second."""
     monkeypatch.setattr(report_service, "_ROUND_S", 3600)
 
 
@@ -93,7 +93,7 @@ def test_slow_flushes_are_warned_of_at_once_then_per_minute(
     parts_of(log).engine.note_latency("flush", 2_000_000_000)
     service = ReportService(parts_of(log).engine)
     service.look(0.0)
-    assert said(logging.WARNING) == []  # of before its time
+    assert said(logging.WARNING) == []  # latencies from before the service began do not count
     parts_of(log).engine.note_latency("flush", 400_000_000)
     service.look(1.0)
     assert said(logging.WARNING) == []
@@ -130,7 +130,7 @@ def test_rolled_back_claim_is_reported_by_owner_and_resolver(
         claim.__exit__(None, None, None)
 
 
-def test_a_failure_is_told_once(logs: Logs, said: Callable[[int], Said], until: Until) -> None:
+def test_failure_is_logged_once(logs: Logs, said: Callable[[int], Said], until: Until) -> None:
     log = logs.open(flush_interval="1ms")
     parts_of(log).engine.fail(5)
     until(lambda: len(said(logging.ERROR)) > 0)
@@ -143,7 +143,7 @@ def test_a_failure_is_told_once(logs: Logs, said: Callable[[int], Said], until: 
     ) == ("ERROR", True)
 
 
-def test_the_child_of_a_fork_does_not_tell_what_the_parent_did(
+def test_forked_child_does_not_report_the_parents_latencies(
     logs: Logs, said: Callable[[int], Said]
 ) -> None:
     log = logs.open(**BY_HAND)

@@ -1,6 +1,4 @@
-"""Logs that roll by time: what ends a cycle, who agrees on it, what a wrong clock does, and what it
-costs on the disk.
-"""
+"""Roll cycles: what ends a cycle, agreement between processes, wrong clocks, and disk usage."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def cycles_of(log: CommitLog) -> list[tuple[int, list[bytes]]]:
-    """The cycle of each segment that the log has rolled into, as its header says it, and what it
-    holds.
-    """
+    """Return each cycle that the segment headers name, with the values of its segment."""
     found = []
     for number in parts_of(log).queue.numbers():
         page = Path(parts_of(log).directory.segment_path(number)).read_bytes()[:4096]
@@ -99,7 +95,7 @@ def claim(log: CommitLog, value: bytes, **options: Any) -> None:
 
 @pytest.mark.parametrize("pooled", [False, True])
 @clocked(NOON)
-def test_whatever_appends_rolls_and_the_clock_says_when(
+def test_every_kind_of_append_rolls_at_the_end_of_a_cycle(
     clock: Clock, path: Path, pooled: bool
 ) -> None:
     with contextlib.ExitStack() as stack:
@@ -121,7 +117,7 @@ def test_whatever_appends_rolls_and_the_clock_says_when(
 
 
 @clocked(NOON)
-def test_a_message_of_the_bus_rolls_too(clock: Clock, path: Path) -> None:
+def test_bus_message_rolls_at_the_end_of_a_cycle(clock: Clock, path: Path) -> None:
     open_log(path).close()
     with bus.writer(path) as writer:
         writer.write(b"first")
@@ -131,7 +127,7 @@ def test_a_message_of_the_bus_rolls_too(clock: Clock, path: Path) -> None:
 
 
 @clocked(NOON)
-def test_a_timestamp_of_ones_own_does_not_decide_the_cycle(clock: Clock, path: Path) -> None:
+def test_given_timestamp_does_not_decide_the_cycle(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         for hours in range(-30, 30):
             log.append(b"x", timestamp_ns=clock.now_ns + hours * 3600 * 10**9)
@@ -153,7 +149,7 @@ def test_cycle_larger_than_a_segment_spans_several_segments(clock: Clock, path: 
 
 
 @clocked("2026-10-24T22:30:00Z")
-def test_a_cycle_boundary_at_a_daylight_saving_change(clock: Clock, path: Path) -> None:
+def test_daily_cycle_at_clock_change_has_23_or_25_hours(clock: Clock, path: Path) -> None:
     """The day on which Berlin's clocks go back has 25 hours."""
     with open_log(path, roll_cycle="DAILY") as log:
         for hour in range(27):
@@ -210,7 +206,7 @@ def test_clock_stepping_back_never_reopens_a_sealed_cycle(clock: Clock, path: Pa
 
 
 @clocked(NOON)
-def test_a_roll_with_an_open_claim_keeps_the_order(clock: Clock, path: Path) -> None:
+def test_roll_with_an_open_claim_keeps_the_order(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         log.append(b"first")
         with log.claim(6) as claimed:
@@ -238,7 +234,7 @@ def _append_each_hour(path: str, hours: int, count: int, barrier: Any, name: byt
 
 
 @clocked(NOON)
-def test_several_processes_agree_on_each_roll(clock: Clock, path: Path) -> None:
+def test_several_processes_roll_once_per_cycle(clock: Clock, path: Path) -> None:
     writers, hours, count = 3, 8, 50
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(writers + 1, timeout=50)
@@ -267,7 +263,7 @@ def test_several_processes_agree_on_each_roll(clock: Clock, path: Path) -> None:
 
 
 @clocked(NOON)
-def test_a_child_of_a_fork_rolls_by_the_clock_as_well(clock: Clock, path: Path) -> None:
+def test_forked_child_rolls_at_the_end_of_a_cycle(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         log.append(b"parent")
         clock.move(3600)
@@ -288,7 +284,7 @@ def test_a_child_of_a_fork_rolls_by_the_clock_as_well(clock: Clock, path: Path) 
 
 
 @clocked(NOON)
-def test_a_cycle_ends_while_appends_wait_for_a_required_tailer(clock: Clock, path: Path) -> None:
+def test_cycle_ends_while_appends_wait_for_a_required_tailer(clock: Clock, path: Path) -> None:
     with open_log(path, on_lag="raise") as log:
         log.tailer("slow", required=True, max_lag=1).close()
         log.append(b"noon")
@@ -302,7 +298,7 @@ def test_a_cycle_ends_while_appends_wait_for_a_required_tailer(clock: Clock, pat
 
 
 @clocked(NOON)
-def test_the_segment_of_an_idle_log_is_sealed_at_the_cycles_end(clock: Clock, path: Path) -> None:
+def test_idle_log_seals_its_segment_at_the_end_of_a_cycle(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         log.append(b"noon")
         clock.move(3600)
@@ -337,7 +333,8 @@ def test_skipped_cycles_leave_no_file(clock: Clock, path: Path) -> None:
             clock.move(hours * 3600)
             log.append(b"x")
             log.append(b"x")
-        assert len(parts_of(log).queue.numbers()) == 4  # and the one with which the log began
+        # three cycles, and the first segment of the log
+        assert len(parts_of(log).queue.numbers()) == 4
 
 
 @clocked(NOON)
@@ -347,8 +344,9 @@ def test_early_roll_returns_unused_blocks_to_the_disk(clock: Clock, path: Path) 
 
     with open_log(path) as log:
         log.append(b"noon")
+        # The rolled-back claim becomes a SKIP behind the last record.
         with contextlib.suppress(KeyError), log.claim(3 * 4096):
-            raise KeyError  # what is rolled back takes its place behind the last record
+            raise KeyError
         assert allocated(0) == SEGMENT
         clock.move(3600)
         log.append(b"one")
@@ -358,7 +356,7 @@ def test_early_roll_returns_unused_blocks_to_the_disk(clock: Clock, path: Path) 
         assert allocated(1) == SEGMENT
         clock.move(3600)
         log.append(b"two")
-    # What was not given back when the process ended is the next one's to give.
+    # Blocks that a process did not return before it ended are returned by the next open.
     for number in range(2):
         with open(path / f"{number * SEGMENT:020d}.seg", "r+b") as file:
             os.posix_fallocate(file.fileno(), 0, SEGMENT)
@@ -405,7 +403,7 @@ def test_differing_roll_cycle_is_ignored_with_a_warning(
     ],
     ids=str,
 )
-def test_a_wrong_cycle_is_refused_with_what_was_expected(
+def test_invalid_roll_cycle_is_refused(
     tmp_path: Path, options: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(InvalidOptionError, match=expected):

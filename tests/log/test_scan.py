@@ -1,4 +1,4 @@
-"""Ranges of a log as Arrow: bounds, columns, what is written or deleted meanwhile."""
+"""Scans of a range as Arrow: bounds, columns, and records appended or deleted during the scan."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = ["position", "sequence", "timestamp", "type", "key", "value"]
 
 
 def filled(log: CommitLog, count: int = 3000) -> list[int]:
-    """Records a second apart over several segments; every third one has a key and a type."""
+    """Append records a second apart over several segments; every third has a key."""
     positions = [
         log.append(
             b"value %d" % number,
@@ -36,7 +36,7 @@ def filled(log: CommitLog, count: int = 3000) -> list[int]:
     return positions
 
 
-def test_every_column_holds_what_records_hold(logs: Logs, setup: Setup) -> None:
+def test_scan_columns_equal_the_records(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     filled(log)
     table = log.to_arrow()
@@ -53,7 +53,7 @@ def test_every_column_holds_what_records_hold(logs: Logs, setup: Setup) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_one_column_alone_is_that_of_the_whole(logs: Logs, name: str) -> None:
+def test_single_column_equals_that_of_a_full_scan(logs: Logs, name: str) -> None:
     log = logs.open()
     filled(log)
     long = log.append(bytes(5000), key=bytes(900), type=7)
@@ -61,7 +61,7 @@ def test_one_column_alone_is_that_of_the_whole(logs: Logs, name: str) -> None:
     assert log.to_arrow(columns=[name]).column(0).equals(log.to_arrow()[name])
 
 
-def test_columns_come_in_the_order_that_is_asked(logs: Logs) -> None:
+def test_columns_are_returned_in_the_requested_order(logs: Logs) -> None:
     log = logs.open()
     filled(log, 3)
     assert log.to_arrow(columns=["value", "position"]).schema.names == ["value", "position"]
@@ -80,13 +80,15 @@ def test_columns_come_in_the_order_that_is_asked(logs: Logs) -> None:
         ({"start": "end"}, range(0)),
     ],
 )
-def test_bounds_are_times(logs: Logs, bounds: dict[str, Any], expected: range) -> None:
+def test_time_bounds_select_the_records_between(
+    logs: Logs, bounds: dict[str, Any], expected: range
+) -> None:
     log = logs.open()
     filled(log)
     assert log.to_arrow(**bounds, columns=["sequence"])["sequence"].to_pylist() == list(expected)
 
 
-def test_bounds_are_positions(logs: Logs) -> None:
+def test_position_bounds_select_the_records_between(logs: Logs) -> None:
     log = logs.open()
     positions = filled(log)
     found = log.to_arrow(start=positions[1500], end=positions[2500], columns=["position"])
@@ -115,14 +117,14 @@ def test_bounds_are_positions(logs: Logs) -> None:
         ),
     ],
 )
-def test_wrong_arguments_are_refused_at_once(logs: Logs, given: dict[str, Any], why: str) -> None:
+def test_invalid_scan_arguments_are_refused(logs: Logs, given: dict[str, Any], why: str) -> None:
     log = logs.open()
     filled(log)
     with pytest.raises(InvalidOptionError, match=why):
         log.to_reader(**given)
 
 
-def test_start_that_is_no_record_is_refused(logs: Logs) -> None:
+def test_start_inside_a_record_is_refused(logs: Logs) -> None:
     log = logs.open()
     positions = filled(log)
     with pytest.raises(PositionError, match="no record starts here"):
@@ -138,7 +140,7 @@ def test_old_name_of_the_timestamp_warns_and_works(logs: Logs) -> None:
     assert warned[0].filename == __file__
 
 
-def test_records_that_come_later_are_not_read(logs: Logs) -> None:
+def test_records_appended_during_a_scan_are_not_read(logs: Logs) -> None:
     log = logs.open()
     filled(log)
     reader = log.to_reader(columns=["sequence"])
@@ -147,7 +149,7 @@ def test_records_that_come_later_are_not_read(logs: Logs) -> None:
     assert first.num_rows + reader.read_all().num_rows == 3000
 
 
-def test_pruned_start_is_refused_and_none_is_the_first_left(logs: Logs) -> None:
+def test_start_below_the_first_position_is_refused(logs: Logs) -> None:
     log = logs.open()
     positions = filled(log, 6000)
     log.flush()
@@ -177,7 +179,7 @@ def test_reader_keeps_its_log_open(tmp_path: Path) -> None:
         assert reader.read_all()["value"].to_pylist() == [b"kept"]
 
 
-def test_closed_log_ends_a_reader_with_an_error(logs: Logs) -> None:
+def test_reader_of_a_closed_log_raises(logs: Logs) -> None:
     log = logs.open()
     filled(log)
     reader = log.to_reader()
@@ -188,7 +190,7 @@ def test_closed_log_ends_a_reader_with_an_error(logs: Logs) -> None:
         log.to_reader()
 
 
-def test_archive_is_read_as_the_log_is(logs: Logs, tmp_path: Path) -> None:
+def test_archive_scan_equals_log_scan(logs: Logs, tmp_path: Path) -> None:
     log = logs.open()
     filled(log, 6000)
     log.close()
@@ -202,7 +204,7 @@ def test_archive_is_read_as_the_log_is(logs: Logs, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [8, 300, 5000])
 @pytest.mark.parametrize("column", NAMES)
-def test_damaged_value_is_found_whatever_is_wanted(logs: Logs, size: int, column: str) -> None:
+def test_damaged_value_raises_for_any_requested_column(logs: Logs, size: int, column: str) -> None:
     log = logs.open()
     positions = log.append_many([bytes([number]) * size for number in range(10)])
     log.close()
@@ -214,20 +216,20 @@ def test_damaged_value_is_found_whatever_is_wanted(logs: Logs, size: int, column
     assert raised.value.position == positions[6]
 
 
-def test_sequences_in_a_pooled_log_are_those_of_records(logs: Logs) -> None:
+def test_scan_of_pooled_log_has_the_records_sequences(logs: Logs) -> None:
     log = logs.open(pool=logs.pool())
     filled(log, 5000)
     seen = log.to_arrow(columns=["sequence"])["sequence"].to_pylist()
     assert seen == list(range(5000)) == [record.sequence for record in log.tailer()]
 
 
-def test_record_has_its_time_as_a_datetime(logs: Logs) -> None:
+def test_record_timestamp_is_a_datetime(logs: Logs) -> None:
     log = logs.open()
     filled(log, 2)
     assert [record.timestamp for record in log.tailer()] == [BEGAN, BEGAN + dt.timedelta(seconds=1)]
 
 
-def test_abandoned_reader_lets_go_of_its_segment(logs: Logs) -> None:
+def test_collected_reader_releases_its_segment(logs: Logs) -> None:
     log = logs.open()
     positions = filled(log, 6000)
     log.flush()

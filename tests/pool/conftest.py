@@ -1,4 +1,4 @@
-"""What the pool's tests share: processes that own a pool, to be killed."""
+"""Processes that own a pool and are killed by the tests."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class PoolOwner:
-    """A process that runs a script which prints one line of JSON and then lives until it is killed
-    or its input ends.
+    """A process that runs a script, which prints one line of JSON and then lives until it is killed
+    or its standard input ends.
     """
 
     def __init__(self, script: str) -> None:
-        # A session of its own, so that what the script forks can be ended with it.
+        # A session of its own, so that children of the script can be ended with it.
         self.process = subprocess.Popen(
             [sys.executable, "-c", script],
             cwd=ROOT,

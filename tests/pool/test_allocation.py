@@ -1,4 +1,4 @@
-"""Pre-faulting and locking of a pool's buffers, under a limit that the kernel really enforces."""
+"""Pre-faulting and locking of a pool's buffers, under a limit that the kernel enforces."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from commitlog.pool import TransientStorePool
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# Root may lock beyond its limit, so the script gives up that one capability; without it, taking it
-# away changes nothing.
+# Root may lock beyond its limit, so the script drops that capability. For other users this has no
+# effect.
 LIMITED = """
 import ctypes, errno, json, logging, resource, struct
 libc = ctypes.CDLL(None, use_errno=True)
@@ -87,24 +87,24 @@ def test_try_warns_with_the_limit_and_counts_what_is_locked() -> None:
     )
 
 
-def test_off_locks_nothing_and_says_nothing() -> None:
+def test_off_locks_no_buffer_without_a_warning() -> None:
     result = under_limit(0, "off")
     assert (result["messages"], result["error"], result["locked"]) == ([], None, 0)
 
 
 @pytest.mark.parametrize("policy", ["try", "require"])
-def test_within_the_limit_every_buffer_is_locked_in_silence(policy: str) -> None:
+def test_buffers_within_the_limit_are_locked_without_warning(policy: str) -> None:
     allowed = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     buffers = 5 if allowed == resource.RLIM_INFINITY else min(5, allowed // 65536)
     result = under_limit(65536 * buffers, policy, buffers=buffers)
     assert (result["messages"], result["error"], result["locked"]) == ([], None, buffers)
 
 
-def test_closing_gives_the_locked_memory_back() -> None:
+def test_close_unlocks_the_memory() -> None:
     def locked() -> int:
         return int(Path("/proc/self/status").read_text().split("VmLck:")[1].split()[0])
 
-    gc.collect()  # what other tests have left goes now, and not in between
+    gc.collect()  # garbage of other tests must not be freed between the counts
     before = locked()
     with TransientStorePool(buffers=1, buffer_size=65536) as pool:
         assert locked() == before + 64 * pool.locked == before + 64
@@ -112,7 +112,7 @@ def test_closing_gives_the_locked_memory_back() -> None:
 
 
 @pytest.mark.parametrize("backing", ["anonymous", "shm"])
-def test_the_first_stores_into_a_buffer_cause_no_page_faults(backing: Any) -> None:
+def test_first_stores_into_a_buffer_cause_no_page_faults(backing: Any) -> None:
     with TransientStorePool(
         buffers=1, buffer_size="16MiB", backing=backing, lock_memory="off"
     ) as pool:
@@ -120,13 +120,13 @@ def test_the_first_stores_into_a_buffer_cause_no_page_faults(backing: Any) -> No
         assert buffer is not None
 
         def faults_of_storing(size: int) -> int:
-            """Of this thread: what others do meanwhile does not count."""
+            """Return the minor faults of this thread."""
             before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
             for at in range(0, size, 4096):
                 view[at] = 1
             return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
 
         with memoryview(buffer.memory) as view:
-            faults_of_storing(4096)  # after a fork the interpreter's own pages fault once, too
+            faults_of_storing(4096)  # after a fork, the interpreter's own pages fault once
             assert faults_of_storing(buffer.size) <= 8
         pool.return_buffer(buffer)

@@ -1,4 +1,4 @@
-"""What a borrow does when no buffer is free, under every policy."""
+"""Borrowing from an exhausted pool, under each policy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def give_back(pool: TransientStorePool, buffers: list[PoolBuffer]) -> None:
         pool.return_buffer(buffer)
 
 
-def test_wait_gets_the_buffer_that_comes_back(until: Until) -> None:
+def test_waiting_borrower_gets_the_returned_buffer(until: Until) -> None:
     with small_pool() as pool:
         (buffer,) = drain(pool)
         got: list[PoolBuffer | None] = []
@@ -62,7 +62,7 @@ def test_waiting_borrowers_are_served_in_fifo_order(
             lent = pool.borrow(name)
             assert lent is not None
             served.append(name)
-            # A borrower that does not wait does not overtake those in line.
+            # A borrower that does not wait must not overtake the waiting ones.
             assert pool.try_borrow("pushing in") is None
             pool.return_buffer(lent)
 
@@ -99,11 +99,11 @@ def test_borrow_timeout_names_the_borrowers_and_remedies(options: dict[str, Any]
             pool.borrow("late", timeout)
         assert time.monotonic() - started < 30
         give_back(pool, lent)
-        # The one who gave up does not stand in line any more.
+        # A borrower that timed out is no longer in the queue.
         assert pool.available == 2
 
 
-def test_raise_is_immediate() -> None:
+def test_policy_raise_raises_without_waiting() -> None:
     with small_pool(on_exhausted="raise") as pool:
         lent = drain(pool)
         with pytest.raises(
@@ -114,7 +114,7 @@ def test_raise_is_immediate() -> None:
         give_back(pool, lent)
 
 
-def test_mapped_gives_none() -> None:
+def test_policy_mapped_returns_none() -> None:
     with small_pool(on_exhausted="mapped") as pool:
         lent = drain(pool)
         assert pool.borrow("late") is None
@@ -212,7 +212,7 @@ def test_grow_without_memory_warns_and_waits(
         give_back(pool, lent)
 
 
-def test_a_listener_that_fails_keeps_the_new_buffer_out_of_use() -> None:
+def test_failing_grow_listener_discards_the_new_buffer() -> None:
     with small_pool(on_exhausted="grow", backing="shm") as pool:
         lent = drain(pool)
         seen: list[str] = []
@@ -229,7 +229,7 @@ def test_a_listener_that_fails_keeps_the_new_buffer_out_of_use() -> None:
         give_back(pool, lent)
 
 
-def test_a_forced_close_sends_those_who_wait_away(until: Until) -> None:
+def test_forced_close_ends_every_wait_with_an_error(until: Until) -> None:
     pool = small_pool()
     (buffer,) = drain(pool)
     caught: list[Exception] = []
@@ -251,7 +251,7 @@ def test_a_forced_close_sends_those_who_wait_away(until: Until) -> None:
     pool.return_buffer(buffer)
 
 
-def test_an_interrupted_wait_leaves_the_line_and_loses_no_buffer(until: Until) -> None:
+def test_interrupted_wait_leaves_the_queue_and_no_buffer(until: Until) -> None:
     class StopWaitingError(Exception):
         pass
 
@@ -278,7 +278,7 @@ def test_an_interrupted_wait_leaves_the_line_and_loses_no_buffer(until: Until) -
         assert (pool.available, pool.borrowed) == (1, 0)
 
 
-def test_options_of_the_policies_that_contradict_are_refused() -> None:
+def test_contradictory_max_buffers_is_refused() -> None:
     with pytest.raises(
         InvalidOptionError, match="max_buffers means something with on_exhausted='grow' only"
     ):

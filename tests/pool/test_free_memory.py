@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class FakeProcess:
-    """A `/proc/self` and the hierarchy it points to, in a directory."""
+    """A fake `/proc/self` and its cgroup hierarchy, in a directory."""
 
     def __init__(self, directory: Path) -> None:
         self.process = directory / "proc"
@@ -70,7 +70,7 @@ def test_each_cgroup_counts_limit_less_unreclaimable_usage(fake: FakeProcess, ki
     assert "outer/inner" in cgroup_memory(fake.process)[0].source
 
 
-def test_a_group_over_its_limit_has_nothing_free(fake: FakeProcess) -> None:
+def test_cgroup_over_its_limit_has_no_free_memory(fake: FakeProcess) -> None:
     fake.describe("cgroup2", "/full")
     fake.group("/full", "cgroup2", "100", 200)
     assert fake.free() == [0]
@@ -90,11 +90,11 @@ def test_container_cgroup_at_the_mount_point_sets_the_limit(fake: FakeProcess, g
     assert fake.free() == [4 * MIB]
 
 
-def test_a_system_without_control_groups_has_no_such_limit(tmp_path: Path) -> None:
+def test_system_without_cgroups_has_no_cgroup_limit(tmp_path: Path) -> None:
     assert cgroup_memory(tmp_path) == []
 
 
-def test_the_real_control_groups_can_be_read() -> None:
+def test_cgroups_of_this_machine_are_read() -> None:
     for found in cgroup_memory():
         assert found.size >= 0
         assert "control group /" in found.source
@@ -111,7 +111,7 @@ def test_shm_file_system_counts_only_with_a_size_limit(
     assert shm_space(tmp_path) == []
 
 
-def test_the_smallest_of_all_limits_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_smallest_limit_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(free_memory, "machine_memory", lambda: FreeMemory(300, "the machine"))
     monkeypatch.setattr(
         free_memory,

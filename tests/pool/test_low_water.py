@@ -6,7 +6,7 @@ from commitlog.pool.low_water import LowWaterMark
 
 
 def warnings_of(share: float, total: int, steps: str) -> list[bool]:
-    """Play borrows (b) and returns (r) from a full pool; what each borrow said."""
+    """Play borrows (b) and returns (r) from a full pool; return whether each borrow warned."""
     mark, available, said = LowWaterMark(share), total, []
     for step in steps:
         available += -1 if step == "b" else 1
@@ -33,6 +33,6 @@ def test_low_water_warns_on_fall_and_again_only_after_rise(
     assert warnings_of(share, total, steps) == said
 
 
-def test_a_pool_that_every_borrow_would_empty_is_not_warned_of() -> None:
+def test_pool_that_one_borrow_empties_never_warns() -> None:
     assert not any(warnings_of(0.4, 1, "brbrb"))
     assert not any(warnings_of(0.9, 5, "bbbbb"))

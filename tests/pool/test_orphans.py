@@ -1,4 +1,4 @@
-"""Buffers that a killed pool left, and that no log knows of."""
+"""Buffers of a killed pool that no log refers to."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def age(name: str) -> None:
-    """Make a buffer older than the grace."""
+    """Make a buffer older than the grace period."""
     os.utime(f"/dev/shm{name}", (0, 0))
 
 
 @pytest.fixture
 def left_behind() -> Iterator[list[str]]:
-    """Names of two buffers of a killed pool, one bound to a log's segment, one free."""
+    """Names of two buffers of a killed pool: one bound to a log's segment, one free."""
     done = subprocess.run(
         [sys.executable, "-c", DYING_POOL, uuid.uuid4().hex],
         capture_output=True,
@@ -61,12 +61,12 @@ def test_sweep_removes_free_orphans_and_keeps_those_with_records(
     assert sorted(exists(name) for name in left_behind) == [False, True]
 
 
-def test_a_young_buffer_is_left_alone(left_behind: list[str]) -> None:
+def test_sweep_keeps_a_recent_orphan(left_behind: list[str]) -> None:
     sweep_orphans()
     assert all(exists(name) for name in left_behind)
 
 
-def test_a_live_pool_keeps_its_free_buffers() -> None:
+def test_sweep_keeps_free_buffers_of_a_live_pool() -> None:
     with TransientStorePool(
         buffers=2, buffer_size="64KiB", backing="shm", lock_memory="off"
     ) as pool:
@@ -76,7 +76,7 @@ def test_a_live_pool_keeps_its_free_buffers() -> None:
         assert all(exists(name) for name in pool.shm_names)
 
 
-def test_making_a_shared_pool_sweeps(left_behind: list[str]) -> None:
+def test_new_shared_pool_sweeps_orphans(left_behind: list[str]) -> None:
     for name in left_behind:
         age(name)
     with TransientStorePool(buffers=1, buffer_size="64KiB", backing="shm", lock_memory="off"):

@@ -24,13 +24,13 @@ def checked(**options: Any) -> PoolOptions:
     return check_pool_options(**(DEFAULTS | options))
 
 
-def test_sizes_and_durations_come_out_in_bytes_and_seconds() -> None:
+def test_sizes_and_durations_become_bytes_and_seconds() -> None:
     options = checked(buffer_size="128KiB", wait_timeout="500ms")
     assert (options.buffer_size, options.wait_timeout) == (131072, 0.5)
 
 
 @pytest.mark.parametrize("size", [64 << 10, (64 << 10) + 4096, "1GiB"])
-def test_buffer_sizes_at_the_bounds_are_taken(size: Any) -> None:
+def test_buffer_size_at_the_bounds_is_accepted(size: Any) -> None:
     assert checked(buffer_size=size).buffer_size % 4096 == 0
 
 
@@ -60,14 +60,14 @@ def test_buffer_sizes_at_the_bounds_are_taken(size: Any) -> None:
         *[("low_water", share) for share in (-0.1, 1, 1.5, float("nan"), "0.4", None, True)],
     ],
 )
-def test_a_wrong_option_is_refused_by_name(name: str, value: Any) -> None:
+def test_invalid_pool_option_is_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(InvalidOptionError, match=name):
         checked(**{name: value})
     with pytest.raises(InvalidOptionError, match=name):
         TransientStorePool(**{"lock_memory": "off", name: value})
 
 
-def test_the_bound_of_growing_is_given_or_twice_the_buffers() -> None:
+def test_max_buffers_defaults_to_twice_the_buffers() -> None:
     assert checked(on_exhausted="grow").max_buffers == 10
     assert checked(on_exhausted="grow", max_buffers=5).max_buffers == 5
     assert checked().max_buffers == 5

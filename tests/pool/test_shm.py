@@ -1,4 +1,4 @@
-"""Shared-memory buffers, and their recovery after a real kill of the process that had them."""
+"""Shared-memory buffers, and their recovery after a kill of the process that owned them."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def pool() -> Iterator[TransientStorePool]:
 
 @pytest.fixture
 def dead_names(pool_owner: Callable[[str], Any]) -> Iterator[list[str]]:
-    """The names of a pool whose process was killed: two buffers of orders, one of others, one lent
-    but not bound, one never lent.
+    """The names of a killed pool's buffers: two of orders, one of others, one lent but not bound,
+    one never lent.
     """
     owner = pool_owner(OWNER.format(extra=""))
     names = owner.said["names"]
@@ -82,7 +82,7 @@ def as_dict(survey: ShmSurvey) -> dict[str, Any]:
     return {name: getattr(survey, name) for name in ShmSurvey.__dataclass_fields__}
 
 
-def test_names_are_random_and_open_to_the_owner_alone(pool: TransientStorePool) -> None:
+def test_buffer_names_are_random_with_owner_only_access(pool: TransientStorePool) -> None:
     assert len(set(pool.shm_names)) == 2
     for name in pool.shm_names:
         status = path_of(name).stat()
@@ -93,7 +93,7 @@ def test_names_are_random_and_open_to_the_owner_alone(pool: TransientStorePool) 
         )
 
 
-def test_the_umask_does_not_lock_the_owner_out() -> None:
+def test_buffer_mode_ignores_the_umask() -> None:
     previous = os.umask(0o777)
     try:
         buffer = ShmBuffer.allocate(BUFFER_SIZE)
@@ -118,7 +118,7 @@ def test_close_unlinks_the_names() -> None:
 def test_exit_without_close_unlinks_free_and_returned_buffers(
     pool_owner: Callable[[str], Any],
 ) -> None:
-    """A log that drains at exit may return its buffers after the pool has been cleaned up."""
+    """A log that drains at exit may return its buffers after the pool's own cleanup."""
     owner = pool_owner("""
 import atexit, json, sys
 atexit.register(lambda: pool.return_buffer(late))  # runs last
@@ -148,7 +148,7 @@ def test_content_of_a_killed_process_is_found_in_base_order(dead_names: list[str
     ]
     assert (survey.foreign, survey.free) == ((dead_names[2],), (dead_names[3], dead_names[4]))
     assert (survey.missing, survey.live, survey.live_in_use, survey.unusable) == ((), (), (), ())
-    # Looking changes nothing: after a kill during recovery, the next recovery finds the same.
+    # The survey changes nothing: after a kill during recovery, the next recovery finds the same.
     assert [found.name for found in find_buffers(dead_names, ORDERS).recoverable] == [
         dead_names[1],
         dead_names[0],
@@ -158,7 +158,7 @@ def test_content_of_a_killed_process_is_found_in_base_order(dead_names: list[str
     ]
 
 
-def test_discarded_buffers_are_gone_and_discarding_again_is_fine(dead_names: list[str]) -> None:
+def test_discard_is_idempotent(dead_names: list[str]) -> None:
     for name in dead_names:
         discard(name)
         discard(name)
@@ -168,8 +168,8 @@ def test_discarded_buffers_are_gone_and_discarding_again_is_fine(dead_names: lis
 def test_killed_pool_with_a_live_forked_child_counts_as_dead(
     pool_owner: Callable[[str], Any],
 ) -> None:
-    """The child has inherited the mappings and, until it closed them, the descriptors: neither may
-    pass for the pool's life.
+    """The child inherits the mappings and, until it closes them, the descriptors; neither keeps the
+    pool alive.
     """
     owner = pool_owner(
         OWNER.format(
@@ -203,7 +203,7 @@ os.read(reader, 1)
             path_of(name).unlink(missing_ok=True)
 
 
-def test_a_live_pool_is_listed_as_live_and_not_discarded(pool: TransientStorePool) -> None:
+def test_buffer_of_a_live_pool_is_not_discarded(pool: TransientStorePool) -> None:
     buffer = lent(pool)
     buffer.bind(ORDERS, 0, 1)
     assert buffer.name is not None
@@ -217,7 +217,7 @@ def test_a_live_pool_is_listed_as_live_and_not_discarded(pool: TransientStorePoo
     assert path_of(buffer.name).exists()
 
 
-def test_a_binding_lasts_until_unbind_or_return(pool: TransientStorePool) -> None:
+def test_binding_lasts_until_unbind_or_return(pool: TransientStorePool) -> None:
     buffer = lent(pool)
     assert not buffer.bound
     for _ in range(2):
@@ -243,7 +243,7 @@ def test_a_binding_lasts_until_unbind_or_return(pool: TransientStorePool) -> Non
     ("log_uuid", "base", "segment_id"),
     [(b"short", 0, 0), (ORDERS, -1, 0), (ORDERS, 2**63, 0), (ORDERS, 0, 2**64)],
 )
-def test_a_wrong_binding_is_refused(
+def test_invalid_binding_is_refused(
     pool: TransientStorePool, log_uuid: bytes, base: int, segment_id: int
 ) -> None:
     buffer = lent(pool)
@@ -252,8 +252,8 @@ def test_a_wrong_binding_is_refused(
     assert not buffer.bound
 
 
-def test_the_binding_is_complete_before_the_state_says_so(pool: TransientStorePool) -> None:
-    """Stops between the stores of bind, as a kill would, and looks at what recovery would see."""
+def test_bind_stores_the_state_after_the_binding(pool: TransientStorePool) -> None:
+    """Observes the stores of bind one by one, as a recovery after a kill would see them."""
     seen = []
 
     class Watched:
@@ -276,7 +276,7 @@ def test_the_binding_is_complete_before_the_state_says_so(pool: TransientStorePo
     assert seen == [(1, ORDERS, bytes(8))]
 
 
-def test_binding_an_anonymous_buffer_does_nothing() -> None:
+def test_bind_of_an_anonymous_buffer_has_no_effect() -> None:
     with TransientStorePool(buffers=1, buffer_size=BUFFER_SIZE) as pool:
         buffer = pool.borrow("a test")
         assert isinstance(buffer, PoolBuffer)
@@ -349,7 +349,7 @@ NOT_NAMES = [
 
 
 @pytest.mark.parametrize("name", NOT_NAMES)
-def test_what_is_no_buffers_name_is_never_opened(name: str) -> None:
+def test_invalid_buffer_name_is_never_opened(name: str) -> None:
     assert find_buffers([name], ORDERS).unusable == ((name, "it is not a buffer's name"),)
     with pytest.raises(PoolBufferError, match="not the name"):
         discard(name)
@@ -358,7 +358,7 @@ def test_what_is_no_buffers_name_is_never_opened(name: str) -> None:
 def test_buffer_without_open_permission_is_an_error_not_a_loss(
     dead_names: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root may open everything, so the refusal is played."""
+    """Root may open every file, so the refusal is simulated."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise posix_ipc.PermissionsError("no permission")

@@ -41,7 +41,7 @@ def contents(buffer: PoolBuffer) -> bytes:
     return bytes(buffer.memory)
 
 
-def test_defaults_are_those_of_the_design() -> None:
+def test_pool_defaults_are_five_anonymous_64_mib_buffers() -> None:
     with TransientStorePool(lock_memory="off") as pool:
         assert (pool.buffers, pool.available, pool.borrowed) == (5, 5, 0)
         assert (pool.buffer_size, pool.backing, pool.locked) == (64 << 20, "anonymous", 0)
@@ -64,7 +64,7 @@ def test_borrowed_buffer_is_zero_writable_and_sized_as_asked(backing: Any) -> No
         assert (pool.available, pool.borrowed) == (2, 0)
 
 
-def test_a_returned_buffer_is_reused_first_and_zeroed(backing: Any) -> None:
+def test_returned_buffer_is_zeroed_and_reused_first(backing: Any) -> None:
     with small_pool(buffers=3, backing=backing) as pool:
         first, second = borrow(pool), borrow(pool)
         assert [first.index, second.index] == [0, 1]
@@ -78,8 +78,8 @@ def test_a_returned_buffer_is_reused_first_and_zeroed(backing: Any) -> None:
         pool.return_buffer(again)
 
 
-def test_the_binding_is_cleared_before_the_bytes_are_zeroed() -> None:
-    """Otherwise a kill in between would have recovery take half-zeroed records for a torn tail."""
+def test_return_clears_the_binding_before_zeroing() -> None:
+    """Otherwise recovery after a kill in between would take half-zeroed records for a torn tail."""
 
     class Watched:
         holds = 0
@@ -100,7 +100,7 @@ def test_the_binding_is_cleared_before_the_bytes_are_zeroed() -> None:
     assert seen == [(False, BufferState.RETURNING, 1, 0, BUFFER_SIZE)]
 
 
-def test_a_buffer_returned_twice_is_refused(backing: Any) -> None:
+def test_second_return_of_a_buffer_is_refused(backing: Any) -> None:
     with small_pool(backing=backing) as pool:
         buffer = borrow(pool)
         pool.return_buffer(buffer)
@@ -109,7 +109,7 @@ def test_a_buffer_returned_twice_is_refused(backing: Any) -> None:
         assert (pool.available, pool.stats().returns) == (2, 1)
 
 
-def test_foreign_buffer_is_refused_and_taken_by_its_own_pool(backing: Any) -> None:
+def test_return_to_another_pool_is_refused(backing: Any) -> None:
     with small_pool(backing=backing) as pool, small_pool(backing=backing) as other:
         mine, foreign = borrow(pool), borrow(other)
         fill(foreign)
@@ -240,7 +240,7 @@ def test_forced_close_leaves_lent_buffers_until_their_return(
         pool.return_buffer(buffer)
 
 
-def test_a_dropped_pool_warns_and_releases_its_memory_and_names(backing: Any) -> None:
+def test_dropped_pool_warns_and_releases_memory_and_names(backing: Any) -> None:
     pools = [small_pool(backing=backing)]
     memory, names = pools[0]._all[0].memory, pools[0].shm_names
     with pytest.warns(ResourceWarning, match="was not closed"):
@@ -249,7 +249,7 @@ def test_a_dropped_pool_warns_and_releases_its_memory_and_names(backing: Any) ->
     assert not any(os.path.exists(f"/dev/shm{name}") for name in names)
 
 
-def test_a_forked_child_may_not_use_the_pool_and_harms_nothing(
+def test_forked_child_cannot_use_the_pool(
     in_child: Callable[[Callable[[], Any]], Any], backing: Any
 ) -> None:
     with small_pool(backing=backing) as pool:
@@ -303,15 +303,15 @@ def test_fork_with_the_lock_held_refuses_child_without_deadlock(
         holder.join()
 
 
-def test_opening_and_closing_pools_leaks_no_descriptor(backing: Any) -> None:
-    gc.collect()  # what other tests have left goes now, and not in between
+def test_closed_pools_leak_no_descriptor(backing: Any) -> None:
+    gc.collect()  # garbage of other tests must not be freed between the counts
     before = sorted(os.listdir("/proc/self/fd"))
     for _ in range(3):
         small_pool(backing=backing).close()
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_pool_that_fails_halfway_leaves_nothing_behind(
+def test_pool_that_fails_halfway_releases_its_buffers(
     backing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[PoolBuffer] = []
@@ -322,7 +322,7 @@ def test_a_pool_that_fails_halfway_leaves_nothing_behind(
             raise PoolMemoryError("no more")
 
     monkeypatch.setattr(allocation, "_populate", populate_two)
-    gc.collect()  # what other tests have left goes now, and not in between
+    gc.collect()  # garbage of other tests must not be freed between the counts
     before = sorted(os.listdir("/proc/self/fd"))
     with pytest.raises(PoolMemoryError, match="no more"):
         small_pool(buffers=3, backing=backing)

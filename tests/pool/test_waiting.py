@@ -14,7 +14,7 @@ def test_buffer_handed_over_during_an_interrupt_is_taken_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Interrupting:
-        """Hands a buffer over and then raises, as Ctrl-C between the two would."""
+        """Hands a buffer over, then raises, like Ctrl-C between the two."""
 
         def __init__(self, lock: threading.RLock) -> None: ...
 
@@ -36,7 +36,7 @@ def test_buffer_handed_over_during_an_interrupt_is_taken_back(
     buffer.destroy()
 
 
-def test_an_empty_line_takes_no_buffer() -> None:
+def test_empty_queue_takes_no_buffer() -> None:
     line = WaitingLine(threading.RLock())
     buffer = AnonymousBuffer(Memory(4096))
     assert not line.serve(buffer)
@@ -44,7 +44,7 @@ def test_an_empty_line_takes_no_buffer() -> None:
     buffer.destroy()
 
 
-def test_whoever_gives_up_is_not_served_later() -> None:
+def test_borrower_that_timed_out_is_not_served_later() -> None:
     lock = threading.RLock()
     line = WaitingLine(lock)
     buffer = AnonymousBuffer(Memory(4096))

@@ -1,4 +1,4 @@
-"""What the tests of recovery share: pools that died."""
+"""Fixture of dead pools for the tests of recovery."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.recovery.dead_pools import Content, DeadPool, die_with
 
 @pytest.fixture
 def dead_pool() -> Iterator[DeadPool]:
-    """Buffers of a pool whose process was killed, by name; gone at the test's end."""
+    """Return a function that fills buffers, kills their process and returns their names; discard
+    the buffers at the end.
+    """
     made: list[str] = []
 
     def kill(contents: list[Content]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Buffers of pools whose process was killed, with what such a process had written."""
+"""Buffers of pools whose process was killed, and their contents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DeadPool = Callable[[list[Content]], list[str]]
 
 
 def die_with(contents: list[Content]) -> list[str]:
-    """Fill buffers in a child that is killed with SIGKILL; their names."""
+    """Fill buffers in a child that kills itself with SIGKILL; return their names."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -36,7 +36,7 @@ def die_with(contents: list[Content]) -> list[str]:
 
 
 def fill(buffer: ShmBuffer, number: int, segment_id: int, offset: int, content: bytes) -> None:
-    """Lend a buffer to a segment, and write into it."""
+    """Lend a buffer to a segment and write into it."""
     buffer.state = BufferState.BORROWED
     buffer.bind(UUID, number * SIZE, segment_id)
     memoryview(buffer.memory)[offset : offset + len(content)] = content
@@ -45,7 +45,7 @@ def fill(buffer: ShmBuffer, number: int, segment_id: int, offset: int, content: 
 def frames(
     files: LogFiles, number: int, values: list[bytes], offset: int = HEADER, *, full: bool = False
 ) -> bytes:
-    """Frames as they stand in a buffer."""
+    """Return frames as a buffer holds them."""
     content = b""
     for value in values:
         content += oracle.build_frame(

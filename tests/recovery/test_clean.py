@@ -1,5 +1,5 @@
-"""Recovery of logs that are empty or were closed: they open where they ended, and what contradicts
-the mark is not believed.
+"""Recovery of empty and of cleanly closed logs: they open at their end, and a clean mark that
+contradicts the segments is ignored.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 
 
-def test_a_log_without_segments_gets_its_first_one_opened(files: LogFiles) -> None:
+def test_log_without_segments_opens_its_first_segment(files: LogFiles) -> None:
     recovered = files.recover()
     assert recovered == Recovered("empty", (0, HEADER), HEADER)
     assert oracle.read_header(files.get(0)).opened is not None
     assert files.values() == []
 
 
-def test_a_log_that_lost_all_segments_goes_on_behind_them(
+def test_log_without_its_segments_continues_after_them(
     files: LogFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     recovered = files.recover(checkpoint=files.checkpoint(2 * SIZE + 5000))
@@ -29,7 +29,7 @@ def test_a_log_that_lost_all_segments_goes_on_behind_them(
     assert "missing" in caplog.text
 
 
-def test_a_clean_log_opens_at_its_end_and_nothing_changes(files: LogFiles) -> None:
+def test_clean_log_opens_at_its_end_unchanged(files: LogFiles) -> None:
     files.full(0, numbered(10))
     files.create(1, opened=True)
     end = files.records(1, numbered(5, 10))
@@ -54,7 +54,7 @@ def test_clean_log_full_to_the_segment_end_recovers_there(
     assert (recovered.case, recovered.tail, recovered.end) == ("clean", (0, SIZE), SIZE)
 
 
-def test_a_clean_log_rests_in_the_segment_that_a_roll_has_opened(files: LogFiles) -> None:
+def test_clean_log_opens_in_the_segment_of_a_finished_roll(files: LogFiles) -> None:
     files.full(0, numbered(10))
     files.create(1, opened=True)
     assert files.recover(checkpoint=files.checkpoint(SIZE, clean=True)).tail == (1, HEADER)
@@ -115,7 +115,7 @@ def test_clean_mark_contradicting_a_later_segment_is_ignored(files: LogFiles) ->
     assert files.numbers() == [0]
 
 
-def test_missing_last_segments_leave_what_is_there_untouched(
+def test_missing_last_segments_leave_other_files_unchanged(
     files: LogFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     files.full(0, numbered(10))

@@ -1,5 +1,5 @@
-"""Recovery after a crash of the system, or of a pool: the log is cut at the first frame that cannot
-be, and nothing else is lost.
+"""Recovery after a system crash or with a dead pool: the log is cut at the first invalid frame, and
+no valid frame is lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.log_files import HEADER, SIZE, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 
 
-def test_an_unclean_log_that_is_whole_keeps_everything(files: LogFiles) -> None:
+def test_unclean_log_without_damage_keeps_every_record(files: LogFiles) -> None:
     files.full(0, numbered(10))
     files.create(1, opened=True)
     end = files.records(1, numbered(10, 10))
@@ -38,7 +38,7 @@ def test_recovery_without_checkpoint_starts_at_first_segment(files: LogFiles) ->
     assert files.recover().tail == (4, end)
 
 
-def test_a_half_written_last_record_is_cut_and_zeroed(files: LogFiles) -> None:
+def test_torn_last_record_is_cut_and_zeroed(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, numbered(20))
     frame = oracle.build_frame(files.segment_id(0), end, b"x" * 500)
@@ -82,7 +82,7 @@ def test_cut_saves_valid_frames_then_zeroes_and_removes_the_rest(
     assert f"{cut} to {2 * SIZE}" in caplog.text
 
 
-def test_a_cut_range_keeps_its_blocks(files: LogFiles) -> None:
+def test_cut_range_keeps_its_blocks(files: LogFiles) -> None:
     files.directory.create_segment(0, opened_ns=1)
     before = files.file(0).stat().st_blocks
     files.put(0, HEADER + 8, b"\xff" * 30000)
@@ -102,7 +102,7 @@ def test_holes_of_a_copied_segment_get_blocks(files: LogFiles, clean: bool) -> N
     assert files.file(0).stat().st_blocks >= SIZE // 512
 
 
-def test_stale_bytes_never_come_back_after_new_appends(files: LogFiles) -> None:
+def test_stale_records_never_reappear_after_new_appends(files: LogFiles) -> None:
     files.create(0)
     cut = files.records(0, numbered(20))
     files.records(0, numbered(20, 100), cut + 32)
@@ -131,12 +131,12 @@ def test_opened_segment_after_lost_frames_is_removed(files: LogFiles) -> None:
     assert files.numbers() == [0]
 
 
-def test_a_full_last_segment_is_the_end(files: LogFiles) -> None:
+def test_full_last_segment_ends_the_log_at_its_end(files: LogFiles) -> None:
     files.full(0, numbered(10))
     assert files.recover(checkpoint=files.checkpoint(HEADER)) == Recovered("cut", (0, SIZE), SIZE)
 
 
-def test_a_seal_of_frames_that_were_lost_goes_with_them(files: LogFiles) -> None:
+def test_seal_of_a_cut_segment_is_removed(files: LogFiles) -> None:
     files.create(0, opened=True, seal=oracle.Seal(9000, 0, 99, 1, 1, 1))
     end = files.records(0, numbered(4))
     files.recover(checkpoint=files.checkpoint(HEADER))
@@ -146,7 +146,7 @@ def test_a_seal_of_frames_that_were_lost_goes_with_them(files: LogFiles) -> None
     assert end < 9000
 
 
-def test_a_flipped_bit_below_the_checkpoint_is_left_alone(
+def test_damage_below_the_checkpoint_is_left_in_place(
     files: LogFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     files.create(0)
@@ -161,7 +161,7 @@ def test_a_flipped_bit_below_the_checkpoint_is_left_alone(
     assert f"damage at position {damaged}" in caplog.text
 
 
-def test_a_checkpoint_inside_a_frame_does_not_cut_that_frame(files: LogFiles) -> None:
+def test_checkpoint_inside_a_frame_does_not_cut_that_frame(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, [b"a" * 100, b"b" * 100])
     assert files.recover(checkpoint=files.checkpoint(HEADER + 48)).tail == (0, end)
@@ -183,7 +183,7 @@ def test_flushed_damage_above_checkpoint_is_not_cut_in_same_boot(
     assert files.get(0) == before
 
 
-def test_a_damaged_header_where_recovery_has_to_begin_is_refused(files: LogFiles) -> None:
+def test_damaged_header_at_the_checkpoint_is_refused(files: LogFiles) -> None:
     files.full(0, numbered(5))
     files.flip(0, 33)
     before = files.snapshot()
@@ -192,7 +192,7 @@ def test_a_damaged_header_where_recovery_has_to_begin_is_refused(files: LogFiles
     assert files.snapshot() == before
 
 
-def test_a_missing_segment_in_the_middle_is_refused(files: LogFiles) -> None:
+def test_missing_segment_in_the_middle_is_refused(files: LogFiles) -> None:
     files.full(0, numbered(5))
     files.full(2, numbered(5))
     before = files.snapshot()
@@ -202,7 +202,7 @@ def test_a_missing_segment_in_the_middle_is_refused(files: LogFiles) -> None:
     assert files.snapshot() == before
 
 
-def test_a_later_segment_that_cannot_be_read_is_put_aside_whole(files: LogFiles) -> None:
+def test_unreadable_later_segment_is_saved_as_a_cut_file(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, numbered(5))
     files.full(1, numbered(5))
@@ -213,7 +213,7 @@ def test_a_later_segment_that_cannot_be_read_is_put_aside_whole(files: LogFiles)
     assert files.numbers() == [0]
 
 
-def test_an_earlier_cut_file_is_never_overwritten(files: LogFiles) -> None:
+def test_existing_cut_file_is_never_overwritten(files: LogFiles) -> None:
     files.create(0)
     files.cut_file(0).write_bytes(b"from long ago")
     files.record(0, HEADER + 64, b"orphan")
@@ -222,14 +222,14 @@ def test_an_earlier_cut_file_is_never_overwritten(files: LogFiles) -> None:
     assert files.cut_file(0).read_bytes() == b"from long ago"
 
 
-def test_what_creations_left_half_done_is_swept(files: LogFiles) -> None:
+def test_temporary_file_of_a_killed_creation_is_swept(files: LogFiles) -> None:
     left = files.path / f".{0:020d}.seg.0123456789abcdef.tmp"
     left.write_bytes(b"half")
     files.recover()
     assert not left.exists()
 
 
-def test_the_cursors_get_what_every_handle_starts_from(files: LogFiles) -> None:
+def test_recovery_sets_watermarks_and_clears_the_failure(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, numbered(3))
     cursors = files.open_cursors()
@@ -259,12 +259,10 @@ def test_irregular_file_at_copys_name_gives_copy_next_name(
     ("cause", "error"),
     [("ENOSPC", DiskFullError), ("EROFS", ReadOnlyError), ("EIO", IOFailureError)],
 )
-def test_refused_blocks_name_their_cause(
+def test_refused_allocation_raises_the_error_of_its_cause(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch, cause: str, error: type[Exception]
 ) -> None:
-    """A file system that turns read-only under an open descriptor cannot be had here, so the
-    refusal is played.
-    """
+    """No file system here turns read-only under an open descriptor, so the refusal is simulated."""
 
     def refuse(*_: object) -> None:
         raise OSError(getattr(errno, cause), os.strerror(getattr(errno, cause)))

@@ -1,4 +1,4 @@
-"""Recovery from the shared-memory buffers of a pool that died with its process."""
+"""Recovery from the shared-memory buffers of a pool whose process died."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_partly_committed_shm_buffers_recover_in_base_order(
     assert find_buffers(names, UUID).missing == tuple(names)
 
 
-def test_shm_buffers_are_recovered_without_usable_cursors_too(
+def test_shm_buffers_are_recovered_without_usable_cursors(
     files: LogFiles, dead_pool: DeadPool
 ) -> None:
     files.create(0)
@@ -69,9 +69,7 @@ def test_buffer_claims_become_skips_and_a_torn_record_is_dropped(
     assert files.get(0, end) == bytes(SIZE - end)
 
 
-def test_a_buffers_segment_file_is_created_when_it_is_missing(
-    files: LogFiles, dead_pool: DeadPool
-) -> None:
+def test_missing_segment_of_a_buffer_is_created(files: LogFiles, dead_pool: DeadPool) -> None:
     files.full(0, numbered(5))
     names = dead_pool([(1, 0xABCD, HEADER, oracle.build_frame(0xABCD, HEADER, b"alone"))])
     recovered = files.recover(shm_names=names)
@@ -79,7 +77,7 @@ def test_a_buffers_segment_file_is_created_when_it_is_missing(
     assert files.values() == [*numbered(5), b"alone"]
 
 
-def test_buffers_alone_bring_a_log_back(files: LogFiles, dead_pool: DeadPool) -> None:
+def test_log_is_recovered_from_buffers_alone(files: LogFiles, dead_pool: DeadPool) -> None:
     names = dead_pool([(2, 0xABCD, HEADER, oracle.build_frame(0xABCD, HEADER, b"alone"))])
     assert files.recover(shm_names=names).tail == (2, HEADER + 24)
     assert files.values() == [b"alone"]
@@ -110,9 +108,7 @@ def test_fully_committed_unreturned_buffer_is_discarded(
     assert caplog.text == ""
 
 
-def test_a_partly_copied_commit_is_completed_from_its_buffer(
-    files: LogFiles, dead_pool: DeadPool
-) -> None:
+def test_partial_commit_is_completed_from_its_buffer(files: LogFiles, dead_pool: DeadPool) -> None:
     files.create(0)
     committed = files.records(0, numbered(3))
     content = frames(files, 0, numbered(10))
@@ -161,7 +157,7 @@ def test_buffer_of_another_segment_incarnation_is_left_alone(
     assert len(find_buffers(names, UUID).recoverable) == 1
 
 
-def test_a_live_pool_is_not_robbed(files: LogFiles) -> None:
+def test_buffers_of_a_live_pool_are_not_recovered(files: LogFiles) -> None:
     files.create(0)
     buffer = ShmBuffer.allocate(SIZE)
     try:

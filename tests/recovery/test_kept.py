@@ -1,5 +1,5 @@
 """Recovery within one boot: everything below the tail is kept, dead claims become SKIP frames, and
-the rest is flushed first.
+all of it is flushed before the log is exposed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_claims_below_the_tail_become_skips_and_records_stay(files: LogFiles) ->
 
 
 @pytest.mark.parametrize("overshoot", [0, 4096])
-def test_a_tail_past_the_segments_end_marks_up_to_the_end(files: LogFiles, overshoot: int) -> None:
+def test_tail_past_the_end_of_its_segment_marks_to_the_end(files: LogFiles, overshoot: int) -> None:
     files.create(0)
     gap = files.records(0, numbered(5))
     files.create(1)
@@ -52,7 +52,7 @@ def test_a_tail_past_the_segments_end_marks_up_to_the_end(files: LogFiles, overs
     )
 
 
-def test_a_full_tail_rests_in_the_segment_that_a_roll_has_opened(files: LogFiles) -> None:
+def test_tail_of_a_finished_roll_is_the_next_segment(files: LogFiles) -> None:
     files.full(0, numbered(5))
     files.create(1, opened=True)
     files.open_cursors(tail=(0, SIZE))
@@ -62,7 +62,7 @@ def test_a_full_tail_rests_in_the_segment_that_a_roll_has_opened(files: LogFiles
     assert files.numbers() == [0, 1]
 
 
-def test_an_empty_segment_behind_a_hole_in_the_numbering_goes(files: LogFiles) -> None:
+def test_empty_segment_behind_a_gap_is_removed(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, numbered(5))
     files.create(2)
@@ -83,7 +83,7 @@ def test_claims_are_resolved_in_every_segment_up_to_the_tail(files: LogFiles) ->
     assert files.numbers() == [0, 1, 2]
 
 
-def test_resolved_claims_are_found_again_without_the_cursors(files: LogFiles) -> None:
+def test_rolled_back_claims_stay_without_the_cursors(files: LogFiles) -> None:
     files.create(0)
     gap = files.records(0, numbered(5))
     end = files.records(0, numbered(5, 5), gap + 80)
@@ -107,7 +107,7 @@ def test_impossible_frame_starts_a_cut_in_the_same_boot(files: LogFiles) -> None
     assert files.values() == numbered(5)
 
 
-def test_a_claim_longer_than_the_tail_allows_starts_a_cut(files: LogFiles) -> None:
+def test_claim_past_the_tail_starts_a_cut(files: LogFiles) -> None:
     files.create(0)
     claim = files.records(0, numbered(5))
     files.claim(0, claim, 400)
@@ -117,7 +117,7 @@ def test_a_claim_longer_than_the_tail_allows_starts_a_cut(files: LogFiles) -> No
 
 
 @pytest.mark.parametrize("tail", [(0, 0), (0, HEADER + 4), (7, HEADER), (0, 100), (0, HEADER + 8)])
-def test_a_tail_that_cannot_be_is_not_believed(files: LogFiles, tail: tuple[int, int]) -> None:
+def test_impossible_tail_is_ignored(files: LogFiles, tail: tuple[int, int]) -> None:
     files.create(0)
     checkpoint = files.records(0, numbered(5))
     end = files.records(0, numbered(5, 5), checkpoint)
@@ -128,7 +128,7 @@ def test_a_tail_that_cannot_be_is_not_believed(files: LogFiles, tail: tuple[int,
     assert files.values() == numbered(10)
 
 
-def test_watermarks_beyond_the_files_are_not_believed(files: LogFiles) -> None:
+def test_watermark_beyond_the_files_is_ignored(files: LogFiles) -> None:
     files.create(0)
     end = files.records(0, numbered(5))
     files.open_cursors(tail=(0, end), flushed=99 * SIZE)
@@ -149,7 +149,7 @@ def test_bytes_behind_the_tail_are_saved_and_zeroed(files: LogFiles) -> None:
     assert files.get(0, tail) == bytes(SIZE - tail)
 
 
-def test_a_missing_segment_below_the_tail_is_refused(files: LogFiles) -> None:
+def test_missing_segment_below_the_tail_is_refused(files: LogFiles) -> None:
     files.full(0, numbered(5))
     files.create(2)
     files.open_cursors(tail=(2, HEADER))
@@ -159,7 +159,7 @@ def test_a_missing_segment_below_the_tail_is_refused(files: LogFiles) -> None:
 
 
 class WatchedSegment:
-    """A segment that notes what is written again and flushed."""
+    """A segment that records its rewrites and flushes."""
 
     def __init__(self, segment: Segment, calls: list[tuple[str, int, int]]) -> None:
         self.segment = segment
@@ -203,10 +203,10 @@ def test_kept_frames_are_rewritten_and_flushed_before_exposure(
     ]
 
 
-def test_an_anonymous_pool_that_died_leaves_an_exact_prefix(files: LogFiles) -> None:
+def test_dead_anonymous_pool_leaves_the_committed_prefix(files: LogFiles) -> None:
     files.create(0)
     committed = files.records(0, numbered(10))
-    # The last commit was killed before its first cell went in.
+    # The last commit was killed before it stored its first cell.
     frame = oracle.build_frame(files.segment_id(0), committed, b"z" * 40)
     files.records(0, numbered(3, 50), files.put(0, committed, bytes(8) + frame[8:]))
     files.open_cursors(mode=kernel.MODE_POOLED)

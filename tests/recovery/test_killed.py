@@ -1,4 +1,4 @@
-"""Recovery killed itself, at each of its steps: the next one ends at the same place."""
+"""Recovery is killed at each of its steps: the next recovery ends at the same place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.steps import killed_at
 
 
 def kept_log(files: LogFiles) -> None:
-    """Claims without an owner in two segments, and stale bytes behind the tail."""
+    """Dead claims in two segments, and stale bytes behind the tail."""
     files.create(0)
     gap = files.records(0, numbered(5), files.claim(0, HEADER, 48))
     files.skip(0, files.records(0, numbered(5, 5), gap + 40), 0)
@@ -29,7 +29,7 @@ def kept_log(files: LogFiles) -> None:
 
 
 def cut_log(files: LogFiles) -> None:
-    """A torn tail over three segments."""
+    """A torn tail across three segments."""
     files.create(0)
     cut = files.records(0, numbered(15))
     files.skip(0, files.records(0, numbered(500, 20), cut + 32), 0)
@@ -41,7 +41,7 @@ def cut_log(files: LogFiles) -> None:
 
 
 def damaged_log(files: LogFiles) -> None:
-    """A log of this boot, with a tail, and a frame that cannot be below it."""
+    """A log of this boot with a tail, and an invalid frame below it."""
     files.create(0)
     damaged = files.records(0, numbered(15))
     files.skip(0, files.records(0, numbered(5, 20), files.put(0, damaged, b"\xff" * 32)), 0)
@@ -71,14 +71,14 @@ def test_recovery_killed_at_any_step_ends_at_the_same_place(
 
 
 def built(path: Path, build: Callable[[LogFiles], None]) -> Callable[[], object]:
-    """What recovers a log that was built so."""
+    """Build a log; return a function that recovers it."""
     files = LogFiles(path)
     build(files)
     return lambda: files.recover(usable=True, checkpoint=files.checkpoint(HEADER))
 
 
 def built_with_buffers(path: Path, names: list[str]) -> Callable[[], object]:
-    """What recovers a log from buffers of that name."""
+    """Return a function that recovers a log from buffers with these names."""
     files = LogFiles(path)
     cursors = files.open_cursors(mode=kernel.MODE_POOLED)
     return lambda: files.recover(

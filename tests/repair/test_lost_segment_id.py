@@ -1,4 +1,4 @@
-"""A segment's id, found again from its CRCs."""
+"""A damaged segment id is computed from the CRCs of its segment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def found_in(content: bytearray) -> int | None:
 
 @pytest.fixture
 def whole() -> bytearray:
-    """A segment in use, with a few records."""
+    """A live segment with a few records."""
     content = bytearray(SIZE)
     header = oracle.build_header(
         log_uuid=UUID,
@@ -41,14 +41,14 @@ def whole() -> bytearray:
     return content
 
 
-def test_every_flipped_bit_is_found(whole: bytearray) -> None:
+def test_segment_id_with_a_flipped_bit_is_found(whole: bytearray) -> None:
     for bit in range(64):
         content = bytearray(whole)
         content[ID_AT + bit // 8] ^= 1 << bit % 8
         assert found_in(content) == SEGMENT_ID, bit
 
 
-def test_every_damaged_byte_is_found(whole: bytearray) -> None:
+def test_segment_id_with_a_damaged_byte_is_found(whole: bytearray) -> None:
     for byte in range(8):
         for change in range(3, 256, 28):
             content = bytearray(whole)
@@ -67,7 +67,7 @@ def fitting_frames(content: bytearray, segment_id: int | None) -> int:
     return frames
 
 
-def test_an_id_that_is_lost_whole_gets_one_of_the_same_crc(whole: bytearray) -> None:
+def test_lost_segment_id_is_replaced_by_one_with_equal_crcs(whole: bytearray) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)
     chance = random.Random(seed)
@@ -81,7 +81,7 @@ def test_an_id_that_is_lost_whole_gets_one_of_the_same_crc(whole: bytearray) -> 
         assert fitting_frames(content, found_in(content)) == 20
 
 
-def test_one_damaged_frame_more_is_no_hindrance(whole: bytearray) -> None:
+def test_segment_id_is_found_despite_a_damaged_frame(whole: bytearray) -> None:
     content = whole
     content[ID_AT + 3] ^= 1
     content[HEADER + 20] ^= 1
@@ -89,13 +89,13 @@ def test_one_damaged_frame_more_is_no_hindrance(whole: bytearray) -> None:
     assert found_in(content) == SEGMENT_ID
 
 
-def test_a_frame_far_behind_proves_an_id(whole: bytearray) -> None:
+def test_segment_id_is_confirmed_by_a_later_frame(whole: bytearray) -> None:
     for at in (ID_AT + 3, 128, HEADER + 20, HEADER + 52):
         whole[at] ^= 1
     assert found_in(whole) == SEGMENT_ID
 
 
-def test_what_nothing_proves_is_not_believed(whole: bytearray) -> None:
+def test_segment_id_without_confirmation_is_rejected(whole: bytearray) -> None:
     seed = random.randrange(2**32)
     print("seed", seed)
     assert found_in(bytearray(random.Random(seed).randbytes(SIZE))) is None
@@ -106,9 +106,7 @@ def test_what_nothing_proves_is_not_believed(whole: bytearray) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
 @pytest.mark.parametrize("at", range(32, 40))
-def test_a_segment_with_a_damaged_byte_of_its_id_is_rebuilt(
-    files: LogFiles, number: int, at: int
-) -> None:
+def test_header_with_a_damaged_id_is_rebuilt(files: LogFiles, number: int, at: int) -> None:
     build(files)
     files.flip(number, at)
     report = repair_twice(files)
@@ -120,14 +118,14 @@ def test_a_segment_with_a_damaged_byte_of_its_id_is_rebuilt(
         assert oracle.read_header(files.get(number)).segment_id == files.segment_id(number)
 
 
-def test_a_header_that_is_lost_whole_is_rebuilt(files: LogFiles) -> None:
+def test_zeroed_header_is_rebuilt(files: LogFiles) -> None:
     build(files)
     files.put(1, 0, bytes(HEADER))
     assert [action.what for action in repair_twice(files).actions] == ["header rebuilt"]
     assert files.values() == numbered(250)
 
 
-def test_a_dry_run_finds_an_id_in_a_file_that_is_short(files: LogFiles) -> None:
+def test_dry_run_finds_the_id_of_a_short_file(files: LogFiles) -> None:
     build(files)
     files.flip(1, 33)
     with files.file(1).open("r+b") as file:

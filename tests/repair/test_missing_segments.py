@@ -1,6 +1,4 @@
-"""Gaps between segments: those that the log can have are filled, and foreign files far ahead
-are moved away.
-"""
+"""Gaps between segments: plausible gaps are filled, and foreign files far ahead are moved away."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ FAR = 2000
 
 
 def stray(files: LogFiles, base: int, content: bytes | None = None) -> Path:
-    """A file of another log, named by a position."""
+    """Create a file of another log, named by a position."""
     foreign = oracle.build_header(log_uuid=bytes(16), segment_id=5, base=base % 2**63, size=SIZE)
     file = files.path / f"{base:020d}.seg"
     file.write_bytes(foreign.ljust(SIZE, b"\0") if content is None else content)
@@ -31,7 +29,7 @@ def stray(files: LogFiles, base: int, content: bytes | None = None) -> Path:
 @pytest.mark.parametrize("content", [None, b"", b"garbage", bytes(SIZE)])
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("base", [FAR * SIZE, 2**63, 2**32 * SIZE, 10**20 - SIZE])
-def test_a_stray_far_ahead_is_moved_away(
+def test_foreign_segment_far_ahead_is_moved_away(
     files: LogFiles, base: int, clean: bool, content: bytes | None
 ) -> None:
     end = build(files)
@@ -51,7 +49,7 @@ def test_a_stray_far_ahead_is_moved_away(
     assert repair(files.path).actions == []
 
 
-def test_a_stray_of_ones_own_is_moved_away_too(files: LogFiles) -> None:
+def test_own_segment_far_ahead_is_moved_away(files: LogFiles) -> None:
     build(files)
     files.full(FAR, numbered(10))
     report = repair(files.path)
@@ -60,7 +58,7 @@ def test_a_stray_of_ones_own_is_moved_away_too(files: LogFiles) -> None:
     assert Path(f"{files.file(FAR)}.broken").exists()
 
 
-def test_a_gap_that_headers_prove_is_one_action(files: LogFiles) -> None:
+def test_gap_before_valid_segments_is_one_action(files: LogFiles) -> None:
     build(files)
     (files.path / "checkpoint").unlink()
     files.full(FAR, numbered(10, 250))
@@ -71,7 +69,7 @@ def test_a_gap_that_headers_prove_is_one_action(files: LogFiles) -> None:
     assert len(report.actions) < 4
 
 
-def test_a_gap_that_the_disk_has_no_room_for_is_left(files: LogFiles) -> None:
+def test_gap_larger_than_the_disk_is_refused(files: LogFiles) -> None:
     build(files)
     (files.path / "checkpoint").unlink()
     files.full(2**32 - 1, numbered(10, 250))
@@ -82,7 +80,7 @@ def test_a_gap_that_the_disk_has_no_room_for_is_left(files: LogFiles) -> None:
     assert files.numbers() == before
 
 
-def test_segments_in_gaps_take_no_room(files: LogFiles) -> None:
+def test_segments_that_fill_a_gap_are_sparse(files: LogFiles) -> None:
     build(files)
     files.full(8, numbered(10, 250))
     files.checkpoint(9 * SIZE, clean=True)
@@ -107,7 +105,7 @@ def test_missing_segments_up_to_the_end_are_replaced(files: LogFiles, left: int)
 
 @pytest.mark.parametrize("base", [FAR * SIZE, 2**63, 10**20 - SIZE])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_log_with_a_stray_is_read_and_appended_to(
+def test_log_with_a_foreign_segment_is_read_and_appended_to(
     files: LogFiles, base: int, clean: bool
 ) -> None:
     end = build(files)
@@ -122,7 +120,7 @@ def test_a_log_with_a_stray_is_read_and_appended_to(
         assert [bytes(record.value) for record in tailer] == [*numbered(250), b"new"]
 
 
-def test_a_blank_stray_is_removed_by_the_next_open(files: LogFiles) -> None:
+def test_empty_segment_far_ahead_is_removed_by_the_next_open(files: LogFiles) -> None:
     end = build(files)
     files.create(FAR)
     with commitlog.open(files.path) as log:
@@ -131,7 +129,7 @@ def test_a_blank_stray_is_removed_by_the_next_open(files: LogFiles) -> None:
     assert verify(files.path).sound
 
 
-def test_a_lost_identity_is_found_beside_a_stray(files: LogFiles) -> None:
+def test_lost_identity_is_rebuilt_beside_a_foreign_segment(files: LogFiles) -> None:
     build(files)
     (files.path / "log.json").unlink()
     stray(files, 10**20 - SIZE)

@@ -1,5 +1,5 @@
-"""What is recorded of a log's end is worth nothing once its segments were mended: appends go where
-every reader comes to.
+"""After a repair, the recorded end of the log is checked against the segments, so that appends land
+where readers find them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ HARM: dict[str, Callable[[Path], object]] = {
     [(False, "async"), (False, "sync"), (True, "sync")],
     ids=["async", "sync", "pooled"],
 )
-def test_appends_after_a_repair_are_seen_by_readers(
+def test_append_after_a_repair_is_read(
     tmp_path: Path, pooled: bool, flush: str, harm: str, ahead: bool
 ) -> None:
     path = tmp_path / "log"
@@ -113,10 +113,10 @@ def test_appends_after_a_repair_are_seen_by_readers(
 
 
 def hide_end(files: LogFiles, before: int = 0) -> int:
-    """A log that was closed, and whose end a SKIP covers, as a repair of an older release left it;
-    where that SKIP ends.
+    """Build a closed log whose end lies in a SKIP, as an older release's repair left it; return the
+    end of that SKIP.
 
-    `before` is how many records stand before the SKIP: none in what a repair left.
+    `before` is the number of records in front of the SKIP: 0 after such a repair.
     """
     files.full(0, numbered(100))
     files.create(1, opened=True)
@@ -127,7 +127,7 @@ def hide_end(files: LogFiles, before: int = 0) -> int:
     return 2 * SIZE
 
 
-def test_an_end_inside_a_skip_is_reported(files: LogFiles) -> None:
+def test_end_inside_a_skip_is_reported(files: LogFiles) -> None:
     behind = hide_end(files)
     report = verify(files.path)
     assert not report.sound
@@ -138,7 +138,7 @@ def test_an_end_inside_a_skip_is_reported(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("unclean", [False, True])
-def test_a_writer_goes_on_behind_a_skip_that_covers_the_end(files: LogFiles, unclean: bool) -> None:
+def test_append_continues_after_a_skip_that_covers_the_end(files: LogFiles, unclean: bool) -> None:
     before = 10 if unclean else 0
     hide_end(files, before)
     if unclean:
@@ -149,7 +149,7 @@ def test_a_writer_goes_on_behind_a_skip_that_covers_the_end(files: LogFiles, unc
     assert verify(files.path).sound
 
 
-def test_an_end_inside_a_skip_is_moved_by_repair(files: LogFiles) -> None:
+def test_end_inside_a_skip_is_moved_by_repair(files: LogFiles) -> None:
     behind = hide_end(files)
     report = repair(files.path)
     assert report.sound
@@ -162,7 +162,7 @@ def test_an_end_inside_a_skip_is_moved_by_repair(files: LogFiles) -> None:
     assert (found.position, found.clean) == (behind, False)
 
 
-def test_a_tailer_inside_a_skip_goes_on_behind_it(files: LogFiles) -> None:
+def test_tailer_inside_a_skip_continues_after_it(files: LogFiles) -> None:
     files.full(0, numbered(100))
     files.create(1, opened=True)
     end = SIZE + files.records(1, numbered(10, 100))
@@ -178,8 +178,8 @@ def test_a_tailer_inside_a_skip_goes_on_behind_it(files: LogFiles) -> None:
             assert [bytes(record.value) for record in tailer] == [b"new"]
 
 
-def test_a_tail_inside_a_skip_is_not_appended_at(files: LogFiles) -> None:
-    """The cursors of a log that was not closed survive a repair, and what they say is checked."""
+def test_tail_inside_a_skip_is_not_used_for_appends(files: LogFiles) -> None:
+    """The cursors of a log that was not closed survive a repair, and are checked."""
     add(files.path, OLD[:100], pooled=False)
     add_and_die(files.path, OLD[100:1400])
     with commitlog.open(files.path, mode="r") as log:
@@ -192,7 +192,7 @@ def test_a_tail_inside_a_skip_is_not_appended_at(files: LogFiles) -> None:
     assert verify(files.path).sound
 
 
-def test_a_repair_takes_the_clean_mark_away_before_it_writes(
+def test_repair_removes_the_clean_mark_before_it_writes(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide_end(files)
@@ -211,7 +211,7 @@ def test_a_repair_takes_the_clean_mark_away_before_it_writes(
     assert not verify(files.path).clean
 
 
-def test_a_checkpoint_no_log_can_have_is_not_followed(files: LogFiles) -> None:
+def test_impossible_checkpoint_is_ignored(files: LogFiles) -> None:
     files.full(0, numbered(10))
     files.create(1)
     files.checkpoint(2**62, clean=True)
@@ -224,21 +224,21 @@ def test_a_checkpoint_no_log_can_have_is_not_followed(files: LogFiles) -> None:
 
 
 def closed_without_its_last(path: Path) -> Callable[[], object]:
-    """What repairs a closed log whose last segment is gone."""
+    """Build a closed log without its last segment; return a function that repairs it."""
     files = LogFiles(path)
     hide_end(files)
     files.file(1).unlink()
     return functools.partial(repair, path)
 
 
-def test_appends_after_a_killed_repair_are_not_hidden(tmp_path: Path) -> None:
+def test_append_after_a_killed_repair_is_read(tmp_path: Path) -> None:
     step, done = 1, False
     while not done:
         path = tmp_path / str(step)
         done = not killed_at(step, functools.partial(closed_without_its_last, path))
         with commitlog.open(path) as log:
             log.append(b"new")
-        with contextlib.suppress(PositionError):  # a reader that cannot come past the gap
+        with contextlib.suppress(PositionError):  # a reader cannot pass the gap
             assert values_of(path) == [*numbered(100), b"new"], step
         assert repair(path).sound, step
         assert values_of(path) == [*numbered(100), b"new"], step

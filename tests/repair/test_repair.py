@@ -1,5 +1,5 @@
-"""Repair: damage marked, headers and identities rebuilt, nothing thrown away, nothing written
-without need, killed at any step.
+"""Repair: damage is marked, headers and identities are rebuilt, every byte is kept in a copy, and a
+killed repair can be repeated.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ SEALED = oracle.Seal(HEADER + 100 * STEP, 1000, 100, 7, 7, 7)
 
 
 def build(files: LogFiles) -> int:
-    """A log closed cleanly: two full segments, the first one sealed, one in use, one ahead of need.
-    The end position.
+    """Build a cleanly closed log: two full segments, the first sealed, one live, one ahead of need.
+    Return the end position.
     """
     files.full(0, numbered(100))
     files.put(
@@ -69,7 +69,7 @@ def without(values: list[bytes], *lost: int) -> list[bytes]:
 
 
 def repair_twice(files: LogFiles) -> RepairReport:
-    """Repair, see that the log is sound then, and that a second run writes nothing."""
+    """Repair, check that the log is sound, and that a second repair writes nothing."""
     report = repair(files.path)
     assert report.sound, report
     assert verify(files.path).sound
@@ -80,7 +80,7 @@ def repair_twice(files: LogFiles) -> RepairReport:
     return report
 
 
-def test_a_sound_log_is_not_written_to(files: LogFiles) -> None:
+def test_repair_of_a_sound_log_writes_nothing(files: LogFiles) -> None:
     build(files)
     before = files.snapshot()
     times = {path.name: path.stat().st_mtime_ns for path in files.path.iterdir()}
@@ -90,7 +90,7 @@ def test_a_sound_log_is_not_written_to(files: LogFiles) -> None:
     assert {path.name: path.stat().st_mtime_ns for path in files.path.iterdir()} == times
 
 
-def test_damage_is_marked_and_what_follows_is_kept(files: LogFiles) -> None:
+def test_damage_is_marked_and_later_records_are_kept(files: LogFiles) -> None:
     build(files)
     files.flip(1, HEADER + 10 * STEP + 20)
     files.put(1, HEADER + 20 * STEP, b"\xff" * 3 * STEP)
@@ -110,7 +110,7 @@ def test_damage_is_marked_and_what_follows_is_kept(files: LogFiles) -> None:
     assert not verify(files.path).clean, "the next open looks for the end itself"
 
 
-def test_a_damaged_end_of_a_full_segment_is_marked_to_its_end(files: LogFiles) -> None:
+def test_damage_at_end_of_full_segment_is_marked_to_the_end(files: LogFiles) -> None:
     build(files)
     files.put(1, HEADER + 90 * STEP, bytes(SIZE - HEADER - 90 * STEP))
     repair_twice(files)
@@ -139,7 +139,7 @@ def test_repaired_segment_is_resealed_with_same_first_sequence(files: LogFiles) 
 
 
 @pytest.mark.parametrize("at", [280, 304])
-def test_a_seal_that_does_not_fit_is_taken_away(files: LogFiles, at: int) -> None:
+def test_seal_with_a_wrong_crc_is_removed(files: LogFiles, at: int) -> None:
     build(files)
     files.flip(0, at)
     report = repair_twice(files)
@@ -150,7 +150,7 @@ def test_a_seal_that_does_not_fit_is_taken_away(files: LogFiles, at: int) -> Non
     assert files.values() == numbered(250)
 
 
-def test_a_seal_that_contradicts_the_frames_is_corrected(files: LogFiles) -> None:
+def test_seal_that_contradicts_the_frames_is_corrected(files: LogFiles) -> None:
     build(files)
     wrong = oracle.Seal(HEADER + 100 * STEP, 1000, 77, 7, 7, 7)
     files.put(
@@ -169,7 +169,7 @@ def test_a_seal_that_contradicts_the_frames_is_corrected(files: LogFiles) -> Non
     assert oracle.read_header(files.get(0)).seal == SEALED
 
 
-def test_a_copy_is_never_overwritten(files: LogFiles) -> None:
+def test_existing_copy_is_never_overwritten(files: LogFiles) -> None:
     build(files)
     earlier = files.path / f"{SIZE:020d}.seg.broken"
     earlier.write_bytes(b"from long ago")
@@ -180,9 +180,9 @@ def test_a_copy_is_never_overwritten(files: LogFiles) -> None:
     assert earlier.read_bytes() == b"from long ago"
 
 
-# Magic, major, header size, uuid, base, size, created, CRC.
+# Offsets of magic, major, header size, uuid, base, size, created and CRC.
 @pytest.mark.parametrize("at", [0, 8, 12, 20, 41, 50, 57, 65])
-def test_a_damaged_header_is_rebuilt_around_the_segments_id(files: LogFiles, at: int) -> None:
+def test_damaged_header_is_rebuilt_with_its_segment_id(files: LogFiles, at: int) -> None:
     build(files)
     sound = files.get(0)
     files.flip(0, at)
@@ -200,7 +200,7 @@ def test_a_damaged_header_is_rebuilt_around_the_segments_id(files: LogFiles, at:
     assert files.get(0, 72) == sound[72:]
 
 
-def test_a_damaged_header_of_an_empty_segment_is_rebuilt(files: LogFiles) -> None:
+def test_damaged_header_of_an_empty_segment_is_rebuilt(files: LogFiles) -> None:
     build(files)
     files.flip(3, 45)
     files.flip(3, 66)
@@ -209,7 +209,7 @@ def test_a_damaged_header_of_an_empty_segment_is_rebuilt(files: LogFiles) -> Non
 
 
 def lose_id(files: LogFiles, number: int) -> None:
-    """Leave neither the id nor a CRC from which it could be computed."""
+    """Destroy the id and every CRC from which it could be computed."""
     files.put(number, 0, bytes(HEADER))
     files.put(number, HEADER, b"\xff" * 8)
 
@@ -234,7 +234,7 @@ def test_last_segment_with_lost_id_is_skipped_up_to_the_end(files: LogFiles) -> 
     assert files.recover(checkpoint=files.checkpoint(end)).end == end
 
 
-def test_a_newer_formats_segment_is_left_alone(files: LogFiles) -> None:
+def test_segment_of_a_newer_format_is_not_changed(files: LogFiles) -> None:
     build(files)
     header = oracle.build_header(
         log_uuid=UUID, segment_id=files.segment_id(1), base=SIZE, size=SIZE, created_ns=1, major=2
@@ -247,7 +247,7 @@ def test_a_newer_formats_segment_is_left_alone(files: LogFiles) -> None:
     assert files.snapshot() == before
 
 
-def test_another_logs_segment_is_left_alone(files: LogFiles) -> None:
+def test_segment_of_another_log_is_not_changed(files: LogFiles) -> None:
     build(files)
     files.put(1, 0, oracle.build_header(log_uuid=bytes(16), segment_id=5, base=SIZE, size=SIZE))
     before = files.snapshot()
@@ -256,7 +256,7 @@ def test_another_logs_segment_is_left_alone(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("length", [HEADER + 10 * STEP + 5, HEADER + 10 * STEP, SIZE - 8])
-def test_a_file_cut_short_is_extended_and_its_loss_marked(
+def test_truncated_segment_is_extended_and_its_loss_marked(
     files: LogFiles, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     build(files)
@@ -275,14 +275,14 @@ def test_a_file_cut_short_is_extended_and_its_loss_marked(
     assert report.actions[0].what == f"extended from {length} bytes to {SIZE}"
 
 
-def test_a_file_without_even_a_header_is_replaced(files: LogFiles) -> None:
+def test_segment_truncated_inside_its_header_is_replaced(files: LogFiles) -> None:
     build(files)
     os.truncate(files.file(1), 10)
     repair_twice(files)
     assert files.values() == without(numbered(250), *range(100, 200))
 
 
-def test_a_missing_segment_is_replaced_by_one_that_holds_nothing(files: LogFiles) -> None:
+def test_missing_segment_is_replaced_by_an_empty_one(files: LogFiles) -> None:
     build(files)
     files.file(1).unlink()
     report = repair_twice(files)
@@ -293,9 +293,7 @@ def test_a_missing_segment_is_replaced_by_one_that_holds_nothing(files: LogFiles
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"{}"])
-def test_a_lost_identity_is_rebuilt_from_the_segments(
-    files: LogFiles, content: bytes | None
-) -> None:
+def test_lost_identity_is_rebuilt_from_the_segments(files: LogFiles, content: bytes | None) -> None:
     build(files)
     (files.path / "log.json").unlink()
     if content is not None:
@@ -320,7 +318,7 @@ def test_lost_identity_and_damaged_header_are_both_rebuilt(files: LogFiles) -> N
     assert files.values() == numbered(250)
 
 
-def test_a_torn_tail_is_left_to_recovery(files: LogFiles) -> None:
+def test_torn_tail_is_left_to_recovery(files: LogFiles) -> None:
     files.create(0)
     torn = files.records(0, numbered(10))
     files.records(0, numbered(5, 10), torn + 64)
@@ -344,7 +342,7 @@ def test_repair_without_checkpoint_marks_damage_before_a_cut(
     assert files.values() == numbered(249, 1)
 
 
-def test_a_dry_run_writes_nothing(files: LogFiles) -> None:
+def test_dry_run_writes_nothing(files: LogFiles) -> None:
     build(files)
     files.flip(0, HEADER + 20)
     files.flip(1, 1)
@@ -364,7 +362,7 @@ def test_a_dry_run_writes_nothing(files: LogFiles) -> None:
 
 
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_a_log_that_somebody_has_open_is_refused(files: LogFiles, dry_run: bool) -> None:
+def test_repair_of_an_open_log_is_refused(files: LogFiles, dry_run: bool) -> None:
     build(files)
     files.flip(0, HEADER + 20)
     before = files.snapshot()
@@ -381,7 +379,7 @@ def test_a_log_that_somebody_has_open_is_refused(files: LogFiles, dry_run: bool)
     assert repair(files.path).sound
 
 
-def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+def test_repair_of_a_path_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LogNotFoundError):
         repair(tmp_path / "absent")
     (tmp_path / "directory").mkdir()
@@ -394,7 +392,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     ("code", "kind"),
     [(errno.EACCES, ReadOnlyError), (errno.EROFS, ReadOnlyError), (errno.EIO, IOFailureError)],
 )
-def test_what_the_system_refuses_is_one_of_our_errors(
+def test_refused_copy_raises_a_commitlog_error(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch, code: int, kind: type[Exception]
 ) -> None:
     build(files)
@@ -410,7 +408,7 @@ def test_what_the_system_refuses_is_one_of_our_errors(
     assert files.snapshot() == before, "the half-made copy is gone"
 
 
-def test_ranges_longer_than_one_skip_take_several(
+def test_range_longer_than_one_skip_takes_several(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "FRAME_LIMIT", 1000)
@@ -423,7 +421,7 @@ def test_ranges_longer_than_one_skip_take_several(
     assert skips == [1000, 1000, 880, 0]
 
 
-def test_a_range_to_the_end_of_the_last_segment_has_a_length(files: LogFiles) -> None:
+def test_skip_to_the_end_of_the_last_segment_has_a_length(files: LogFiles) -> None:
     files.create(0)
     segment = files.directory.open_segment(0, writable=True)
     try:
@@ -434,7 +432,7 @@ def test_a_range_to_the_end_of_the_last_segment_has_a_length(files: LogFiles) ->
 
 
 def wreck(files: LogFiles) -> None:
-    """A log with something wrong for every step of repair."""
+    """Build a log with damage for every step of repair."""
     build(files)
     (files.path / "log.json").write_bytes(b"{")
     files.flip(0, 1)
@@ -446,12 +444,12 @@ def wreck(files: LogFiles) -> None:
 
 
 def wrecked(path: Path) -> Callable[[], RepairReport]:
-    """What repairs a log with all that wrong."""
+    """Build such a log; return a function that repairs it."""
     wreck(LogFiles(path))
     return functools.partial(repair, path)
 
 
-def test_repair_killed_at_any_step_can_be_run_again(tmp_path: Path) -> None:
+def test_repair_killed_at_any_step_can_be_repeated(tmp_path: Path) -> None:
     step, done = 1, False
     while not done:
         path = tmp_path / str(step)
@@ -474,7 +472,7 @@ def test_repair_killed_at_any_step_can_be_run_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["DAILY", "HOURLY"])
-def test_a_lost_identity_gets_its_roll_cycle_back(tmp_path: Path, name: str) -> None:
+def test_named_roll_cycle_is_rebuilt_with_the_identity(tmp_path: Path, name: str) -> None:
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=65536, roll_cycle=name) as log:
         for _ in range(3):
@@ -487,7 +485,9 @@ def test_a_lost_identity_gets_its_roll_cycle_back(tmp_path: Path, name: str) -> 
         assert log.count() == 3
 
 
-def test_a_period_is_not_guessed_at(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_roll_cycle_given_as_a_period_is_not_guessed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=65536, roll_cycle="90s") as log:
         log.append(b"x")
@@ -502,7 +502,7 @@ def test_a_period_is_not_guessed_at(tmp_path: Path, caplog: pytest.LogCaptureFix
 
 @pytest.fixture
 def cycled(tmp_path: Path) -> Path:
-    """A log with a period of its own, that has lost its identity."""
+    """A log with a roll cycle given as a period, whose identity is lost."""
     path = tmp_path / "log"
     with commitlog.open(path, segment_size=65536, roll_cycle="90s", roll_epoch=7) as log:
         log.append(b"x")
@@ -510,7 +510,7 @@ def cycled(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_roll_cycle_that_somebody_remembers_is_restored(cycled: Path) -> None:
+def test_given_roll_cycle_is_restored(cycled: Path) -> None:
     cycle = RollCycle("90s", 7 * 10**9)
     repair(cycled, roll_cycle=cycle)
     with commitlog.open(cycled) as log:
@@ -518,14 +518,14 @@ def test_a_roll_cycle_that_somebody_remembers_is_restored(cycled: Path) -> None:
         assert log.count() == 1
 
 
-def test_a_roll_cycle_that_the_segments_deny_is_refused(cycled: Path) -> None:
+def test_roll_cycle_that_contradicts_the_segments_is_refused(cycled: Path) -> None:
     before = sorted(cycled.iterdir())
     with pytest.raises(InvalidOptionError, match="did not roll by DAILY"):
         repair(cycled, roll_cycle=RollCycle("DAILY"))
     assert sorted(cycled.iterdir()) == before
 
 
-def test_a_roll_cycle_is_not_wanted_where_the_identity_is_whole(tmp_path: Path) -> None:
+def test_roll_cycle_for_a_valid_identity_is_refused(tmp_path: Path) -> None:
     commitlog.open(tmp_path / "log", segment_size=65536).close()
     with pytest.raises(InvalidOptionError, match="is valid and holds the roll cycle"):
         repair(tmp_path / "log", roll_cycle=RollCycle("DAILY"))

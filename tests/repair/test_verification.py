@@ -1,4 +1,4 @@
-"""Verification: what it finds, where, and that it leaves everything as it was."""
+"""Verification: what it finds and where, and that it changes no file."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from commitlog.repair.verify_report import Damage, TornTail, VerifyReport
 from tests.log_files import HEADER, SIZE, UUID, LogFiles, numbered
 from tests.oracle import segment_file as oracle
 
-STEP = 32  # bytes of one of the records of `numbered`
+STEP = 32  # bytes of one record of `numbered`
 NOT_A_FRAME = "not a frame, or its CRC does not match"
 
 
 def verify_unchanged(files: LogFiles) -> VerifyReport:
-    """Verify, and see that no file changed."""
+    """Verify, and check that no file changed."""
     before = files.snapshot()
     report = verify(files.path)
     assert files.snapshot() == before
@@ -40,7 +40,9 @@ def verify_unchanged(files: LogFiles) -> VerifyReport:
 
 
 def two_segments(files: LogFiles) -> int:
-    """A log closed cleanly: a full segment, one in use, one ahead of need. The end position."""
+    """Build a cleanly closed log: a full segment, a live one, one ahead of need. Return the end
+    position.
+    """
     files.full(0, numbered(100))
     files.create(1, opened=True)
     end = SIZE + files.records(1, numbered(50, 100))
@@ -50,13 +52,13 @@ def two_segments(files: LogFiles) -> int:
 
 
 def hold(files: LogFiles) -> int:
-    """Hold the log's lock as a writer does; close the descriptor to let go."""
+    """Hold the log's lock as a writer does, until the returned descriptor is closed."""
     fd = os.open(files.path / "lock", os.O_RDWR | os.O_CREAT, 0o666)
     fcntl.fcntl(fd, fcntl.F_OFD_SETLK, struct.pack("@hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0))
     return fd
 
 
-def test_a_sound_log_is_sound(files: LogFiles) -> None:
+def test_verification_of_a_sound_log_finds_no_problem(files: LogFiles) -> None:
     end = two_segments(files)
     report = verify_unchanged(files)
     assert (report.sound, report.records, report.end, report.clean, report.live) == (
@@ -75,7 +77,7 @@ def test_a_sound_log_is_sound(files: LogFiles) -> None:
     assert report.skipped_bytes == SIZE - HEADER - 100 * STEP
 
 
-def test_an_empty_log_is_sound(files: LogFiles) -> None:
+def test_empty_log_is_sound(files: LogFiles) -> None:
     assert verify_unchanged(files).sound
 
 
@@ -93,13 +95,13 @@ def test_flipped_bit_is_reported_and_scan_continues(files: LogFiles, number: int
     assert (report.sound, report.records, report.torn) == (False, 148, None)
 
 
-def test_damage_at_the_end_of_a_closed_log_reaches_to_its_end(files: LogFiles) -> None:
+def test_damage_at_end_of_closed_log_extends_to_the_end(files: LogFiles) -> None:
     end = two_segments(files)
     files.flip(1, end - SIZE - 8)
     assert verify_unchanged(files).damage == [Damage(end - STEP, end, NOT_A_FRAME)]
 
 
-def test_a_zeroed_end_of_a_full_segment_is_damage_up_to_the_next(files: LogFiles) -> None:
+def test_zeroed_end_of_a_full_segment_is_damage(files: LogFiles) -> None:
     two_segments(files)
     files.put(0, HEADER + 90 * STEP, bytes(SIZE - HEADER - 90 * STEP))
     report = verify_unchanged(files)
@@ -107,7 +109,7 @@ def test_a_zeroed_end_of_a_full_segment_is_damage_up_to_the_next(files: LogFiles
     assert report.records == 140
 
 
-def test_a_claim_below_the_checkpoint_is_damage(files: LogFiles) -> None:
+def test_claim_below_the_checkpoint_is_damage(files: LogFiles) -> None:
     two_segments(files)
     files.claim(0, HEADER + 5 * STEP, 24)
     assert verify_unchanged(files).damage == [
@@ -115,7 +117,7 @@ def test_a_claim_below_the_checkpoint_is_damage(files: LogFiles) -> None:
     ]
 
 
-def test_a_torn_tail_is_no_damage(files: LogFiles) -> None:
+def test_torn_tail_is_no_damage(files: LogFiles) -> None:
     files.create(0)
     torn = files.records(0, numbered(10))
     behind = files.records(0, numbered(5, 10), torn + 64)
@@ -139,7 +141,7 @@ def test_damage_is_torn_tail_only_above_checkpoint(files: LogFiles) -> None:
     assert report.torn == TornTail(HEADER + 8 * STEP, HEADER + 10 * STEP, 1)
 
 
-def test_damage_that_reaches_across_the_checkpoint_ends_there(files: LogFiles) -> None:
+def test_damage_across_the_checkpoint_ends_there(files: LogFiles) -> None:
     files.create(0)
     files.records(0, numbered(10))
     files.put(0, HEADER + 4 * STEP, b"\xff" * 2 * STEP)
@@ -149,7 +151,7 @@ def test_damage_that_reaches_across_the_checkpoint_ends_there(files: LogFiles) -
     assert report.torn == TornTail(HEADER + 5 * STEP, HEADER + 10 * STEP, 4)
 
 
-def test_bytes_behind_a_clean_end_are_reported_as_a_torn_tail(files: LogFiles) -> None:
+def test_bytes_after_a_clean_end_are_reported_as_torn_tail(files: LogFiles) -> None:
     end = two_segments(files)
     files.put(1, end - SIZE + 400, b"stray")
     report = verify_unchanged(files)
@@ -157,7 +159,7 @@ def test_bytes_behind_a_clean_end_are_reported_as_a_torn_tail(files: LogFiles) -
     assert report.sound
 
 
-def test_without_a_checkpoint_what_frames_follow_is_damage(files: LogFiles) -> None:
+def test_bad_frame_without_checkpoint_is_damage_if_frames_follow(files: LogFiles) -> None:
     two_segments(files)
     (files.path / "checkpoint").unlink()
     files.flip(0, HEADER + 10 * STEP + 20)
@@ -182,7 +184,7 @@ def test_missing_last_segments_are_a_problem(files: LogFiles) -> None:
     assert "the last segments are missing" in report.problems[0]
 
 
-def test_a_first_segment_above_zero_is_no_hole(files: LogFiles) -> None:
+def test_first_segment_above_zero_is_no_hole(files: LogFiles) -> None:
     two_segments(files)
     files.file(0).unlink()
     report = verify_unchanged(files)
@@ -197,27 +199,27 @@ def test_damaged_header_is_reported_and_other_segments_are_read(files: LogFiles)
     assert (report.sound, report.records, report.damage) == (False, 50, [])
 
 
-def test_a_file_cut_short_is_reported(files: LogFiles) -> None:
+def test_truncated_segment_is_reported(files: LogFiles) -> None:
     two_segments(files)
     os.truncate(files.file(0), 20000)
     assert "shorter than it says" in verify_unchanged(files).segments[0].problems[0]
 
 
-def test_another_logs_segment_is_reported(files: LogFiles) -> None:
+def test_segment_of_another_log_is_reported(files: LogFiles) -> None:
     two_segments(files)
     header = oracle.build_header(log_uuid=bytes(16), segment_id=1, base=0, size=SIZE)
     files.file(0).write_bytes(header.ljust(SIZE, b"\0"))
     assert "another log" in verify_unchanged(files).segments[0].problems[0]
 
 
-def test_a_segment_of_a_newer_format_is_reported(files: LogFiles) -> None:
+def test_segment_of_a_newer_format_is_reported(files: LogFiles) -> None:
     two_segments(files)
     header = oracle.build_header(log_uuid=UUID, segment_id=1, base=0, size=SIZE, major=2)
     files.file(0).write_bytes(header.ljust(SIZE, b"\0"))
     assert "newer format" in verify_unchanged(files).segments[0].problems[0]
 
 
-def test_a_file_named_by_an_impossible_base_is_reported(files: LogFiles) -> None:
+def test_file_named_by_an_impossible_base_is_reported(files: LogFiles) -> None:
     two_segments(files)
     shutil.copy(files.file(1), files.path / f"{SIZE + 1:020d}.seg")
     assert "no segment" in verify_unchanged(files).problems[0]
@@ -245,7 +247,7 @@ def seal(**changed: int) -> oracle.Seal:
         (seal(end=HEADER), [SEAL_WRONG]),
     ],
 )
-def test_seals_are_held_against_the_frames(
+def test_seal_that_contradicts_the_frames_is_reported(
     files: LogFiles, written: oracle.Seal, problem: list[str]
 ) -> None:
     end = two_segments(files)
@@ -257,7 +259,7 @@ def test_seals_are_held_against_the_frames(
     assert (report.sound, report.end) == (not problem, end)
 
 
-def test_a_live_logs_claims_are_no_damage_and_its_bad_frames_are(files: LogFiles) -> None:
+def test_bad_frame_but_no_claim_of_a_live_log_is_damage(files: LogFiles) -> None:
     files.create(0)
     claim = files.records(0, numbered(10))
     after = files.records(0, numbered(5, 10), files.claim(0, claim, 40) + 16)
@@ -292,7 +294,7 @@ def test_log_opened_during_verify_is_verified_again(
     assert (report.live, report.torn, report.records, answers) == (True, None, 5, [])
 
 
-def test_a_live_logs_seal_may_be_in_the_writing(files: LogFiles) -> None:
+def test_incomplete_seal_of_a_live_log_is_no_problem(files: LogFiles) -> None:
     two_segments(files)
     files.put(0, 304, b"\1\2\3\4\1")
     fd = hold(files)
@@ -303,7 +305,7 @@ def test_a_live_logs_seal_may_be_in_the_writing(files: LogFiles) -> None:
     assert not verify_unchanged(files).sound
 
 
-def test_a_lost_identity_is_found_in_the_segments(files: LogFiles) -> None:
+def test_lost_identity_is_reported_and_read_from_segments(files: LogFiles) -> None:
     end = two_segments(files)
     (files.path / "log.json").write_text("{")
     report = verify_unchanged(files)
@@ -318,7 +320,7 @@ def test_a_lost_identity_is_found_in_the_segments(files: LogFiles) -> None:
     assert "log.json is missing" in verify_unchanged(files).problems[0]
 
 
-def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
+def test_verify_of_a_path_without_a_log_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LogNotFoundError):
         verify(tmp_path / "absent")
     (tmp_path / "file").write_text("text")
@@ -329,14 +331,14 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
         verify(tmp_path / "directory")
 
 
-def test_a_newer_log_is_refused(files: LogFiles) -> None:
+def test_log_of_a_newer_format_is_refused(files: LogFiles) -> None:
     text = (files.path / "log.json").read_text()
     (files.path / "log.json").write_text(text.replace('"major": 1', '"major": 2'))
     with pytest.raises(UnsupportedVersionError):
         verify_unchanged(files)
 
 
-def test_a_log_that_recovery_has_cut_verifies_as_sound(files: LogFiles) -> None:
+def test_log_cut_by_recovery_is_sound(files: LogFiles) -> None:
     files.create(0)
     cut = files.records(0, numbered(10))
     files.records(0, numbered(5, 10), cut + 64)
@@ -359,7 +361,7 @@ def test_damage_kept_by_recovery_is_found_with_position(files: LogFiles) -> None
 
 
 def alone(files: LogFiles, number: int, to: Path) -> VerifyReport:
-    """Verify a copy of a segment, and see that nothing changed and nothing came beside it."""
+    """Verify a copy of a segment, and check that no file changed or was created."""
     to.mkdir(exist_ok=True)
     shutil.copy(files.file(number), to / "x.seg")
     before = (to / "x.seg").read_bytes()
@@ -374,7 +376,7 @@ def alone(files: LogFiles, number: int, to: Path) -> VerifyReport:
     return report
 
 
-def test_a_segment_alone_is_told_as_it_is_in_its_log(tmp_path: Path, files: LogFiles) -> None:
+def test_lone_segment_is_reported_as_in_its_log(tmp_path: Path, files: LogFiles) -> None:
     two_segments(files)
     whole = verify(files.path)
     for number in range(3):
@@ -387,7 +389,7 @@ def test_a_segment_alone_is_told_as_it_is_in_its_log(tmp_path: Path, files: LogF
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_damage_in_a_segment_alone_is_found_as_in_its_log(
+def test_damage_in_a_lone_segment_is_reported_as_in_its_log(
     tmp_path: Path, files: LogFiles, number: int
 ) -> None:
     two_segments(files)
@@ -416,7 +418,7 @@ def test_segment_copied_during_claim_has_torn_tail(tmp_path: Path, files: LogFil
     )
 
 
-def test_the_seal_of_a_segment_alone_is_held_against_its_frames(
+def test_seal_of_a_lone_segment_is_compared_with_its_frames(
     tmp_path: Path, files: LogFiles
 ) -> None:
     two_segments(files)
@@ -431,7 +433,7 @@ def test_the_seal_of_a_segment_alone_is_held_against_its_frames(
         assert alone(files, 0, tmp_path / "elsewhere").segments[0].problems == problem
 
 
-def test_what_lies_beside_a_segment_alone_is_nothing_of_its(files: LogFiles) -> None:
+def test_verify_of_a_lone_segment_ignores_other_files(files: LogFiles) -> None:
     two_segments(files)
     (files.path / "joining").write_bytes(b"not a note")
     (files.path / f"{SIZE + 1:020d}.seg").write_bytes(b"not a segment")
@@ -449,7 +451,7 @@ def test_what_lies_beside_a_segment_alone_is_nothing_of_its(files: LogFiles) -> 
         (8192, CorruptSegmentError, "anew"),
     ],
 )
-def test_a_segment_alone_that_was_cut_short_is_refused(
+def test_truncated_lone_segment_is_refused(
     tmp_path: Path, files: LogFiles, length: int, expected: type[Exception], said: str
 ) -> None:
     two_segments(files)
@@ -462,7 +464,7 @@ def test_a_segment_alone_that_was_cut_short_is_refused(
 
 
 def indexed(path: Path) -> Path:
-    """A closed log with a sealed segment; the path of its index."""
+    """Build a closed log with a sealed segment; return the path of its index."""
     with commitlog.open(path, "a", Options(segment_size=SIZE)) as log:
         log.append_many(numbered(3000))
         assert parts_of(log).writer.allocation is not None
@@ -471,7 +473,7 @@ def indexed(path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("at", "said"), [(None, None), (70, "is damaged"), (34, "is damaged")])
-def test_a_damaged_index_is_named_and_is_no_damage(
+def test_damaged_index_is_noted_and_no_damage(
     tmp_path: Path, at: int | None, said: str | None
 ) -> None:
     file = indexed(tmp_path / "log")

@@ -1,4 +1,4 @@
-"""Segments ahead of need, and pools of few buffers, exhausted or shared."""
+"""Segments allocated ahead of need, and pools with few buffers, exhausted or shared."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BACKINGS = ["anonymous", "shm"]
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 3, 8])
-def test_as_many_segments_exist_ahead_of_need_as_were_asked_for(
+def test_allocate_ahead_is_the_number_of_segments_ahead(
     logs: Logs, until: Callable[..., None], ahead: int
 ) -> None:
     log = logs.open(allocate_ahead=ahead)
@@ -78,7 +78,7 @@ def test_full_disk_refuses_appends_until_there_is_room(
 def test_pools_of_few_buffers_carry_any_load(
     logs: Logs, buffers: int, backing: str, flush: Any
 ) -> None:
-    """RocketMQ's pools of one and two lock themselves out."""
+    """RocketMQ's pools of one or two buffers deadlock."""
     pool = logs.pool(backing, buffers=buffers)
     log = logs.open(pool=pool, flush=flush)
 
@@ -124,7 +124,7 @@ def test_returned_buffers_are_zeroed(logs: Logs, backing: str) -> None:
 
 
 def exhaust(logs: Logs, pool: TransientStorePool) -> CommitLog:
-    """A log that has the pool's only buffer and 100 records in it."""
+    """Return a log that holds the pool's only buffer and has 100 records."""
     log = logs.open("first", pool=pool, **BY_HAND)
     log.append_many([b"%d" % index for index in range(100)])
     assert pool.available == 0
@@ -133,7 +133,7 @@ def exhaust(logs: Logs, pool: TransientStorePool) -> CommitLog:
 
 @pytest.mark.parametrize("backing", BACKINGS)
 @pytest.mark.parametrize("policy", ["raise", "wait"])
-def test_an_exhausted_pool_is_still_readable_and_durable(
+def test_log_on_exhausted_pool_can_be_read_and_flushed(
     logs: Logs, backing: str, policy: str
 ) -> None:
     pool = logs.pool(backing, buffers=1, on_exhausted=policy, wait_timeout=0.02)
@@ -153,7 +153,7 @@ def test_an_exhausted_pool_is_still_readable_and_durable(
 
 
 @pytest.mark.parametrize("backing", BACKINGS)
-def test_who_waits_for_a_buffer_gets_the_one_that_comes_back(
+def test_open_waiting_for_a_buffer_gets_the_returned_one(
     logs: Logs, backing: str, until: Callable[..., None]
 ) -> None:
     pool = logs.pool(backing, buffers=1)
@@ -184,7 +184,7 @@ def test_segment_without_a_buffer_is_written_via_its_mapping(logs: Logs, backing
 
 
 @pytest.mark.parametrize("backing", BACKINGS)
-def test_a_pool_that_grows_serves_another_log(logs: Logs, backing: str) -> None:
+def test_growing_pool_serves_a_second_log(logs: Logs, backing: str) -> None:
     pool = logs.pool(backing, buffers=1, on_exhausted="grow", max_buffers=2, wait_timeout=0.02)
     exhaust(logs, pool)
     logs.open("second", pool=pool).append(b"x")
@@ -198,7 +198,7 @@ def test_a_pool_that_grows_serves_another_log(logs: Logs, backing: str) -> None:
     [{"on_exhausted": "mapped"}, {"on_exhausted": "grow", "max_buffers": 6}, {"buffers": 4}],
 )
 @pytest.mark.parametrize("backing", BACKINGS)
-def test_several_logs_on_one_pool_do_not_disturb_each_other(
+def test_several_logs_on_one_pool_keep_their_records(
     logs: Logs, backing: str, policy: dict[str, Any]
 ) -> None:
     pool = logs.pool(backing, **{"buffers": 2, **policy})
@@ -225,13 +225,13 @@ def test_several_logs_on_one_pool_do_not_disturb_each_other(
     assert pool.available == pool.buffers
 
 
-def test_an_open_claim_keeps_its_buffer_until_it_ends(logs: Logs) -> None:
+def test_open_claim_keeps_its_buffer_until_it_ends(logs: Logs) -> None:
     pool = logs.pool(buffers=2)
     log = logs.open(pool=pool, claim_timeout=0.02)
     with ThreadPoolExecutor(1) as threads:
         claim = threads.submit(log.claim, 16).result()
     view = claim.buffer
-    log.append_array(np.zeros((6000, 16), dtype=np.uint8))  # the other buffer does all of the work
+    log.append_array(np.zeros((6000, 16), dtype=np.uint8))  # the other buffer takes all of these
     log.flush()
     view[:] = b"into the old one"
     assert pool.borrowed == 2
@@ -263,12 +263,11 @@ def test_roll_beside_close_gives_its_buffer_back(logs: Logs, until: Callable[...
     pool = logs.pool(buffers=1)
     log = logs.open(pool=pool, claim_timeout=0.02)
     with ThreadPoolExecutor(1) as threads:
-        claim = threads.submit(
-            log.claim, 16
-        ).result()  # keeps the buffer of the segment that the roll leaves
+        # Keeps the buffer of the segment that the roll leaves.
+        claim = threads.submit(log.claim, 16).result()
         rolling = threads.submit(log.roll)
         until(lambda: pool.stats().waits == 1)
-        log.close()  # which returns that buffer to the pool, and the pool lends it to the roll
+        log.close()  # returns that buffer to the pool, which lends it to the roll
         assert isinstance(rolling.exception(timeout=60), ClosedError)
     assert pool.borrowed == 0
     claim.__exit__(ZeroDivisionError, None, None)

@@ -1,4 +1,4 @@
-"""The `cursors` file: usable only as this log's, in this place and this boot."""
+"""The `cursors` file: usable only for its log, in its directory and boot."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def dir_fd(tmp_path: Path) -> Iterator[int]:
 
 @pytest.fixture
 def ready(dir_fd: int) -> int:
-    """The directory of a file that is of this log, this boot and this place, and READY."""
+    """A directory whose `cursors` file is READY and belongs to this log, boot and place."""
     file = cursors_file.open_writable(dir_fd, IDENTITY)
     assert not file.usable
     file.cells.rebuild(IDENTITY.uuid, boot_id(), file.inode, IDENTITY.segment_size)
@@ -34,13 +34,13 @@ def ready(dir_fd: int) -> int:
     return dir_fd
 
 
-def test_a_new_file_has_all_its_blocks_and_is_not_usable(dir_fd: int, tmp_path: Path) -> None:
+def test_new_file_is_allocated_and_not_usable(dir_fd: int, tmp_path: Path) -> None:
     assert not cursors_file.open_writable(dir_fd, IDENTITY).usable
     assert (tmp_path / "cursors").stat().st_size == kernel.CURSORS_SIZE
     assert (tmp_path / "cursors").stat().st_blocks * 512 >= kernel.CURSORS_SIZE
 
 
-def test_everybody_who_maps_it_sees_the_same(ready: int) -> None:
+def test_all_mappings_share_their_values(ready: int) -> None:
     writer = cursors_file.open_writable(ready, IDENTITY)
     reader = cursors_file.open_for_reading(ready, IDENTITY)
     assert writer.ready
@@ -49,18 +49,18 @@ def test_everybody_who_maps_it_sees_the_same(ready: int) -> None:
     assert reader.cells["committed"] == 4711
 
 
-def test_it_is_not_usable_after_another_boot(ready: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_of_another_boot_is_not_usable(ready: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cursors_file, "boot_id", lambda: bytes(16))
     assert not cursors_file.open_writable(ready, IDENTITY).usable
 
 
-def test_it_is_not_usable_for_another_log(ready: int) -> None:
+def test_file_of_another_log_is_not_usable(ready: int) -> None:
     assert not cursors_file.open_writable(ready, Identity.new(65536, "coarse")).usable
     other = Identity(IDENTITY.uuid, 131072, "coarse", 1)
     assert not cursors_file.open_writable(ready, other).usable
 
 
-def test_a_copy_does_not_pass_for_the_live_one(ready: int, tmp_path: Path) -> None:
+def test_copied_file_is_not_usable(ready: int, tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     shutil.copy(tmp_path / "cursors", tmp_path / "copy" / "cursors")
     fd = os.open(tmp_path / "copy", os.O_RDONLY)
@@ -69,7 +69,7 @@ def test_a_copy_does_not_pass_for_the_live_one(ready: int, tmp_path: Path) -> No
     os.close(fd)
 
 
-def test_a_reader_of_a_recovering_log_gets_a_stand_in(ready: int) -> None:
+def test_reader_of_a_recovering_log_gets_private_cells(ready: int) -> None:
     writer = cursors_file.open_writable(ready, IDENTITY)
     writer.cells["state"] = kernel.STATE_RECOVERING
     assert writer.usable
@@ -82,7 +82,7 @@ def test_a_reader_of_a_recovering_log_gets_a_stand_in(ready: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 4096])
-def test_a_short_file_is_no_reason_to_fail(dir_fd: int, tmp_path: Path, size: int) -> None:
+def test_short_file_is_replaced_by_a_writer(dir_fd: int, tmp_path: Path, size: int) -> None:
     (tmp_path / "cursors").write_bytes(b"\xff" * size)
     assert not cursors_file.open_for_reading(dir_fd, IDENTITY).cells.shared
     assert (tmp_path / "cursors").stat().st_size == size
@@ -90,6 +90,6 @@ def test_a_short_file_is_no_reason_to_fail(dir_fd: int, tmp_path: Path, size: in
     assert (tmp_path / "cursors").stat().st_size == kernel.CURSORS_SIZE
 
 
-def test_the_boot_id_is_sixteen_bytes_that_stay() -> None:
+def test_boot_id_is_sixteen_constant_bytes() -> None:
     assert len(boot_id()) == 16
     assert boot_id() == boot_id()

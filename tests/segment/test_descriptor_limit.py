@@ -1,4 +1,4 @@
-"""A log with more segments in use than its process may have descriptors."""
+"""A log with more segments in use than the process may have descriptors."""
 
 from __future__ import annotations
 

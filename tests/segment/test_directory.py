@@ -1,4 +1,4 @@
-"""How a segment comes into being: whole, under a temporary name, then in place, or not at all."""
+"""Creating a segment: written under a temporary name, then renamed, or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def directory(tmp_path: Path) -> Iterator[LogDirectory]:
     made.close()
 
 
-def test_a_segment_has_all_its_blocks_and_a_sound_header(
+def test_new_segment_is_allocated_with_a_valid_header(
     directory: LogDirectory, tmp_path: Path
 ) -> None:
     assert directory.create_segment(3) is True
@@ -48,7 +48,7 @@ def test_a_segment_has_all_its_blocks_and_a_sound_header(
     assert not directory.has(2)
 
 
-def test_every_segment_has_an_id_of_its_own_unless_given(directory: LogDirectory) -> None:
+def test_new_segment_has_a_unique_id_unless_given(directory: LogDirectory) -> None:
     ids = set()
     for number in range(5):
         directory.create_segment(number, segment_id=77 if number == 4 else None)
@@ -59,7 +59,7 @@ def test_every_segment_has_an_id_of_its_own_unless_given(directory: LogDirectory
     assert 77 in ids
 
 
-def test_a_segment_that_is_there_already_stays(directory: LogDirectory, tmp_path: Path) -> None:
+def test_existing_segment_is_not_replaced(directory: LogDirectory, tmp_path: Path) -> None:
     directory.create_segment(0)
     before = (tmp_path / segment_name(0)).read_bytes()
     assert directory.create_segment(0) is False
@@ -68,7 +68,7 @@ def test_a_segment_that_is_there_already_stays(directory: LogDirectory, tmp_path
 
 
 @pytest.mark.parametrize("cause", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_leaves_nothing_behind(
+def test_full_disk_leaves_no_file(
     directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: int
 ) -> None:
     def refuse(*arguments: Any) -> None:
@@ -84,7 +84,7 @@ def test_a_full_disk_leaves_nothing_behind(
     assert directory.create_segment(0) is True
 
 
-def test_another_failure_names_its_cause(
+def test_failed_creation_carries_its_errno(
     directory: LogDirectory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*arguments: Any) -> None:
@@ -96,7 +96,7 @@ def test_another_failure_names_its_cause(
     assert caught.value.errno == errno.EIO
 
 
-def test_the_steps_come_in_the_order_that_survives_a_kill(
+def test_creation_steps_are_in_crash_safe_order(
     directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[str] = []
@@ -105,7 +105,7 @@ def test_the_steps_come_in_the_order_that_survives_a_kill(
     assert steps == ["created", "allocated", "written", "synced", "renamed", "directory synced"]
 
 
-def test_only_segments_of_this_size_are_counted(directory: LogDirectory, tmp_path: Path) -> None:
+def test_only_names_of_segments_are_listed(directory: LogDirectory, tmp_path: Path) -> None:
     for number in (2, 0, 10):
         directory.create_segment(number)
     for name in (
@@ -123,9 +123,7 @@ def test_only_segments_of_this_size_are_counted(directory: LogDirectory, tmp_pat
     assert directory.segment_numbers() == [0, 10]
 
 
-def test_sweeping_takes_what_creations_left_and_nothing_else(
-    directory: LogDirectory, tmp_path: Path
-) -> None:
+def test_sweep_removes_only_temporary_files(directory: LogDirectory, tmp_path: Path) -> None:
     left = [f".{0:020d}.seg.{'0123456789abcdef'}.tmp", ".log.json.0123456789abcdef.tmp"]
     kept = ["notes.tmp", f"{0:020d}.seg.cut", f".{0:020d}.seg.xyz.tmp", "tailers"]
     for name in (*left, *kept):
@@ -134,7 +132,7 @@ def test_sweeping_takes_what_creations_left_and_nothing_else(
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
 
 
-def test_the_end_of_whole_frames_is_found_by_scanning(directory: LogDirectory) -> None:
+def test_scan_end_finds_the_end_of_valid_frames(directory: LogDirectory) -> None:
     assert directory.scan_end(0) == 0
     directory.create_segment(0)
     assert directory.scan_end(0) == HEADER
@@ -146,7 +144,7 @@ def test_the_end_of_whole_frames_is_found_by_scanning(directory: LogDirectory) -
     segment.release()
 
 
-def test_the_file_system_is_asked(tmp_path: Path) -> None:
+def test_file_system_type_is_that_of_statfs(tmp_path: Path) -> None:
     assert file_system_type("/proc") == 0x9FA0
     assert file_system_type("/dev/shm") == 0x01021994
     with pytest.raises(IOFailureError):
@@ -172,16 +170,14 @@ def test_listing_by_a_half_read_descriptor_sees_every_name(
         assert {entry.name for entry in another} < names
 
 
-def test_a_directory_that_is_gone_has_no_names(tmp_path: Path) -> None:
+def test_removed_directory_has_no_names(tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
     tmp_path.rmdir()
     assert names_in(fd) == []
     os.close(fd)
 
 
-def test_threads_that_list_at_the_same_time_all_see_everything(
-    directory: LogDirectory, tmp_path: Path
-) -> None:
+def test_concurrent_listings_are_complete(directory: LogDirectory, tmp_path: Path) -> None:
     names = {f"file {number}" for number in range(300)}
     for name in names:
         (tmp_path / name).touch()

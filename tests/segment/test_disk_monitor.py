@@ -1,6 +1,4 @@
-"""The disk gets full: a warning comes first, appends stop before anything breaks, and go on when
-there is room.
-"""
+"""A disk that fills up: a warning first, then appends are refused, until there is room again."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from tests.setups import BY_HAND, SEGMENT, Logs, values
 
 
 class Disk:
-    """A file system whose free room the test sets."""
+    """A file system whose free space the test sets."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.free = 1 << 40
@@ -48,14 +46,14 @@ def append_until_refused(log: CommitLog) -> list[bytes]:
 
 
 @pytest.mark.parametrize("pooled", [False, True], ids=["mapped", "pooled"])
-def test_appends_stop_at_the_limit_and_go_on_when_there_is_room(
+def test_appends_stop_at_min_free_bytes_and_resume_with_room(
     logs: Logs, disk: Disk, pooled: bool
 ) -> None:
     more: dict[str, Any] = {"pool": logs.pool()} if pooled else {}
     log = logs.open(**BY_HAND, allocate_ahead=0, min_free_bytes="1MiB", **more)
     disk.free = (1 << 20) + SEGMENT - 1
     done = append_until_refused(log)
-    assert len(done) > 50  # the present segment was filled to its end
+    assert len(done) > 50  # appends filled the current segment to its end
     assert log.stats().disk == "full"
     assert log.stats().free_disk_bytes == disk.free
     end = log.tail_position
@@ -64,7 +62,7 @@ def test_appends_stop_at_the_limit_and_go_on_when_there_is_room(
             log.append(done[0])
     assert caught.value.path == log.path
     assert log.tail_position == end
-    log.flush()  # what was begun can be finished
+    log.flush()  # appended records can still be flushed
     assert values(log) == done
     disk.free += 1
     log.append(b"on")
@@ -73,7 +71,7 @@ def test_appends_stop_at_the_limit_and_go_on_when_there_is_room(
     assert values(log) == [*done, b"on"]
 
 
-def test_the_warning_comes_once_and_before_the_stop(
+def test_low_disk_is_warned_of_once_before_the_stop(
     logs: Logs, disk: Disk, until: Callable[..., None], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "commitlog"):
@@ -108,7 +106,7 @@ def test_default_warning_is_four_segments_above_the_limit(
     until(lambda: log.stats().disk == "low")
 
 
-def test_without_a_limit_only_the_file_system_refuses(logs: Logs, disk: Disk) -> None:
+def test_log_without_limit_appends_until_the_disk_is_full(logs: Logs, disk: Disk) -> None:
     disk.free = 0
     log = logs.open(**BY_HAND)
     for _ in range(3):
@@ -121,8 +119,8 @@ def test_without_a_limit_only_the_file_system_refuses(logs: Logs, disk: Disk) ->
 def test_stale_free_space_reading_does_not_clear_the_stop(
     logs: Logs, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The service's thread reads how much room there is, and an append is refused before it has
-    judged that.
+    """The monitor reads the free space, and an append is refused before the monitor acts on the
+    reading.
     """
     monitor = DiskMonitor(parts_of(logs.open(**BY_HAND)).directory, Options(min_free_bytes="1MiB"))
     refused: list[bool] = []
@@ -137,7 +135,7 @@ def test_stale_free_space_reading_does_not_clear_the_stop(
     def read_and_be_overtaken(_directory: object) -> int:
         monkeypatch.setattr(disk_monitor, "free_bytes", lambda directory: 0)
         appender.start()
-        appender.join(0.2)  # it comes to its end now, or waits for the look
+        appender.join(0.2)  # ends now, or waits for the monitor's lock
         return 1 << 40
 
     monkeypatch.setattr(disk_monitor, "free_bytes", read_and_be_overtaken)
@@ -147,14 +145,14 @@ def test_stale_free_space_reading_does_not_clear_the_stop(
     assert monitor.state == "full"
 
 
-def test_a_reader_tells_the_room_there_is(logs: Logs) -> None:
+def test_reader_stats_report_the_free_space(logs: Logs) -> None:
     logs.open().append(b"one")
     stats = logs.open(mode="r").stats()
     assert (stats.free_disk_bytes > 0, stats.disk) == (True, "fine")
 
 
 @pytest.mark.parametrize("name", ["warn_free_bytes", "min_free_bytes"])
-def test_what_is_no_size_is_refused_by_name(logs: Logs, name: str) -> None:
+def test_invalid_free_bytes_option_is_refused_by_name(logs: Logs, name: str) -> None:
     for value in (-1, "much", 1.5, True):
         with pytest.raises(InvalidOptionError, match=f"{name} must be a size"):
             logs.open(**{name: value})

@@ -1,4 +1,4 @@
-"""`log.json`: written once, read strictly."""
+"""`log.json`: written once, parsed strictly."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def dir_fd(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
-def test_what_is_written_is_read(dir_fd: int, tmp_path: Path) -> None:
+def test_written_identity_is_read_back(dir_fd: int, tmp_path: Path) -> None:
     identity = Identity.new(1 << 20, "precise")
     assert identities.read(dir_fd, str(tmp_path)) is None
     assert identities.write(dir_fd, identity) is True
@@ -30,7 +30,7 @@ def test_what_is_written_is_read(dir_fd: int, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["log.json"]
 
 
-def test_the_first_one_stays(dir_fd: int, tmp_path: Path) -> None:
+def test_existing_identity_is_not_replaced(dir_fd: int, tmp_path: Path) -> None:
     first, second = Identity.new(65536, "coarse"), Identity.new(65536, "coarse")
     assert first.uuid != second.uuid
     identities.write(dir_fd, first)
@@ -39,7 +39,7 @@ def test_the_first_one_stays(dir_fd: int, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["log.json"]
 
 
-def test_a_failed_write_leaves_nothing(
+def test_failed_write_leaves_no_file(
     dir_fd: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(fd: int) -> None:
@@ -51,7 +51,7 @@ def test_a_failed_write_leaves_nothing(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_newer_major_version_is_refused_and_a_newer_minor_read() -> None:
+def test_newer_major_version_is_refused_and_minor_accepted() -> None:
     content = json.loads(Identity.new(65536, "coarse").to_json())
     content["format"]["minor"] += 1
     content["added later"] = True
@@ -73,14 +73,14 @@ def test_a_newer_major_version_is_refused_and_a_newer_minor_read() -> None:
         {"format": 1},
     ],
 )
-def test_what_cannot_be_is_refused_with_the_path(change: dict[str, Any]) -> None:
+def test_invalid_identity_is_refused_with_its_path(change: dict[str, Any]) -> None:
     content = json.loads(Identity.new(65536, "coarse").to_json()) | change
     with pytest.raises(NotALogError) as caught:
         identities.parse(json.dumps(content).encode(), "/there/log.json")
     assert caught.value.path == "/there/log.json"
 
 
-def test_a_link_is_not_followed(dir_fd: int, tmp_path: Path) -> None:
+def test_symbolic_link_is_not_followed(dir_fd: int, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_text(Identity.new(65536, "coarse").to_json())
     (tmp_path / "log.json").symlink_to("elsewhere")
     with pytest.raises(NotALogError, match="symbolic link"):

@@ -1,6 +1,4 @@
-"""Index files: they say what their segment holds, or are made anew; no state of them does any
-harm.
-"""
+"""Index files: an index describes its segment or is rebuilt, and no state of it does harm."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ COUNT = 3000
 
 
 def written(logs: Logs, spacing: int = 16, **options: Any) -> CommitLog:
-    """A log with a sealed segment and a live one."""
+    """A log with a sealed and a live segment."""
     log = logs.open(index_spacing=spacing, **options)
     for index in range(COUNT):
         log.append(b"%08d" % index, timestamp_ns=1000 + index)
@@ -49,8 +47,8 @@ def state(log: CommitLog) -> str:
 
 
 def found(log: CommitLog) -> list[int]:
-    """Sequences of records that were sought by sequence, time and from behind: what all that an
-    index is used for gives.
+    """Return sequences found by sequence, by time and by reading backward, which all use the
+    index.
     """
     tailer = log.tailer()
     tailer.seek(sequence=1234)
@@ -66,8 +64,8 @@ def found(log: CommitLog) -> list[int]:
 
 
 @pytest.mark.parametrize("pooled", [True, False])
-def test_a_seal_comes_with_an_index_of_every_spacing_th_record(logs: Logs, pooled: bool) -> None:
-    # The commits of a pooled log make it in passing; what they have not seen whole is scanned.
+def test_sealed_segment_has_an_index_with_its_spacing(logs: Logs, pooled: bool) -> None:
+    # A pooled log builds the index while it commits, and scans what it has not committed itself.
     log = written(logs, **({"pool": logs.pool()} if pooled else {}))
     seal = seal_of(log)
     index, said = index_file.read(parts_of(log).directory, 0, seal)
@@ -86,7 +84,7 @@ def test_a_seal_comes_with_an_index_of_every_spacing_th_record(logs: Logs, poole
     ]
 
 
-def test_the_layout_is_the_documented_one(logs: Logs) -> None:
+def test_index_layout_is_the_documented_one(logs: Logs) -> None:
     log = written(logs)
     seal = seal_of(log)
     content = idx(log).read_bytes()
@@ -112,7 +110,7 @@ def flip(content: bytes, at: int) -> bytes:
 
 
 def foreign_entries(content: bytes) -> bytes:
-    """Entries that do not ascend, under CRCs that match."""
+    """Entries that do not ascend, with matching CRCs."""
     entries = content[80:96] + content[64:80] + content[96:]
     header = content[:56] + struct.pack("<I", crc32c(entries))
     return header + struct.pack("<I", crc32c(header)) + entries
@@ -134,7 +132,7 @@ BROKEN: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 @pytest.mark.parametrize("kind", BROKEN)
 @pytest.mark.parametrize("mode", ["a", "r"])
-def test_a_broken_index_is_made_anew_and_nobody_notices(logs: Logs, kind: str, mode: str) -> None:
+def test_damaged_index_is_rebuilt_and_lookups_succeed(logs: Logs, kind: str, mode: str) -> None:
     path = idx(written(logs))
     logs.close()
     good = path.read_bytes()
@@ -143,11 +141,11 @@ def test_a_broken_index_is_made_anew_and_nobody_notices(logs: Logs, kind: str, m
     log = logs.open(mode=mode, index_spacing=16)
     assert state(log) == said
     assert found(log) == [1234, 777, 777]
-    assert (path.read_bytes() == good) == (mode == "a")  # a reader changes nothing
+    assert (path.read_bytes() == good) == (mode == "a")  # a reader writes no index
 
 
 @pytest.mark.parametrize("mode", ["a", "r"])
-def test_a_missing_index_is_made_anew(logs: Logs, mode: str) -> None:
+def test_missing_index_is_rebuilt(logs: Logs, mode: str) -> None:
     path = idx(written(logs))
     logs.close()
     path.unlink()
@@ -157,7 +155,7 @@ def test_a_missing_index_is_made_anew(logs: Logs, mode: str) -> None:
     assert path.exists() == (mode == "a")
 
 
-def test_an_index_of_another_segment_is_stale(logs: Logs) -> None:
+def test_index_of_another_segment_is_stale(logs: Logs) -> None:
     log = written(logs)
     other = commitlog.open(Path(log.path).parent / "other", "a", log.options)
     with other:
@@ -171,7 +169,7 @@ def test_an_index_of_another_segment_is_stale(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "link"])
-def test_what_is_no_file_in_its_place_does_no_harm(logs: Logs, kind: str) -> None:
+def test_irregular_index_file_does_not_stop_lookups(logs: Logs, kind: str) -> None:
     path = idx(written(logs))
     logs.close()
     path.unlink()
@@ -184,7 +182,7 @@ def test_what_is_no_file_in_its_place_does_no_harm(logs: Logs, kind: str) -> Non
     assert found(logs.open()) == [1234, 777, 777]
 
 
-def test_a_spacing_that_changes_leaves_old_indexes_good(logs: Logs) -> None:
+def test_index_of_another_spacing_stays_valid(logs: Logs) -> None:
     written(logs, spacing=16)
     logs.close()
     log = logs.open(index_spacing=100)
@@ -192,12 +190,12 @@ def test_a_spacing_that_changes_leaves_old_indexes_good(logs: Logs) -> None:
     assert state(log) == "sound"
 
 
-def test_no_entry_of_the_directory_is_left_behind(logs: Logs) -> None:
+def test_index_creation_leaves_no_temporary_file(logs: Logs) -> None:
     log = written(logs)
     assert [name for name in os.listdir(log.path) if ".idx." in name] == []
 
 
-def test_a_refused_write_is_told_and_is_no_error(logs: Logs) -> None:
+def test_refused_index_write_returns_false(logs: Logs) -> None:
     log = written(logs)
     seal = seal_of(log)
     index = index_file.read(parts_of(log).directory, 0, seal)[0]
@@ -212,7 +210,7 @@ def test_a_refused_write_is_told_and_is_no_error(logs: Logs) -> None:
     "content",
     [b"\0" * 16, struct.pack("<Qq", HEADER + 4, 0), struct.pack("<Qq", SEGMENT, 0), bytes(32), b""],
 )
-def test_entries_that_cannot_be_are_refused(content: bytes) -> None:
+def test_invalid_index_entries_are_refused(content: bytes) -> None:
     with pytest.raises(ValueError, match="ind"):
         SparseIndex(1, SEGMENT, 16, content, 16, 0)
     with pytest.raises(ValueError, match="spacing"):

@@ -1,4 +1,4 @@
-"""The `lock` file: one exclusive holder or many shared ones, who says so in it."""
+"""The `lock` file: one exclusive or many shared holders, and the note of the holder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make(tmp_path: Path) -> Iterator[Callable[[], LockFile]]:
     os.close(fd)
 
 
-def test_many_may_share_and_one_alone_exclude(make: Callable[[], LockFile]) -> None:
+def test_shared_locks_exclude_an_exclusive_one(make: Callable[[], LockFile]) -> None:
     first, second, third = make(), make(), make()
     assert first.acquire("shared")
     assert second.acquire("shared")
@@ -44,14 +44,14 @@ def test_many_may_share_and_one_alone_exclude(make: Callable[[], LockFile]) -> N
     assert third.acquire("exclusive")
 
 
-def test_a_lock_ends_with_its_process(
+def test_lock_is_released_when_its_process_ends(
     make: Callable[[], LockFile], in_child: Callable[..., Any]
 ) -> None:
     assert in_child(lambda: make().acquire("exclusive")) is True
     assert make().acquire("exclusive")
 
 
-def test_a_forked_child_does_not_hold_its_parents_lock(
+def test_forked_child_does_not_hold_its_parents_lock(
     make: Callable[[], LockFile], in_child: Callable[..., Any]
 ) -> None:
     lock = make()
@@ -61,9 +61,7 @@ def test_a_forked_child_does_not_hold_its_parents_lock(
     assert make().acquire("exclusive")
 
 
-def test_the_holder_is_written_whole_and_read_back(
-    make: Callable[[], LockFile], tmp_path: Path
-) -> None:
+def test_written_holder_is_read_back(make: Callable[[], LockFile], tmp_path: Path) -> None:
     lock = make()
     assert lock.read() == Holder()
     long = Holder(
@@ -87,14 +85,14 @@ def test_the_holder_is_written_whole_and_read_back(
     [b"", b"{", b"5", b"{}", b"\xff" * 50, b'{"pid": "x"}', b"null", b"[" * 60000],
     ids=lambda content: repr(content[:9]),
 )
-def test_what_cannot_be_understood_says_nothing(
+def test_invalid_lock_content_names_no_holder(
     make: Callable[[], LockFile], tmp_path: Path, content: bytes
 ) -> None:
     (tmp_path / "lock").write_bytes(content)
     assert make().read() == Holder()
 
 
-def test_holders_are_described_for_people() -> None:
+def test_holder_description_names_process_and_program() -> None:
     assert Holder().describe() == "another process"
     assert Holder(pid=os.getpid()).describe() == "this very process"
     assert Holder(pid=1 << 30, name="gone").describe() == f"process {1 << 30} (gone)"

@@ -1,4 +1,4 @@
-"""One segment's file, copied away from its log, is read as if it were a log."""
+"""A segment file copied away from its log is read like a log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.setups import HEADER, SEGMENT, Logs
 
 @pytest.fixture
 def path(logs: Logs) -> Path:
-    """A log of three segments, closed: two are sealed, the third is in use."""
+    """A closed log of three segments: two are sealed, the third is live."""
     log = logs.open()
     for number in range(30):
         log.append(b"%02d" % number * 100, key=b"%d" % (number % 3))
@@ -60,7 +60,7 @@ def test_copied_segment_is_read_under_any_name(
         assert log.tailer().seek(key=b"1")
         assert log.read(log.last_position or 0).value == expected[-1]
         assert log.identity.segment_size == SEGMENT
-        # The seal says with which sequence a segment begins; the one in use has none yet.
+        # The seal has the first sequence of its segment; the live segment has no seal.
         assert log.first_sequence == (number * 10 if number < 2 else 0)
         with pytest.raises(PositionError):
             log.tailer(start=7 * SEGMENT)
@@ -68,9 +68,8 @@ def test_copied_segment_is_read_under_any_name(
 
 
 def test_segment_in_its_log_is_read_alone_and_writes_no_file(path: Path) -> None:
-    with commitlog.open(
-        path, tuning=commitlog.Tuning(allocate_ahead=0)
-    ) as writer:  # no segment comes meanwhile
+    # Keep the set of files constant during the test.
+    with commitlog.open(path, tuning=commitlog.Tuning(allocate_ahead=0)) as writer:
         before = sorted(item.name for item in path.iterdir())
         with commitlog.open(segment(path, 1), "r") as log:
             assert list(log.tailer().values()) == values(range(10, 20))
@@ -81,7 +80,7 @@ def test_segment_in_its_log_is_read_alone_and_writes_no_file(path: Path) -> None
         assert sorted(item.name for item in path.iterdir()) == before
 
 
-def test_segment_copied_amid_a_claim_ends_at_the_claim(logs: Logs, tmp_path: Path) -> None:
+def test_segment_copied_during_a_claim_ends_at_the_claim(logs: Logs, tmp_path: Path) -> None:
     log = logs.open()
     log.append(b"whole")
     with log.claim(100):
@@ -92,7 +91,9 @@ def test_segment_copied_amid_a_claim_ends_at_the_claim(logs: Logs, tmp_path: Pat
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_damage_is_told_of_and_can_be_passed(path: Path, tmp_path: Path, number: int) -> None:
+def test_damage_in_a_copied_segment_is_raised_or_skipped(
+    path: Path, tmp_path: Path, number: int
+) -> None:
     copy = tmp_path / "x.seg"
     content = bytearray(segment(path, number).read_bytes())
     content[HEADER + 700] ^= 1
@@ -120,7 +121,7 @@ def damaged(content: bytes, at: int) -> bytes:
     ],
     ids=["empty", "text", "magic", "header", "page", "short", "version"],
 )
-def test_what_is_no_whole_segment_is_refused(
+def test_invalid_segment_file_is_refused(
     path: Path, tmp_path: Path, change: Any, expected: type[Exception], said: str
 ) -> None:
     copy = tmp_path / "x.seg"
@@ -130,6 +131,6 @@ def test_what_is_no_whole_segment_is_refused(
 
 
 @pytest.mark.parametrize("mode", ["a", "x"])
-def test_a_lone_segment_is_not_written(path: Path, mode: str) -> None:
+def test_lone_segment_cannot_be_opened_for_writing(path: Path, mode: str) -> None:
     with pytest.raises(NotALogError, match="a log is a directory"):
         commitlog.open(segment(path, 1), mode)

@@ -1,4 +1,4 @@
-"""A segment's holders: counted, named, waited for, and never left with unmapped memory."""
+"""Holders of a segment: counted, named, awaited, and never left with unmapped memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_holders_are_counted_and_named_with_the_time(file: MappedFile) -> None:
     first, second = file.hold("a reader"), file.hold("a view")
     assert None not in (first, second)
     assert first != second
-    assert file.staying == ["a reader", "a view"]  # the log's own threads come and go
+    assert file.staying == ["a reader", "a view"]  # not those of the log's own threads
     assert all(
         before - 1 < since < time.time() + 1 for who, since in file.holders if who in file.staying
     )
@@ -48,7 +48,7 @@ def test_holders_are_counted_and_named_with_the_time(file: MappedFile) -> None:
     assert file.staying == ["a view"]
 
 
-def test_a_hung_holder_is_named_and_keeps_its_bytes(file: MappedFile) -> None:
+def test_holder_beyond_force_after_is_named_and_keeps_bytes(file: MappedFile) -> None:
     token = file.hold("the hung one")
     view = file.segment.view(HEADER, 32)
     with pytest.raises(SegmentHeldError, match="by the hung one for") as caught:
@@ -76,7 +76,7 @@ def test_brief_holder_is_awaited_even_with_force_after_zero(
     assert file.hold("too late") is None
 
 
-def test_drain_lets_nobody_in_and_ends_with_the_last_holder(
+def test_drain_refuses_new_holders_and_awaits_the_last(
     file: MappedFile, until: Callable[..., None]
 ) -> None:
     token = file.hold("a reader")
@@ -92,7 +92,7 @@ def test_drain_lets_nobody_in_and_ends_with_the_last_holder(
         file.segment.view(HEADER, 8)
 
 
-def test_many_threads_hold_and_release_while_it_is_shut_down(file: MappedFile) -> None:
+def test_drain_during_concurrent_holds_completes(file: MappedFile) -> None:
     stopped = threading.Event()
 
     def use() -> int:

@@ -1,5 +1,5 @@
-"""The queue of segments: found by position in one step, few of them mapped, deleted from the front
-and never under a holder.
+"""The queue of segments: lookup by position, a bound on mapped segments, deletion from the front
+only and never under a holder.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_positions_without_a_segment_are_refused(logs: Logs) -> None:
 
 
 def test_idle_segment_is_unmapped_outside_of_the_lock(logs: Logs) -> None:
-    """An append that rolls takes that lock."""
+    """A roll takes that lock."""
     log = filled(logs, 40)
     locked: list[bool] = []
 
@@ -109,9 +109,9 @@ def test_reading_many_segments_keeps_few_of_them_mapped(logs: Logs) -> None:
     assert mapped_segments() <= before
 
 
-def test_opening_a_clean_log_of_many_segments_touches_a_handful(logs: Logs) -> None:
+def test_open_of_a_clean_long_log_maps_few_segments(logs: Logs) -> None:
     filled(logs, 300).close()
-    gc.collect()  # what other tests have left goes now, and not in between
+    gc.collect()  # garbage of other tests must not be freed between the counts
     files, mapped = len(os.listdir("/proc/self/fd")), mapped_segments()
     log = logs.open(**BY_HAND)
     assert len(os.listdir("/proc/self/fd")) - files < 20
@@ -119,7 +119,7 @@ def test_opening_a_clean_log_of_many_segments_touches_a_handful(logs: Logs) -> N
     assert log.append(b"x") >= 300 * SEGMENT
 
 
-def test_a_reader_that_holds_during_shutdown_reads_on(logs: Logs) -> None:
+def test_reader_holding_a_segment_reads_on_during_deletion(logs: Logs) -> None:
     log = filled(logs, 5)
     tailer = log.tailer()
     first = tailer.read()
@@ -130,7 +130,7 @@ def test_a_reader_that_holds_during_shutdown_reads_on(logs: Logs) -> None:
     assert log.first_position == 4 * SEGMENT + HEADER
 
 
-def test_deletion_of_the_first_segment_while_it_is_held(logs: Logs) -> None:
+def test_held_first_segment_is_deleted_after_its_release(logs: Logs) -> None:
     log = filled(logs, 4)
     view = log.tailer().read().view()  # type: ignore[union-attr]
     with pytest.raises(SegmentHeldError) as caught:
@@ -147,7 +147,7 @@ def test_deletion_of_the_first_segment_while_it_is_held(logs: Logs) -> None:
     assert not Path(parts_of(log).directory.segment_path(0)).exists()
 
 
-def test_deletion_never_leaves_holes(logs: Logs) -> None:
+def test_deletion_stops_before_a_held_segment(logs: Logs) -> None:
     log = filled(logs, 8)
     held = parts_of(log).queue.hold(3, "a test")
     assert held is not None
@@ -161,7 +161,7 @@ def test_deletion_never_leaves_holes(logs: Logs) -> None:
 
 
 def test_concurrent_lookups_survive_drops_of_idle_segments(logs: Logs) -> None:
-    """More segments than stay mapped, and threads that walk over them in different directions."""
+    """Threads read in different directions over more segments than stay mapped."""
     log = filled(logs, 60)
 
     def read(seed: int) -> int:
@@ -175,7 +175,7 @@ def test_concurrent_lookups_survive_drops_of_idle_segments(logs: Logs) -> None:
         assert list(pool.map(read, range(4))) == [300] * 4
 
 
-def test_a_closed_queue_is_closed(logs: Logs) -> None:
+def test_closed_queue_refuses_every_call(logs: Logs) -> None:
     log = filled(logs, 1)
     log.close()
     for use in (
@@ -188,7 +188,7 @@ def test_a_closed_queue_is_closed(logs: Logs) -> None:
             use()
 
 
-def test_a_view_of_a_deleted_segment_is_refused(logs: Logs) -> None:
+def test_view_into_a_deleted_segment_is_refused(logs: Logs) -> None:
     log = filled(logs, 4)
     record = log.tailer().read()
     assert record is not None
@@ -206,7 +206,9 @@ def test_delete_takes_a_segment_off_the_list_before_unmapping(
     engine = parts_of(log).engine
 
     class Noting:
-        """The engine, for the queue: notes whether a segment that is forgotten is listed."""
+        """The engine as the queue sees it, which records whether a forgotten segment is still
+        listed.
+        """
 
         def __getattr__(self, name: str) -> Any:
             return getattr(engine, name)

@@ -1,4 +1,4 @@
-"""Pages ahead of the tail: how far, at which rate, and what is there when `pretouch` returns."""
+"""Pre-faulting ahead of the tail: distance, pace, and the pages present after `pretouch`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUIET = {**BY_HAND, "flush": "none", "prefault": False, "allocate_ahead": 0}
 
 
 def pages_in_memory(path: Path) -> list[bool]:
-    """Which pages of a file are in the page cache."""
+    """Return for each page of a file whether the page cache has it."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         count = len(mapped) // PAGE
         found = (ctypes.c_ubyte * count)()
@@ -44,7 +44,7 @@ def segment_of(log: CommitLog, number: int) -> Path:
 
 
 class Clock:
-    """Seconds that the test counts."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -54,7 +54,7 @@ class Clock:
 
 
 class Tail:
-    """What the pretoucher looks at, with a tail that the test moves."""
+    """The log as the pretoucher sees it; the test moves its tail."""
 
     segment_size = 64 * MIB
 
@@ -63,7 +63,7 @@ class Tail:
 
 
 class Nowhere:
-    """A queue whose segments are gone, and what was asked of it."""
+    """A queue of deleted segments that records the requested numbers."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -101,7 +101,7 @@ def test_prefault_distance_follows_the_append_rate_in_bounds(logs: Logs, clock: 
         assert touching.distance == pytest.approx(expected, abs=4)
 
 
-def test_a_burst_is_forgotten_by_half_every_five_seconds(logs: Logs, clock: Clock) -> None:
+def test_distance_after_a_burst_halves_every_five_seconds(logs: Logs, clock: Clock) -> None:
     touching, tail, _ = made(logs)
     clock.now_s += 1
     tail.tail_position += 400 * MIB
@@ -112,7 +112,7 @@ def test_a_burst_is_forgotten_by_half_every_five_seconds(logs: Logs, clock: Cloc
         assert touching.distance == pytest.approx(expected, abs=4)
 
 
-def test_two_looks_in_quick_succession_measure_nothing(logs: Logs, clock: Clock) -> None:
+def test_measurement_over_a_short_interval_is_ignored(logs: Logs, clock: Clock) -> None:
     touching, tail, _ = made(logs)
     clock.now_s += 0.001
     tail.tail_position += 4 * MIB
@@ -145,14 +145,14 @@ def test_prefault_stays_in_allocated_and_reaches_next_segment(logs: Logs, clock:
         pass
     assert touching.touched_position == PAGE + LEAST_BYTES
     assert queue.asked[-1] == 1
-    # After an early roll, the tail is in the next segment, and it goes on there.
+    # After an early roll the tail is in the next segment, and so is the pretoucher.
     tail.tail_position = 64 * MIB + PAGE
     while touching.step(128 * MIB):
         pass
     assert touching.touched_position == 64 * MIB + PAGE + LEAST_BYTES
 
 
-def test_the_faster_the_appends_the_sooner_it_looks_again(logs: Logs, clock: Clock) -> None:
+def test_rest_of_the_pretoucher_shrinks_with_the_append_rate(logs: Logs, clock: Clock) -> None:
     touching, tail, _ = made(logs)
     rests = []
     for rate in (1 * MIB, 100 * MIB, 4000 * MIB):
@@ -168,7 +168,7 @@ def test_the_faster_the_appends_the_sooner_it_looks_again(logs: Logs, clock: Clo
 # --- a real log -----------------------------------------------------------------------------------
 
 
-def test_pretouch_leaves_segments_in_place_and_pages_in_memory(logs: Logs) -> None:
+def test_pretouch_creates_segments_and_loads_their_pages(logs: Logs) -> None:
     log = logs.open(
         **{**QUIET, "segment_size": 16 * MIB, "allocate_ahead": 2, "prefault_distance": "2MiB"}
     )
@@ -184,7 +184,7 @@ def test_pretouch_leaves_segments_in_place_and_pages_in_memory(logs: Logs) -> No
     assert log.pretouch() == log.tail_position + 2 * MIB
 
 
-def test_the_service_does_the_same_by_itself(logs: Logs, until: Any) -> None:
+def test_prefault_service_loads_the_pages_of_new_segments(logs: Logs, until: Any) -> None:
     log = logs.open(**{**QUIET, "segment_size": 4 * MIB, "allocate_ahead": 1, "prefault": True})
     until(
         lambda: parts_of(log).queue.numbers() == [0, 1] and all(pages_in_memory(segment_of(log, 1)))
@@ -199,7 +199,7 @@ def test_the_service_does_the_same_by_itself(logs: Logs, until: Any) -> None:
     )
 
 
-def test_records_are_as_they_were_whoever_touches_their_pages(logs: Logs) -> None:
+def test_records_are_intact_when_pages_are_pretouched(logs: Logs) -> None:
     log = logs.open(**QUIET)
     for number in range(300):
         log.append(b"%d" % number + bytes(1000))
@@ -212,13 +212,13 @@ def test_records_are_as_they_were_whoever_touches_their_pages(logs: Logs) -> Non
 
 
 @pytest.mark.parametrize("backing", ["anonymous", "shm"])
-def test_a_pooled_log_has_nothing_to_pretouch(logs: Logs, backing: str) -> None:
+def test_pretouch_of_a_pooled_log_is_refused(logs: Logs, backing: str) -> None:
     log = logs.open(pool=logs.pool(backing))
     with pytest.raises(InvalidOptionError, match="a pooled log's appends land in its buffers"):
         log.pretouch()
 
 
-def test_a_log_that_is_only_read_or_closed_refuses(logs: Logs) -> None:
+def test_pretouch_of_read_only_or_closed_log_is_refused(logs: Logs) -> None:
     log = logs.open()
     with pytest.raises(ReadOnlyError):
         logs.open(mode="r").pretouch()

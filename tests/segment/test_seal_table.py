@@ -1,4 +1,4 @@
-"""SealTable: the seals of all segments, each read once."""
+"""SealTable: reads the seal of each segment once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.setups import HEADER, Logs
 
 
 def filled(logs: Logs, stamps: list[int]) -> SealTable:
-    """A sealed segment with one record for each timestamp; an empty one where it is 0; and the live
+    """Create a sealed segment for each timestamp, with one record or none where it is 0, and a live
     one.
     """
     log = logs.open(allocate_ahead=0, prefault=False)
@@ -24,7 +24,7 @@ def filled(logs: Logs, stamps: list[int]) -> SealTable:
     return SealTable(parts_of(log).directory)
 
 
-def test_it_says_what_the_segments_say(logs: Logs) -> None:
+def test_seal_table_returns_the_seals_of_the_segments(logs: Logs) -> None:
     table = filled(logs, [5, 0])
     seal = table.get(0)
     assert seal is not None
@@ -56,7 +56,7 @@ def test_first_segment_since_a_time_uses_running_maxima(logs: Logs) -> None:
     for stamp in range(1, 100):
         expected = next((number for number, largest in enumerate(stamps) if largest >= stamp), 9)
         assert table.first_since(stamp, 0, 9) == expected
-    # The same without the first ones, as after a deletion.
+    # The same without the first segments, as after a deletion.
     for stamp in range(1, 100):
         expected = next(
             (number for number, largest in enumerate(stamps) if number >= 4 and largest >= stamp), 9

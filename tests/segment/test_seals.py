@@ -1,4 +1,4 @@
-"""Seals: each segment is sealed when all before its end is published, and says what is in it."""
+"""Seals: a segment is sealed with its counts once everything before its end is published."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def seals(log: CommitLog) -> list[tuple[int, ...] | None]:
     ]
 
 
-def test_a_seal_tells_end_sequence_count_and_timestamps(
+def test_seal_holds_end_sequence_count_and_timestamps(
     logs: Logs, setup: Setup, until: Callable[..., None]
 ) -> None:
     log = logs.open_as(setup)
@@ -38,7 +38,7 @@ def test_a_seal_tells_end_sequence_count_and_timestamps(
     ]
 
 
-def test_an_open_claim_keeps_its_segment_unsealed(logs: Logs, until: Callable[..., None]) -> None:
+def test_segment_with_an_open_claim_stays_unsealed(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open(claim_timeout=60, **BY_HAND)
     assert parts_of(log).writer.allocation is not None
     with ThreadPoolExecutor(1) as pool:
@@ -53,7 +53,7 @@ def test_an_open_claim_keeps_its_segment_unsealed(logs: Logs, until: Callable[..
 
 
 def test_close_seals_every_segment_rolled_past(logs: Logs) -> None:
-    """Pooled, and committed at the end alone: before that none can be."""
+    """A pooled log that commits only at close cannot seal before."""
     with logs.open(pool=logs.pool(buffers=8), **BY_HAND) as log:
         for number in range(5):
             log.append(b"%d" % number)
@@ -63,7 +63,7 @@ def test_close_seals_every_segment_rolled_past(logs: Logs) -> None:
     assert [seal is not None for seal in seals(logs.open(mode="r"))][:6] == [True] * 5 + [False]
 
 
-def test_sequences_go_on_over_a_restart(logs: Logs, until: Callable[..., None]) -> None:
+def test_sequences_continue_after_a_restart(logs: Logs, until: Callable[..., None]) -> None:
     for _ in range(3):
         with logs.open() as log:
             log.append_many([b"a", b"b"])
@@ -75,7 +75,7 @@ def test_sequences_go_on_over_a_restart(logs: Logs, until: Callable[..., None]) 
     assert found == [(0, 2), (2, 3), (5, 3)]
 
 
-def test_a_sealer_starts_behind_the_last_seal(logs: Logs) -> None:
+def test_sealer_starts_after_the_last_seal(logs: Logs) -> None:
     log = logs.open(**BY_HAND)
     for _ in range(5):
         log.append(b"x")
@@ -90,7 +90,7 @@ def test_a_sealer_starts_behind_the_last_seal(logs: Logs) -> None:
     assert [seal[1] for seal in seals(log) if seal is not None] == [0, 1, 2, 3, 4]
 
 
-def test_deletion_leaves_the_sequence_to_what_stays(logs: Logs) -> None:
+def test_deletion_keeps_the_sequences_of_later_segments(logs: Logs) -> None:
     log = logs.open()
     for _ in range(5):
         log.append_many([b"x"] * 3)

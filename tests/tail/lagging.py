@@ -1,4 +1,4 @@
-"""What the tests of back-pressure append, and how far."""
+"""Helpers for the tests of back-pressure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ def required(log: CommitLog, name: str = "a", **options: Any) -> Tailer:
 
 
 def append_until_refused(log: CommitLog, most: int = 100_000) -> int:
-    """How many appends passed until one was refused; an AssertionError when so many did and none
-    was.
-    """
+    """Return the number of appends until one is refused; fail if `most` of them pass."""
     for count in range(most):
         try:
             log.append(VALUE)

@@ -1,4 +1,4 @@
-"""What the tests of named tailers read, and how."""
+"""Helpers for the tests of named tailers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Back-pressure: appends wait for a required tailer that is too far behind, raise, or are dropped
-and counted; or it is evicted.
+"""Back-pressure: appends wait for a required tailer that lags too far, raise, or are dropped and
+counted; or the tailer is evicted.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tests.tail.lagging import FRAME, MAX_LAG, VALUE, append_until_refused, requ
 def test_append_past_max_lag_is_refused_naming_the_tailer(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, on_lag="raise")
     tailer = required(log)
-    # The first one after the tailer was declared passes without a look; the one that goes past the
-    # limit is the last.
+    # The first append after the declaration is not checked. The append that passes the limit is the
+    # last one.
     assert append_until_refused(log) == 21
     for _ in range(3):
         with pytest.raises(
@@ -69,7 +69,7 @@ def test_every_kind_of_append_is_refused(logs: Logs) -> None:
         call()
 
 
-def test_a_record_that_is_too_large_is_so_also_at_the_limit(logs: Logs) -> None:
+def test_too_large_record_at_the_lag_limit_is_refused(logs: Logs) -> None:
     log = logs.open(on_lag="raise")
     required(log)
     append_until_refused(log)
@@ -85,7 +85,7 @@ def test_a_record_that_is_too_large_is_so_also_at_the_limit(logs: Logs) -> None:
         log.append_array(np.zeros((2, LARGEST_VALUE + 1), dtype=np.uint8))
 
 
-def test_a_tailer_without_a_limit_holds_nothing_up(logs: Logs) -> None:
+def test_required_tailer_without_max_lag_delays_no_append(logs: Logs) -> None:
     log = logs.open(on_lag="raise")
     log.tailer("a", required=True).close()
     log.tailer("b").close()
@@ -93,7 +93,7 @@ def test_a_tailer_without_a_limit_holds_nothing_up(logs: Logs) -> None:
     assert log.count() == 20_000
 
 
-def test_the_slowest_of_several_counts(logs: Logs) -> None:
+def test_slowest_of_several_required_tailers_sets_the_limit(logs: Logs) -> None:
     log = logs.open(on_lag="raise")
     fast, slow = required(log, "fast"), required(log, "slow")
     append_until_refused(log)
@@ -104,10 +104,8 @@ def test_the_slowest_of_several_counts(logs: Logs) -> None:
     log.append(VALUE)
 
 
-def test_the_gap_between_two_segments_is_no_lag(logs: Logs) -> None:
-    """A reader that has read all records holds no writer up, even if a gap lies behind the last
-    one.
-    """
+def test_padding_at_the_end_of_a_segment_is_no_lag(logs: Logs) -> None:
+    """A reader that has read all records delays no writer, even if padding follows the last one."""
     log = logs.open(on_lag="raise")
     tailer = log.tailer("a", required=True, max_lag=1)
     for turn in range(3 * SEGMENT // 5000):
@@ -124,11 +122,12 @@ def test_tailer_required_before_open_exerts_backpressure(logs: Logs) -> None:
     log.close()
     log = logs.open(on_lag="raise")
     assert (
+        # Otherwise a program that opens the log for each append would never be refused.
         append_until_refused(log) == 0
-    )  # or a program that opens it for each append would go on without an end
+    )
 
 
-def test_what_is_done_to_another_tailer_lets_no_append_past(logs: Logs) -> None:
+def test_change_of_another_tailer_releases_no_append(logs: Logs) -> None:
     log = logs.open(on_lag="raise")
     required(log)
     append_until_refused(log)
@@ -162,10 +161,10 @@ def test_appends_wait_for_the_tailer(logs: Logs, setup: Setup) -> None:
     positions = [log.append(VALUE) for _ in range(500)]
     reader.join()
     assert seen == positions
-    assert furthest <= MAX_LAG + 3 * FRAME + 8192  # a header and a pad may lie in between
+    assert furthest <= MAX_LAG + 3 * FRAME + 8192  # a header and padding may lie in between
 
 
-def test_a_wait_is_bounded(logs: Logs) -> None:
+def test_wait_for_a_lagging_tailer_ends_at_lag_timeout(logs: Logs) -> None:
     log = logs.open(lag_timeout="20ms")
     required(log)
     for _ in range(21):
@@ -175,7 +174,7 @@ def test_a_wait_is_bounded(logs: Logs) -> None:
     assert log.stats().lag_latency.longest_seconds >= 0.02
 
 
-def test_closing_the_log_ends_a_wait(logs: Logs, until: Callable[..., None]) -> None:
+def test_close_ends_an_append_waiting_for_a_tailer(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open()
     required(log)
     outcome: list[BaseException] = []
@@ -197,7 +196,7 @@ def test_closing_the_log_ends_a_wait(logs: Logs, until: Callable[..., None]) -> 
 # --- drop -----------------------------------------------------------------------------------------
 
 
-def test_what_is_dropped_is_counted_here_and_at_the_tailer(logs: Logs) -> None:
+def test_dropped_records_are_counted_by_log_and_tailer(logs: Logs) -> None:
     log = logs.open(on_lag="drop")
     tailer = required(log)
     positions = [log.append(VALUE) for _ in range(30)]
@@ -221,8 +220,8 @@ def test_what_is_dropped_is_counted_here_and_at_the_tailer(logs: Logs) -> None:
     assert tailer.dropped_records == 30
 
 
-def test_of_a_long_list_the_end_is_dropped(logs: Logs) -> None:
-    """A batch is one claim of up to 64 KiB, and so is what goes past the limit."""
+def test_append_many_past_the_limit_drops_its_last_records(logs: Logs) -> None:
+    """A batch is one claim of up to 64 KiB, so a batch may pass the limit by that much."""
     log = logs.open(on_lag="drop")
     tailer = required(log)
     positions = log.append_many([VALUE] * 5000, sync=True)
@@ -237,7 +236,7 @@ def test_of_a_long_list_the_end_is_dropped(logs: Logs) -> None:
     assert [record.position for record in tailer] == positions[positions >= 0].tolist()
 
 
-def test_a_coroutine_waits_for_what_was_not_dropped(logs: Logs) -> None:
+def test_append_many_async_awaits_the_records_not_dropped(logs: Logs) -> None:
     log = logs.open(on_lag="drop")
     tailer = required(log)
 
@@ -254,7 +253,7 @@ def test_a_coroutine_waits_for_what_was_not_dropped(logs: Logs) -> None:
 # --- evict ----------------------------------------------------------------------------------------
 
 
-def test_an_evicted_tailer_holds_nobody_and_reads_on(logs: Logs) -> None:
+def test_evicted_tailer_delays_no_append_and_keeps_reading(logs: Logs) -> None:
     log = logs.open(on_lag="raise")
     tailer = required(log)
     append_until_refused(log)
@@ -284,7 +283,9 @@ def test_deleted_redeclared_or_reset_tailer_blocks_no_append(logs: Logs) -> None
         log.append(VALUE)
 
 
-def test_an_overdue_tailer_is_evicted(logs: Logs, caplog: pytest.LogCaptureFixture) -> None:
+def test_tailer_lagging_beyond_evict_after_is_evicted(
+    logs: Logs, caplog: pytest.LogCaptureFixture
+) -> None:
     log = logs.open(evict_after="30ms")
     required(log)
     for _ in range(100):
@@ -294,7 +295,7 @@ def test_an_overdue_tailer_is_evicted(logs: Logs, caplog: pytest.LogCaptureFixtu
     assert "evicted" in caplog.text
 
 
-def test_a_tailer_that_moves_is_not_overdue(logs: Logs) -> None:
+def test_advancing_tailer_is_not_evicted(logs: Logs) -> None:
     log = logs.open(evict_after=5)
     tailer = required(log)
     moving = threading.Thread(target=lambda: [tailer.read(timeout=1) for _ in range(100)])
@@ -309,7 +310,7 @@ def test_a_tailer_that_moves_is_not_overdue(logs: Logs) -> None:
 
 
 def test_new_required_tailer_is_noticed_by_a_running_writer(logs: Logs) -> None:
-    """Within a fourth of a segment of its own appends, here."""
+    """The writer checks at least every quarter of a segment."""
     writer = logs.open(on_lag="raise")
     writer.append(VALUE)
     reader = logs.open(mode="r")
@@ -320,7 +321,7 @@ def test_new_required_tailer_is_noticed_by_a_running_writer(logs: Logs) -> None:
     tailer.close()
 
 
-def test_a_writer_in_another_process_is_held_and_let_go(
+def test_writer_in_another_process_waits_for_the_tailer(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     log = logs.open()
@@ -363,7 +364,7 @@ def test_dead_required_tailer_blocks_appends_until_evicted(
     log.append(VALUE)
 
 
-def test_the_child_of_a_fork_is_held_as_its_parent(
+def test_forked_child_is_refused_like_its_parent(
     logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
 ) -> None:
     log = logs.open(on_lag="raise")
@@ -387,6 +388,6 @@ def test_the_child_of_a_fork_is_held_as_its_parent(
     ],
     ids=str,
 )
-def test_wrong_options_are_refused(logs: Logs, options: dict[str, Any], message: str) -> None:
+def test_invalid_lag_options_are_refused(logs: Logs, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         logs.open(**options)

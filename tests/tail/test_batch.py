@@ -56,7 +56,7 @@ def test_columns_have_their_types_and_lengths(logs: Logs) -> None:
     assert (batch.offsets[-1], batch.key_offsets[-1]) == (len(batch.data), len(batch.keys))
 
 
-def test_rows_are_got_by_index_from_either_end(logs: Logs) -> None:
+def test_rows_are_indexed_from_either_end(logs: Logs) -> None:
     batch = batch_of(logs)
     assert (
         [batch.value(row) for row in range(40)]
@@ -74,7 +74,7 @@ def test_rows_are_got_by_index_from_either_end(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 40])
-def test_arrow_holds_the_same(logs: Logs, count: int) -> None:
+def test_arrow_table_equals_the_batch(logs: Logs, count: int) -> None:
     batch = batch_of(logs, count)
     table = batch.to_arrow()
     table.validate(full=True)
@@ -100,33 +100,33 @@ def test_arrow_shares_the_memory_and_outlives_the_log(logs: Logs) -> None:
     assert table["value"].to_pylist() == expected
 
 
-def test_arrow_interface_gives_the_same(logs: Logs) -> None:
+def test_arrow_c_interface_equals_to_arrow(logs: Logs) -> None:
     batch = batch_of(logs)
     assert pa.record_batch(batch).equals(batch.to_arrow())
     assert pa.table(batch).equals(pa.Table.from_batches([batch.to_arrow()]))
     assert pl.DataFrame(batch)["value"].to_list() == batch.values()
 
 
-def test_columns_of_a_pickled_batch_are_the_same(logs: Logs) -> None:
+def test_pickled_batch_equals_the_original(logs: Logs) -> None:
     batch = batch_of(logs)
     assert pickle.loads(pickle.dumps(batch)).to_arrow().equals(batch.to_arrow())
 
 
-def test_old_timestamp_column_warns_and_is_there(logs: Logs) -> None:
+def test_old_timestamp_column_warns_and_is_returned(logs: Logs) -> None:
     batch = batch_of(logs)
     with pytest.warns(DeprecationWarning, match="timestamp_ns is named timestamp now"):
         table = batch.to_arrow(["position", "timestamp_ns"])
     assert table["timestamp_ns"].to_pylist() == batch.timestamps_ns.tolist()
 
 
-def test_without_arrow_the_remedy_is_named(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pyarrow_error_names_the_extra(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     batch = batch_of(logs, 1)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ModuleNotFoundError, match="commitlog-engine\\[arrow\\]"):
         batch.to_arrow()
 
 
-def test_an_empty_batch_is_a_batch(logs: Logs, setup: Setup) -> None:
+def test_read_batch_of_empty_log_has_empty_columns(logs: Logs, setup: Setup) -> None:
     batch = logs.open_as(setup).tailer().read_batch(timeout=0.001)
     assert (len(batch), batch.values(), batch.offsets.tolist(), batch.key_offsets.tolist()) == (
         0,

@@ -1,6 +1,4 @@
-"""Cycles as readers see them: finding them, counting in them, and reading on where there are
-none.
-"""
+"""Cycles: seeks, counts, and cycles without records."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from tests.clock import Clock, clocked, instant_ns
 from tests.setups import HEADER, SEGMENT, Logs
 
 NOON = "2026-11-21T12:00:00+01:00"
-HOURS = (0, 1, 2, 6, 7, 30)  # after noon, in which there are records
+HOURS = (0, 1, 2, 6, 7, 30)  # the hours after noon that have records
 
 
 def open_log(path: Path, **options: Any) -> CommitLog:
@@ -29,7 +27,7 @@ def open_log(path: Path, **options: Any) -> CommitLog:
 
 
 def fill(log: CommitLog, clock: Clock) -> int:
-    """In each of those hours one record more than in the one before; the number of noon's cycle."""
+    """Append n records in the n-th of these hours; return the number of noon's cycle."""
     for count, hour in enumerate(HOURS, 1):
         clock.set(instant_ns(NOON) + hour * 3600 * 10**9)
         for number in range(count):
@@ -49,7 +47,7 @@ def test_skipped_cycles_are_passed_both_ways(clock: Clock, path: Path) -> None:
         assert [record.value for record in log.tailer()] == expected
         assert [record.value for record in log.tailer(direction="backward")] == expected[::-1]
         tailer = log.tailer()
-        tailer.seek(sequence=6)  # the first one behind three cycles without records
+        tailer.seek(sequence=6)  # the first record after three cycles without records
         tailer.direction = "backward"
         assert tailer.read().value == b"2.2"  # type: ignore[union-attr]
         tailer.direction = "forward"
@@ -78,7 +76,7 @@ def test_seek_cycle_finds_each_cycle_or_the_next_existing_one(clock: Clock, path
 
 
 @clocked(NOON)
-def test_the_counts_of_all_cycles_are_what_is_read(clock: Clock, path: Path) -> None:
+def test_counts_of_cycles_equal_the_records_read(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         noon = fill(log, clock)
         with log.claim(4):
@@ -94,7 +92,7 @@ def test_the_counts_of_all_cycles_are_what_is_read(clock: Clock, path: Path) -> 
 
 
 @clocked(NOON)
-def test_cycle_reports_its_time_its_place_and_whether_it_is_over(clock: Clock, path: Path) -> None:
+def test_cycle_reports_time_positions_and_completion(clock: Clock, path: Path) -> None:
     with open_log(path, roll_cycle="DAILY") as log:
         log.append(b"today")
         clock.move(86400)
@@ -115,7 +113,7 @@ def test_cycle_reports_its_time_its_place_and_whether_it_is_over(clock: Clock, p
 
 
 @clocked(NOON)
-def test_the_cycles_of_deleted_segments_are_gone(clock: Clock, path: Path) -> None:
+def test_cycles_of_deleted_segments_are_not_listed(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         noon = fill(log, clock)
         log.flush()
@@ -130,7 +128,7 @@ def test_the_cycles_of_deleted_segments_are_gone(clock: Clock, path: Path) -> No
 
 
 @clocked(NOON)
-def test_an_empty_last_cycle_hides_nothing(clock: Clock, path: Path) -> None:
+def test_empty_last_cycle_hides_no_earlier_record(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         log.append(b"first")
         log.append(b"last")
@@ -156,7 +154,7 @@ def test_an_empty_last_cycle_hides_nothing(clock: Clock, path: Path) -> None:
 
 
 @clocked(NOON)
-def test_a_cycle_left_without_records_is_not_listed(clock: Clock, path: Path) -> None:
+def test_cycle_without_records_is_not_listed(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         clock.move(3600)
         log.append(b"an hour later")
@@ -171,7 +169,7 @@ def raise_in(claimed: Any) -> None:
 
 
 @clocked(NOON)
-def test_a_log_that_was_never_written_has_one_empty_cycle(clock: Clock, path: Path) -> None:
+def test_log_without_appends_has_one_empty_cycle(clock: Clock, path: Path) -> None:
     with open_log(path) as log:
         noon = parts_of(log).directory.cycle_at(clock.now_ns)
     for reader in (open_log(path), commitlog.open(path, "r")):
@@ -212,7 +210,7 @@ NAIVE = dt.datetime(2026, 11, 21)  # noqa: DTZ001
 
 
 @pytest.mark.parametrize("wrong", [True, "today", 1.5, None, 1 << 70, NAIVE], ids=repr)
-def test_what_names_no_cycle_is_refused(tmp_path: Path, wrong: Any) -> None:
+def test_invalid_cycle_is_refused(tmp_path: Path, wrong: Any) -> None:
     with open_log(tmp_path / "log") as log:
         for ask in (log.records_in_cycle, log.tailer().seek_cycle):
             with pytest.raises(InvalidOptionError, match="^cycle must"):

@@ -1,6 +1,4 @@
-"""Directions: a tailer stands between two records, and reads the one on the side that it looks
-to.
-"""
+"""Directions: forward a tailer reads the record after its cursor, backward the one before."""
 
 from __future__ import annotations
 
@@ -23,9 +21,7 @@ SEED = 20260214
 
 
 def sizes(count: int) -> list[bytes]:
-    """Values of every length up to a few hundred bytes, and now and then one that takes an eighth
-    of a segment.
-    """
+    """Return values of many lengths; the last has an eighth of a segment."""
     draw = random.Random(SEED)
     return [b"%d:" % index + bytes(draw.choice((0, 3, 40, 300))) for index in range(count - 1)] + [
         bytes(LARGEST_VALUE)
@@ -38,9 +34,7 @@ def backward(log: CommitLog, **options: Any) -> list[bytes]:
 
 @pytest.fixture
 def filled(logs: Logs, setup: Setup) -> tuple[CommitLog, list[bytes]]:
-    """A log over several segments with keys, SKIPs and a batch of frames in it, all of it
-    appended.
-    """
+    """A log of several segments with keys, SKIP frames and a batch; everything is appended."""
     log = logs.open_as(setup, index_spacing=16)
     expected = sizes(900)
     for value in expected[:600]:
@@ -49,7 +43,7 @@ def filled(logs: Logs, setup: Setup) -> tuple[CommitLog, list[bytes]]:
     return log, expected
 
 
-def test_backward_gives_what_forward_gives_in_reverse(
+def test_backward_read_reverses_the_forward_read(
     filled: tuple[CommitLog, list[bytes]],
 ) -> None:
     log, expected = filled
@@ -59,7 +53,7 @@ def test_backward_gives_what_forward_gives_in_reverse(
     assert backward(log, visibility="appended") == expected[::-1]
 
 
-def test_a_tailer_turned_around_anywhere_reads_what_it_just_read(
+def test_reversed_tailer_rereads_the_last_record(
     filled: tuple[CommitLog, list[bytes]],
 ) -> None:
     log, expected = filled
@@ -108,7 +102,7 @@ def test_batches_in_both_directions_mix_with_single_reads(
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward"])
-def test_every_start_in_both_directions(logs: Logs, direction: Any) -> None:
+def test_each_start_reads_its_side_in_both_directions(logs: Logs, direction: Any) -> None:
     log = logs.open()
     positions = log.append_many([b"a", b"b", b"c"])
     expected = {
@@ -126,7 +120,7 @@ def test_every_start_in_both_directions(logs: Logs, direction: Any) -> None:
         )  # type: ignore[arg-type]
 
 
-def test_an_empty_log_gives_nothing_in_either_direction(logs: Logs, setup: Setup) -> None:
+def test_empty_log_has_no_record_in_either_direction(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     for start in ("first", "end", 0, HEADER):
         tailer = log.tailer(start=start, direction="backward", visibility="appended")  # type: ignore[arg-type]
@@ -162,7 +156,7 @@ def test_empty_segments_are_passed_in_both_directions(logs: Logs) -> None:
         assert tailer.read().value == value  # type: ignore[union-attr]
 
 
-def test_a_log_of_skips_alone_is_empty_backward(logs: Logs) -> None:
+def test_log_of_skip_frames_has_no_record_backward(logs: Logs) -> None:
     log = logs.open()
     for _ in range(3):
         with pytest.raises(ZeroDivisionError), log.claim(100):
@@ -204,7 +198,7 @@ def test_backward_read_stops_above_an_open_claim_until_it_ends(logs: Logs, setup
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_backward_sees_what_its_visibility_allows(logs: Logs, backing: Any) -> None:
+def test_backward_read_respects_visibility(logs: Logs, backing: Any) -> None:
     log = logs.open_as(Setup("none", backing), **BY_HAND)
     log.append(b"flushed")
     log.flush()
@@ -223,7 +217,7 @@ def test_backward_sees_what_its_visibility_allows(logs: Logs, backing: Any) -> N
     assert backward(log, visibility="flushed") == everything
 
 
-def test_backward_ends_at_the_oldest_segment_that_is_left(logs: Logs) -> None:
+def test_backward_read_ends_at_the_first_kept_segment(logs: Logs) -> None:
     log = logs.open()
     for index in range(6):
         log.append(b"%d" % index)
@@ -239,7 +233,7 @@ def test_backward_ends_at_the_oldest_segment_that_is_left(logs: Logs) -> None:
     assert caught.value.first_position == 3 * SEGMENT
 
 
-def test_a_missing_segment_in_the_middle_is_no_beginning(files: LogFiles, logs: Logs) -> None:
+def test_backward_read_at_missing_segment_raises(files: LogFiles, logs: Logs) -> None:
     for number in range(3):
         files.create(number, opened=True)
         files.skip(number, files.record(number, HEADER, b"%d" % number), 0)
@@ -251,8 +245,8 @@ def test_a_missing_segment_in_the_middle_is_no_beginning(files: LogFiles, logs: 
 
 
 def damaged_log(files: LogFiles, logs: Logs, at: int, change: Callable[[int], object]) -> CommitLog:
-    """Sixty records of 24 bytes, durable; what stands at the offset of the one with that index is
-    changed.
+    """Return a log of sixty durable records of 24 bytes; `change` alters the one with index
+    `at`.
     """
     files.create(0)
     files.skip(0, files.records(0, [b"%02d" % index for index in range(60)]), 0)
@@ -264,7 +258,7 @@ def damaged_log(files: LogFiles, logs: Logs, at: int, change: Callable[[int], ob
 
 
 @pytest.mark.parametrize("at", [0, 1, 30, 59])
-def test_damage_is_raised_backward_or_passed(files: LogFiles, logs: Logs, at: int) -> None:
+def test_damage_is_raised_or_skipped_backward(files: LogFiles, logs: Logs, at: int) -> None:
     log = damaged_log(files, logs, at, lambda offset: files.flip(0, offset + 16))
     above = [b"%02d" % index for index in range(59, at, -1)]
     below = [b"%02d" % index for index in range(at - 1, -1, -1)]
@@ -285,7 +279,7 @@ def test_damage_is_raised_backward_or_passed(files: LogFiles, logs: Logs, at: in
 
 
 @pytest.mark.parametrize("length", [0x0FFFFFFF, 24 * 10, 24 * 40, 28, 17, 0])
-def test_a_broken_length_costs_backward_no_more_than_forward(
+def test_damaged_length_loses_one_record_in_both_directions(
     files: LogFiles, logs: Logs, length: int
 ) -> None:
     log = damaged_log(
@@ -301,8 +295,8 @@ def test_a_broken_length_costs_backward_no_more_than_forward(
         record.value for record in forward[::-1]
     ]
     tailer = log.tailer(on_damage="skip")
-    # A frame that is damaged and leads on has its number still; one that does not has none, up to
-    # the next indexed record.
+    # A damaged frame with a valid length keeps its sequence number; one without loses it up to the
+    # next indexed record.
     renumbered = 21 if length == 17 else 32
     for sequence in range(60):
         tailer.seek(sequence=sequence)
@@ -310,14 +304,14 @@ def test_a_broken_length_costs_backward_no_more_than_forward(
         assert int(tailer.read().value) == expected  # type: ignore[union-attr]
 
 
-def test_a_torn_tail_is_the_end_for_a_backward_reader_too(files: LogFiles, logs: Logs) -> None:
+def test_torn_tail_is_not_read_backward(files: LogFiles, logs: Logs) -> None:
     files.create(0)
     end = files.records(0, [b"a", b"b"])
     files.put(0, end, b"\x30\0\0\0torn")
     assert backward(logs.open(mode="r")) == [b"b", b"a"]
 
 
-def test_follow_and_waiting_go_forward_alone(logs: Logs) -> None:
+def test_backward_tailer_does_not_wait_or_follow(logs: Logs) -> None:
     log = logs.open()
     log.append(b"x")
     tailer = log.tailer(direction="backward")
@@ -335,7 +329,7 @@ def test_follow_and_waiting_go_forward_alone(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("direction", ["up", None, 1, "FORWARD"])
-def test_other_directions_are_refused_by_name(logs: Logs, direction: Any) -> None:
+def test_unknown_direction_is_refused(logs: Logs, direction: Any) -> None:
     log = logs.open()
     with pytest.raises(InvalidOptionError, match="direction must be one of 'forward', 'backward'"):
         log.tailer(direction=direction)
@@ -345,7 +339,7 @@ def test_other_directions_are_refused_by_name(logs: Logs, direction: Any) -> Non
     assert tailer.direction == "forward"
 
 
-def test_backward_goes_on_while_the_log_grows_and_rolls(logs: Logs, setup: Setup) -> None:
+def test_backward_read_is_complete_while_the_log_grows(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, index_spacing=16)
     expected: list[bytes] = []
 
@@ -363,7 +357,7 @@ def test_backward_goes_on_while_the_log_grows_and_rolls(logs: Logs, setup: Setup
         assert len(found) == min(most, len(expected))
 
 
-def test_a_reader_beside_the_writer_reads_back_what_it_followed(
+def test_concurrent_reader_reads_back_what_it_followed(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     writer = logs.open(index_spacing=16)

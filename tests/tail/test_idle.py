@@ -1,4 +1,4 @@
-"""Waiting: how soon each way wakes, what it costs meanwhile, to the reader and to the writers."""
+"""Waiting for records: wake-up delay and cost of each idle strategy, for readers and writers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tests.test_interrupts import interrupted_when
 NOBODY = 65534
 IDLES = ["spin", "yield", "backoff", "block"]
 
-# A reader of its own that follows, and says for each record how long after its appending it came;
-# at the end, what it took.
+# A reader process that follows the log. It prints the delay of each record since its append, and at
+# the end its processor time.
 FOLLOWER = """
 import sys, time, resource
 import commitlog
@@ -49,7 +49,7 @@ with commitlog.open(sys.argv[1], mode="r") as log:
 
 
 class Follower:
-    """A reader process, asked line by line."""
+    """A reader process whose output is read line by line."""
 
     def __init__(self, path: Path, idle: str) -> None:
         self.process = subprocess.Popen(
@@ -61,7 +61,7 @@ class Follower:
         return self.process.stdout.readline().strip()
 
     def cpu_s(self) -> float:
-        """Processor time that it has taken so far, as the kernel counts it."""
+        """Return the processor time used so far, from /proc."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -75,7 +75,7 @@ class Follower:
 
 @pytest.fixture(params=["disk", "shm"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CommitLog]:
-    """A mapped log on a disk or in shared memory."""
+    """A mapped log, on a disk or in shared memory."""
     path = (
         tmp_path
         if request.param == "disk"
@@ -98,14 +98,12 @@ def test_blocked_reader_wakes_at_once_and_uses_no_cpu_waiting(
         assert follower.line() == "ready"
         delays_ns = []
         for _ in range(60):
+            # Let the reader fall asleep: the wake-up is measured, after a sleep of any length.
             until(lambda: someone_waits(log))
-            time.sleep(
-                0.002
-            )  # into its sleep: what is measured is the waking, and any length of sleep will do
+            time.sleep(0.002)
             log.append(time.monotonic_ns().to_bytes(8, "little"))
             delays_ns.append(int(follower.line()))
-        # A missed wake-up would cost the rest of a 50 ms slice; to be given a processor may take a
-        # while, too.
+        # A missed wake-up would take the rest of a 50 ms slice; scheduling may take a while, too.
         assert statistics.median(delays_ns) < 25e6
         before = follower.cpu_s()
         slept = threading.Event().wait(1.5)
@@ -133,15 +131,14 @@ def test_spinning_reader_shows_in_the_cpu_time_measure(
 
 
 @pytest.mark.parametrize("idle", IDLES)
-def test_other_threads_run_while_one_waits(logs: Logs, idle: Any) -> None:
+def test_waiting_reader_lets_other_threads_run(logs: Logs, idle: Any) -> None:
     log = logs.open()
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(log.tailer().read, timeout=None, idle=idle)
         turns = 0
         before = time.thread_time()
-        while (
-            time.thread_time() - before < 0.02
-        ):  # processor time that this thread got although the other one waits
+        # Processor time of this thread while the other one waits.
+        while time.thread_time() - before < 0.02:
             turns += 1
         assert not waiting.done()
         log.append(b"x")
@@ -175,7 +172,7 @@ def test_ctrl_c_ends_every_kind_of_wait(logs: Logs, idle: Any, how: str) -> None
 
 
 @pytest.mark.parametrize("idle", IDLES)
-def test_a_read_ends_when_its_time_is_up(logs: Logs, idle: Any) -> None:
+def test_read_returns_none_after_its_timeout(logs: Logs, idle: Any) -> None:
     tailer = logs.open().tailer()
     for read in (lambda: tailer.read("30ms", idle), lambda: tailer.read(0.03, idle=idle)):
         began = time.monotonic()
@@ -183,7 +180,7 @@ def test_a_read_ends_when_its_time_is_up(logs: Logs, idle: Any) -> None:
         assert 0.03 <= time.monotonic() - began < 10
 
 
-def test_an_unknown_way_to_wait_is_refused(logs: Logs) -> None:
+def test_unknown_idle_strategy_is_refused(logs: Logs) -> None:
     tailer = logs.open().tailer()
     for wrong in ("sleep", "", None, 1):
         for wait in (tailer.follow, tailer.read, tailer.read_batch):
@@ -194,7 +191,7 @@ def test_an_unknown_way_to_wait_is_refused(logs: Logs) -> None:
     assert set(IDLE) == set(IDLES)
 
 
-def test_writers_pay_for_wake_ups_only_while_somebody_waits(
+def test_append_signals_only_while_a_reader_sleeps(
     log: CommitLog, until: Callable[..., None]
 ) -> None:
     def signals() -> int:
@@ -221,7 +218,7 @@ def test_writers_pay_for_wake_ups_only_while_somebody_waits(
     assert (signals(), parts_of(log).engine.cursors["waiters"]) == (after, 0)
 
 
-def test_a_killed_sleeper_costs_the_writers_one_wake_up(
+def test_killed_sleeping_reader_costs_one_wake_up(
     log: CommitLog, until: Callable[..., None]
 ) -> None:
     with Follower(Path(log.path), "block") as follower:
@@ -251,13 +248,12 @@ def test_sleeper_across_a_reopen_is_woken_by_the_first_append(logs: Logs) -> Non
 
 
 @pytest.mark.parametrize("idle", IDLES)
-def test_a_reader_without_write_permission_waits_all_the_same(
+def test_reader_without_write_permission_can_wait(
     tmp_path: Path, in_child: Callable[..., Any], idle: Any
 ) -> None:
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
-    options = Options(
-        segment_size=65536, tuning=Tuning(allocate_ahead=0)
-    )  # no file comes and goes meanwhile
+    # Keep the set of files constant during the test.
+    options = Options(segment_size=65536, tuning=Tuning(allocate_ahead=0))
     log = commitlog.open(directory / "log", "a", options)
     directory.chmod(0o755)
     (directory / "log").chmod(0o755)
@@ -270,7 +266,7 @@ def test_a_reader_without_write_permission_waits_all_the_same(
             os.setresuid(NOBODY, NOBODY, NOBODY)
         with commitlog.open(directory / "log", "r", Options()) as reader:
             tailer = reader.tailer()
-            assert tailer.read(timeout=0.02, idle=idle) is None  # it has waited once
+            assert tailer.read(timeout=0.02, idle=idle) is None  # one wait has timed out
             os.write(ready, b"x")
             record = tailer.read(timeout=60, idle=idle)
             assert record is not None

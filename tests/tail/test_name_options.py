@@ -1,4 +1,4 @@
-"""Names and options of a named tailer: wrong ones are refused before any file is made."""
+"""Names and options of a named tailer: invalid ones are refused before any file is created."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.setups import Logs
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", 7])
-def test_a_wrong_name_is_refused_everywhere(logs: Logs, name: Any) -> None:
+def test_invalid_tailer_name_is_refused_by_every_call(logs: Logs, name: Any) -> None:
     log = logs.open()
     for call in (
         log.tailer,
@@ -40,7 +40,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "message"), WRONG, ids=str)
-def test_wrong_options_are_refused_and_leave_no_file(
+def test_invalid_tailer_options_leave_no_file(
     logs: Logs, options: dict[str, Any], message: str
 ) -> None:
     log = logs.open()

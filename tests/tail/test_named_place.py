@@ -1,5 +1,5 @@
-"""Where a named tailer goes on: after each way of reading, after an exception or a restart, and in
-a log that changed.
+"""Where a named tailer resumes: after each way of reading, an exception, a restart, or a change of
+the log.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.setups import HEADER, SEGMENT, Logs, Setup, values
 from tests.tail.named import filled, read
 
 
-def test_restart_of_named_tailers_a_and_b(logs: Logs) -> None:
-    """Chronicle's: of two tailers one has read three records and the other one; each goes on behind
-    what it read.
+def test_named_tailers_resume_after_a_restart(logs: Logs) -> None:
+    """Port of a Chronicle Queue test: after a restart each of two tailers resumes after the records
+    it read.
     """
     log = filled(logs)
     assert read(log.tailer("a"), 3) == [b"0", b"1", b"2"]
@@ -32,7 +32,7 @@ def test_restart_of_named_tailers_a_and_b(logs: Logs) -> None:
     assert values(log) == [b"%d" % index for index in range(10)]
 
 
-def test_a_place_is_kept_in_every_setup(logs: Logs, setup: Setup) -> None:
+def test_position_is_saved_in_every_setup(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     log.append_many([b"%d" % index for index in range(5000)])
     log.commit()
@@ -44,7 +44,7 @@ def test_a_place_is_kept_in_every_setup(logs: Logs, setup: Setup) -> None:
     assert list(log.tailer("a").values()) == [b"%d" % index for index in range(4000, 5000)]
 
 
-def test_a_reader_keeps_its_place_in_a_log_that_is_closed(logs: Logs) -> None:
+def test_reader_of_a_closed_log_saves_its_position(logs: Logs) -> None:
     filled(logs).close()
     with logs.open(mode="r") as reader, reader.tailer("a") as tailer:
         read(tailer, 3)
@@ -91,7 +91,7 @@ def _batch_in_context(tailer: Tailer, count: int) -> None:
 
 
 def _loop(records: Any, count: int) -> None:
-    """Through as many records, and out of the loop in the last one."""
+    """Iterate over `count` records and break in the last one."""
     for index, _ in enumerate(records, 1):
         if index == count:
             break
@@ -106,7 +106,7 @@ async def _loop_in_coroutine(tailer: Tailer, count: int) -> None:
 
 
 @pytest.mark.parametrize("way", READS)
-def test_each_way_of_reading_keeps_its_place(logs: Logs, way: str) -> None:
+def test_each_way_of_reading_saves_the_position(logs: Logs, way: str) -> None:
     log = logs.open()
     log.append_many(
         [b"%d" % index for index in range(10)], keys=[b"%d" % index for index in range(10)]
@@ -116,7 +116,7 @@ def test_each_way_of_reading_keeps_its_place(logs: Logs, way: str) -> None:
     assert read(log.tailer("a"), 1) == [b"3"]
 
 
-def test_a_loop_that_ran_to_the_end_leaves_nothing(logs: Logs) -> None:
+def test_completed_loop_saves_the_end_position(logs: Logs) -> None:
     log = filled(logs)
     for name, loop in (
         ("a", lambda tailer: tailer),
@@ -129,7 +129,7 @@ def test_a_loop_that_ran_to_the_end_leaves_nothing(logs: Logs) -> None:
             assert tailer.read() is None
 
 
-def test_a_break_gives_the_last_record_again(logs: Logs) -> None:
+def test_record_of_a_broken_loop_is_read_again(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
     for record in tailer:
@@ -139,7 +139,7 @@ def test_a_break_gives_the_last_record_again(logs: Logs) -> None:
     assert [record.value for record in tailer] == [b"5", b"6", b"7", b"8", b"9"]
 
 
-def test_read_inside_a_loop_goes_on(logs: Logs) -> None:
+def test_read_inside_a_loop_takes_the_next_record(logs: Logs) -> None:
     tailer = filled(logs).tailer("a")
     pairs = []
     for record in tailer:
@@ -150,7 +150,7 @@ def test_read_inside_a_loop_goes_on(logs: Logs) -> None:
     assert tailer.read() is None
 
 
-def test_an_exception_in_a_loop_gives_the_same_record_again(logs: Logs) -> None:
+def test_record_of_a_failed_loop_is_read_again(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
 
@@ -170,7 +170,7 @@ def test_an_exception_in_a_loop_gives_the_same_record_again(logs: Logs) -> None:
             assert record.value == b"0"
 
 
-def test_without_a_name_a_loop_goes_on_where_it_was_left(logs: Logs) -> None:
+def test_unnamed_tailer_resumes_after_a_broken_loop(logs: Logs) -> None:
     tailer = filled(logs).tailer()
     for record in tailer:
         if record.value == b"4":
@@ -179,8 +179,10 @@ def test_without_a_name_a_loop_goes_on_where_it_was_left(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", None])
-def test_an_exception_in_reading_gives_the_same_record_again(logs: Logs, name: str | None) -> None:
-    """Chronicle's: what was not dealt with comes again, in this process and after a restart."""
+def test_record_of_a_failed_reading_block_is_read_again(logs: Logs, name: str | None) -> None:
+    """Port of a Chronicle Queue test: a record whose handling failed is read again, before and
+    after a restart.
+    """
     log = filled(logs)
     tailer = log.tailer(name)
 
@@ -207,7 +209,7 @@ def test_an_exception_in_reading_gives_the_same_record_again(logs: Logs, name: s
     assert read(tailer, 1) == [b"3"]
 
 
-def test_reading_at_the_end_gives_nothing_and_may_wait(logs: Logs) -> None:
+def test_reading_at_the_end_returns_none_after_timeout(logs: Logs) -> None:
     tailer = logs.open().tailer("a")
     with tailer.reading(timeout="1ms") as record:
         assert record is None
@@ -218,7 +220,7 @@ def test_reading_at_the_end_gives_nothing_and_may_wait(logs: Logs) -> None:
 # --- which place ----------------------------------------------------------------------------------
 
 
-def test_the_direction_is_not_kept(logs: Logs) -> None:
+def test_direction_is_not_saved(logs: Logs) -> None:
     log = filled(logs)
     with log.tailer("a", direction="backward") as tailer:
         assert read(tailer, 2) == [b"9", b"8"]
@@ -238,7 +240,7 @@ def test_new_name_obeys_start_and_known_name_resumes(logs: Logs) -> None:
         assert (tailer.name, log.tailer().name) == ("a", None)
 
 
-def test_a_place_at_the_end_of_a_segment_is_found_again(logs: Logs) -> None:
+def test_position_at_the_end_of_a_segment_is_resumed(logs: Logs) -> None:
     log = logs.open()
     log.append(b"x")
     log.roll()
@@ -251,7 +253,7 @@ def test_a_place_at_the_end_of_a_segment_is_found_again(logs: Logs) -> None:
         assert tailer.position > SEGMENT + HEADER
 
 
-def test_a_seek_to_a_cycle_is_kept(logs: Logs) -> None:
+def test_seek_to_a_cycle_is_saved(logs: Logs) -> None:
     log = filled(logs, roll_cycle="DAILY")
     with log.tailer("a") as tailer:
         read(tailer, 4)
@@ -259,7 +261,7 @@ def test_a_seek_to_a_cycle_is_kept(logs: Logs) -> None:
     assert read(log.tailer("a"), 1) == [b"0"]
 
 
-def test_a_seek_in_vain_moves_nothing(logs: Logs) -> None:
+def test_failed_seek_keeps_the_saved_position(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
     read(tailer, 2)
@@ -273,7 +275,7 @@ def test_a_seek_in_vain_moves_nothing(logs: Logs) -> None:
 # --- a log that changed ---------------------------------------------------------------------------
 
 
-def test_what_was_deleted_under_a_place_is_a_clear_gap(logs: Logs) -> None:
+def test_read_at_deleted_position_names_the_first_position(logs: Logs) -> None:
     log = logs.open(flush="sync")
     for turn in range(4):
         log.append(b"%d" % turn)
@@ -292,8 +294,8 @@ def test_what_was_deleted_under_a_place_is_a_clear_gap(logs: Logs) -> None:
 
 
 def cut(path: Path, records: int) -> None:
-    """Leave of a log what a power cut may: so many records of a byte, and nothing that says how
-    many there were.
+    """Truncate a log as a power cut may: keep `records` records of one byte, and neither checkpoint
+    nor cursors.
     """
     file = min(path.glob("*.seg"))
     content = bytearray(file.read_bytes())
@@ -303,10 +305,10 @@ def cut(path: Path, records: int) -> None:
     (path / "cursors").unlink()
 
 
-def test_a_place_behind_the_end_of_a_cut_log_is_moved_to_it(
+def test_position_beyond_the_end_of_a_cut_log_moves_back(
     logs: Logs, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Records that a crash took back had been read; others come in their place, and are read,
+    """Records that were read are lost in a crash; the records appended in their place are read,
     too.
     """
     log = filled(logs)

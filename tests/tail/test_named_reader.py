@@ -1,5 +1,5 @@
-"""Who reads under a name: one at a time, until the tailer or its log is closed, or its process
-dies, at any step.
+"""A named tailer has one reader at a time, until the tailer or its log is closed or its process
+dies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.tail.named import filled, read
 InChild = Callable[[Callable[[], Any]], Any]
 
 
-def test_a_second_reader_is_refused_and_told_of_the_first(logs: Logs, in_child: InChild) -> None:
+def test_second_reader_of_a_name_is_refused_with_its_holder(logs: Logs, in_child: InChild) -> None:
     log = filled(logs)
     first = log.tailer("a")
     second = logs.open(mode="r")
@@ -50,7 +50,7 @@ def test_a_second_reader_is_refused_and_told_of_the_first(logs: Logs, in_child: 
     assert read(second.tailer("a"), 1) == [b"0"]
 
 
-def test_a_name_is_given_back_with_the_tailer_or_the_log(logs: Logs) -> None:
+def test_closing_tailer_or_log_releases_the_name(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
     del tailer
@@ -61,7 +61,7 @@ def test_a_name_is_given_back_with_the_tailer_or_the_log(logs: Logs) -> None:
     kept.close()
 
 
-def test_a_closed_tailer_reads_no_more(logs: Logs) -> None:
+def test_closed_tailer_refuses_every_read(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
     tailer.close()
@@ -80,7 +80,7 @@ def test_a_closed_tailer_reads_no_more(logs: Logs) -> None:
     assert log.tailers()[0].position == other.position
 
 
-def test_the_end_of_a_log_ends_its_loops_and_its_names(logs: Logs) -> None:
+def test_closed_log_ends_loops_and_releases_names(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
     coming = tailer.follow()
@@ -90,7 +90,7 @@ def test_the_end_of_a_log_ends_its_loops_and_its_names(logs: Logs) -> None:
     assert read(logs.open().tailer("a"), 1) == [b"0"]
 
 
-def test_the_child_of_a_fork_leaves_its_parents_place_alone(logs: Logs, in_child: InChild) -> None:
+def test_forked_child_does_not_move_its_parents_tailer(logs: Logs, in_child: InChild) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
     read(tailer, 2)
@@ -113,7 +113,9 @@ def test_the_child_of_a_fork_leaves_its_parents_place_alone(logs: Logs, in_child
     assert read(tailer, 1) == [b"2"]
 
 
-def test_when_a_reader_is_killed_another_takes_over(logs: Logs, until: Callable[..., None]) -> None:
+def test_reader_after_a_killed_one_resumes_its_position(
+    logs: Logs, until: Callable[..., None]
+) -> None:
     log = filled(logs, 1000)
     child = os.fork()
     if child == 0:
@@ -133,15 +135,16 @@ def test_when_a_reader_is_killed_another_takes_over(logs: Logs, until: Callable[
     assert read(log.tailer("a"), 1) == [b"10"]
 
 
-def test_a_kill_while_reading_redelivers_one_record_at_most(logs: Logs) -> None:
-    """The child says what it read before it asks for more, and dies at no particular instant."""
+def test_kill_during_reads_redelivers_at_most_one_record(logs: Logs) -> None:
+    """The child reports each record before it reads the next, and is killed at an arbitrary
+    instant.
+    """
     log = filled(logs, 5000)
     positions = [record.position for record in log.tailer()]
     for _ in range(5):
         came, say = os.pipe()
-        fcntl.fcntl(
-            say, fcntl.F_SETPIPE_SZ, 4096
-        )  # so that the child waits for the parent before it has read all
+        # A small pipe blocks the child before it has read all.
+        fcntl.fcntl(say, fcntl.F_SETPIPE_SZ, 4096)
         child = os.fork()
         if child == 0:
             with commitlog.open(log.path, "r") as reader:
@@ -154,9 +157,8 @@ def test_a_kill_while_reading_redelivers_one_record_at_most(logs: Logs) -> None:
         os.waitpid(child, 0)
         with os.fdopen(came, "rb") as stream:
             said += stream.read()
-        last = positions.index(
-            int(said[-8:])
-        )  # a write of eight bytes into a pipe is whole or is not there
+        # A write of eight bytes to a pipe is atomic.
+        last = positions.index(int(said[-8:]))
         with log.tailer("a") as tailer:
             record = tailer.read()
             assert record is not None
@@ -164,7 +166,7 @@ def test_a_kill_while_reading_redelivers_one_record_at_most(logs: Logs) -> None:
 
 
 @pytest.mark.parametrize("act", ["make", "mend"])
-def test_a_kill_at_any_step_leaves_a_whole_file_or_none(logs: Logs, act: str) -> None:
+def test_kill_at_any_step_leaves_a_valid_file_or_none(logs: Logs, act: str) -> None:
     log = filled(logs)
     path = Path(log.path)
 

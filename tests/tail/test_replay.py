@@ -1,4 +1,4 @@
-"""Replaying: records at their recorded pace, with a clock that the test moves."""
+"""Replay: records at their recorded pace, on a fake clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MS = 1_000_000
 
 
 class Clock:
-    """Time that passes only while the tailer sleeps."""
+    """A clock that advances only while the tailer sleeps."""
 
     def __init__(self) -> None:
         self.now_ns = 5_000 * MS
@@ -48,7 +48,7 @@ def recorded(logs: Logs, *times_ms: int) -> CommitLog:
 
 
 def given(log: CommitLog, clock: Clock, **options: Any) -> list[tuple[bytes, int]]:
-    """What is given, and how many milliseconds after the first."""
+    """Return each value with the milliseconds since the first."""
     began_ns = clock.now_ns
     return [
         (record.value, (clock.now_ns - began_ns) // MS)
@@ -62,7 +62,7 @@ def test_pause_between_records_equals_timestamp_difference(logs: Logs, clock: Cl
 
 
 @pytest.mark.parametrize(("speed", "expected"), [(10, [0, 100, 300]), (0.5, [0, 2000, 6000])])
-def test_a_speed_divides_the_pauses(
+def test_pauses_are_divided_by_the_speed(
     logs: Logs, clock: Clock, speed: float, expected: list[int]
 ) -> None:
     log = recorded(logs, 0, 1000, 3000)
@@ -85,7 +85,7 @@ def test_no_pause_is_longer_than_max_pause(logs: Logs, clock: Clock) -> None:
     assert [after for _, after in given(log, clock, speed=1, max_pause=0)] == [0, 0, 0, 0]
 
 
-def test_a_slow_reader_of_the_records_catches_up(logs: Logs, clock: Clock) -> None:
+def test_slow_consumer_gets_shorter_pauses_until_caught_up(logs: Logs, clock: Clock) -> None:
     log = recorded(logs, 0, 100, 200, 300, 400)
     began_ns = clock.now_ns
     after = []
@@ -114,7 +114,7 @@ def test_ctrl_c_in_a_pause_leaves_tailer_before_the_next_record(logs: Logs, cloc
     assert clock.now_ns == 6_000 * MS
 
 
-def test_closing_the_log_ends_a_pause(logs: Logs, clock: Clock) -> None:
+def test_close_ends_a_replay_pause(logs: Logs, clock: Clock) -> None:
     log = recorded(logs, 0, 3_600_000)
     clock.then = {2: log.close}
     assert [record.value for record in log.tailer().follow(speed=1)] == [b"0"]
@@ -126,7 +126,7 @@ def test_closing_the_log_ends_a_pause(logs: Logs, clock: Clock) -> None:
     [0, -1, True, "fast", float("nan"), float("inf"), 1e7, 10**400, 1j],
     ids=lambda speed: str(speed)[:8],
 )
-def test_what_is_no_speed_is_refused(logs: Logs, speed: Any) -> None:
+def test_invalid_speed_is_refused(logs: Logs, speed: Any) -> None:
     log = recorded(logs, 0)
     with pytest.raises(InvalidOptionError, match="speed must be a number from 1e-06 to 1e"):
         log.tailer().follow(speed=speed)

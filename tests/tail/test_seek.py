@@ -21,7 +21,7 @@ COUNT = 4000
 
 
 def stepping_back(count: int) -> list[int]:
-    """Timestamps of several writers: they rise, and step back now and then."""
+    """Return timestamps as several writers give them: rising, with steps back."""
     draw = random.Random(SEED)
     return [max(0, 1000 * index + draw.randrange(-40_000, 40_000)) for index in range(count)]
 
@@ -39,7 +39,7 @@ def filled(logs: Logs, setup: Setup) -> tuple[CommitLog, list[int]]:
     return log, stamps
 
 
-def test_a_sequence_is_found_in_sealed_and_in_live_segments(logs: Logs, setup: Setup) -> None:
+def test_seek_finds_each_sequence_in_every_segment(logs: Logs, setup: Setup) -> None:
     log, _ = filled(logs, setup)
     tailer = log.tailer(visibility="appended")
     draw = random.Random(SEED)
@@ -53,7 +53,7 @@ def test_a_sequence_is_found_in_sealed_and_in_live_segments(logs: Logs, setup: S
     assert tailer.position == log.tail_position
 
 
-def test_a_time_finds_the_first_record_that_is_not_older(logs: Logs, setup: Setup) -> None:
+def test_seek_by_time_finds_the_first_record_not_older(logs: Logs, setup: Setup) -> None:
     log, stamps = filled(logs, setup)
     tailer = log.tailer(visibility="appended")
     draw = random.Random(SEED)
@@ -71,7 +71,7 @@ def test_a_time_finds_the_first_record_that_is_not_older(logs: Logs, setup: Setu
     assert tailer.position == log.tail_position
 
 
-def test_a_time_may_be_a_datetime_of_any_zone(logs: Logs) -> None:
+def test_seek_accepts_a_datetime_of_any_zone(logs: Logs) -> None:
     log = logs.open()
     noon = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
     nanoseconds = 1772366400 * 10**9
@@ -90,13 +90,13 @@ def test_a_time_may_be_a_datetime_of_any_zone(logs: Logs) -> None:
     assert tailer.read().value == b"2"  # type: ignore[union-attr]
 
 
-def test_a_key_is_looked_for_in_the_tailers_direction(logs: Logs, setup: Setup) -> None:
+def test_seek_by_key_searches_in_the_tailers_direction(logs: Logs, setup: Setup) -> None:
     log, _ = filled(logs, setup)
     tailer = log.tailer(visibility="appended")
     for expected in (7, 7, 207):
         assert tailer.seek(key=b"k7")
         if expected == 7:
-            assert tailer.seek(key=b"k7")  # it stands before it still
+            assert tailer.seek(key=b"k7")  # the cursor is still before that record
     assert tailer.read().value == b"7"  # type: ignore[union-attr]
     assert tailer.seek(key=b"k7")
     assert tailer.read().value == b"207"  # type: ignore[union-attr]
@@ -111,7 +111,7 @@ def test_a_key_is_looked_for_in_the_tailers_direction(logs: Logs, setup: Setup) 
         tailer.seek(key="k7")  # type: ignore[arg-type]
 
 
-def test_start_and_end_and_positions_are_places(logs: Logs) -> None:
+def test_seek_accepts_first_end_and_positions(logs: Logs) -> None:
     log = logs.open()
     positions = log.append_many([b"a", b"b", b"c"])
     tailer = log.tailer()
@@ -150,12 +150,12 @@ def test_invalid_seek_is_refused_and_keeps_the_position(logs: Logs, given: dict[
 
 
 @pytest.mark.parametrize("key_function", [None, 5, "value", b"value"])
-def test_a_key_function_that_cannot_be_called_is_refused(logs: Logs, key_function: Any) -> None:
+def test_key_function_that_is_not_callable_is_refused(logs: Logs, key_function: Any) -> None:
     with pytest.raises(InvalidOptionError, match="key_function must be a callable"):
         logs.open().tailer().search(key_function, 1)
 
 
-def test_sequences_that_are_not_there_name_those_that_are(logs: Logs) -> None:
+def test_missing_sequence_error_names_the_existing_range(logs: Logs) -> None:
     log = logs.open()
     for _ in range(6):
         log.append_many([b"x"] * 10)
@@ -230,7 +230,7 @@ def test_search_with_repeats_and_gaps_matches_bisect_left(
         )
 
 
-def test_search_asks_for_few_records_and_lets_errors_through(logs: Logs) -> None:
+def test_search_reads_few_records_and_passes_errors_on(logs: Logs) -> None:
     log = logs.open()
     log.append_many([b"%d" % value for value in range(4096)])
     asked = []
@@ -253,7 +253,7 @@ def test_search_in_an_empty_log_finds_nothing(logs: Logs) -> None:
     assert tailer.read() is None
 
 
-def test_seeks_from_several_threads_agree(logs: Logs, until: Callable[..., None]) -> None:
+def test_concurrent_seeks_find_the_right_records(logs: Logs, until: Callable[..., None]) -> None:
     log = logs.open(index_spacing=16)
     log.append_many([b"%d" % value for value in range(20_000)])
 
@@ -270,7 +270,7 @@ def test_seeks_from_several_threads_agree(logs: Logs, until: Callable[..., None]
         assert list(pool.map(look, range(8))) == list(range(8))
 
 
-def test_numpy_integers_are_integers(logs: Logs) -> None:
+def test_numpy_integers_are_accepted_as_positions(logs: Logs) -> None:
     log = logs.open()
     positions = log.append_many([b"a", b"b", b"c"])
     tailer = log.tailer(start=positions[1])

@@ -1,4 +1,4 @@
-"""Striding: the indexed records alone."""
+"""Striding: reading only the indexed records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_striding_starts_at_and_advances_the_tailer(logs: Logs) -> None:
     assert tailer.read().value == b"31"  # type: ignore[union-attr]
 
 
-def test_striding_ends_where_visibility_does(logs: Logs) -> None:
+def test_striding_respects_visibility(logs: Logs) -> None:
     log = logs.open(
         pool=logs.pool(),
         commit_interval=60,
@@ -54,7 +54,7 @@ def test_striding_ends_where_visibility_does(logs: Logs) -> None:
     ] == [b"32", b"16", b"0"]
 
 
-def test_striding_an_empty_log_gives_nothing(logs: Logs) -> None:
+def test_striding_an_empty_log_returns_no_record(logs: Logs) -> None:
     log = logs.open()
     assert list(log.tailer().striding()) == []
     assert list(log.tailer(direction="backward").striding()) == []

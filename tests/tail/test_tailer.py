@@ -1,4 +1,4 @@
-"""Tailers: where they stand, how they wait, what they hold."""
+"""Tailers: positions, waiting, and the segments they hold."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlog.log.parts import parts_of
 from tests.setups import BY_HAND, HEADER, LARGEST_VALUE, SEGMENT, Logs, Setup
 
 
-def test_iterating_again_goes_on_from_where_it_stood(logs: Logs, setup: Setup) -> None:
+def test_second_iteration_resumes_at_the_position(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     tailer = log.tailer(visibility="appended")
     for turn in range(4):
@@ -50,7 +50,7 @@ def test_tailers_are_independent(logs: Logs) -> None:
     assert first.read().value == b"a"  # type: ignore[union-attr]
 
 
-def test_a_tailer_on_an_empty_log_waits_at_its_beginning(logs: Logs, setup: Setup) -> None:
+def test_tailer_of_empty_log_reads_the_first_append(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     for start in ("first", "end", HEADER, 0):
         tailer = log.tailer(start=start, visibility="appended")  # type: ignore[arg-type]
@@ -61,7 +61,7 @@ def test_a_tailer_on_an_empty_log_waits_at_its_beginning(logs: Logs, setup: Setu
 
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
-def test_the_end_is_that_of_what_the_tailer_may_see(logs: Logs, backing: Any) -> None:
+def test_end_is_the_end_of_the_visible_records(logs: Logs, backing: Any) -> None:
     log = logs.open_as(Setup("none", backing), **BY_HAND)
     log.append(b"flushed")
     log.flush()
@@ -80,7 +80,7 @@ def test_the_end_is_that_of_what_the_tailer_may_see(logs: Logs, backing: Any) ->
     assert seen["flushed"] == [b"committed", b"appended", b"new"]
 
 
-def test_a_position_behind_an_open_claim_can_be_stood_at(logs: Logs, setup: Setup) -> None:
+def test_record_behind_an_open_claim_is_read_by_position(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup, claim_timeout=60, **BY_HAND)
     with ThreadPoolExecutor(1) as pool:
         claim = pool.submit(log.claim, 16).result()
@@ -107,7 +107,7 @@ def test_dead_claim_delays_a_reader_by_at_most_the_timeout(logs: Logs, setup: Se
 
 @pytest.mark.parametrize("backing", ["mapped", "anonymous", "shm"])
 @pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
-def test_batches_are_waited_for(logs: Logs, backing: Any, idle: Any) -> None:
+def test_read_batch_waits_for_records(logs: Logs, backing: Any, idle: Any) -> None:
     log = logs.open_as(Setup("async", backing), commit_interval=0.001, commit_least_pages=0)
     tailer = log.tailer()
     assert len(tailer.read_batch(timeout=0.005, idle=idle)) == 0
@@ -117,14 +117,14 @@ def test_batches_are_waited_for(logs: Logs, backing: Any, idle: Any) -> None:
         assert waiting.result(timeout=60).values() == [b"came"]
 
 
-def test_follow_ends_when_nothing_came_for_its_timeout(logs: Logs) -> None:
+def test_follow_ends_after_its_timeout_without_records(logs: Logs) -> None:
     log = logs.open()
     log.append_many([b"a", b"b"])
     assert [record.value for record in log.tailer().follow(timeout="10ms")] == [b"a", b"b"]
 
 
 @pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "block"])
-def test_many_followers_get_everything_over_many_rolls(logs: Logs, idle: Any) -> None:
+def test_followers_read_every_record_across_rolls(logs: Logs, idle: Any) -> None:
     log = logs.open()
     readers = [log, logs.open(mode="r")]
     expected = 40 * 128
@@ -146,7 +146,7 @@ def test_many_followers_get_everything_over_many_rolls(logs: Logs, idle: Any) ->
     assert log.stats().rolls > 5
 
 
-def test_a_batch_takes_the_largest_records(logs: Logs) -> None:
+def test_read_batch_returns_records_of_the_largest_size(logs: Logs) -> None:
     log = logs.open()
     written = [bytes([index]) * LARGEST_VALUE for index in range(20)]
     for value in written:
@@ -158,8 +158,8 @@ def test_a_batch_takes_the_largest_records(logs: Logs) -> None:
     assert found == written
 
 
-def test_a_tailer_names_itself_as_holder_and_lets_go_when_closed(logs: Logs) -> None:
-    log = logs.open(prefault=False)  # whose thread holds a segment, too, while it brings pages in
+def test_tailer_holds_its_segment_until_closed(logs: Logs) -> None:
+    log = logs.open(prefault=False)  # the pre-fault thread would hold a segment, too
     log.append(b"x")
     tailer = log.tailer()
     tailer.read()
@@ -175,7 +175,7 @@ def test_a_tailer_names_itself_as_holder_and_lets_go_when_closed(logs: Logs) -> 
     assert parts_of(log).queue.get(0).holders == []
 
 
-def test_a_tailer_in_a_deleted_place_says_where_to_go_on(
+def test_tailer_in_deleted_segment_names_the_first_position(
     logs: Logs, until: Callable[..., None]
 ) -> None:
     log = logs.open()
@@ -213,7 +213,7 @@ def test_closed_log_ends_followers_and_raises_closed_elsewhere(logs: Logs) -> No
     tailer.close()
 
 
-def test_a_reader_goes_on_over_the_writers_restart(logs: Logs, setup: Setup) -> None:
+def test_reader_continues_after_the_writer_restarts(logs: Logs, setup: Setup) -> None:
     writer = logs.open_as(setup)
     reader = logs.open(mode="r")
     tailer = reader.tailer()

@@ -1,5 +1,5 @@
-"""The files in which named tailers keep their places: whole at every instant, held by one reader,
-checked before they are used.
+"""The files of named tailers: consistent at every instant, locked by one reader, checked before
+use.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ def directory(tmp_path: Path) -> Iterator[LogDirectory]:
 
 
 def nobody() -> None:
-    """There are no writers to be told."""
+    """Stand in for notifying writers, of which there are none."""
 
 
 def kept(directory: LogDirectory, name: str, position: int) -> Path:
-    """A tailer's file that no reader holds."""
+    """Create a tailer's file and release it; return its path."""
     TailerFile(directory, name, position).close()
     return Path(tailer_folder.tailer_path(directory, name))
 
 
 def place_of(position: int, count: int) -> bytes:
-    """A record of a place, as docs/format.md describes it."""
+    """Return the record of a saved position, as docs/format.md describes it."""
     mixed = (position ^ (count << 32 | count)) * 0x9E3779B97F4A7C15 & 2**64 - 1
     return PLACE.pack(position, count) + struct.pack("<I", mixed >> 32 ^ 0x434D4C54)
 
@@ -78,14 +78,14 @@ def test_new_tailer_obeys_start_and_known_tailer_resumes(
     second.close()
 
 
-def test_the_file_is_a_page_with_all_its_blocks(directory: LogDirectory) -> None:
+def test_file_is_one_page_with_allocated_blocks(directory: LogDirectory) -> None:
     path = kept(directory, "billing", 4096)
     assert path.stat().st_size == TAILER_SIZE
     assert path.stat().st_blocks * 512 >= TAILER_SIZE
     assert os.listdir(path.parent) == ["billing"]
 
 
-def test_saves_take_turns_and_each_has_a_check(directory: LogDirectory) -> None:
+def test_saves_alternate_between_two_checked_records(directory: LogDirectory) -> None:
     file = TailerFile(directory, "billing", 4096)
     for position in (8, 16, 24):
         file.page.save(position)
@@ -98,7 +98,7 @@ def test_saves_take_turns_and_each_has_a_check(directory: LogDirectory) -> None:
 
 
 @pytest.mark.parametrize("turn", [0, 1])
-def test_one_record_of_each_pair_is_enough(directory: LogDirectory, turn: int) -> None:
+def test_one_valid_record_of_each_pair_suffices(directory: LogDirectory, turn: int) -> None:
     path = kept(directory, "billing", 64)
     for at in (TERMS_AT, SAVED_AT):
         flip(path, at + turn * STRIDE + 1)
@@ -109,9 +109,7 @@ def test_one_record_of_each_pair_is_enough(directory: LogDirectory, turn: int) -
 def test_kill_between_two_stores_leaves_a_saved_position(
     directory: LogDirectory,
 ) -> None:
-    """The bytes of a save that were written before a kill are a part of the older record: the newer
-    one stands.
-    """
+    """A kill leaves the first bytes of a save in the older record; the newer record stays valid."""
     file = TailerFile(directory, "billing", 0)
     file.page.save(800)
     before = Path(file.path).read_bytes()
@@ -125,7 +123,7 @@ def test_kill_between_two_stores_leaves_a_saved_position(
         assert tailer_state.read_state(directory, "billing").position in (800, 1600)
 
 
-def test_a_place_is_read_whole_while_it_is_being_saved(
+def test_read_during_a_save_returns_a_complete_record(
     directory: LogDirectory, until: Callable[..., None]
 ) -> None:
     file = TailerFile(directory, "billing", 0)
@@ -149,7 +147,7 @@ def test_a_place_is_read_whole_while_it_is_being_saved(
         file.close()
 
 
-def test_a_place_with_any_bit_flipped_is_not_believed(directory: LogDirectory) -> None:
+def test_saved_position_with_a_flipped_bit_is_rejected(directory: LogDirectory) -> None:
     path = kept(directory, "billing", 64)
     put(path, SAVED_AT + STRIDE, bytes(24))
     for bit in range(8 * 16):
@@ -162,7 +160,7 @@ def test_a_place_with_any_bit_flipped_is_not_believed(directory: LogDirectory) -
         assert tailer_state.read_state(directory, "billing").position is None
 
 
-def test_counts_go_round(directory: LogDirectory) -> None:
+def test_count_of_saves_wraps_around(directory: LogDirectory) -> None:
     path = kept(directory, "billing", 64)
     for turn, (position, count) in enumerate(((80, 0), (72, 2**32 - 1))):
         put(path, SAVED_AT + turn * STRIDE, place_of(position, count))
@@ -208,7 +206,7 @@ def damage_place(path: Path) -> None:
 
 
 def damage_between_frames(path: Path) -> None:
-    """A position with a check that fits, where no frame can start."""
+    """A position with a valid check at which no frame can start."""
     for turn in range(2):
         put(path, SAVED_AT + turn * STRIDE, place_of(4099, 9 + turn))
 
@@ -236,7 +234,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, damage_folder, damage_fifo])
-def test_a_damaged_file_is_named_and_not_used(
+def test_damaged_file_is_reported_and_not_used(
     directory: LogDirectory, damage: Callable[[Path], None]
 ) -> None:
     path = kept(directory, "billing", 64)
@@ -249,7 +247,7 @@ def test_a_damaged_file_is_named_and_not_used(
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_reset_makes_a_damaged_file_anew(
+def test_reset_replaces_a_damaged_file(
     directory: LogDirectory, damage: Callable[[Path], None]
 ) -> None:
     damage(kept(directory, "billing", 64))
@@ -260,7 +258,7 @@ def test_a_reset_makes_a_damaged_file_anew(
     assert tailer_state.read_state(directory, "billing").position == 128
 
 
-def test_another_logs_file_is_refused(directory: LogDirectory, tmp_path: Path) -> None:
+def test_tailer_file_of_another_log_is_refused(directory: LogDirectory, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     other = LogDirectory(str(tmp_path / "other"), SEGMENT, bytes(16))
     path = kept(directory, "billing", 64)
@@ -274,7 +272,7 @@ def test_another_logs_file_is_refused(directory: LogDirectory, tmp_path: Path) -
 # --- one reader a name ----------------------------------------------------------------------------
 
 
-def test_a_name_is_held_by_one_reader_who_is_named_to_the_next(directory: LogDirectory) -> None:
+def test_second_reader_is_refused_and_the_first_is_named(directory: LogDirectory) -> None:
     file = TailerFile(directory, "billing", 0)
     assert tailer_state.read_state(directory, "billing").pid == os.getpid()
     for refused in (
@@ -290,7 +288,7 @@ def test_a_name_is_held_by_one_reader_who_is_named_to_the_next(directory: LogDir
     TailerFile(directory, "billing", 0).close()
 
 
-def test_a_deleted_name_is_free_for_a_new_tailer(directory: LogDirectory) -> None:
+def test_deleted_name_can_be_used_again(directory: LogDirectory) -> None:
     kept(directory, "billing", 64)
     tailer_file.delete(directory, "billing", nobody)
     assert tailer_folder.names(directory) == []
@@ -302,7 +300,7 @@ def test_a_deleted_name_is_free_for_a_new_tailer(directory: LogDirectory) -> Non
 
 
 @pytest.mark.parametrize("folder", [True, False])
-def test_a_name_that_nobody_took_is_not_found(directory: LogDirectory, folder: bool) -> None:
+def test_unknown_tailer_name_raises_not_found(directory: LogDirectory, folder: bool) -> None:
     if folder:
         kept(directory, "other", 0)
     for call in (
@@ -324,7 +322,7 @@ def require(directory: LogDirectory, name: str, position: int, required: bool = 
     file.close()
 
 
-def test_the_slowest_required_tailer_is_what_counts(directory: LogDirectory) -> None:
+def test_lowest_required_is_that_of_the_slowest_tailer(directory: LogDirectory) -> None:
     assert tailer_state.lowest_required(directory) is None
     require(directory, "idle", 8, required=False)
     assert tailer_state.lowest_required(directory) is None
@@ -339,7 +337,7 @@ def test_the_slowest_required_tailer_is_what_counts(directory: LogDirectory) -> 
     assert evicted.evicted_ns
 
 
-def test_where_a_file_is_damaged_nothing_may_go(
+def test_damaged_tailer_file_blocks_retention(
     directory: LogDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     require(directory, "fast", 160)
@@ -348,7 +346,7 @@ def test_where_a_file_is_damaged_nothing_may_go(
     assert "billing" in caplog.text
 
 
-def test_tailers_behind_the_end_of_a_cut_log_are_moved_to_it(
+def test_tailer_beyond_the_end_of_a_cut_log_is_moved_back(
     directory: LogDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept(directory, "ahead", 8000)
@@ -361,7 +359,7 @@ def test_tailers_behind_the_end_of_a_cut_log_are_moved_to_it(
     assert "ahead" in caplog.text
 
 
-def test_the_end_of_a_segment_is_where_the_next_one_begins(
+def test_tailer_at_the_start_of_the_next_segment_stays(
     directory: LogDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept(directory, "at-the-end", SEGMENT + HEADER)
@@ -372,7 +370,7 @@ def test_the_end_of_a_segment_is_where_the_next_one_begins(
 # --- what the system refuses ----------------------------------------------------------------------
 
 
-def test_a_full_disk_leaves_no_half_made_file(
+def test_full_disk_leaves_no_incomplete_file(
     directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*arguments: Any) -> None:
@@ -386,7 +384,7 @@ def test_a_full_disk_leaves_no_half_made_file(
     TailerFile(directory, "billing", 0).close()
 
 
-def test_without_permission_the_error_says_what_to_do(
+def test_missing_permission_error_says_what_to_do(
     directory: LogDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*arguments: Any, **options: Any) -> None:
@@ -397,7 +395,7 @@ def test_without_permission_the_error_says_what_to_do(
         TailerFile(directory, "billing", 0)
 
 
-def test_sweep_removes_only_what_a_killed_creation_left(
+def test_sweep_removes_only_temporary_files(
     directory: LogDirectory,
 ) -> None:
     tailer_folder.sweep(directory)

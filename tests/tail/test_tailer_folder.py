@@ -1,4 +1,4 @@
-"""Which names a tailer can have."""
+"""Names that a tailer can have."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from commitlog.tail import tailer_folder
 
 
 @pytest.mark.parametrize("name", ["a", "billing", "Zähler", "b2", "a.b-c:d@e+f", "_", "x" * 128])
-def test_names_that_a_tailer_can_have(name: str) -> None:
+def test_valid_tailer_name_is_accepted(name: str) -> None:
     assert tailer_folder.check_name(name) == name
 
 
-def test_a_name_is_a_str_and_nothing_derived_from_one() -> None:
-    """Which is what a column of names gives; the kernel takes a str alone."""
+def test_tailer_name_of_a_str_subclass_becomes_str() -> None:
+    """A column of names holds numpy.str_; the kernel takes only str."""
     assert type(tailer_folder.check_name(np.str_("billing"))) is str
 
 
@@ -42,6 +42,6 @@ def test_a_name_is_a_str_and_nothing_derived_from_one() -> None:
         b"a",
     ],
 )
-def test_names_that_it_cannot_have_are_refused(name: Any) -> None:
+def test_invalid_tailer_name_is_refused(name: Any) -> None:
     with pytest.raises(InvalidOptionError, match="name must be"):
         tailer_folder.check_name(name)

@@ -1,6 +1,4 @@
-"""What is known of all named tailers: where each stands, its reset and its end, damage and
-permissions.
-"""
+"""The state of all named tailers: positions, reset, deletion, damage and permissions."""
 
 from __future__ import annotations
 
@@ -23,12 +21,11 @@ from commitlog.tail.tailer_folder import FOLDER
 from tests.setups import HEADER, Logs
 from tests.tail.named import filled, read
 
-CLOCK_REALTIME_COARSE = (
-    5  # which saves ask, and which is behind the other one; Python has no name for it
-)
+# Saves read this clock, which lags CLOCK_REALTIME; Python does not name it.
+CLOCK_REALTIME_COARSE = 5
 
 
-def test_the_list_says_where_each_stands(logs: Logs) -> None:
+def test_tailers_lists_position_lag_and_owner_of_each(logs: Logs) -> None:
     before_ns = time.clock_gettime_ns(CLOCK_REALTIME_COARSE)
     log = filled(logs)
     assert log.tailers() == []
@@ -55,7 +52,7 @@ def test_the_list_says_where_each_stands(logs: Logs) -> None:
     assert logs.open(mode="r").tailers() == [first, second]
 
 
-def test_reset_and_delete(logs: Logs) -> None:
+def test_reset_and_delete_need_a_tailer_not_in_use(logs: Logs) -> None:
     log = filled(logs)
     tailer = log.tailer("a")
     read(tailer, 4)
@@ -87,7 +84,7 @@ def test_reset_and_delete(logs: Logs) -> None:
         assert read(tailer, 1) == [b"0"]
 
 
-def test_a_damaged_file_harms_nobody_else(logs: Logs) -> None:
+def test_damaged_tailer_file_affects_no_other_tailer(logs: Logs) -> None:
     log = filled(logs)
     log.tailer("a").close()
     log.tailer("b").close()
@@ -101,7 +98,7 @@ def test_a_damaged_file_harms_nobody_else(logs: Logs) -> None:
     assert log.tailer("a").read() is None
 
 
-def test_a_reader_of_a_log_that_it_may_not_write_keeps_no_place(
+def test_named_tailer_without_write_permission_is_refused(
     logs: Logs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = filled(logs)

@@ -1,4 +1,6 @@
-"""`async for` over `follow`: what it gives, when it ends, and what many who wait take."""
+"""`async for` over `follow`: what it yields, when it ends, and the cost of many waiting
+coroutines.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ QUICK: dict[str, Any] = {
 
 
 async def values(tailer: Tailer, count: int) -> list[bytes]:
-    """The next so many values, and no look at what is behind them."""
+    """Return the next `count` values, without a read past the last."""
     following = tailer.follow(timeout=LIMIT_S)
     return [(await anext(following)).value for _ in range(count)]
 
@@ -61,7 +63,7 @@ def waiting(log: CommitLog) -> int:
 
 
 async def all_wait(log: CommitLog, count: int) -> None:
-    """Until so many wait for news."""
+    """Wait until `count` coroutines wait for records."""
     deadline_s = time.monotonic() + LIMIT_S
     while waiting(log) != count:
         assert time.monotonic() < deadline_s
@@ -74,7 +76,7 @@ def watchers() -> list[str]:
     ]
 
 
-def test_it_gives_what_is_there_and_ends_after_its_timeout(logs: Logs, setup: Setup) -> None:
+def test_async_follow_yields_records_until_its_timeout(logs: Logs, setup: Setup) -> None:
     log = logs.open_as(setup)
     log.append_many([b"%d" % number for number in range(5000)])
 
@@ -87,7 +89,7 @@ def test_it_gives_what_is_there_and_ends_after_its_timeout(logs: Logs, setup: Se
 
 
 @pytest.mark.parametrize(("backing", "visibility"), HOW)
-def test_it_waits_for_what_comes(logs: Logs, backing: Any, visibility: Any) -> None:
+def test_async_follow_waits_for_appends(logs: Logs, backing: Any, visibility: Any) -> None:
     log = logs.open_as(Setup("async", backing), **QUICK)
     tailer = log.tailer(visibility=visibility)
 
@@ -101,7 +103,7 @@ def test_it_waits_for_what_comes(logs: Logs, backing: Any, visibility: Any) -> N
     asyncio.run(read())
 
 
-def test_a_thousand_who_wait_take_one_thread_and_all_are_woken(logs: Logs) -> None:
+def test_thousand_waiting_coroutines_share_one_thread(logs: Logs) -> None:
     log = logs.open()
     tailers = [log.tailer() for _ in range(1000)]
 
@@ -119,7 +121,7 @@ def test_a_thousand_who_wait_take_one_thread_and_all_are_woken(logs: Logs) -> No
     assert watchers() == []
 
 
-def test_it_goes_on_over_rolls(logs: Logs) -> None:
+def test_async_follow_continues_across_rolls(logs: Logs) -> None:
     log = logs.open(mode="a")
     reader = logs.open(mode="r")
 
@@ -137,7 +139,7 @@ def test_it_goes_on_over_rolls(logs: Logs) -> None:
     assert log.stats().rolls > 5
 
 
-def test_the_loop_gets_a_turn_while_there_is_much_to_read(logs: Logs) -> None:
+def test_async_follow_yields_to_the_loop_between_records(logs: Logs) -> None:
     log = logs.open()
     log.append_many([b"x"] * 1000)
     turns = 0
@@ -160,7 +162,7 @@ def test_the_loop_gets_a_turn_while_there_is_much_to_read(logs: Logs) -> None:
     assert turns > 10
 
 
-def test_a_cancelled_wait_leaves_the_tailer_where_it_stood(logs: Logs) -> None:
+def test_cancelled_wait_keeps_the_position(logs: Logs) -> None:
     log = logs.open()
     log.append(b"first")
     tailer = log.tailer()
@@ -211,7 +213,7 @@ def test_cancelled_at_any_await_no_record_is_lost_or_doubled(logs: Logs) -> None
 
 
 @pytest.mark.parametrize("mode", ["a", "r"])
-def test_closing_the_log_ends_every_wait(logs: Logs, mode: str) -> None:
+def test_close_ends_every_async_follow(logs: Logs, mode: str) -> None:
     logs.open().append(b"x")
     log = logs.open(mode=mode)
 
@@ -228,7 +230,7 @@ def test_closing_the_log_ends_every_wait(logs: Logs, mode: str) -> None:
     asyncio.run(read())
 
 
-def test_following_a_log_that_is_closed_already_gives_nothing(logs: Logs) -> None:
+def test_async_follow_of_a_closed_log_ends_at_once(logs: Logs) -> None:
     log = logs.open()
     tailer = log.tailer()
     log.close()
@@ -240,7 +242,7 @@ def test_following_a_log_that_is_closed_already_gives_nothing(logs: Logs) -> Non
     assert watchers() == []
 
 
-def test_a_watcher_of_a_closed_log_starts_no_thread(logs: Logs) -> None:
+def test_watcher_of_a_closed_log_starts_no_thread(logs: Logs) -> None:
     log = logs.open()
     tailer = log.tailer(start="end")
     log.close()
@@ -248,7 +250,7 @@ def test_a_watcher_of_a_closed_log_starts_no_thread(logs: Logs) -> None:
     assert watchers() == []
 
 
-def test_an_open_claim_is_waited_for_and_a_dead_one_rolled_back(logs: Logs) -> None:
+def test_async_follow_awaits_claims_and_rolls_back_dead_ones(logs: Logs) -> None:
     log, impatient = logs.open(claim_timeout=60), logs.open("impatient", claim_timeout=0.02)
 
     async def read() -> None:
@@ -282,7 +284,8 @@ def test_loop_closed_while_a_reader_waits_leaves_log_usable(
 ) -> None:
     log = logs.open()
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda loop, context: None)  # it complains of its own tasks
+    # the loop would report its pending tasks
+    loop.set_exception_handler(lambda loop, context: None)
 
     async def begin() -> asyncio.Task[list[bytes]]:
         task = asyncio.create_task(values(log.tailer(), 1))
@@ -335,7 +338,7 @@ def test_reader_without_cursors_adopts_the_first_writers(logs: Logs, tmp_path: P
     asyncio.run(read())
 
 
-def test_errors_of_reading_come_out_of_the_loop(logs: Logs, tmp_path: Path) -> None:
+def test_damaged_record_raises_in_async_follow(logs: Logs, tmp_path: Path) -> None:
     log = logs.open()
     position = log.append(b"damaged")
     log.append(b"whole")
@@ -399,7 +402,7 @@ def test_replay_pause_leaves_loop_free_and_can_be_cancelled(
         log.append(b"")
 
 
-def test_a_child_after_a_fork_watches_for_itself(
+def test_forked_child_has_its_own_watcher(
     logs: Logs, in_child: Callable[[Callable[[], Any]], Any]
 ) -> None:
     log = logs.open(**BY_HAND)
@@ -427,7 +430,7 @@ def test_named_tailer_saves_its_place_on_asking_for_the_next(logs: Logs) -> None
             async for record in tailer.follow(timeout=LIMIT_S):
                 if record.value == b"2":
                     break
-        # Left by a break: the last record comes again.
+        # Ended by a break: the last record is read again.
         with log.tailer("name") as tailer:
             following = tailer.follow(timeout=LIMIT_S)
             assert (await anext(following)).value == b"2"
@@ -438,7 +441,7 @@ def test_named_tailer_saves_its_place_on_asking_for_the_next(logs: Logs) -> None
             with pytest.raises(asyncio.CancelledError):
                 await task
             del following, task
-        # Cancelled while it waited: what it had asked past is done with.
+        # Cancelled during a wait: the record before is completed.
         log.append(b"new")
         with log.tailer("name") as tailer:
             assert await values(tailer, 1) == [b"new"]
@@ -469,7 +472,7 @@ def test_cancel_before_a_loop_turn_completes_the_last_record(
     asyncio.run(read())
 
 
-def test_what_another_process_appends_wakes_coroutines_here(logs: Logs, tmp_path: Path) -> None:
+def test_append_of_another_process_wakes_coroutines(logs: Logs, tmp_path: Path) -> None:
     log = logs.open(mode="a")
     reader = logs.open(mode="r")
     writer = subprocess.Popen(
@@ -491,15 +494,14 @@ def test_what_another_process_appends_wakes_coroutines_here(logs: Logs, tmp_path
         asyncio.run(read())
 
 
-def test_who_may_only_read_looks_for_itself(in_child: Callable[[Callable[[], Any]], Any]) -> None:
-    """As an ordinary user, where this one is root. This reader cannot announce itself to the
-    writers, and it wakes all the same.
-    """
+def test_reader_without_write_permission_polls_by_itself(
+    in_child: Callable[[Callable[[], Any]], Any],
+) -> None:
+    """Run as an ordinary user, which cannot announce itself to the writers and still wakes up."""
     directory = Path(tempfile.mkdtemp(prefix="commitlog-test-"))
     directory.chmod(0o755)
-    log = commitlog.open(
-        directory / "log", "a", Options(tuning=Tuning(allocate_ahead=0))
-    )  # no file comes and goes meanwhile
+    # Keep the set of files constant during the test.
+    log = commitlog.open(directory / "log", "a", Options(tuning=Tuning(allocate_ahead=0)))
     for path in (directory / "log").iterdir():
         path.chmod(0o444)
     (directory / "log").chmod(0o555)
