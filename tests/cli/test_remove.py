@@ -189,7 +189,7 @@ def test_what_is_no_log_stays(tmp_path: Path, log: Path) -> None:
         ("file", b"this is a file"),
         (
             "folder",
-            b"log.json is missing, and no segment with a sound header says what log this was",
+            b"log.json is missing, and no segment has a valid header",
         ),
         ("link", b"this is a symbolic link: name the log itself"),
         ("link/", b"this is a symbolic link"),

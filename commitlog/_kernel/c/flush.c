@@ -256,8 +256,15 @@ static bool ends_loop(int code) {
  * processor. */
 static int64_t commit_interval(cl_log *log, const cl_pace *pace, int code, uint64_t moved) {
     bool busy = moved >= BUSY_BYTES;
+    bool rested = cl_load32(&log->commit_rests);
     cl_store32(&log->commit_rests, !busy);
     int64_t interval_ns = loop_interval(pace, code);
+    if (!busy && !rested) {
+        /* An append just before this store has not woken the loop. */
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        uint64_t committed = cl_load(&log->cursors->committed.value);
+        return waiting_bytes(log, committed) >= pace->least_bytes ? 0 : interval_ns;
+    }
     return busy && interval_ns > COMMIT_INTERVAL_NS ? COMMIT_INTERVAL_NS : interval_ns;
 }
 

@@ -100,6 +100,7 @@ uint64_t cl_frame_write(const cl_segment *segment, uint32_t offset, const cl_rec
 static __attribute__((noinline)) void see_to(cl_writer *writer, uint64_t packed) {
     cl_log *log = writer->log;
     wake_at(writer, packed + writer->wake_bytes);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* the tail is stored before this load */
     if (log->pooled && cl_load32(&log->commit_rests)) {
         cl_futex_raise(&log->commit_signal);
     }
