@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import enum
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, assert_never, assert_type
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +25,13 @@ Positions = npt.NDArray[np.int64]
 _HOUR_NS = 3_600_000_000_000
 
 
+class Side(enum.Enum):
+    BUY = 1
+    SELL = 2
+
+
 class Tick(bus.Message, type=7):
-    """A message with a field of each kind."""
+    """A message with a number of each kind."""
 
     a: bus.int8
     b: bus.int16
@@ -36,6 +43,18 @@ class Tick(bus.Message, type=7):
     h: bus.uint64
     x: bus.float32
     y: bus.float64
+
+
+class Order(bus.Message, type=9):
+    """A message with the other kinds of fields."""
+
+    side: Annotated[Side, bus.uint8]
+    at: dt.datetime
+    flag: bool
+    name: Annotated[str, 16]
+    digest: Annotated[bytes, 4]
+    note: Annotated[bytes, bus.MaxLen(max_length=8)] = b""
+    levels: Annotated[tuple[bus.float64, ...], 2] = (0.0, 0.0)
 
 
 class Listener(keep.SegmentListener):
@@ -281,9 +300,29 @@ def use_bus(path: Path) -> None:
         print(
             reader.type, reader.length, reader.position, reader.timestamp_ns, reader.has_recovered
         )
+    writer.write(Order(Side.SELL, dt.datetime.now(dt.UTC), True, "EURUSD", b"1234"))
     reader.let_go()
     reader.close()
     writer.close()
+    dispatch(path)
+
+
+def dispatch(path: Path) -> None:
+    # Without the annotation, mypy takes the classes' common base for what the loop gives.
+    reader: bus.BusReader[Tick | Order] = bus.reader(path, [Tick, Order])
+    for message in reader:
+        match message:
+            case Tick(a, x=x):
+                assert_type((a, x), tuple[int, float])
+            case Order(side, at, name=name, levels=levels, note=note):
+                assert_type((side, at), tuple[Side, dt.datetime])
+                assert_type((name, levels, note), tuple[str, tuple[float, ...], bytes])
+            case _:
+                assert_never(message)
+    for tick in bus.reader(path, classes=[Tick]).follow(timeout=0):
+        assert_type(tick, Tick)
+    for content in bus.reader(path):
+        assert_type(content, bytes)
 
 
 def details_of(error: commitlog.CommitLogError) -> object:
