@@ -16,10 +16,13 @@ from typing import Annotated, assert_never, assert_type
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import prometheus_client
 
 import commitlog
-from commitlog import bus, errors, keep, metrics, watching
+import commitlog.polars
+from commitlog import bus, errors, keep, metrics, spark, watching
+from commitlog.spark import jobs
 
 Positions = npt.NDArray[np.int64]
 _HOUR_NS = 3_600_000_000_000
@@ -82,8 +85,7 @@ def append(log: commitlog.CommitLog) -> int:
     position: int = log.append(b"value", key=b"key", type=1, timestamp_ns=1, sync=True)
     many: Positions = log.append_many([b"a", bytearray(b"b")], keys=[None, b"k"], types=[0, 1])
     rows: Positions = log.append_array(np.zeros((2, 8), dtype=np.uint8))
-    columns: Positions = log.append_arrow(log.tailer().read_batch().to_arrow()["value"])
-    whole: int = log.to_arrow(columns=["value"]).num_rows + log.to_reader().read_all().num_rows
+    columns: Positions = append_arrow(log)
     with log.claim(8) as claim:
         claimed: commitlog.Claim = claim
         view: memoryview = claimed.buffer
@@ -91,8 +93,13 @@ def append(log: commitlog.CommitLog) -> int:
         del view
         claimed.truncate(4)
         assert claimed.position > max(position, *many, *rows, *columns)
-    assert whole > 0
     return position
+
+
+def append_arrow(log: commitlog.CommitLog) -> Positions:
+    whole: int = log.to_arrow(columns=["value"]).num_rows
+    assert whole == log.to_reader().read_all().num_rows
+    return log.append_arrow(log.tailer().read_batch().to_arrow()["value"])
 
 
 async def append_async(log: commitlog.CommitLog) -> None:
@@ -325,6 +332,22 @@ def dispatch(path: Path) -> None:
         assert_type(content, bytes)
 
 
+def query(path: Path) -> pl.DataFrame:
+    lazy: pl.LazyFrame = commitlog.polars.scan(path)
+    return lazy.select("sequence").collect()
+
+
+def use_spark(path: Path) -> None:
+    """Checked for its types alone, because a session takes a Java machine."""
+    session = spark.session("program", master="local[1]", config={})
+    spark.register(session)
+    exported: jobs.Export = jobs.export(session, str(path), "parquet")
+    compacted: jobs.Compaction = jobs.compact(session, str(path), "compact", step="1MiB")
+    checked: jobs.Verification = jobs.verify(session, [path])
+    to_check: type[jobs.LogCheck] = jobs.LogCheck
+    print(exported.records, compacted.kept, checked.sound, to_check)
+
+
 def details_of(error: commitlog.CommitLogError) -> object:
     details: object = error.message
     match error:
@@ -342,6 +365,8 @@ def details_of(error: commitlog.CommitLogError) -> object:
             details = error.wanted, error.available
         case errors.TailerLagError():
             details = error.name
+        case _:
+            pass
     return details
 
 
@@ -403,6 +428,7 @@ def main(folder: Path) -> None:
     prune(path, folder / "archive")
     watch(path, folder / "page.prom")
     use_bus(folder / "bus")
+    print(query(path))
     try:
         commitlog.open(path, mode="x")
     except commitlog.CommitLogError as error:
