@@ -85,6 +85,7 @@ lint: build $(DEPENDENCIES)
 	@$(BIN)/ruff format --check .
 	@$(BIN)/lint-imports --no-cache --no-logo
 	@$(BIN)/python -m mypy --strict commitlog tests/typing/program.py
+	@PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/python -m pyright
 	@$(BIN)/python -m mypy.stubtest commitlog._kernel --concise --ignore-disjoint-bases --allowlist tests/typing/stubtest.txt
 	@PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint commitlog
 	@$(if $(C_FILES),$(BIN)/clang-format --dry-run -Werror $(C_FILES))

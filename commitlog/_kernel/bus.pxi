@@ -292,8 +292,7 @@ cdef class MessageReader:
         """The current message, as a loop gives it."""
         if self.classes is None:
             return self.read_bytes()
-        kind = self.classes[self.record.type]
-        return self.refill(kind.__new__(kind))
+        return self.new_message(<type>self.classes[self.record.type])
 
     def next(self, timeout=0, idle=None):
         """Move to the next message. A message that was not read is skipped as a whole.
@@ -414,11 +413,14 @@ cdef class MessageReader:
         if isinstance(into, MessageBytes):
             return self.refill(<MessageBytes>into)
         if PyType_Check(into) and issubclass(into, MessageBytes):
-            return self.refill(into.__new__(into))
+            return self.new_message(<type>into)
         return self.copy_to(into)
 
     cdef inline bytes read_bytes(self):
         return PyBytes_FromStringAndSize(<const char *>self.record.value, self.record.value_length)
+
+    cdef inline MessageBytes new_message(self, type kind):
+        return self.refill(kind.__new__(kind))
 
     cdef inline MessageBytes refill(self, MessageBytes message):
         if message.shape is not self.known.last:

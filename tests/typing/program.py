@@ -8,23 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import enum
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, assert_never, assert_type
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import prometheus_client
 
 import commitlog
-from commitlog import bus, errors, keep, metrics, watching
+import commitlog.polars
+from commitlog import bus, errors, keep, metrics, spark, watching
+from commitlog.spark import jobs
 
 Positions = npt.NDArray[np.int64]
 _HOUR_NS = 3_600_000_000_000
 
 
+class Side(enum.Enum):
+    BUY = 1
+    SELL = 2
+
+
 class Tick(bus.Message, type=7):
-    """A message with a field of each kind."""
+    """A message with a number of each kind."""
 
     a: bus.int8
     b: bus.int16
@@ -36,6 +46,18 @@ class Tick(bus.Message, type=7):
     h: bus.uint64
     x: bus.float32
     y: bus.float64
+
+
+class Order(bus.Message, type=9):
+    """A message with the other kinds of fields."""
+
+    side: Annotated[Side, bus.uint8]
+    at: dt.datetime
+    flag: bool
+    name: Annotated[str, 16]
+    digest: Annotated[bytes, 4]
+    note: Annotated[bytes, bus.MaxLen(max_length=8)] = b""
+    levels: Annotated[tuple[bus.float64, ...], 2] = (0.0, 0.0)
 
 
 class Listener(keep.SegmentListener):
@@ -63,8 +85,7 @@ def append(log: commitlog.CommitLog) -> int:
     position: int = log.append(b"value", key=b"key", type=1, timestamp_ns=1, sync=True)
     many: Positions = log.append_many([b"a", bytearray(b"b")], keys=[None, b"k"], types=[0, 1])
     rows: Positions = log.append_array(np.zeros((2, 8), dtype=np.uint8))
-    columns: Positions = log.append_arrow(log.tailer().read_batch().to_arrow()["value"])
-    whole: int = log.to_arrow(columns=["value"]).num_rows + log.to_reader().read_all().num_rows
+    columns: Positions = append_arrow(log)
     with log.claim(8) as claim:
         claimed: commitlog.Claim = claim
         view: memoryview = claimed.buffer
@@ -72,8 +93,13 @@ def append(log: commitlog.CommitLog) -> int:
         del view
         claimed.truncate(4)
         assert claimed.position > max(position, *many, *rows, *columns)
-    assert whole > 0
     return position
+
+
+def append_arrow(log: commitlog.CommitLog) -> Positions:
+    whole: int = log.to_arrow(columns=["value"]).num_rows
+    assert whole == log.to_reader().read_all().num_rows
+    return log.append_arrow(log.tailer().read_batch().to_arrow()["value"])
 
 
 async def append_async(log: commitlog.CommitLog) -> None:
@@ -281,9 +307,45 @@ def use_bus(path: Path) -> None:
         print(
             reader.type, reader.length, reader.position, reader.timestamp_ns, reader.has_recovered
         )
+    writer.write(Order(Side.SELL, dt.datetime.now(dt.UTC), True, "EURUSD", b"1234"))
     reader.let_go()
     reader.close()
     writer.close()
+    dispatch(path)
+
+
+def dispatch(path: Path) -> None:
+    # Without the annotation, mypy takes the classes' common base for what the loop gives.
+    reader: bus.BusReader[Tick | Order] = bus.reader(path, [Tick, Order])
+    for message in reader:
+        match message:
+            case Tick(a, x=x):
+                assert_type((a, x), tuple[int, float])
+            case Order(side, at, name=name, levels=levels, note=note):
+                assert_type((side, at), tuple[Side, dt.datetime])
+                assert_type((name, levels, note), tuple[str, tuple[float, ...], bytes])
+            case _:
+                assert_never(message)
+    for tick in bus.reader(path, classes=[Tick]).follow(timeout=0):
+        assert_type(tick, Tick)
+    for content in bus.reader(path):
+        assert_type(content, bytes)
+
+
+def query(path: Path) -> pl.DataFrame:
+    lazy: pl.LazyFrame = commitlog.polars.scan(path)
+    return lazy.select("sequence").collect()
+
+
+def use_spark(path: Path) -> None:
+    """Checked for its types alone, because a session takes a Java machine."""
+    session = spark.session("program", master="local[1]", config={})
+    spark.register(session)
+    exported: jobs.Export = jobs.export(session, str(path), "parquet")
+    compacted: jobs.Compaction = jobs.compact(session, str(path), "compact", step="1MiB")
+    checked: jobs.Verification = jobs.verify(session, [path])
+    to_check: type[jobs.LogCheck] = jobs.LogCheck
+    print(exported.records, compacted.kept, checked.sound, to_check)
 
 
 def details_of(error: commitlog.CommitLogError) -> object:
@@ -305,6 +367,8 @@ def details_of(error: commitlog.CommitLogError) -> object:
             details = error.wanted, error.available
         case errors.TailerLagError():
             details = error.name
+        case _:
+            pass
     return details
 
 
@@ -366,6 +430,7 @@ def main(folder: Path) -> None:
     prune(path, folder / "archive")
     watch(path, folder / "page.prom")
     use_bus(folder / "bus")
+    print(query(path))
     try:
         commitlog.open(path, mode="x")
     except commitlog.CommitLogError as error:

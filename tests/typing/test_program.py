@@ -11,12 +11,18 @@ from pathlib import Path
 from types import ModuleType
 
 import commitlog
-from commitlog import bus, errors, keep, metrics, watching
+import commitlog.polars
+from commitlog import bus, errors, keep, metrics, spark, watching
+from commitlog.spark import jobs
 
 PROGRAM = Path(__file__).with_name("program.py")
 # Those whose methods come from elsewhere or whose attributes are plain data are used by their name
 # alone.
-DATA = (errors.CommitLogError, commitlog.Options, commitlog.Tuning, ModuleType)
+DATA = (
+    *(errors.CommitLogError, commitlog.Options, commitlog.Tuning, ModuleType),
+    *(jobs.Compaction, jobs.Export, jobs.LogCheck, jobs.Verification),
+)
+MODULES = (commitlog, bus, keep, metrics, commitlog.polars, spark, jobs, watching)
 
 
 def public_names() -> Iterator[str]:
@@ -27,8 +33,9 @@ def public_names() -> Iterator[str]:
         and issubclass(value, errors.CommitLogError)
         and not name.startswith("_")
     ]
-    public = {module: module.__all__ for module in (commitlog, bus, keep, metrics, watching)}
-    for module, names in (public | {errors: leaves}).items():
+    for module, names in (
+        {module: module.__all__ for module in MODULES} | {errors: leaves}
+    ).items():
         for name in names:
             yield name
             value = getattr(module, name)
