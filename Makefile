@@ -9,7 +9,7 @@
 #   make build       the virtual environment and the kernel
 #   make wheels      a tested wheel for each interpreter of this machine, in dist; PYTHONS names others
 #   make bench       the benchmarks                make instructions   counts instructions of the hot paths (needs valgrind)
-#   make screenshots takes the pictures of the page of `make bench` for docs/images (needs Chromium)
+#   make screenshots takes the pictures of docs/images: site, benchmark page, top (needs Chromium)
 #   make clean       removes what was built        make distclean   and the virtual environment
 #
 # PYTHON names the interpreter to start from: make test PYTHON=python3.12
@@ -74,8 +74,8 @@ asan: build $(DEPENDENCIES)
 bench: build $(DEPENDENCIES)
 	@$(BIN)/python -m bench
 
-screenshots: $(DEPENDENCIES)
-	@$(BIN)/python -m bench.screenshots $(PAGE)
+screenshots: docs
+	@$(BIN)/python docs/site/screenshots.py $(PAGE)
 
 instructions: $(DEPENDENCIES)
 	@$(BIN)/python -m bench.instructions --check

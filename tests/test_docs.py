@@ -210,6 +210,12 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
             assert anchor in anchors(found), target
 
 
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_pictures_of_a_page_exist(page: Path) -> None:
+    for target in re.findall(r"!\[[^\]\n]+\]\(([^)\s]+)\)", prose(page)):
+        assert (page.parent / target).is_file(), target
+
+
 def test_every_page_can_be_reached_from_the_readme() -> None:
     reached = {ROOT / "README.md"}
     todo = [ROOT / "README.md"]
