@@ -226,7 +226,7 @@ class CommitLog(ProcessBound, LogMethods, AsyncMethods, TailerMethods):
         Returns
         -------
         pyarrow.RecordBatchReader
-            For one pass. Each record batch has up to 65536 records.
+            For one pass. A record batch has up to 65536 records, or 262144 without keys and values.
 
         Raises
         ------

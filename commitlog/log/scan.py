@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Bound = Timestamp  # an int is a position here
 BATCH_ROWS = 1 << 16
+NUMBERS_ROWS = 1 << 18  # without keys and values: a batch stays small
 
 
 class Scan:
@@ -87,6 +88,7 @@ class Scan:
     def record_batches(self, most: int = 1 << 63) -> Iterator[Any]:
         """Read up to the end, at most `most` records. Each record batch owns its memory."""
         cursor, form = self._seeker.cursor, self._form
+        rows = BATCH_ROWS if {"key", "value"} & set(form.names) else NUMBERS_ROWS
         wanted = {
             "values": "value" in form.names,
             "keys": "key" in form.names,
@@ -94,7 +96,7 @@ class Scan:
             "views": form.views,
         }
         try:
-            while batch := Batch(*cursor.columns(min(BATCH_ROWS, most), **wanted)):
+            while batch := Batch(*cursor.columns(min(rows, most), **wanted)):
                 most -= len(batch)
                 yield form.record_batch(batch)
         finally:

@@ -1,8 +1,26 @@
 #include "index.h"
 
+#define AT_ONCE 256u /* records: their columns stay in the nearest cache */
+
+/* Adds published, whole records while there are any. */
+static void add_whole(cl_index *index, cl_reader *reader, uint64_t limit) {
+    int64_t positions[AT_ONCE], timestamps_ns[AT_ONCE];
+    size_t count = AT_ONCE;
+    while (count == AT_ONCE) {
+        cl_batch batch = {.positions = positions, .timestamps_ns = timestamps_ns, .most = AT_ONCE};
+        cl_reader_batch_whole(reader, limit, &batch);
+        count = batch.count;
+        for (size_t row = 0; row < count; row++) {
+            cl_index_add(index, (uint64_t)positions[row] - reader->segment->base,
+                         timestamps_ns[row]);
+        }
+    }
+}
+
 int cl_index_extend(cl_index *index, cl_reader *reader, uint64_t limit) {
     reader->offset = index->offset;
     for (;;) {
+        add_whole(index, reader, limit);
         cl_frame_cursor at;
         int code = cl_reader_step_past_damage(reader, limit, &at);
         index->offset = reader->offset;

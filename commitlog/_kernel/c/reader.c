@@ -265,14 +265,12 @@ static void batch_plain(cl_frame_cursor *at, cl_batch *batch, uint32_t largest) 
     at->offset = progress.offset;
 }
 
-/* Reads records while they are published and whole. Leaves any other cell, also one that fails its
- * CRC, to cl_reader_next, which classifies it. */
-static void batch_whole(cl_reader *reader, cl_batch *batch) {
+void cl_reader_batch_whole(cl_reader *reader, uint64_t limit, cl_batch *batch) {
     const uint32_t largest = cl_frame_largest(reader->segment->size);
     /* In this order: a source that was chosen before the watermark moved is good for what is below
      * it, too. */
     cl_frame_cursor at = reader_cursor(reader, UINT64_MAX);
-    at.limit = source_end(reader, reader_limit(reader));
+    at.limit = source_end(reader, limit);
     while (batch->count < batch->most && at.offset < at.limit) {
         cl_record record;
         if (is_plain(&at, largest)) {
@@ -365,7 +363,7 @@ static int batch_one(cl_reader *reader, cl_batch *batch) {
 
 int cl_reader_batch(cl_reader *reader, cl_batch *batch) {
     for (;;) {
-        batch_whole(reader, batch);
+        cl_reader_batch_whole(reader, reader_limit(reader), batch);
         if (batch->count >= batch->most) {
             return CL_E_FULL;
         }

@@ -194,6 +194,11 @@ static inline uint32_t cl_batch_copy(const cl_batch *columns, size_t row, size_t
 /* Completes the rows up to `count` that cl_batch_copy has copied. */
 void cl_batch_plain_rows(cl_batch *batch, size_t count, size_t data_size);
 
+/* Reads into the batch while the records below offset `limit` are published and whole. Leaves any
+ * other cell, also one that fails its CRC, to cl_reader_next or cl_reader_step, which classify
+ * it. */
+void cl_reader_batch_whole(cl_reader *reader, uint64_t limit, cl_batch *batch);
+
 /* Reads into the batch until it is full (CL_E_FULL) or no further record is readable (the code of
  * cl_reader_next). */
 int cl_reader_batch(cl_reader *reader, cl_batch *batch);
